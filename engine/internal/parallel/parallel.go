@@ -1,0 +1,74 @@
+// Package parallel splits voxel loops over goroutines. Work is cut into fixed chunks that do not depend on the number of
+// threads, so that reductions summed chunk by chunk give the same bits whatever the machine.
+package parallel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Threads resolves a thread option: n itself if positive, else the number of processors Go may use.
+func Threads(n int) int {
+	if n > 0 {
+		return n
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// For calls body(lo, hi) over consecutive ranges that cover [0, n), each at most grain long, on at most threads goroutines.
+// Ranges are handed out in order; body must be safe to call concurrently on disjoint ranges. A panic in body reaches the
+// caller of For, so that the recover at the engine's border sees it.
+func For(n, grain, threads int, body func(lo, hi int)) {
+	if n <= 0 {
+		return
+	}
+	grain = max(grain, 1)
+	chunks := (n + grain - 1) / grain
+	threads = min(Threads(threads), chunks)
+	if threads <= 1 {
+		for lo := 0; lo < n; lo += grain {
+			body(lo, min(lo+grain, n))
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var once sync.Once
+	var failure any
+	wg.Add(threads)
+	for range threads {
+		go func() {
+			defer wg.Done()
+			defer func() {
+				if r := recover(); r != nil {
+					once.Do(func() { failure = r })
+					next.Store(int64(chunks))
+				}
+			}()
+			for {
+				c := int(next.Add(1)) - 1
+				if c >= chunks {
+					return
+				}
+				body(c*grain, min((c+1)*grain, n))
+			}
+		}()
+	}
+	wg.Wait()
+	if failure != nil {
+		panic(failure)
+	}
+}
+
+// Sum adds part(lo, hi) over the chunks of [0, n) in order: the same bits for any number of threads.
+func Sum(n, grain, threads int, part func(lo, hi int) float64) float64 {
+	grain = max(grain, 1)
+	partial := make([]float64, (n+grain-1)/grain)
+	For(n, grain, threads, func(lo, hi int) { partial[lo/grain] = part(lo, hi) })
+	total := 0.0
+	for _, p := range partial {
+		total += p
+	}
+	return total
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// Options says how to register one pair. The struct tags are the only place where names, defaults, ranges and help texts
+// live: DefaultOptions, Check and OptionSpecs read them, and through those every skin does.
+type Options struct {
+	Preset       string  `json:"preset" default:"default" choices:"fast|default|best" help:"How much work to spend: fast, default or best. Options set explicitly override it."`
+	Model        string  `json:"model" default:"default" help:"Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or 'none' (no network)."`
+	Initial      string  `json:"initial" default:"affine" choices:"none|com|rigid|affine" help:"Initial alignment found before the deformable stages."`
+	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment."`
+	Steps        int     `json:"steps" default:"0" min:"0" max:"16" help:"Network steps T; 0 takes the number that the model was trained with."`
+	Trajectories int     `json:"trajectories" default:"1" min:"1" max:"64" help:"Latent trajectories J per step; the best by the label-free reward is kept, the mean always among them."`
+	Tau          float64 `json:"tau" default:"1" min:"0" max:"100" help:"Temperature of the latent samples when trajectories > 1."`
+	Refine       int     `json:"refine" default:"-1" min:"-1" max:"1000" help:"Gradient iterations on the pair at hand after the network; 0 switches it off, -1 leaves it to the preset."`
+	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto chooses by the joint histogram."`
+	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda" help:"Where networks run; auto falls back to the CPU and says so."`
+	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
+	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`
+}
+
+// OptionSpec describes one option to a skin.
+type OptionSpec struct {
+	Name    string   `json:"name"`
+	Type    string   `json:"type"` // "string", "int", "float"
+	Default any      `json:"default"`
+	Choices []string `json:"choices,omitempty"`
+	Min     *float64 `json:"min,omitempty"`
+	Max     *float64 `json:"max,omitempty"`
+	Help    string   `json:"help"`
+}
+
+// OptionSpecs lists the options in their order, from the struct tags.
+func OptionSpecs() []OptionSpec {
+	t := reflect.TypeFor[Options]()
+	specs := make([]OptionSpec, t.NumField())
+	for i := range specs {
+		f := t.Field(i)
+		s := OptionSpec{Name: f.Tag.Get("json"), Help: f.Tag.Get("help")}
+		if c := f.Tag.Get("choices"); c != "" {
+			s.Choices = strings.Split(c, "|")
+		}
+		def := f.Tag.Get("default")
+		switch f.Type.Kind() {
+		case reflect.String:
+			s.Type, s.Default = "string", def
+		case reflect.Float64:
+			s.Type, s.Default = "float", mustFloat(def)
+		default:
+			s.Type, s.Default = "int", int64(mustFloat(def))
+		}
+		if m, ok := f.Tag.Lookup("min"); ok {
+			v := mustFloat(m)
+			s.Min = &v
+		}
+		if m, ok := f.Tag.Lookup("max"); ok {
+			v := mustFloat(m)
+			s.Max = &v
+		}
+		specs[i] = s
+	}
+	return specs
+}
+
+func mustFloat(s string) float64 {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		panic("engine: bad option tag " + s)
+	}
+	return v
+}
+
+// DefaultOptions returns every option at its default.
+func DefaultOptions() Options {
+	var o Options
+	v := reflect.ValueOf(&o).Elem()
+	for i, s := range OptionSpecs() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(s.Default.(string))
+		case reflect.Float64:
+			f.SetFloat(s.Default.(float64))
+		case reflect.Uint64:
+			f.SetUint(uint64(s.Default.(int64)))
+		default:
+			f.SetInt(s.Default.(int64))
+		}
+	}
+	return o
+}
+
+// ParseOptions reads a JSON object of options over the defaults. Unknown names are errors: a misspelt option never passes
+// silently.
+func ParseOptions(text string) (Options, error) {
+	o := DefaultOptions()
+	if strings.TrimSpace(text) == "" {
+		return o, nil
+	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		names := make([]string, 0)
+		for _, s := range OptionSpecs() {
+			names = append(names, s.Name)
+		}
+		return o, fault.Wrap(fault.InvalidArgument, err, "options cannot be read (known: %s)", strings.Join(names, ", "))
+	}
+	return o, o.Check()
+}
+
+// Check reports the first option outside its range.
+func (o Options) Check() error {
+	v := reflect.ValueOf(o)
+	for i, s := range OptionSpecs() {
+		f := v.Field(i)
+		if f.Kind() == reflect.String {
+			if s.Choices == nil {
+				continue
+			}
+			known := false
+			for _, c := range s.Choices {
+				known = known || c == f.String()
+			}
+			if !known {
+				return fault.New(fault.InvalidArgument, "%s is %q; it must be one of %s", s.Name, f.String(), strings.Join(s.Choices, ", "))
+			}
+			continue
+		}
+		x, _ := strconv.ParseFloat(fmt.Sprint(f.Interface()), 64)
+		if x != x || (s.Min != nil && x < *s.Min) || (s.Max != nil && x > *s.Max) {
+			return fault.New(fault.InvalidArgument, "%s is %v; it must lie in %s", s.Name, f.Interface(), s.span())
+		}
+	}
+	return nil
+}
+
+func (s OptionSpec) span() string {
+	lo, hi := "-inf", "inf"
+	if s.Min != nil {
+		lo = strconv.FormatFloat(*s.Min, 'g', -1, 64)
+	}
+	if s.Max != nil {
+		hi = strconv.FormatFloat(*s.Max, 'g', -1, 64)
+	}
+	return "[" + lo + ", " + hi + "]"
+}

@@ -1,0 +1,62 @@
+package volume
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// Affine is the map p -> M p + T between two 3-D spaces, float64. A registration's initial transform is an Affine from fixed
+// to moving LPS mm (the pull-back direction, ITK's).
+type Affine struct {
+	M [9]float64 // row-major
+	T [3]float64
+}
+
+// IdentityAffine returns the map p -> p.
+func IdentityAffine() Affine { return Affine{M: Identity} }
+
+// Apply returns M p + T.
+func (a Affine) Apply(p [3]float64) [3]float64 {
+	return [3]float64{
+		a.M[0]*p[0] + a.M[1]*p[1] + a.M[2]*p[2] + a.T[0],
+		a.M[3]*p[0] + a.M[4]*p[1] + a.M[5]*p[2] + a.T[1],
+		a.M[6]*p[0] + a.M[7]*p[1] + a.M[8]*p[2] + a.T[2],
+	}
+}
+
+// After returns the map "b first, then a": (a.After(b)).Apply(p) == a.Apply(b.Apply(p)).
+func (a Affine) After(b Affine) Affine {
+	var c Affine
+	for r := range 3 {
+		for k := range 3 {
+			c.M[3*r+k] = a.M[3*r]*b.M[k] + a.M[3*r+1]*b.M[3+k] + a.M[3*r+2]*b.M[6+k]
+		}
+	}
+	c.T = a.Apply(b.T)
+	return c
+}
+
+// Det returns the determinant of the linear part.
+func (a Affine) Det() float64 { return det3(a.M) }
+
+// Inverse returns the inverse map, or a SingularTransform error.
+func (a Affine) Inverse() (Affine, error) {
+	d := det3(a.M)
+	if !(math.Abs(d) > 1e-12) || math.IsInf(d, 0) {
+		return Affine{}, fault.New(fault.SingularTransform, "transform with matrix %v cannot be inverted", a.M)
+	}
+	m := a.M
+	inv := Affine{M: [9]float64{
+		(m[4]*m[8] - m[5]*m[7]) / d, (m[2]*m[7] - m[1]*m[8]) / d, (m[1]*m[5] - m[2]*m[4]) / d,
+		(m[5]*m[6] - m[3]*m[8]) / d, (m[0]*m[8] - m[2]*m[6]) / d, (m[2]*m[3] - m[0]*m[5]) / d,
+		(m[3]*m[7] - m[4]*m[6]) / d, (m[1]*m[6] - m[0]*m[7]) / d, (m[0]*m[4] - m[1]*m[3]) / d,
+	}}
+	t := inv.Apply(a.T)
+	inv.T = [3]float64{-t[0], -t[1], -t[2]}
+	return inv, nil
+}
+
+func det3(m [9]float64) float64 {
+	return m[0]*(m[4]*m[8]-m[5]*m[7]) - m[1]*(m[3]*m[8]-m[5]*m[6]) + m[2]*(m[3]*m[7]-m[4]*m[6])
+}

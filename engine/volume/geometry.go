@@ -1,0 +1,115 @@
+// Package volume holds images in physical space: voxels, their geometry, and the maps between index and millimetres.
+//
+// # Conventions
+//
+// Physical space is LPS in millimetres, as ITK's. Sizes, spacings and indices are in ITK's order (x, y, z); voxel data are
+// contiguous with x fastest, so the same buffer is a numpy array of shape (z, y, x).
+package volume
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// Geometry places a grid of voxels in space, as itk::ImageBase does: the centre of voxel (i, j, k) lies at
+// Origin + Direction * (Spacing .* (i, j, k)).
+type Geometry struct {
+	Size      [3]int     // voxels along x, y, z
+	Spacing   [3]float64 // mm, positive
+	Origin    [3]float64 // mm, LPS: centre of voxel (0, 0, 0)
+	Direction [9]float64 // row-major 3x3; column c is the unit vector of index axis c
+}
+
+// Identity is the direction of a grid aligned with LPS.
+var Identity = [9]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}
+
+// Voxels returns the number of voxels.
+func (g Geometry) Voxels() int { return g.Size[0] * g.Size[1] * g.Size[2] }
+
+// maxVoxels bounds a grid so that no product of sizes or byte count overflows: 2^33 voxels are 32 GiB of float32.
+const maxVoxels = 1 << 33
+
+// Check reports the first fault of the geometry. name says which input it is ("fixed", "moving mask").
+func (g Geometry) Check(name string) error {
+	voxels := 1
+	for a, n := range g.Size {
+		if n <= 0 {
+			return fault.New(fault.EmptyVolume, "%s volume is empty: size %v has no voxels along axis %d; load a 3-D volume", name, g.Size, a)
+		}
+		if n > maxVoxels/voxels {
+			return fault.New(fault.InvalidArgument, "%s volume: size %v is beyond what this library handles", name, g.Size)
+		}
+		voxels *= n
+	}
+	for a, n := range g.Size {
+		if n == 1 {
+			return fault.New(fault.ThinVolume, "%s volume is one voxel thick along axis %d (size %v): deformable registration needs a 3-D volume with at least two slices", name, a, g.Size)
+		}
+	}
+	for a := range 3 {
+		if s := g.Spacing[a]; !(s > 0) || math.IsInf(s, 0) {
+			return fault.New(fault.InvalidSpacing, "%s volume: spacing %v must be positive millimetres; correct the image header", name, g.Spacing)
+		}
+		if o := g.Origin[a]; math.IsNaN(o) || math.IsInf(o, 0) {
+			return fault.New(fault.InvalidSpacing, "%s volume: origin %v is not finite; correct the image header", name, g.Origin)
+		}
+	}
+	if d := math.Abs(det3(g.Direction)); !(d > 1e-6) || math.IsInf(d, 0) {
+		return fault.New(fault.InvalidDirection, "%s volume: direction matrix %v is singular; correct the image header", name, g.Direction)
+	}
+	return nil
+}
+
+// IndexToPhysical returns the map from continuous index (x, y, z) to LPS mm.
+func (g Geometry) IndexToPhysical() Affine {
+	var a Affine
+	for r := range 3 {
+		for c := range 3 {
+			a.M[3*r+c] = g.Direction[3*r+c] * g.Spacing[c]
+		}
+	}
+	a.T = g.Origin
+	return a
+}
+
+// PhysicalToIndex returns the map from LPS mm to continuous index. The geometry must pass Check.
+func (g Geometry) PhysicalToIndex() Affine {
+	inv, err := g.IndexToPhysical().Inverse()
+	if err != nil {
+		panic("volume: PhysicalToIndex of an unchecked geometry")
+	}
+	return inv
+}
+
+// Center returns the centre of the grid in LPS mm.
+func (g Geometry) Center() [3]float64 {
+	var c [3]float64
+	for a := range 3 {
+		c[a] = float64(g.Size[a]-1) / 2
+	}
+	return g.IndexToPhysical().Apply(c)
+}
+
+// SameGrid reports whether two grids coincide to within 1e-4 of a voxel at every corner, ITK-like.
+func (g Geometry) SameGrid(o Geometry) bool {
+	if g.Size != o.Size {
+		return false
+	}
+	toIndex, toPhys := g.PhysicalToIndex(), o.IndexToPhysical()
+	for corner := range 8 {
+		var idx [3]float64
+		for a := range 3 {
+			if corner>>a&1 == 1 {
+				idx[a] = float64(g.Size[a] - 1)
+			}
+		}
+		got := toIndex.Apply(toPhys.Apply(idx))
+		for a := range 3 {
+			if math.Abs(got[a]-idx[a]) > 1e-4 {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,53 @@
+package volume
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// Volume is a scalar image. It does not own Data: a skin may pass its caller's buffer, which the engine only reads.
+type Volume struct {
+	Geometry
+	Data []float32 // len == Voxels(), x fastest
+}
+
+// Zeros returns a volume of zeros on grid g.
+func Zeros(g Geometry) *Volume { return &Volume{Geometry: g, Data: make([]float32, g.Voxels())} }
+
+// Check reports the first fault of the volume as an image to register: geometry, then voxel count, then content (all
+// non-finite, constant). name says which input it is ("fixed", "moving").
+func (v *Volume) Check(name string) error {
+	if err := v.CheckShape(name); err != nil {
+		return err
+	}
+	lo, hi, finite := float32(math.Inf(1)), float32(math.Inf(-1)), false
+	for _, x := range v.Data {
+		if x-x != 0 { // NaN or Inf
+			continue
+		}
+		finite = true
+		lo, hi = min(lo, x), max(hi, x)
+	}
+	if !finite {
+		return fault.New(fault.NonFiniteVolume, "%s volume holds nothing but NaN or infinite voxels; check how it was made", name)
+	}
+	if lo == hi {
+		return fault.New(fault.ConstantVolume, "%s volume is constant (every voxel is %g): there is nothing to align; check the file", name, lo)
+	}
+	return nil
+}
+
+// CheckShape is Check without the content: for masks and label maps.
+func (v *Volume) CheckShape(name string) error {
+	if v == nil {
+		return fault.New(fault.EmptyVolume, "%s volume is missing", name)
+	}
+	if err := v.Geometry.Check(name); err != nil {
+		return err
+	}
+	if len(v.Data) != v.Voxels() {
+		return fault.New(fault.EmptyVolume, "%s volume has %d voxels where its size %v needs %d", name, len(v.Data), v.Size, v.Voxels())
+	}
+	return nil
+}
