@@ -2,8 +2,9 @@ module github.com/morphseek/morphseek
 
 go 1.25.0
 
+require github.com/go-python/gopy v0.4.10
+
 require (
-	github.com/go-python/gopy v0.4.10 // indirect
 	github.com/gonuts/commander v0.1.0 // indirect
 	github.com/gonuts/flag v0.1.0 // indirect
 	github.com/kelindar/binary v1.0.19 // indirect

@@ -1,0 +1,113 @@
+package gopy
+
+import (
+	"context"
+	"sync"
+
+	"github.com/morphseek/morphseek/engine"
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// The process has one engine, because ONNX Runtime's environment is the process's too.
+var (
+	mu     sync.RWMutex
+	shared *engine.Engine
+)
+
+// Open makes the process's engine; a later call replaces it. Both arguments may be empty (see engine.Config).
+func Open(runtimeLibrary, modelDir string) (err error) {
+	defer guard(&err)
+	e, err := engine.Open(engine.Config{RuntimeLibrary: runtimeLibrary, ModelDir: modelDir})
+	if err != nil {
+		return err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	old := shared
+	shared = e
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// Version returns the library's version.
+func Version() string { return engine.Version }
+
+// OptionTable returns engine.OptionSpecs as JSON.
+func OptionTable() (table string, err error) {
+	defer guard(&err)
+	return text(engine.OptionSpecs())
+}
+
+// FaultTable returns fault.Table as JSON.
+func FaultTable() (table string, err error) {
+	defer guard(&err)
+	return text(fault.Table)
+}
+
+// CheckOptions reports whether the JSON object of options can be read and lies in its ranges.
+func CheckOptions(options string) (err error) {
+	defer guard(&err)
+	_, err = engine.ParseOptions(options)
+	return err
+}
+
+// Result is a finished registration, to be copied out by its methods and then dropped.
+type Result struct{ r *engine.Result }
+
+// Register runs one registration. fixed, moving and the masks are volumes with their grids, initial is 12 float64 (fixed ->
+// moving LPS mm), options a JSON object. progress is called on this goroutine, as callbacks into Python must be, at every
+// change and at least every 100 ms; false cancels.
+func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, initial uint64,
+	options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
+	defer guard(&err)
+	opt, err := engine.ParseOptions(options)
+	if err != nil {
+		return nil, err
+	}
+	var pair engine.Pair
+	if pair.Fixed, err = image(fixed, fixedGrid, "fixed"); err != nil {
+		return nil, err
+	}
+	if pair.Moving, err = image(moving, movingGrid, "moving"); err != nil {
+		return nil, err
+	}
+	if pair.FixedMask, err = image(fixedMask, fixedMaskGrid, "fixed mask"); err != nil {
+		return nil, err
+	}
+	if pair.MovingMask, err = image(movingMask, movingMaskGrid, "moving mask"); err != nil {
+		return nil, err
+	}
+	pair.Initial = affine(initial)
+	mu.RLock()
+	defer mu.RUnlock()
+	if shared == nil {
+		return nil, fault.New(fault.InvalidHandle, "the engine is not open")
+	}
+	r, err := shared.Register(context.Background(), pair, opt, func(p engine.Progress) bool {
+		return progress(p.Stage, p.Fraction, p.Message)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Result{r}, nil
+}
+
+// Metrics returns engine.Metrics as JSON.
+func (r *Result) Metrics() (metrics string, err error) {
+	defer guard(&err)
+	return text(r.r.Metrics)
+}
+
+// Copy fills the caller's buffers: the field (3 planes of float32), the warped image (float32), both on the fixed grid, and the
+// initial transform (12 float64).
+func (r *Result) Copy(field, warped, initial uint64) (err error) {
+	defer guard(&err)
+	copy(floats(field, len(r.r.Field.Data)), r.r.Field.Data)
+	copy(floats(warped, len(r.r.Warped.Data)), r.r.Warped.Data)
+	m := at[[12]float64](initial)
+	copy(m[:9], r.r.Initial.M[:])
+	copy(m[9:], r.r.Initial.T[:])
+	return nil
+}
