@@ -31,3 +31,38 @@ func Over(g volume.Geometry, data []float32) *Field {
 	}
 	return &Field{Geometry: g, Data: data, Z: data[:n:n], Y: data[n : 2*n : 2*n], X: data[2*n:]}
 }
+
+// at returns u at the continuous index (x, y, z), trilinear, clamped to the grid: beyond it the border's displacement
+// holds, where ITK's DisplacementFieldTransform falls back to the identity.
+func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {
+	nx, nxy := f.Size[0], f.Size[0]*f.Size[1]
+	ix, fx := volume.Cell(x, float64(f.Size[0]-1))
+	iy, fy := volume.Cell(y, float64(f.Size[1]-1))
+	iz, fz := volume.Cell(z, float64(f.Size[2]-1))
+	dx, dy, dz := 0, 0, 0
+	if fx > 0 {
+		dx = 1
+	}
+	if fy > 0 {
+		dy = nx
+	}
+	if fz > 0 {
+		dz = nxy
+	}
+	o := ix + iy*nx + iz*nxy
+	return trilinear(f.X, o, dx, dy, dz, fx, fy, fz),
+		trilinear(f.Y, o, dx, dy, dz, fx, fy, fz),
+		trilinear(f.Z, o, dx, dy, dz, fx, fy, fz)
+}
+
+// trilinear reads plane p between voxel o and its neighbours at offsets dx, dy, dz.
+func trilinear(p []float32, o, dx, dy, dz int, fx, fy, fz float32) float32 {
+	a := p[o] + fx*(p[o+dx]-p[o])
+	b := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
+	o += dz
+	c := p[o] + fx*(p[o+dx]-p[o])
+	d := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
+	a += fy * (b - a)
+	c += fy * (d - c)
+	return a + fz*(c-a)
+}

@@ -1,10 +1,6 @@
 package volume
 
-import (
-	"math"
-
-	"github.com/morphseek/morphseek/engine/fault"
-)
+import "github.com/morphseek/morphseek/engine/fault"
 
 // Volume is a scalar image. It does not own Data: a skin may pass its caller's buffer, which the engine only reads.
 type Volume struct {
@@ -21,15 +17,8 @@ func (v *Volume) Check(name string) error {
 	if err := v.CheckShape(name); err != nil {
 		return err
 	}
-	lo, hi, finite := float32(math.Inf(1)), float32(math.Inf(-1)), false
-	for _, x := range v.Data {
-		if x-x != 0 { // NaN or Inf
-			continue
-		}
-		finite = true
-		lo, hi = min(lo, x), max(hi, x)
-	}
-	if !finite {
+	lo, hi := v.MinMax()
+	if lo > hi {
 		return fault.New(fault.NonFiniteVolume, "%s volume holds nothing but NaN or infinite voxels; check how it was made", name)
 	}
 	if lo == hi {

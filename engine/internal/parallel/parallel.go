@@ -61,14 +61,28 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	}
 }
 
-// Sum adds part(lo, hi) over the chunks of [0, n) in order: the same bits for any number of threads.
-func Sum(n, grain, threads int, part func(lo, hi int) float64) float64 {
+// Rows returns the grain, in rows of nx voxels, at which For hands out about 16k voxels at a time: coarse enough to hide the
+// hand-out, fine enough to balance uneven rows.
+func Rows(nx int) int { return max(1, 1<<14/max(nx, 1)) }
+
+// Reduce folds part(lo, hi) over the chunks of [0, n) with merge, in order: the same bits for any number of threads. It
+// returns the zero T for n <= 0.
+func Reduce[T any](n, grain, threads int, part func(lo, hi int) T, merge func(a, b T) T) T {
 	grain = max(grain, 1)
-	partial := make([]float64, (n+grain-1)/grain)
+	partial := make([]T, (max(n, 0)+grain-1)/grain)
 	For(n, grain, threads, func(lo, hi int) { partial[lo/grain] = part(lo, hi) })
-	total := 0.0
-	for _, p := range partial {
-		total += p
+	var total T
+	for i, p := range partial {
+		if i == 0 {
+			total = p
+			continue
+		}
+		total = merge(total, p)
 	}
 	return total
+}
+
+// Sum adds part(lo, hi) over the chunks of [0, n) in order: the same bits for any number of threads.
+func Sum(n, grain, threads int, part func(lo, hi int) float64) float64 {
+	return Reduce(n, grain, threads, part, func(a, b float64) float64 { return a + b })
 }

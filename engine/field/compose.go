@@ -1,0 +1,98 @@
+package field
+
+import (
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Compose writes prev o phi to dst and returns it: u(x) = phi(x) + prev(x + phi(x)), with prev read trilinearly and clamped
+// to its border. All are on one grid. A nil dst is allocated; dst may be phi, but must not share memory with prev.
+func Compose(dst, prev, phi *Field, threads int) *Field {
+	if dst == nil {
+		dst = New(phi.Geometry)
+	}
+	if prev.Size != phi.Size || dst.Size != phi.Size {
+		panic("field: Compose needs fields on one grid")
+	}
+	nx, ny := phi.Size[0], phi.Size[1]
+	parallel.For(ny*phi.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			y, z := float64(r%ny), float64(r/ny)
+			for i := range nx {
+				o := r*nx + i
+				px, py, pz := phi.X[o], phi.Y[o], phi.Z[o]
+				ux, uy, uz := prev.at(float64(i)+float64(px), y+float64(py), z+float64(pz))
+				dst.X[o], dst.Y[o], dst.Z[o] = px+ux, py+uy, pz+uz
+			}
+		}
+	})
+	return dst
+}
+
+// Exp returns the exponential of a stationary velocity field, in voxels, by scaling and squaring: velocity/2^squarings
+// composed with itself squarings times (Arsigny et al., MICCAI 2006).
+func Exp(velocity *Field, squarings, threads int) *Field {
+	u, spare := New(velocity.Geometry), New(velocity.Geometry)
+	scale := float32(1)
+	for range squarings {
+		scale /= 2
+	}
+	parallel.For(len(u.Data), 1<<16, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			u.Data[i] = scale * velocity.Data[i]
+		}
+	})
+	for range squarings {
+		u, spare = Compose(spare, u, u, threads), u
+	}
+	return u
+}
+
+// FromAffine returns the affine a, a map between LPS points in mm, as a field on g.
+func FromAffine(g volume.Geometry, a volume.Affine) *Field { return Total(a, nil, g, 1) }
+
+// Resample returns the field on grid g: the displacement in mm stays the same at every point of space, read trilinearly and
+// clamped to the border of f's grid.
+func (f *Field) Resample(g volume.Geometry, threads int) *Field {
+	toF := f.PhysicalToIndex().After(g.IndexToPhysical())
+	toG := g.PhysicalToIndex().After(f.IndexToPhysical())
+	return f.resample(g, toF, toG, volume.Affine{}, threads)
+}
+
+// Total returns a registration's total transform on the fixed grid: p -> initial(p + d(p)) in LPS mm, where d is the
+// displacement of deform, which may lie on another grid (the network's) and is read as in Resample. A nil deform is the
+// identity.
+func Total(initial volume.Affine, deform *Field, fixed volume.Geometry, threads int) *Field {
+	toFixed, toPhysical := fixed.PhysicalToIndex(), fixed.IndexToPhysical()
+	base := toFixed.After(initial).After(toPhysical) // x + u(x) where d is zero
+	for a := range 3 {
+		base.M[4*a]--
+	}
+	if deform == nil {
+		deform = New(volume.Geometry{Size: [3]int{1, 1, 1}, Spacing: fixed.Spacing, Origin: fixed.Origin, Direction: fixed.Direction})
+	}
+	return deform.resample(fixed, deform.PhysicalToIndex().After(toPhysical),
+		toFixed.After(initial).After(deform.IndexToPhysical()), base, threads)
+}
+
+// resample returns on grid g the field base(x) + L u(toF(x)), where L is the linear part of toG and u is read clamped.
+func (f *Field) resample(g volume.Geometry, toF, toG, base volume.Affine, threads int) *Field {
+	out := New(g)
+	nx, ny := g.Size[0], g.Size[1]
+	l := toG.M
+	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			start := [3]float64{0, float64(r % ny), float64(r / ny)}
+			p, b := toF.Apply(start), base.Apply(start)
+			for i := range nx {
+				t, o := float64(i), r*nx+i
+				ux, uy, uz := f.at(p[0]+toF.M[0]*t, p[1]+toF.M[3]*t, p[2]+toF.M[6]*t)
+				x, y, z := float64(ux), float64(uy), float64(uz)
+				out.X[o] = float32(b[0] + base.M[0]*t + l[0]*x + l[1]*y + l[2]*z)
+				out.Y[o] = float32(b[1] + base.M[3]*t + l[3]*x + l[4]*y + l[5]*z)
+				out.Z[o] = float32(b[2] + base.M[6]*t + l[6]*x + l[7]*y + l[8]*z)
+			}
+		}
+	})
+	return out
+}

@@ -1,0 +1,237 @@
+package field
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// InverseOptions bounds the work of Inverse. The zero value takes the defaults.
+type InverseOptions struct {
+	ToleranceMM float64 // a voxel is done when |Phi(x) - y| is below this; 0 means 0.001
+	Iterations  int     // Newton steps a voxel; 0 means 30
+	Threads     int     // 0 means all
+}
+
+// Inverse returns the inverse map on grid g, typically the moving image's, and the largest |Phi(Inverse(y)) - y| in mm over
+// the voxels y whose preimage lies inside f's grid. Where the field folds there is no inverse: the nearest preimage found
+// stands, and the residual tells.
+//
+// Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution or from the best affine
+// fit, whichever is nearer. Beyond its grid the map continues with the linear part of that fit, so that rotations and scales
+// need not be small.
+func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
+	if opt.ToleranceMM <= 0 {
+		opt.ToleranceMM = 1e-3
+	}
+	if opt.Iterations <= 0 {
+		opt.Iterations = 30
+	}
+	fit := f.affineFit()
+	unfit, err := fit.Inverse()
+	if err != nil { // a field that collapses space: its inverse means little, but the search may still start somewhere
+		fit, unfit = volume.IdentityAffine(), volume.IdentityAffine()
+	}
+	toF := f.PhysicalToIndex().After(g.IndexToPhysical())
+	toG := g.PhysicalToIndex().After(f.IndexToPhysical())
+	guess := unfit.After(toF)
+	toMM := volume.Affine{M: f.IndexToPhysical().M}
+
+	inverse = New(g)
+	nx, ny := g.Size[0], g.Size[1]
+	part := func(lo, hi int) (worst float64) {
+		s := solver{f: f, linear: fit.M, unfit: unfit.M, toMM: toMM, opt: opt}
+		for r := lo; r < hi; r++ {
+			var x [3]float64
+			for i := range nx {
+				w := [3]float64{float64(i), float64(r % ny), float64(r / ny)}
+				y, affine := toF.Apply(w), guess.Apply(w)
+				first, second := affine, affine
+				if i > 0 { // the neighbour's solution, moved on by one voxel
+					for a := range 3 {
+						first[a] = x[a] + guess.M[3*a]
+					}
+					if s.residual(first, y) > s.residual(affine, y) {
+						first, second = affine, first
+					}
+				}
+				var residual float64
+				if x, residual = s.solve(first, y); residual > opt.ToleranceMM && first != second {
+					if other, better := s.solve(second, y); better < residual {
+						x, residual = other, better
+					}
+				}
+				if f.contains(x) {
+					worst = max(worst, residual)
+				}
+				p, o := toG.Apply(x), r*nx+i
+				inverse.X[o] = float32(p[0] - w[0])
+				inverse.Y[o] = float32(p[1] - w[1])
+				inverse.Z[o] = float32(p[2] - w[2])
+			}
+		}
+		return worst
+	}
+	maxResidualMM = parallel.Reduce(ny*g.Size[2], parallel.Rows(nx), opt.Threads, part, func(a, b float64) float64 { return max(a, b) })
+	return inverse, maxResidualMM
+}
+
+// contains reports whether the index x lies between the centres of the outermost voxels.
+func (f *Field) contains(x [3]float64) bool {
+	for a, n := range f.Size {
+		if !(x[a] >= 0 && x[a] <= float64(n-1)) {
+			return false
+		}
+	}
+	return true
+}
+
+// affineFit returns the affine map nearest to Phi, in voxels, by least squares over a subsample of the grid.
+func (f *Field) affineFit() volume.Affine {
+	const samples = 16 // along each axis
+	var normal [16]float64
+	var right [12]float64
+	var step [3]int
+	for a, n := range f.Size {
+		step[a] = (n + samples - 1) / samples
+	}
+	for z := 0; z < f.Size[2]; z += step[2] {
+		for y := 0; y < f.Size[1]; y += step[1] {
+			for x := 0; x < f.Size[0]; x += step[0] {
+				o := x + f.Size[0]*(y+f.Size[1]*z)
+				in := [4]float64{float64(x), float64(y), float64(z), 1}
+				out := [3]float64{in[0] + float64(f.X[o]), in[1] + float64(f.Y[o]), in[2] + float64(f.Z[o])}
+				for r := range 4 {
+					for c := range 4 {
+						normal[4*r+c] += in[r] * in[c]
+					}
+					for c := range 3 {
+						right[3*r+c] += in[r] * out[c]
+					}
+				}
+			}
+		}
+	}
+	var solution mat.Dense
+	if err := solution.Solve(mat.NewDense(4, 4, normal[:]), mat.NewDense(4, 3, right[:])); err != nil {
+		return volume.IdentityAffine() // a grid one voxel thick
+	}
+	var fit volume.Affine
+	for r := range 3 {
+		for c := range 3 {
+			fit.M[3*r+c] = solution.At(c, r)
+		}
+		fit.T[r] = solution.At(3, r)
+	}
+	return fit
+}
+
+// solver finds x with Phi(x) = y for one voxel after another, in voxels of f.
+type solver struct {
+	f             *Field
+	linear, unfit [9]float64 // linear part of the affine fit, and its inverse
+	toMM          volume.Affine
+	opt           InverseOptions
+}
+
+// solve returns the best x found from start, and |Phi(x) - y| in mm.
+func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
+	x = start
+	e, jacobian := s.mismatch(x, y)
+	residual = s.norm(e)
+	for range s.opt.Iterations {
+		if residual <= s.opt.ToleranceMM {
+			break
+		}
+		inverse := s.unfit
+		if j, err := (volume.Affine{M: jacobian}).Inverse(); err == nil && (volume.Affine{M: jacobian}).Det() > 0.01 {
+			inverse = j.M
+		}
+		step := volume.Affine{M: inverse}.Apply(e)
+		improved := false
+		for range 8 { // halve until the mismatch falls
+			trial := [3]float64{x[0] - step[0], x[1] - step[1], x[2] - step[2]}
+			te, tj := s.mismatch(trial, y)
+			if n := s.norm(te); n < residual {
+				x, e, jacobian, residual, improved = trial, te, tj, n, true
+				break
+			}
+			for a := range step {
+				step[a] /= 2
+			}
+		}
+		if !improved {
+			break
+		}
+	}
+	return x, residual
+}
+
+func (s *solver) residual(x, y [3]float64) float64 {
+	e, _ := s.mismatch(x, y)
+	return s.norm(e)
+}
+
+func (s *solver) norm(e [3]float64) float64 {
+	v := s.toMM.Apply(e)
+	return math.Sqrt(v[0]*v[0] + v[1]*v[1] + v[2]*v[2])
+}
+
+// mismatch returns Phi(x) - y and the Jacobian of Phi at x. Outside the grid Phi(x) = Phi(c) + linear (x - c), c being the
+// nearest point of the grid.
+func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
+	var base [3]int
+	var c, frac [3]float64
+	var outside [3]bool
+	for a, n := range s.f.Size {
+		last := float64(n - 1)
+		c[a] = min(max(x[a], 0), last)
+		outside[a] = c[a] != x[a] || n == 1
+		base[a] = max(min(int(c[a]), n-2), 0)
+		frac[a] = c[a] - float64(base[a])
+	}
+	u, gradient := s.f.jet(base, frac)
+	for r := range 3 {
+		e[r] = c[r] + u[r] - y[r]
+		for a := range 3 {
+			e[r] += s.linear[3*r+a] * (x[a] - c[a])
+			if outside[a] {
+				jacobian[3*r+a] = s.linear[3*r+a]
+				continue
+			}
+			jacobian[3*r+a] = gradient[3*r+a]
+			if r == a {
+				jacobian[3*r+a]++
+			}
+		}
+	}
+	return e, jacobian
+}
+
+// jet returns u and its gradient (du_r/dx_a at 3r+a) inside the cell whose lowest voxel is base, at frac of a voxel from it.
+func (f *Field) jet(base [3]int, frac [3]float64) (u [3]float64, gradient [9]float64) {
+	stride := [3]int{1, f.Size[0], f.Size[0] * f.Size[1]}
+	o := base[0] + stride[1]*base[1] + stride[2]*base[2]
+	for a, n := range f.Size {
+		if n == 1 {
+			stride[a] = 0
+		}
+	}
+	wx, wy, wz := frac[0], frac[1], frac[2]
+	for r, plane := range [3][]float32{f.X, f.Y, f.Z} {
+		at := func(i int) float64 { return float64(plane[i]) }
+		o00, o10, o01, o11 := o, o+stride[1], o+stride[2], o+stride[1]+stride[2]
+		d00, d10 := at(o00+stride[0])-at(o00), at(o10+stride[0])-at(o10)
+		d01, d11 := at(o01+stride[0])-at(o01), at(o11+stride[0])-at(o11)
+		e00, e10, e01, e11 := at(o00)+wx*d00, at(o10)+wx*d10, at(o01)+wx*d01, at(o11)+wx*d11
+		lo, hi := e00+wy*(e10-e00), e01+wy*(e11-e01)
+		u[r] = lo + wz*(hi-lo)
+		gradient[3*r] = (1-wz)*(d00+wy*(d10-d00)) + wz*(d01+wy*(d11-d01))
+		gradient[3*r+1] = (1-wz)*(e10-e00) + wz*(e11-e01)
+		gradient[3*r+2] = hi - lo
+	}
+	return u, gradient
+}

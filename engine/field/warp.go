@@ -1,0 +1,81 @@
+package field
+
+import (
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Warp returns moving o Phi on the field's grid: moving is read at the physical point of x + u(x), and may lie on any grid.
+// Points outside moving get background.
+func (f *Field) Warp(moving *volume.Volume, interp volume.Interpolation, background float32, threads int) *volume.Volume {
+	out := volume.Zeros(f.Geometry)
+	s := moving.Sampler(interp, background)
+	m := moving.PhysicalToIndex().After(f.IndexToPhysical())
+	nx, ny := f.Size[0], f.Size[1]
+	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		x, y, z := make([]float64, nx), make([]float64, nx), make([]float64, nx)
+		for r := lo; r < hi; r++ {
+			row := r * nx
+			p := m.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
+			for i := range nx {
+				ux, uy, uz := float64(i)+float64(f.X[row+i]), float64(f.Y[row+i]), float64(f.Z[row+i])
+				x[i] = p[0] + m.M[0]*ux + m.M[1]*uy + m.M[2]*uz
+				y[i] = p[1] + m.M[3]*ux + m.M[4]*uy + m.M[5]*uz
+				z[i] = p[2] + m.M[6]*ux + m.M[7]*uy + m.M[8]*uz
+			}
+			s.Row(out.Data[row:row+nx], x, y, z)
+		}
+	})
+	return out
+}
+
+// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p), with
+// the displacement read trilinearly. Outside the grid the border's displacement holds (ITK: none).
+func (f *Field) TransformPoints(points []float64) {
+	toIndex, toPhysical := f.PhysicalToIndex(), f.IndexToPhysical()
+	for ; len(points) >= 3; points = points[3:] {
+		x := toIndex.Apply([3]float64(points[:3]))
+		ux, uy, uz := f.at(x[0], x[1], x[2])
+		p := toPhysical.Apply([3]float64{x[0] + float64(ux), x[1] + float64(uy), x[2] + float64(uz)})
+		copy(points, p[:])
+	}
+}
+
+// MM writes the displacements in LPS mm to dst, x, y, z interleaved per voxel (the buffer of an ITK vector image, a numpy
+// array of shape (nz, ny, nx, 3)), and returns it. A nil dst is allocated.
+func (f *Field) MM(dst []float32, threads int) []float32 {
+	if dst == nil {
+		dst = make([]float32, len(f.Data))
+	}
+	if len(dst) != len(f.Data) {
+		panic("field: MM needs three floats a voxel")
+	}
+	m := f.IndexToPhysical().M
+	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			x, y, z := float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])
+			dst[3*i] = float32(m[0]*x + m[1]*y + m[2]*z)
+			dst[3*i+1] = float32(m[3]*x + m[4]*y + m[5]*z)
+			dst[3*i+2] = float32(m[6]*x + m[7]*y + m[8]*z)
+		}
+	})
+	return dst
+}
+
+// FromMM is the inverse of MM: the field on g of displacements in LPS mm, x, y, z interleaved.
+func FromMM(g volume.Geometry, mm []float32, threads int) *Field {
+	f := New(g)
+	if len(mm) != len(f.Data) {
+		panic("field: FromMM needs three floats a voxel")
+	}
+	m := g.PhysicalToIndex().M
+	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			x, y, z := float64(mm[3*i]), float64(mm[3*i+1]), float64(mm[3*i+2])
+			f.X[i] = float32(m[0]*x + m[1]*y + m[2]*z)
+			f.Y[i] = float32(m[3]*x + m[4]*y + m[5]*z)
+			f.Z[i] = float32(m[6]*x + m[7]*y + m[8]*z)
+		}
+	})
+	return f
+}

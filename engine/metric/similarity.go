@@ -1,0 +1,137 @@
+// Package metric measures how well two images or label maps agree. Images are compared voxel by voxel and must lie on one
+// grid; masks may be nil (all voxels) and select where they are not zero. No figure depends on the number of threads.
+package metric
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// grain is the chunk length, in voxels, of the reductions here.
+const grain = 1 << 16
+
+// sums are moments of voxel pairs.
+type sums struct {
+	n                int
+	a, b, aa, bb, ab float64
+}
+
+func (s sums) plus(o sums) sums {
+	return sums{s.n + o.n, s.a + o.a, s.b + o.b, s.aa + o.aa, s.bb + o.bb, s.ab + o.ab}
+}
+
+func selected(mask *volume.Volume, i int) bool { return mask == nil || mask.Data[i] != 0 }
+
+func moments(a, b, mask *volume.Volume, threads int) sums {
+	a0, b0 := float64(a.Data[0]), float64(b.Data[0]) // shifts: without them large offsets would cancel
+	return parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) (s sums) {
+		for i := lo; i < hi; i++ {
+			if !selected(mask, i) {
+				continue
+			}
+			x, y := float64(a.Data[i])-a0, float64(b.Data[i])-b0
+			s.n++
+			s.a += x
+			s.b += y
+			s.aa += x * x
+			s.bb += y * y
+			s.ab += x * y
+		}
+		return s
+	}, sums.plus)
+}
+
+// MSE returns the mean squared difference; NaN where the mask selects nothing.
+func MSE(a, b, mask *volume.Volume, threads int) float64 {
+	n := parallel.Sum(len(a.Data), grain, threads, func(lo, hi int) (n float64) {
+		for i := lo; i < hi; i++ {
+			if selected(mask, i) {
+				n++
+			}
+		}
+		return n
+	})
+	return parallel.Sum(len(a.Data), grain, threads, func(lo, hi int) (s float64) {
+		for i := lo; i < hi; i++ {
+			if selected(mask, i) {
+				d := float64(a.Data[i]) - float64(b.Data[i])
+				s += d * d
+			}
+		}
+		return s
+	}) / n
+}
+
+// NCC returns the normalised cross-correlation (Pearson's) over the mask, -1..1; 0 where an image is constant there.
+func NCC(a, b, mask *volume.Volume, threads int) float64 {
+	s := moments(a, b, mask, threads)
+	n := float64(s.n)
+	va, vb := s.aa-s.a*s.a/n, s.bb-s.b*s.b/n
+	if !(va > 0 && vb > 0) {
+		return 0
+	}
+	return (s.ab - s.a*s.b/n) / math.Sqrt(va*vb)
+}
+
+// MutualInformation returns the mutual information in nats and Studholme's normalised form (H(A)+H(B))/H(A,B), from the
+// joint histogram over the mask with bins equal bins between each image's least and greatest selected voxel (numpy's
+// histogram2d). It is 0 and 1 for independent images.
+func MutualInformation(a, b, mask *volume.Volume, bins, threads int) (nats, normalized float64) {
+	type span struct{ loA, hiA, loB, hiB float32 }
+	inf := float32(math.Inf(1))
+	empty := span{inf, -inf, inf, -inf}
+	r := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) span {
+		s := empty
+		for i := lo; i < hi; i++ {
+			if selected(mask, i) {
+				s.loA, s.hiA = min(s.loA, a.Data[i]), max(s.hiA, a.Data[i])
+				s.loB, s.hiB = min(s.loB, b.Data[i]), max(s.hiB, b.Data[i])
+			}
+		}
+		return s
+	}, func(s, t span) span {
+		return span{min(s.loA, t.loA), max(s.hiA, t.hiA), min(s.loB, t.loB), max(s.hiB, t.hiB)}
+	})
+	if !(r.loA < r.hiA && r.loB < r.hiB) {
+		return 0, 1 // a constant image tells nothing
+	}
+	bin := func(x, lo, hi float32) int {
+		return min(int((float64(x)-float64(lo))/(float64(hi)-float64(lo))*float64(bins)), bins-1)
+	}
+	joint := parallel.Reduce(len(a.Data), 1<<20, threads, func(lo, hi int) []int {
+		h := make([]int, bins*bins)
+		for i := lo; i < hi; i++ {
+			if selected(mask, i) {
+				h[bin(a.Data[i], r.loA, r.hiA)*bins+bin(b.Data[i], r.loB, r.hiB)]++
+			}
+		}
+		return h
+	}, func(s, t []int) []int {
+		for i := range s {
+			s[i] += t[i]
+		}
+		return s
+	})
+	total := 0
+	inA, inB := make([]int, bins), make([]int, bins)
+	for i, n := range joint {
+		total += n
+		inA[i/bins] += n
+		inB[i%bins] += n
+	}
+	hA, hB, hAB := entropy(inA, total), entropy(inB, total), entropy(joint, total)
+	return hA + hB - hAB, (hA + hB) / hAB
+}
+
+// entropy is in nats, of a histogram whose counts add up to total.
+func entropy(counts []int, total int) (h float64) {
+	for _, n := range counts {
+		if n > 0 {
+			p := float64(n) / float64(total)
+			h -= p * math.Log(p)
+		}
+	}
+	return h
+}

@@ -1,0 +1,63 @@
+package volume
+
+import "math"
+
+// Canonical returns the same grid of points with its axes permuted and flipped so that they run as nearly as can be along
+// L, P and S (SimpleITK's DICOMOrient "LPS"): axis a of the result is axis perm[a] of g, reversed where flip[a].
+func (g Geometry) Canonical() (canonical Geometry, perm [3]int, flip [3]bool) {
+	perm = [3]int{-1, -1, -1}
+	var taken [3]bool
+	for range 3 { // the largest cosine left decides, its row and column then drop out
+		best, row, col := -1.0, 0, 0
+		for r := range 3 {
+			for c := range 3 {
+				if d := math.Abs(g.Direction[3*r+c]); perm[r] < 0 && !taken[c] && d >= best {
+					best, row, col = d, r, c
+				}
+			}
+		}
+		perm[row], taken[col] = col, true
+		flip[row] = g.Direction[3*row+col] < 0
+	}
+
+	var first [3]float64 // index in g of the result's first voxel
+	for a, c := range perm {
+		canonical.Size[a], canonical.Spacing[a] = g.Size[c], g.Spacing[c]
+		sign := 1.0
+		if flip[a] {
+			sign = -1
+			first[c] = float64(g.Size[c] - 1)
+		}
+		for r := range 3 {
+			canonical.Direction[3*r+a] = sign * g.Direction[3*r+c]
+		}
+	}
+	canonical.Origin = g.IndexToPhysical().Apply(first)
+	return canonical, perm, flip
+}
+
+// NetworkGrid returns a grid for a network: along the canonical axes of g, with the same centre and the given spacing in mm
+// (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of multiple.
+func (g Geometry) NetworkGrid(spacing [3]float64, minSize [3]int, multiple int) Geometry {
+	multiple = max(multiple, 1)
+	n, _, _ := g.Canonical()
+	for a := range 3 {
+		extent := float64(n.Size[a]) * n.Spacing[a]
+		if spacing[a] > 0 {
+			n.Spacing[a] = spacing[a]
+		}
+		// The tolerance keeps an extent of a whole number of voxels from gaining one by rounding.
+		voxels := max(int(math.Ceil(extent/n.Spacing[a]-1e-6)), minSize[a], 1)
+		n.Size[a] = (voxels + multiple - 1) / multiple * multiple
+	}
+	return n.CenteredAt(g.Center())
+}
+
+// CenteredAt returns the grid moved so that its centre lies at p, LPS mm.
+func (g Geometry) CenteredAt(p [3]float64) Geometry {
+	c := g.Center()
+	for a := range 3 {
+		g.Origin[a] += p[a] - c[a]
+	}
+	return g
+}

@@ -1,0 +1,129 @@
+package volume
+
+import (
+	"math"
+	"slices"
+)
+
+// finite reports whether x is neither NaN nor an infinity.
+func finite(x float32) bool { return x-x == 0 }
+
+// MinMax returns the least and the greatest finite voxel, or +Inf and -Inf where no voxel is finite.
+func (v *Volume) MinMax() (lo, hi float32) {
+	lo, hi = float32(math.Inf(1)), float32(math.Inf(-1))
+	for _, x := range v.Data {
+		if !finite(x) {
+			continue
+		}
+		if x < lo {
+			lo = x
+		}
+		if x > hi {
+			hi = x
+		}
+	}
+	return lo, hi
+}
+
+// Finite returns the volume with every NaN and infinity replaced: v itself where all voxels are finite, else a copy.
+func (v *Volume) Finite(replacement float32) *Volume {
+	first := slices.IndexFunc(v.Data, func(x float32) bool { return !finite(x) })
+	if first < 0 {
+		return v
+	}
+	data := slices.Clone(v.Data)
+	for i, x := range data[first:] {
+		if !finite(x) {
+			data[first+i] = replacement
+		}
+	}
+	return &Volume{Geometry: v.Geometry, Data: data}
+}
+
+// Percentiles returns the ps-th percentiles (0..100) of the finite voxels, exactly as numpy.percentile does with its linear
+// rule; NaN where no voxel is finite. Two counting passes over 16-bit digits of the voxels' bits select the order
+// statistics, so the cost is linear in the number of voxels.
+func (v *Volume) Percentiles(ps ...float64) []float64 {
+	const digits = 1 << 16
+	high := make([]int, digits)
+	total := 0
+	for _, x := range v.Data {
+		if finite(x) {
+			high[orderedBits(x)>>16]++
+			total++
+		}
+	}
+	out := make([]float64, len(ps))
+	if total == 0 {
+		for i := range out {
+			out[i] = math.NaN()
+		}
+		return out
+	}
+
+	// below[i] is the rank that percentile i sits at or just above; find the high digit of it and of its successor.
+	type rank struct{ digit, within int }
+	find := func(k int) rank {
+		for d, n := range high {
+			if k < n {
+				return rank{d, k}
+			}
+			k -= n
+		}
+		panic("volume: rank beyond the number of voxels")
+	}
+	ranks := make([][2]rank, len(ps))
+	low := map[int][]int{} // counts of the low digit, for the high digits that matter
+	for i, p := range ps {
+		k := int(position(p, total))
+		ranks[i] = [2]rank{find(k), find(min(k+1, total-1))}
+		for _, r := range ranks[i] {
+			if low[r.digit] == nil {
+				low[r.digit] = make([]int, digits)
+			}
+		}
+	}
+	wanted := make([][]int, digits)
+	for d, counts := range low {
+		wanted[d] = counts
+	}
+	for _, x := range v.Data {
+		if !finite(x) {
+			continue
+		}
+		if b := orderedBits(x); wanted[b>>16] != nil {
+			wanted[b>>16][b&(digits-1)]++
+		}
+	}
+	value := func(r rank) float64 {
+		k := r.within
+		for d, n := range low[r.digit] {
+			if k < n {
+				return float64(fromOrderedBits(uint32(r.digit)<<16 | uint32(d)))
+			}
+			k -= n
+		}
+		panic("volume: rank beyond its digit")
+	}
+	for i, p := range ps {
+		pos := position(p, total)
+		a, b := value(ranks[i][0]), value(ranks[i][1])
+		out[i] = a + (b-a)*(pos-math.Floor(pos))
+	}
+	return out
+}
+
+// position is where the p-th percentile of n sorted values lies, in 0..n-1.
+func position(p float64, n int) float64 {
+	return min(max(p, 0), 100) / 100 * float64(n-1)
+}
+
+// orderedBits maps floats to integers of the same order.
+func orderedBits(x float32) uint32 {
+	b := math.Float32bits(x)
+	return b ^ (uint32(int32(b)>>31) | 1<<31)
+}
+
+func fromOrderedBits(b uint32) float32 {
+	return math.Float32frombits(b ^ (^uint32(int32(b)>>31) | 1<<31))
+}

@@ -1,0 +1,138 @@
+package volume
+
+import (
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
+
+// Interpolation says how a volume is read between voxels.
+type Interpolation int
+
+const (
+	Linear  Interpolation = iota // trilinear: images
+	Nearest                      // label maps; halves round up, as ITK's
+)
+
+// ParseInterpolation reads "linear" or "nearest".
+func ParseInterpolation(name string) (Interpolation, error) {
+	switch name {
+	case "linear":
+		return Linear, nil
+	case "nearest":
+		return Nearest, nil
+	}
+	return 0, fault.New(fault.InvalidArgument, "interpolation is %q; it must be linear or nearest", name)
+}
+
+// String returns the name that ParseInterpolation reads.
+func (i Interpolation) String() string {
+	if i == Nearest {
+		return "nearest"
+	}
+	return "linear"
+}
+
+// Resample reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, and returns the values on g. Points outside
+// v get background. The result equals that of itk::ResampleImageFilter.
+func (v *Volume) Resample(g Geometry, a Affine, interp Interpolation, background float32, threads int) *Volume {
+	out := Zeros(g)
+	s := v.Sampler(interp, background)
+	m := v.PhysicalToIndex().After(a).After(g.IndexToPhysical())
+	nx, ny := g.Size[0], g.Size[1]
+	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		x, y, z := make([]float64, nx), make([]float64, nx), make([]float64, nx)
+		for r := lo; r < hi; r++ {
+			p := m.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
+			for i := range nx {
+				t := float64(i)
+				x[i], y[i], z[i] = p[0]+m.M[0]*t, p[1]+m.M[3]*t, p[2]+m.M[6]*t
+			}
+			s.Row(out.Data[r*nx:(r+1)*nx], x, y, z)
+		}
+	})
+	return out
+}
+
+// Sampler reads a volume at continuous indices of its own grid, by ITK's rule: inside is [-0.5, n-0.5) along each axis, the
+// outer half voxel repeats the border, and the rest (NaN too) is background. It is safe for concurrent use.
+type Sampler struct {
+	v          *Volume
+	interp     Interpolation
+	background float32
+}
+
+// Sampler returns a reader of v.
+func (v *Volume) Sampler(interp Interpolation, background float32) Sampler {
+	return Sampler{v, interp, background}
+}
+
+// Row writes to dst[i] the sample at (x[i], y[i], z[i]). The three must be as long as dst.
+func (s Sampler) Row(dst []float32, x, y, z []float64) {
+	if s.interp == Nearest {
+		s.nearest(dst, x, y, z)
+	} else {
+		s.linear(dst, x, y, z)
+	}
+}
+
+func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
+	data, nx, nxy := s.v.Data, s.v.Size[0], s.v.Size[0]*s.v.Size[1]
+	lastX, lastY, lastZ := float64(s.v.Size[0]-1), float64(s.v.Size[1]-1), float64(s.v.Size[2]-1)
+	xs, ys, zs = xs[:len(dst)], ys[:len(dst)], zs[:len(dst)]
+	for i := range dst {
+		x, y, z := xs[i], ys[i], zs[i]
+		if !(x >= -0.5 && x < lastX+0.5 && y >= -0.5 && y < lastY+0.5 && z >= -0.5 && z < lastZ+0.5) {
+			dst[i] = s.background
+			continue
+		}
+		ix, fx := Cell(x, lastX)
+		iy, fy := Cell(y, lastY)
+		iz, fz := Cell(z, lastZ)
+		dx, dy, dz := 0, 0, 0
+		if fx > 0 {
+			dx = 1
+		}
+		if fy > 0 {
+			dy = nx
+		}
+		if fz > 0 {
+			dz = nxy
+		}
+		o := ix + iy*nx + iz*nxy
+		a := data[o] + fx*(data[o+dx]-data[o])
+		b := data[o+dy] + fx*(data[o+dy+dx]-data[o+dy])
+		o += dz
+		c := data[o] + fx*(data[o+dx]-data[o])
+		d := data[o+dy] + fx*(data[o+dy+dx]-data[o+dy])
+		a += fy * (b - a)
+		c += fy * (d - c)
+		dst[i] = a + fz*(c-a)
+	}
+}
+
+func (s Sampler) nearest(dst []float32, xs, ys, zs []float64) {
+	data, nx, ny := s.v.Data, s.v.Size[0], s.v.Size[1]
+	endX, endY, endZ := float64(s.v.Size[0]), float64(s.v.Size[1]), float64(s.v.Size[2])
+	xs, ys, zs = xs[:len(dst)], ys[:len(dst)], zs[:len(dst)]
+	for i := range dst {
+		x, y, z := xs[i]+0.5, ys[i]+0.5, zs[i]+0.5
+		if !(x >= 0 && x < endX && y >= 0 && y < endY && z >= 0 && z < endZ) {
+			dst[i] = s.background
+			continue
+		}
+		dst[i] = data[int(x)+nx*(int(y)+ny*int(z))]
+	}
+}
+
+// Cell returns the voxel at or below the coordinate c along an axis whose last index is last, and how far beyond it c lies
+// in units of a voxel: c is clamped to the axis, so 0 <= i+f <= last, and f > 0 only where voxel i+1 exists. NaN gives 0.
+func Cell(c, last float64) (i int, f float32) {
+	if !(c > 0) {
+		return 0, 0
+	}
+	if c >= last {
+		return int(last), 0
+	}
+	i = int(c)
+	return i, float32(c - float64(i))
+}
