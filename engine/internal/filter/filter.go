@@ -18,6 +18,16 @@ func Box(dst, src []float32, size [3]int, radius, threads int) {
 	separable(dst, src, size, [3][]float32{weights, weights, weights}, false, threads)
 }
 
+// Mean writes to dst the mean of src over the window of 2*radius+1 voxels a side around each voxel; outside the grid the border
+// repeats. dst may be src.
+func Mean(dst, src []float32, size [3]int, radius, threads int) {
+	weights := make([]float32, radius+1)
+	for i := range weights {
+		weights[i] = 1 / float32(2*radius+1)
+	}
+	separable(dst, src, size, [3][]float32{weights, weights, weights}, true, threads)
+}
+
 // Gaussian writes to dst the convolution of src with a normalised Gaussian of the given standard deviation in voxels of each
 // axis (x, y, z), cut at three of them; 0 leaves an axis alone. Outside the grid the border repeats. dst may be src.
 func Gaussian(dst, src []float32, size [3]int, sigma [3]float64, threads int) {

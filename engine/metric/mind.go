@@ -1,0 +1,106 @@
+package metric
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
+
+// MINDChannels is the number of channels of MIND-SSC.
+const MINDChannels = 12
+
+// mindPairs are the twelve pairs of face neighbours (x, y, z) at a distance of sqrt(2), whose patches MIND-SSC compares, in
+// the order of the authors' published code.
+var mindPairs = [MINDChannels][2][3]int{
+	{{0, 0, 1}, {0, -1, 0}},
+	{{0, 1, 0}, {0, 0, -1}},
+	{{0, -1, 0}, {0, 0, -1}},
+	{{0, 1, 0}, {0, 0, 1}},
+	{{0, -1, 0}, {-1, 0, 0}},
+	{{0, 1, 0}, {1, 0, 0}},
+	{{-1, 0, 0}, {0, 0, -1}},
+	{{0, 0, 1}, {1, 0, 0}},
+	{{0, 1, 0}, {-1, 0, 0}},
+	{{1, 0, 0}, {0, -1, 0}},
+	{{0, 0, 1}, {-1, 0, 0}},
+	{{1, 0, 0}, {0, 0, -1}},
+}
+
+// MINDSSC returns the self-similarity context of Heinrich et al. (MICCAI 2013): twelve descriptors in 0..1 a voxel that
+// compare across modalities as they are. data is a volume of the given size (x, y, z), all finite; the result holds the
+// channels one behind the other, each a volume of that size (a tensor of shape (12, z, y, x)).
+//
+// Each channel is exp(-(d - dmin)/v): d the mean squared difference over cubes of 2*radius+1 voxels around two neighbours at
+// the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept within a factor of 1000 of
+// its own mean over the volume. At the border the image repeats.
+func MINDSSC(data []float32, size [3]int, radius, dilation, threads int) []float32 {
+	n := len(data)
+	out := make([]float32, MINDChannels*n)
+	for c, pair := range mindPairs {
+		plane := out[c*n : (c+1)*n]
+		squaredDifference(plane, data, size, pair, dilation, threads)
+		filter.Mean(plane, plane, size, radius, threads)
+	}
+
+	variance := make([]float32, n)
+	sum := parallel.Sum(n, grain, threads, func(lo, hi int) (sum float64) {
+		for i := lo; i < hi; i++ {
+			least, total := out[i], float32(0)
+			for c := range MINDChannels {
+				d := out[c*n+i]
+				least = min(least, d)
+				total += d
+			}
+			for c := range MINDChannels {
+				out[c*n+i] -= least
+			}
+			variance[i] = max(total/MINDChannels-least, 0)
+			sum += float64(variance[i])
+		}
+		return sum
+	})
+	mean := sum / float64(n)
+	floor, ceiling := float32(mean*1e-3), float32(mean*1e3)
+	parallel.For(n, grain, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			v := min(max(variance[i], floor), ceiling)
+			for c := range MINDChannels {
+				if v > 0 { // zero only where the whole volume is constant: d is 0 there
+					out[c*n+i] = float32(math.Exp(float64(-out[c*n+i] / v)))
+				} else {
+					out[c*n+i] = 1
+				}
+			}
+		}
+	})
+	return out
+}
+
+// squaredDifference writes (I(p + dilation*pair[0]) - I(p + dilation*pair[1]))^2, with the border repeated.
+func squaredDifference(dst, data []float32, size [3]int, pair [2][3]int, dilation, threads int) {
+	nx, ny, nz := size[0], size[1], size[2]
+	at := func(p, offset, n int) int { return min(max(p+dilation*offset, 0), n-1) }
+	parallel.For(ny*nz, parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			var row [2][]float32
+			for k, o := range pair {
+				s := at(r/ny, o[2], nz)*ny + at(r%ny, o[1], ny)
+				row[k] = data[s*nx : (s+1)*nx]
+			}
+			a, b, out := row[0], row[1], dst[r*nx:(r+1)*nx]
+			ax, bx := pair[0][0], pair[1][0]
+			if ax == 0 && bx == 0 {
+				for x := range out {
+					d := a[x] - b[x]
+					out[x] = d * d
+				}
+				continue
+			}
+			for x := range out {
+				d := a[at(x, ax, nx)] - b[at(x, bx, nx)]
+				out[x] = d * d
+			}
+		}
+	})
+}
