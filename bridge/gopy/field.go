@@ -1,0 +1,168 @@
+package gopy
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// fieldAt returns the field at address, on the grid at gridAddress.
+func fieldAt(address, gridAddress uint64) (*field.Field, error) {
+	g, err := grid(gridAddress, "field")
+	if err != nil {
+		return nil, err
+	}
+	return field.Over(g, floats(address, 3*g.Voxels())), nil
+}
+
+// Warp resamples an image on its own grid through the field and writes it to out, float32 on the field's grid.
+// interpolation is "linear" or "nearest".
+func Warp(u, uGrid, img, imgGrid uint64, interpolation string, background float64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return err
+	}
+	moving, err := image(img, imgGrid, "moving")
+	if err != nil {
+		return err
+	}
+	how, err := volume.ParseInterpolation(interpolation)
+	if err != nil {
+		return err
+	}
+	copy(floats(out, f.Voxels()), f.Warp(moving, how, float32(background), threads).Data)
+	return nil
+}
+
+// Resample resamples an image onto another grid through an affine (12 float64, from the grid's space to the image's; 0 is the
+// identity) and writes it to out, float32.
+func Resample(img, imgGrid, outGrid, matrix uint64, interpolation string, background float64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	moving, err := image(img, imgGrid, "moving")
+	if err != nil {
+		return err
+	}
+	g, err := grid(outGrid, "fixed")
+	if err != nil {
+		return err
+	}
+	how, err := volume.ParseInterpolation(interpolation)
+	if err != nil {
+		return err
+	}
+	a := volume.IdentityAffine()
+	if m := affine(matrix); m != nil {
+		a = *m
+	}
+	copy(floats(out, g.Voxels()), moving.Resample(g, a, how, float32(background), threads).Data)
+	return nil
+}
+
+// TransformPoints maps n points, float64 LPS mm with x, y, z interleaved, from fixed to moving space in place.
+func TransformPoints(u, uGrid, points uint64, n int) (err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return err
+	}
+	f.TransformPoints(unsafe.Slice(at[float64](points), 3*n))
+	return nil
+}
+
+// Inverse writes the inverse of the field on outGrid to out and returns the largest residual in mm.
+func Inverse(u, uGrid, outGrid uint64, threads int, out uint64) (residual float64, err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return 0, err
+	}
+	g, err := grid(outGrid, "moving")
+	if err != nil {
+		return 0, err
+	}
+	inverse, residual := f.Inverse(g, field.InverseOptions{Threads: threads})
+	copy(floats(out, len(inverse.Data)), inverse.Data)
+	return residual, nil
+}
+
+// Jacobian writes det(I + grad u) to out, float32 on the field's grid.
+func Jacobian(u, uGrid uint64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return err
+	}
+	copy(floats(out, f.Voxels()), f.JacobianDeterminant(threads).Data)
+	return nil
+}
+
+// Stats returns field.Stats as JSON.
+func Stats(u, uGrid uint64, threads int) (stats string, err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return "", err
+	}
+	return text(f.Stats(threads))
+}
+
+// ToMM writes the field in LPS mm to out: float32, x, y, z interleaved.
+func ToMM(u, uGrid uint64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return err
+	}
+	f.MM(floats(out, len(f.Data)), threads)
+	return nil
+}
+
+// FromMM writes to out the field whose displacements in LPS mm are at mm: float32, x, y, z interleaved.
+func FromMM(mm, uGrid uint64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	g, err := grid(uGrid, "field")
+	if err != nil {
+		return err
+	}
+	n := 3 * g.Voxels()
+	copy(floats(out, n), field.FromMM(g, floats(mm, n), threads).Data)
+	return nil
+}
+
+// labelScore is one label's agreement; HD95 is null where only one map has the label.
+type labelScore struct {
+	Label int      `json:"label"`
+	Dice  float64  `json:"dice"`
+	HD95  *float64 `json:"hd95"`
+}
+
+// LabelScores compares two label maps on one grid: a JSON list, by label, of Dice and HD95 in mm.
+func LabelScores(a, aGrid, b, bGrid uint64, threads int) (scores string, err error) {
+	defer guard(&err)
+	first, err := image(a, aGrid, "fixed labels")
+	if err != nil {
+		return "", err
+	}
+	second, err := image(b, bGrid, "warped labels")
+	if err != nil {
+		return "", err
+	}
+	if !first.SameGrid(second.Geometry) {
+		return "", fault.New(fault.GridMismatch, "the label maps lie on different grids (%v and %v voxels); resample one onto the other", first.Size, second.Size)
+	}
+	list := []labelScore{}
+	distances := metric.HD95(first, second, threads)
+	for i, d := range metric.Dice(first, second, threads) {
+		s := labelScore{Label: d.Label, Dice: d.Score}
+		if hd := distances[i].Score; !math.IsInf(hd, 0) {
+			s.HD95 = &hd
+		}
+		list = append(list, s)
+	}
+	return text(list)
+}
