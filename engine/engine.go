@@ -4,8 +4,12 @@ package engine
 
 import (
 	"context"
+	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -19,13 +23,29 @@ type Config struct {
 }
 
 // Engine holds the runtime and its open models. It is safe for concurrent use.
-type Engine struct{}
+type Engine struct {
+	cfg      Config
+	sessions *network.Sessions
+
+	mu     sync.RWMutex // held for reading by every call under way
+	closed bool
+}
 
 // Open makes an engine. ONNX Runtime is loaded when the first network runs, so an engine without one still aligns.
-func Open(cfg Config) (*Engine, error) { return &Engine{}, nil }
+func Open(cfg Config) (*Engine, error) {
+	return &Engine{cfg: cfg, sessions: network.NewSessions(cfg.RuntimeLibrary)}, nil
+}
 
-// Close releases the models. Registrations under way finish first.
-func (e *Engine) Close() error { return nil }
+// Close releases the models. Registrations under way finish first; later calls get InvalidHandle.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.closed = true
+		e.sessions.Close()
+	}
+	return nil
+}
 
 // Pair is what to register: the moving volume onto the fixed one's grid. Masks and the initial transform may be nil.
 type Pair struct {
@@ -34,7 +54,93 @@ type Pair struct {
 	Initial               *volume.Affine // fixed -> moving LPS mm: where the initial alignment starts (or stays, with Initial: "none")
 }
 
-// Register runs the stages align -> search -> network -> refine -> finish.
-func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (*Result, error) {
-	return nil, fault.New(fault.Internal, "engine: Register is not there yet")
+// heartbeat is the longest that a ProgressFunc waits for its next call.
+const heartbeat = 100 * time.Millisecond
+
+// Register runs the stages align -> search -> network -> refine -> finish. The work is done on other goroutines; the calling
+// one hands their progress to progress (which may be nil) and returns when they have ended, also after a cancellation (by ctx or by
+// progress), with Cancelled. Every error carries a fault code; a panic becomes Internal. The volumes are only read.
+func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (result *Result, err error) {
+	defer recovered(&err)
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.closed {
+		return nil, fault.New(fault.InvalidHandle, "the engine is closed")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var (
+		report = newReporter()
+		done   = make(chan struct{})
+		made   *Result
+		failed error
+	)
+	go func() {
+		defer close(done)
+		defer recovered(&failed)
+		made, failed = e.register(ctx, pair, opt, report)
+	}()
+	defer func() { // the workers have let go of the caller's volumes when this returns, whatever progress does
+		cancel()
+		<-done
+	}()
+
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		case <-report.news:
+		case <-beat.C:
+			report.sample()
+		}
+		for _, p := range report.take() {
+			if progress != nil && ctx.Err() == nil && !progress(p) {
+				cancel()
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, fault.Wrap(fault.Cancelled, context.Cause(ctx), "the registration was cancelled")
+	}
+	return made, failed
+}
+
+// recovered turns a panic into an Internal error. Use: defer recovered(&err).
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fault.New(fault.Internal, "defect in morphseek, please report it: %v\n%s", r, debug.Stack())
+	}
+}
+
+// ModelInfo describes a model bundle to a skin.
+type ModelInfo struct {
+	Manifest network.Manifest `json:"manifest"`
+	Path     string           `json:"path"`  // empty: built in
+	Code     fault.Code       `json:"code"`  // 0 where the bundle is sound
+	Error    string           `json:"error"` // why it is not
+}
+
+// ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
+func (e *Engine) ListModels() []ModelInfo {
+	infos := []ModelInfo{}
+	for _, entry := range network.List(e.cfg.ModelDir) {
+		info := ModelInfo{Manifest: entry.Manifest, Path: entry.Path, Code: fault.CodeOf(entry.Err)}
+		if entry.Err != nil {
+			info.Error = entry.Err.Error()
+		}
+		infos = append(infos, info)
+	}
+	return infos
+}
+
+// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration would
+// before running it. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion, ModelExternal.
+func (e *Engine) VerifyModel(name string) (info ModelInfo, err error) {
+	defer recovered(&err)
+	m, err := network.Load(name, e.cfg.ModelDir)
+	if err != nil {
+		return ModelInfo{}, err
+	}
+	return ModelInfo{Manifest: m.Manifest, Path: m.Path}, nil
 }

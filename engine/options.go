@@ -25,6 +25,7 @@ type Options struct {
 	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda" help:"Where networks run; auto falls back to the CPU and says so."`
 	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
 	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`
+	Cache        string  `json:"cache" default:"" help:"Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always."`
 }
 
 // OptionSpec describes one option to a skin.

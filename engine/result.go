@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"encoding/json"
+
+	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -63,8 +67,74 @@ type AlignMetrics struct {
 
 // StepMetrics is one network step.
 type StepMetrics struct {
-	Reward     float64 `json:"reward"`     // label-free, of the trajectory kept
-	Trajectory int     `json:"trajectory"` // which was kept; 0 is the mean
-	NJDPercent float64 `json:"njd_percent"`
-	Seconds    float64 `json:"seconds"`
+	Reward        float64 `json:"reward"`         // label-free, of the trajectory kept
+	Trajectory    int     `json:"trajectory"`     // which was kept; 0 is the mean
+	Advantage     float64 `json:"advantage"`      // of the trajectory kept over its group, in standard deviations; 0 for one trajectory
+	LogLikelihood float64 `json:"log_likelihood"` // of the trajectory kept under the policy, with LDVN; 0 for one trajectory
+	NJDPercent    float64 `json:"njd_percent"`    // of the network's cumulative field
+	Seconds       float64 `json:"seconds"`
+}
+
+// Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the total transform onto
+// the fixed grid. Points outside v get background. v may hold anything but must have a sound shape.
+func (r *Result) Warp(v *volume.Volume, interp volume.Interpolation, background float32, threads int) (warped *volume.Volume, err error) {
+	defer recovered(&err)
+	if err := v.CheckShape("input"); err != nil {
+		return nil, err
+	}
+	return r.Field.Warp(v, interp, background, threads), nil
+}
+
+// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place. Beyond the fixed grid the
+// displacement of its border holds.
+func (r *Result) TransformPoints(points []float64) (err error) {
+	defer recovered(&err)
+	if len(points)%3 != 0 {
+		return fault.New(fault.InvalidArgument, "points: %d coordinates are not a multiple of 3", len(points))
+	}
+	r.Field.TransformPoints(points)
+	return nil
+}
+
+// JacobianDeterminant returns det(I + grad u) on the fixed grid.
+func (r *Result) JacobianDeterminant(threads int) (det *volume.Volume, err error) {
+	defer recovered(&err)
+	return r.Field.JacobianDeterminant(threads), nil
+}
+
+// Inverse returns the inverse transform, on the moving image's grid: its Warp brings images of the fixed space onto that grid.
+// It has neither a warped image nor metrics. residualMM is the largest |Phi(Inverse(y)) - y| inside the fixed grid; where the
+// field folds there is no inverse, and the residual tells.
+func (r *Result) Inverse(threads int) (inverse *Result, residualMM float64, err error) {
+	defer recovered(&err)
+	initial, err := r.Initial.Inverse()
+	if err != nil {
+		return nil, 0, err
+	}
+	f, residualMM := r.Field.Inverse(r.Moving, field.InverseOptions{Threads: threads})
+	return &Result{Field: f, Initial: initial, Moving: r.Field.Geometry}, residualMM, nil
+}
+
+// Save writes the result to path as a snapshot, whole or not at all. Errors: OutputUnwritable, DiskFull.
+func (r *Result) Save(path string) (err error) {
+	defer recovered(&err)
+	metrics, err := json.Marshal(r.Metrics)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "metrics cannot be written")
+	}
+	return snapshot.Save(path, &snapshot.Snapshot{Field: r.Field, Warped: r.Warped, Initial: r.Initial, Moving: r.Moving, Metrics: metrics})
+}
+
+// LoadResult reads what Save wrote. Errors: InputUnreadable, SnapshotCorrupt.
+func LoadResult(path string) (r *Result, err error) {
+	defer recovered(&err)
+	s, err := snapshot.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	r = &Result{Field: s.Field, Warped: s.Warped, Initial: s.Initial, Moving: s.Moving}
+	if err := json.Unmarshal(s.Metrics, &r.Metrics); err != nil {
+		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "snapshot %s has unreadable metrics; delete it and register again", path)
+	}
+	return r, nil
 }

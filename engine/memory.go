@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"math"
+	"runtime/debug"
+	"runtime/metrics"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// memoryPeak watches how far the process's resident memory grows. In a process that has registered before, memory is reused
+// and the growth is less than what the registration used.
+type memoryPeak struct {
+	first, highWater int64 // resident, and its peak over the process's life, at the start
+	most             int64
+}
+
+func (p *memoryPeak) start() {
+	p.first, p.highWater = residentBytes()
+	p.most = p.first
+}
+
+func (p *memoryPeak) sample() {
+	now, highWater := residentBytes()
+	p.most = max(p.most, now)
+	if highWater > p.highWater { // the system saw more than the samples did
+		p.most = max(p.most, highWater)
+	}
+}
+
+func (p *memoryPeak) bytes() int64 {
+	p.sample()
+	return p.most - p.first
+}
+
+// goBytes is what the Go runtime holds of the system's memory.
+func goBytes() int64 {
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
+}
+
+// checkMemory reports OutOfMemory where the system, or the limit GOMEMLIMIT, leaves less than need bytes. Go cannot recover from
+// a failed allocation, so large ones are asked for here first.
+func checkMemory(need int64, what string) error {
+	free := availableBytes()
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		free = min(free, limit-goBytes())
+	}
+	if need > free {
+		const giga = 1e9
+		return fault.New(fault.OutOfMemory, "%s needs about %.1f GB of memory and %.1f GB are free; crop or downsample the images, use fewer trajectories, or close other programs",
+			what, float64(need)/giga, float64(max(free, 0))/giga)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// Package network runs trained registration networks. A model bundle is one .onnx file whose metadata carry a manifest; it is
+// read and verified here without ONNX Runtime, which is loaded when the first network runs.
+//
+// # The step graph
+//
+// One run is one registration step: (fixed, moving, u_prev, epsilon, tau) -> (u, warped, reward, mu, log_sigma). The graph
+// warps the original moving image by u_prev, encodes, forms z = mu + tau*sigma*epsilon for J trajectories, decodes phi,
+// composes u = u_prev o phi, and scores without labels. Step gives the shapes.
+package network
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+//go:embed bundles
+var builtin embed.FS
+
+const extension = ".onnx"
+
+// maxBundle is ONNX's own limit: a protobuf message has at most 2 GiB.
+const maxBundle = 1 << 31
+
+// Names of the step graph's tensors.
+var (
+	inputNames  = []string{"fixed", "moving", "u_prev", "epsilon", "tau"}
+	outputNames = []string{"u", "reward", "mu", "log_sigma"} // "warped" is not asked for: the image is resampled once, at the end
+)
+
+// Model is a verified bundle.
+type Model struct {
+	Manifest
+	Path string // empty: built in
+	data []byte
+}
+
+// Entry is one line of a listing. Err is set, and the manifest may be empty, where the bundle is not fit for use.
+type Entry struct {
+	Manifest Manifest
+	Path     string
+	Err      error
+}
+
+// Parse verifies a bundle held in memory; name is what messages call it. It returns ModelCorrupt, ModelVersion, ModelExternal
+// or ModelTampered. The model aliases data.
+func Parse(data []byte, name string) (*Model, error) {
+	file, err := scanONNX(data)
+	if err != nil {
+		return nil, fault.Wrap(fault.ModelCorrupt, err, "model %s cannot be read; fetch it again", name)
+	}
+	text, ok := file.metadata[manifestKey]
+	if !ok {
+		return nil, fault.New(fault.ModelCorrupt, "model %s is an ONNX file but not a MorphSeek bundle: it has no manifest; export it with `morphseek train export`", name)
+	}
+	manifest, err := parseManifest(text)
+	if err != nil {
+		return nil, fault.Wrap(fault.ModelCorrupt, err, "model %s has a faulty manifest; export it again", name)
+	}
+	if manifest.Format != Format {
+		return nil, fault.New(fault.ModelVersion, "model %s has bundle format %d, and this library reads format %d; update the older of the two", name, manifest.Format, Format)
+	}
+	if file.external != "" {
+		return nil, fault.New(fault.ModelExternal, "model %s keeps %s outside the file, which is not allowed; export it with the weights inside", name, file.external)
+	}
+	if sum := sha256.Sum256(file.graph); hex.EncodeToString(sum[:]) != strings.ToLower(manifest.SHA256) {
+		return nil, fault.New(fault.ModelTampered, "model %s is not what its maker signed off: the sha256 of its graph is %x, its manifest says %s; fetch it again from a source that you trust", name, sum, manifest.SHA256)
+	}
+	if file.opset < 20 { // 5-D GridSample
+		return nil, fault.New(fault.ModelCorrupt, "model %s uses ONNX opset %d; at least 20 is needed; export it again", name, file.opset)
+	}
+	for _, in := range inputNames {
+		if !file.inputs[in] {
+			return nil, fault.New(fault.ModelCorrupt, "model %s lacks the input %q of a step graph; export it again", name, in)
+		}
+	}
+	for _, out := range outputNames {
+		if !file.outputs[out] {
+			return nil, fault.New(fault.ModelCorrupt, "model %s lacks the output %q of a step graph; export it again", name, out)
+		}
+	}
+	return &Model{Manifest: manifest, data: data}, nil
+}
+
+// builtins are the bundles inside the library, verified once.
+var builtins = sync.OnceValue(func() map[string]loaded {
+	files, _ := fs.Glob(builtin, "bundles/*"+extension)
+	models := make(map[string]loaded, len(files))
+	for _, file := range files {
+		data, err := builtin.ReadFile(file)
+		if err != nil { // files of an embed.FS that Glob names can be read
+			panic(err)
+		}
+		m, err := Parse(data, stem(file))
+		models[stem(file)] = loaded{m, err}
+	}
+	return models
+})
+
+type loaded struct {
+	model *Model
+	err   error
+}
+
+func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), extension) }
+
+// Load verifies and returns the bundle called name: a built-in one, one in dir (which may be empty), or a path to a .onnx.
+func Load(name, dir string) (*Model, error) {
+	if b, ok := builtins()[name]; ok {
+		return b.model, b.err
+	}
+	path := name
+	if dir != "" && !strings.ContainsAny(name, `/\`) {
+		if p := filepath.Join(dir, strings.TrimSuffix(name, extension)+extension); exists(p) {
+			path = p
+		}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir():
+		return nil, fault.New(fault.ModelNotFound, "there is no model %q; it must be one of %s, or the path of a .onnx bundle", name, strings.Join(append(Names(dir), "none"), ", "))
+	case err != nil:
+		return nil, fault.Wrap(fault.ModelNotFound, err, "model %s cannot be opened", path)
+	case info.Size() > maxBundle:
+		return nil, fault.New(fault.ModelCorrupt, "model %s has %d bytes, more than an ONNX file can have", path, info.Size())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Wrap(fault.ModelNotFound, err, "model %s cannot be read", path)
+	}
+	m, err := Parse(data, path)
+	if err != nil {
+		return nil, err
+	}
+	m.Path = path
+	return m, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// List returns the built-in bundles and those in dir (which may be empty), faulty ones included.
+func List(dir string) []Entry {
+	var entries []Entry
+	add := func(path string, m *Model, err error) {
+		e := Entry{Path: path, Err: err}
+		if err == nil {
+			e.Manifest = m.Manifest
+		}
+		entries = append(entries, e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(builtins())) {
+		b := builtins()[name]
+		add("", b.model, b.err)
+	}
+	for _, file := range bundlesIn(dir) {
+		m, err := Load(file, "")
+		add(file, m, err)
+	}
+	return entries
+}
+
+// Names returns what Load accepts as a name: the built-in bundles' and those in dir (which may be empty).
+func Names(dir string) []string {
+	names := slices.Collect(maps.Keys(builtins()))
+	for _, file := range bundlesIn(dir) {
+		names = append(names, stem(file))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func bundlesIn(dir string) []string {
+	if dir == "" {
+		return nil
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*"+extension))
+	return files
+}

@@ -1,0 +1,184 @@
+//go:build cgo
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// ONNX Runtime's environment is the process's: the first engine to run a network loads it, and it stays.
+var loading sync.Mutex
+
+// loadRuntime loads ONNX Runtime once. A failure is not kept: the next call tries again.
+func loadRuntime(explicit string) error {
+	loading.Lock()
+	defer loading.Unlock()
+	if ort.IsInitialized() {
+		return nil
+	}
+	candidates, err := libraryCandidates(explicit)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, path := range candidates {
+		ort.SetSharedLibraryPath(path)
+		err := ort.InitializeEnvironment(ort.WithLogLevelError())
+		if err == nil {
+			return ort.DisableTelemetry()
+		}
+		if strings.Contains(err.Error(), "API base") {
+			err = fmt.Errorf("%s is too old: version 1.24 or newer is needed", path)
+		}
+		failures = append(failures, err)
+	}
+	return fault.Wrap(fault.RuntimeMissing, errors.Join(failures...),
+		"ONNX Runtime was not found or does not load; install it (pip install onnxruntime), or set %s to the path of its library", LibraryVariable)
+}
+
+// ortRunner is a Runner on ONNX Runtime.
+type ortRunner struct {
+	model   *Model
+	device  string
+	session *ort.DynamicAdvancedSession
+}
+
+func openSession(library string, m *Model, device string, threads int) (runner Runner, note string, err error) {
+	if err := loadRuntime(library); err != nil {
+		return nil, "", err
+	}
+	if device != "cpu" {
+		r, err := newORTRunner(m, "cuda", threads)
+		switch {
+		case err == nil:
+			return r, "", nil
+		case device == "cuda" && fault.CodeOf(err) == fault.OutOfMemory:
+			return nil, "", err
+		case device == "cuda":
+			return nil, "", fault.Wrap(fault.DeviceUnavailable, err, "device cuda is not available; install onnxruntime-gpu and the NVIDIA driver, or use device auto or cpu")
+		}
+		if !strings.Contains(err.Error(), "not enabled in this build") { // a CPU-only runtime is no surprise
+			note = "the CUDA device is not usable, so the network ran on the CPU: " + err.Error()
+		}
+	}
+	r, err := newORTRunner(m, "cpu", threads)
+	if err != nil {
+		return nil, "", runtimeError(err, "opening", m)
+	}
+	return r, note, nil
+}
+
+func newORTRunner(m *Model, device string, threads int) (Runner, error) {
+	options, err := ort.NewSessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	defer options.Destroy()
+	settings := []error{
+		options.SetIntraOpNumThreads(threads),
+		options.SetInterOpNumThreads(1),
+		options.SetGraphOptimizationLevel(ort.GraphOptimizationLevelEnableAll),
+		options.SetMemPattern(false), // sizes change from pair to pair
+		// Idle threads must not spin: the engine's own loops run between the steps.
+		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
+	}
+	if err := errors.Join(settings...); err != nil {
+		return nil, err
+	}
+	if device == "cuda" {
+		cuda, err := ort.NewCUDAProviderOptions()
+		if err != nil {
+			return nil, err
+		}
+		defer cuda.Destroy()
+		// HEURISTIC picks the same algorithm every time; TF32 would cost three digits.
+		if err := cuda.Update(map[string]string{"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}); err != nil {
+			return nil, err
+		}
+		if err := options.AppendExecutionProviderCUDA(cuda); err != nil {
+			return nil, err
+		}
+	}
+	s, err := ort.NewDynamicAdvancedSessionWithONNXData(m.data, inputNames, outputNames, options)
+	if err != nil {
+		return nil, err
+	}
+	return &ortRunner{m, device, s}, nil
+}
+
+func (r *ortRunner) Device() string { return r.device }
+
+func (r *ortRunner) Close() { r.session.Destroy() }
+
+// Run hands the step's slices to ONNX Runtime without copying them.
+func (r *ortRunner) Run(ctx context.Context, s *Step) (err error) {
+	d, h, w := int64(s.Size[0]), int64(s.Size[1]), int64(s.Size[2])
+	c, ld, lh, lw := int64(s.Latent[0]), int64(s.Latent[1]), int64(s.Latent[2]), int64(s.Latent[3])
+	j := int64(s.J)
+	tau := []float32{s.Tau}
+
+	var pinner runtime.Pinner // ONNX Runtime keeps the addresses while it runs
+	defer pinner.Unpin()
+	var values []ort.Value
+	defer func() {
+		for _, v := range values {
+			v.Destroy()
+		}
+	}()
+	for _, t := range []struct {
+		name  string
+		data  []float32
+		shape ort.Shape
+	}{
+		{"fixed", s.Fixed, ort.Shape{1, 1, d, h, w}},
+		{"moving", s.Moving, ort.Shape{1, 1, d, h, w}},
+		{"u_prev", s.Previous, ort.Shape{1, 3, d, h, w}},
+		{"epsilon", s.Epsilon, ort.Shape{j, c, ld, lh, lw}},
+		{"tau", tau, ort.Shape{1}},
+		{"u", s.U, ort.Shape{j, 3, d, h, w}},
+		{"reward", s.Reward, ort.Shape{j}},
+		{"mu", s.Mu, ort.Shape{1, c, ld, lh, lw}},
+		{"log_sigma", s.LogSigma, ort.Shape{1, c, ld, lh, lw}},
+	} {
+		if int64(len(t.data)) != t.shape.FlattenedSize() || len(t.data) == 0 {
+			return fault.New(fault.Internal, "network: %s has %d values where the shape %v needs %d", t.name, len(t.data), t.shape, t.shape.FlattenedSize())
+		}
+		pinner.Pin(&t.data[0])
+		v, err := ort.NewTensor(t.shape, t.data)
+		if err != nil {
+			return runtimeError(err, "feeding", r.model)
+		}
+		values = append(values, v)
+	}
+
+	options, err := ort.NewRunOptions()
+	if err != nil {
+		return runtimeError(err, "starting", r.model)
+	}
+	defer options.Destroy()
+	terminated := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		options.Terminate()
+		close(terminated)
+	})
+	err = r.session.RunWithOptions(values[:len(inputNames)], values[len(inputNames):], options)
+	if !stop() {
+		<-terminated // options outlive their last use
+	}
+	if ctx.Err() != nil {
+		return fault.Wrap(fault.Cancelled, ctx.Err(), "the registration was cancelled")
+	}
+	if err != nil {
+		return runtimeError(err, "running", r.model)
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/network"
+	"github.com/morphseek/morphseek/engine/policy"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// registration is one Register under way. The stages hand each other initial and deform.
+type registration struct {
+	engine *Engine
+	ctx    context.Context
+	pair   Pair
+	opt    Options // threads resolved
+	report *reporter
+
+	model  *network.Model // nil: none
+	runner network.Runner
+
+	initial volume.Affine // fixed -> moving LPS mm, from align on
+	deform  *field.Field  // the displacement behind initial, on the grid of the stage that made it; nil is the identity
+	result  *Result       // from finish
+	metrics Metrics
+}
+
+// stage is one part of a registration. weight is its usual share of the time, for the progress.
+type stage struct {
+	name   string
+	on     bool
+	weight float64
+	run    func() error
+}
+
+func (r *registration) stages() []stage {
+	return []stage{
+		{"align", true, 4, r.align},
+		{"network", r.model != nil, 4, r.network},
+		{"finish", true, 1, r.finish},
+	}
+}
+
+// register is Register on the working goroutine.
+func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *reporter) (*Result, error) {
+	start := time.Now()
+	if err := opt.Check(); err != nil {
+		return nil, err
+	}
+	if err := pair.check(); err != nil {
+		return nil, err
+	}
+	opt.Threads = parallel.Threads(opt.Threads)
+	model, err := e.model(opt.Model)
+	if err != nil {
+		return nil, err
+	}
+	var cached string
+	if opt.Cache != "" {
+		cached = cachePath(pair, opt, model)
+		if result := fromCache(cached); result != nil {
+			report.begin("finish", 1, 1, "the same registration was done before: its result is taken from %s", cached)
+			return result, nil
+		}
+	}
+
+	r := &registration{engine: e, ctx: ctx, pair: pair, opt: opt, report: report, model: model}
+	r.metrics = Metrics{
+		Version: Version, Model: "none", Device: "cpu", Seed: opt.Seed, Threads: opt.Threads,
+		Steps: []StepMetrics{}, Seconds: map[string]float64{}, Warnings: []string{},
+	}
+	if err := r.prepare(); err != nil {
+		return nil, err
+	}
+	stages := r.stages()
+	total, before := 0.0, 0.0
+	for _, s := range stages {
+		if s.on {
+			total += s.weight
+		}
+	}
+	for _, s := range stages {
+		if !s.on {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		report.begin(s.name, before/total, (before+s.weight)/total, "%s", s.name)
+		began := time.Now()
+		if err := s.run(); err != nil {
+			return nil, err
+		}
+		r.metrics.Seconds[s.name] = time.Since(began).Seconds()
+		before += s.weight
+		report.sample()
+		runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+	}
+	report.begin("finish", 1, 1, "done")
+	r.metrics.Seconds["total"] = time.Since(start).Seconds()
+	r.metrics.PeakBytes = report.peakBytes()
+	r.result.Metrics = r.metrics
+	if cached != "" {
+		if err := r.result.Save(cached); err != nil { // the result is worth more than its copy
+			r.result.Metrics.Warnings = append(r.result.Metrics.Warnings, "The result was not kept for the next time: "+err.Error())
+		}
+	}
+	return r.result, nil
+}
+
+// check reports the first fault of the inputs.
+func (p Pair) check() error {
+	for _, in := range []struct {
+		name     string
+		v        *volume.Volume
+		maskName string
+		mask     *volume.Volume
+	}{{"fixed", p.Fixed, "fixed mask", p.FixedMask}, {"moving", p.Moving, "moving mask", p.MovingMask}} {
+		if err := in.v.Check(in.name); err != nil {
+			return err
+		}
+		if in.mask == nil {
+			continue
+		}
+		if err := in.mask.CheckShape(in.maskName); err != nil {
+			return err
+		}
+		if !in.mask.SameGrid(in.v.Geometry) {
+			return fault.New(fault.GridMismatch, "%s (size %v) is not on the grid of the %s volume (size %v); resample it onto that grid, with nearest neighbours", in.maskName, in.mask.Size, in.name, in.v.Size)
+		}
+		if !anySelected(in.mask) {
+			return fault.New(fault.EmptyMask, "%s selects nothing: every voxel is 0; correct it or leave it out", in.maskName)
+		}
+	}
+	if p.Initial == nil {
+		return nil
+	}
+	for _, x := range append(p.Initial.M[:], p.Initial.T[:]...) {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return fault.New(fault.SingularTransform, "initial transform %v is not finite; correct it", *p.Initial)
+		}
+	}
+	if _, err := p.Initial.Inverse(); err != nil {
+		return fault.Wrap(fault.SingularTransform, err, "initial transform is singular; correct it")
+	}
+	return nil
+}
+
+func anySelected(mask *volume.Volume) bool {
+	for _, x := range mask.Data {
+		if x != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// model resolves the model option; nil is none. Until a network that does not depend on the contrast is built in, "default" is none:
+// a network is only as good as its match with the images, and only the user knows that a built-in one was trained on such.
+func (e *Engine) model(name string) (*network.Model, error) {
+	if name == "none" || name == "default" {
+		return nil, nil
+	}
+	return network.Load(name, e.cfg.ModelDir)
+}
+
+// prepare opens what could be missing, asks for the memory, and replaces voxels that are not finite: what fails, fails before the
+// work.
+func (r *registration) prepare() error {
+	fixed, moving := r.pair.Fixed, r.pair.Moving
+	const floats = 4
+	need := floats * int64(6*fixed.Voxels()+2*moving.Voxels()) // total field, warped, two copies on the way; finite copies
+	if r.model != nil {
+		n := int64(r.model.Grid(fixed.Geometry).Voxels())
+		need += floats * (2 + 3 + 3*int64(r.opt.Trajectories)) * n
+	}
+	if err := checkMemory(need, "registering these volumes"); err != nil {
+		return err
+	}
+	r.pair.Fixed, r.pair.Moving = r.finite("fixed", fixed), r.finite("moving", moving)
+	if r.model == nil {
+		return nil
+	}
+	began := time.Now()
+	runner, note, err := r.engine.sessions.Get(r.model, r.opt.Device, r.opt.Threads)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		r.warn(note)
+	}
+	r.runner = runner
+	r.metrics.Model, r.metrics.Device = r.model.Name, runner.Device()
+	r.metrics.Seconds["open"] = time.Since(began).Seconds()
+	return nil
+}
+
+func (r *registration) warn(text string) {
+	r.metrics.Warnings = append(r.metrics.Warnings, text)
+}
+
+// finite replaces NaN and infinite voxels by the least finite one.
+func (r *registration) finite(name string, v *volume.Volume) *volume.Volume {
+	lo, _ := v.MinMax()
+	clean := v.Finite(lo)
+	if clean != v {
+		r.warn("The " + name + " volume has voxels that are NaN or infinite; they were taken for its minimum.")
+	}
+	return clean
+}
+
+// network runs the step graph T times on the network grid, each time keeping the best trajectory.
+func (r *registration) network() error {
+	m, threads := r.model.Manifest, r.opt.Threads
+	grid := m.Grid(r.pair.Fixed.Geometry)
+	fixed := r.input(r.pair.Fixed, grid, volume.IdentityAffine())
+	moving := r.input(r.pair.Moving, grid, r.initial)
+	u := r.deformOn(grid)
+	n := len(u.Data)
+
+	trajectories, tau := r.opt.Trajectories, r.opt.Tau
+	if trajectories == 1 {
+		tau = 0
+	}
+	s := network.NewStep(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, trajectories)
+	s.Fixed, s.Moving, s.Previous, s.Tau = fixed.Data, moving.Data, u.Data, float32(tau)
+	steps := r.opt.Steps
+	if steps == 0 {
+		steps = m.Steps
+	}
+	for t := range steps {
+		r.report.at(float64(t)/float64(steps), "network %s on %s, step %d of %d", m.Name, r.runner.Device(), t+1, steps)
+		began := time.Now()
+		policy.Sample(s.Epsilon, trajectories, r.opt.Seed, t)
+		if err := r.runner.Run(r.ctx, s); err != nil {
+			return err
+		}
+		best := policy.Best(s.Reward)
+		if best < 0 {
+			return fault.New(fault.RuntimeFailed, "model %s gives no usable reward in step %d; it does not fit these images or is damaged", m.Name, t+1)
+		}
+		copy(u.Data, s.U[best*n:(best+1)*n])
+		stats := u.Stats(threads)
+		if math.IsNaN(stats.DisplacementMaxMM) || math.IsInf(stats.DisplacementMaxMM, 0) {
+			return fault.New(fault.RuntimeFailed, "model %s gives a displacement that is not finite in step %d; it does not fit these images or is damaged", m.Name, t+1)
+		}
+		step := StepMetrics{Reward: float64(s.Reward[best]), Trajectory: best, NJDPercent: stats.NJDPercent}
+		if trajectories > 1 {
+			rewards := make([]float64, trajectories)
+			for j, x := range s.Reward {
+				rewards[j] = float64(x)
+			}
+			latent := len(s.LogSigma)
+			step.Advantage = policy.Advantages(rewards)[best]
+			if tau > 0 {
+				step.LogLikelihood = policy.LogLikelihood(s.Epsilon[best*latent:(best+1)*latent], s.LogSigma, tau, policy.SqrtN)
+			}
+		}
+		step.Seconds = time.Since(began).Seconds()
+		r.metrics.Steps = append(r.metrics.Steps, step)
+	}
+	r.deform = u
+	return nil
+}
+
+// input returns v on the network grid, read through the map a and normalised as the model wants it.
+func (r *registration) input(v *volume.Volume, grid volume.Geometry, a volume.Affine) *volume.Volume {
+	in := r.model.Intensity
+	// The background is put in before normalisation: as the intensity that becomes it.
+	p := v.Percentiles(in.Low, in.High)
+	background := p[0] + (in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0])
+	out := v.Resample(grid, a, volume.Linear, float32(background), r.opt.Threads)
+	in.Normalise(out, p[0], p[1])
+	return out
+}
+
+// deformOn returns the deformation so far on grid g.
+func (r *registration) deformOn(g volume.Geometry) *field.Field {
+	if r.deform == nil {
+		return field.New(g)
+	}
+	return r.deform.Resample(g, r.opt.Threads)
+}
+
+// finish makes the total transform, resamples the moving image by it, once and from the original, and measures both.
+func (r *registration) finish() error {
+	fixed, moving, threads := r.pair.Fixed, r.pair.Moving, r.opt.Threads
+	total := field.Total(r.initial, r.deform, fixed.Geometry, threads)
+	r.deform = nil
+	background, _ := moving.MinMax()
+	warped := total.Warp(moving, volume.Linear, background, threads)
+	r.report.at(0.3, "measuring")
+
+	m := &r.metrics
+	s := total.Stats(threads)
+	m.NJDPercent, m.SDLogJ = s.NJDPercent, s.SDLogJ
+	m.JacobianMin, m.JacobianMax = s.JacobianMin, s.JacobianMax
+	m.DisplacementMean, m.DisplacementMax = s.DisplacementMeanMM, s.DisplacementMaxMM
+	through := func(a volume.Affine) *volume.Volume {
+		return moving.Resample(fixed.Geometry, a, volume.Linear, background, threads)
+	}
+	measures := []struct {
+		into  *float64
+		image func() *volume.Volume
+	}{
+		{&m.SimilarityBefore, func() *volume.Volume { return through(volume.IdentityAffine()) }},
+		{&m.SimilarityAlign, func() *volume.Volume { return through(r.initial) }},
+		{&m.SimilarityAfter, func() *volume.Volume { return warped }},
+	}
+	for i, measure := range measures {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		r.report.at(0.4+0.2*float64(i), "")
+		*measure.into = r.similarity(measure.image())
+	}
+	if m.SimilarityAfter < m.SimilarityAlign || m.SimilarityAfter < m.SimilarityBefore {
+		r.warn("The images match less well after the registration than before (see the similarity): look at the result, and try another model or initial alignment.")
+	}
+	if m.NJDPercent > 0.5 {
+		r.warn("The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")
+	}
+	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry}
+	return nil
+}
+
+// similarity compares an image on the fixed grid with the fixed one, inside the fixed mask.
+func (r *registration) similarity(image *volume.Volume) float64 {
+	if r.metrics.Align.SameModality {
+		const radius = 4
+		r.metrics.Similarity = "local NCC"
+		return metric.LocalNCC(r.pair.Fixed, image, r.pair.FixedMask, radius, r.opt.Threads)
+	}
+	const bins = 32
+	r.metrics.Similarity = "normalized mutual information"
+	_, nmi := metric.MutualInformation(r.pair.Fixed, image, r.pair.FixedMask, bins, r.opt.Threads)
+	return nmi
+}

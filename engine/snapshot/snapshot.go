@@ -1,0 +1,230 @@
+// Package snapshot keeps a finished registration in one file. A file is
+//
+//	magic "MORPHSNP" | uint32 version | uint32 header length | header | uint32 CRC-32C of all before
+//	field, 3 planes of float32 (field.Field.Data) | uint32 CRC-32C of them
+//	warped image, float32 | uint32 CRC-32C of them
+//
+// all little-endian, the header in kelindar/binary. Nothing in a file is trusted: a length is checked against the file's size
+// before anything is allocated, and a file that is cut short, changed or not ours is refused with SnapshotCorrupt.
+package snapshot
+
+import (
+	"bufio"
+	stdbinary "encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/kelindar/binary"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+const (
+	magic     = "MORPHSNP"
+	version   = 1
+	preamble  = len(magic) + 4 + 4
+	maxHeader = 1 << 20
+	crcSize   = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Snapshot is a finished registration as it is kept.
+type Snapshot struct {
+	Field   *field.Field   // the total transform on the fixed grid
+	Warped  *volume.Volume // on the fixed grid
+	Initial volume.Affine
+	Moving  volume.Geometry
+	Metrics []byte // JSON
+}
+
+// header is what precedes the voxels. Its layout is the version's: a change of any field is a new version.
+type header struct {
+	Fixed, Moving volume.Geometry
+	Initial       volume.Affine
+	Metrics       string
+}
+
+// Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
+// snapshot. Errors: OutputUnwritable, DiskFull.
+func Save(path string, s *Snapshot) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".snapshot-*")
+	if err != nil {
+		return writeError(err, path)
+	}
+	defer func() {
+		f.Close()
+		os.Remove(f.Name()) // already renamed, unless something failed
+	}()
+	w := bufio.NewWriterSize(f, 1<<16)
+	if err := errors.Join(write(w, s), w.Flush(), f.Sync(), f.Close()); err != nil {
+		return writeError(err, path)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return writeError(err, path)
+	}
+	return nil
+}
+
+func writeError(err error, path string) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fault.Wrap(fault.DiskFull, err, "the disk is full: snapshot %s was not written; free some space", path)
+	}
+	return fault.Wrap(fault.OutputUnwritable, err, "snapshot %s cannot be written; check the folder and its permissions", path)
+}
+
+func write(w io.Writer, s *Snapshot) error {
+	body, err := binary.Marshal(&header{s.Field.Geometry, s.Moving, s.Initial, string(s.Metrics)})
+	if err != nil {
+		return err
+	}
+	head := append([]byte(magic), make([]byte, 8)...)
+	stdbinary.LittleEndian.PutUint32(head[len(magic):], version)
+	stdbinary.LittleEndian.PutUint32(head[len(magic)+4:], uint32(len(body)))
+	head = append(head, body...)
+	head = stdbinary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	for _, values := range [][]float32{s.Field.Data, s.Warped.Data} {
+		if err := writeFloats(w, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunk is how many floats are converted at a time.
+const chunk = 1 << 14
+
+func writeFloats(w io.Writer, values []float32) error {
+	buffer := make([]byte, 0, 4*chunk)
+	crc := uint32(0)
+	for len(values) > 0 {
+		n := min(len(values), chunk)
+		buffer = buffer[:0]
+		for _, x := range values[:n] {
+			buffer = stdbinary.LittleEndian.AppendUint32(buffer, math.Float32bits(x))
+		}
+		crc = crc32.Update(crc, castagnoli, buffer)
+		if _, err := w.Write(buffer); err != nil {
+			return err
+		}
+		values = values[n:]
+	}
+	_, err := w.Write(stdbinary.LittleEndian.AppendUint32(nil, crc))
+	return err
+}
+
+// Load reads a snapshot. Errors: InputUnreadable where there is no file to read, SnapshotCorrupt.
+func Load(path string) (*Snapshot, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fault.New(fault.InputUnreadable, "there is no snapshot %s", path)
+		}
+		return nil, fault.Wrap(fault.InputUnreadable, err, "snapshot %s cannot be opened", path)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fault.Wrap(fault.InputUnreadable, err, "snapshot %s cannot be read", path)
+	}
+	s, err := Read(bufio.NewReaderSize(f, 1<<16), info.Size())
+	if err != nil {
+		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "%s is not a sound snapshot of this library; delete it and register again", path)
+	}
+	return s, nil
+}
+
+// Read reads a snapshot of size bytes from r.
+func Read(r io.Reader, size int64) (*Snapshot, error) {
+	head := make([]byte, preamble)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, err
+	}
+	if string(head[:len(magic)]) != magic {
+		return nil, errors.New("it does not begin as one")
+	}
+	if v := stdbinary.LittleEndian.Uint32(head[len(magic):]); v != version {
+		return nil, fmt.Errorf("it has version %d, this library reads %d", v, version)
+	}
+	length := int64(stdbinary.LittleEndian.Uint32(head[len(magic)+4:]))
+	if length > maxHeader || length > size {
+		return nil, fmt.Errorf("its header claims %d bytes", length)
+	}
+	head = append(head, make([]byte, length+crcSize)...)
+	if _, err := io.ReadFull(r, head[preamble:]); err != nil {
+		return nil, err
+	}
+	head, crc := head[:len(head)-crcSize], head[len(head)-crcSize:]
+	if crc32.Checksum(head, castagnoli) != stdbinary.LittleEndian.Uint32(crc) {
+		return nil, errors.New("its header is damaged")
+	}
+	h, err := decode(head[preamble:])
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Fixed.Check("fixed"); err != nil {
+		return nil, err
+	}
+	if err := h.Moving.Check("moving"); err != nil {
+		return nil, err
+	}
+	voxels := int64(h.Fixed.Voxels())
+	if want := int64(preamble) + length + crcSize + 4*voxels*4 + 2*crcSize; want != size {
+		return nil, fmt.Errorf("it has %d bytes instead of %d", size, want)
+	}
+	s := &Snapshot{
+		Field: field.New(h.Fixed), Warped: volume.Zeros(h.Fixed),
+		Initial: h.Initial, Moving: h.Moving, Metrics: []byte(h.Metrics),
+	}
+	for _, values := range [][]float32{s.Field.Data, s.Warped.Data} {
+		if err := readFloats(r, values); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// decode reads the header. The codec panics on some damaged input.
+func decode(body []byte) (h header, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its header cannot be decoded: %v", r)
+		}
+	}()
+	return h, binary.Unmarshal(body, &h)
+}
+
+func readFloats(r io.Reader, values []float32) error {
+	buffer := make([]byte, 4*chunk)
+	crc := uint32(0)
+	for len(values) > 0 {
+		n := min(len(values), chunk)
+		if _, err := io.ReadFull(r, buffer[:4*n]); err != nil {
+			return err
+		}
+		crc = crc32.Update(crc, castagnoli, buffer[:4*n])
+		for i := range n {
+			values[i] = math.Float32frombits(stdbinary.LittleEndian.Uint32(buffer[4*i:]))
+		}
+		values = values[n:]
+	}
+	if _, err := io.ReadFull(r, buffer[:crcSize]); err != nil {
+		return err
+	}
+	if crc != stdbinary.LittleEndian.Uint32(buffer) {
+		return errors.New("its voxels are damaged")
+	}
+	return nil
+}
