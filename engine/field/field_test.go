@@ -1,0 +1,224 @@
+package field_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+func cube(n int) volume.Geometry {
+	return volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+}
+
+// rotated returns an affine that turns by angle about the z axis through the centre of g and scales by scale.
+func rotated(g volume.Geometry, angle, scale float64) volume.Affine {
+	c, s := math.Cos(angle)*scale, math.Sin(angle)*scale
+	a := volume.Affine{M: [9]float64{c, -s, 0, s, c, 0, 0, 0, scale}}
+	p, q := g.Center(), a.Apply(g.Center())
+	a.T = [3]float64{p[0] - q[0], p[1] - q[1], p[2] - q[2]}
+	return a
+}
+
+func TestPlanesAreArrayAxes(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{3, 4, 5}, Spacing: [3]float64{1, 2, 3}, Direction: volume.Identity}
+	f := field.New(g)
+	f.Data[0], f.Data[60], f.Data[120] = 1, 10, 100 // numpy u[i, 0, 0, 0]: z, y, x
+	golden.Close(t, "mm of voxel 0", f.MM(nil, 1)[:3], []float32{100, 20, 3}, 0)
+}
+
+func TestExpOfARotationIsTheRotation(t *testing.T) {
+	const n, angle = 41, 0.5
+	g := cube(n)
+	v := field.New(g)
+	for i := range v.X {
+		v.X[i] = -angle * float32(i/n%n-n/2)
+		v.Y[i] = angle * float32(i%n-n/2)
+	}
+	u, want := field.Exp(v, 8, 2), field.FromAffine(g, rotated(g, angle, 1))
+	for i := range u.X {
+		x, y := i%n-n/2, i/n%n-n/2
+		if x*x+y*y > 12*12 {
+			continue // the border's clamp reaches further out
+		}
+		// (1 + A/256)^256 differs from exp(A) by half of |A|^2/256 of the radius.
+		if d := math.Hypot(float64(u.X[i]-want.X[i]), float64(u.Y[i]-want.Y[i])); d > 12*angle*angle/512*1.05 {
+			t.Fatalf("voxel (%d, %d): off by %g", x, y, d)
+		}
+	}
+}
+
+func TestAffineJacobianIsItsDeterminant(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{5, 6, 7}, Spacing: [3]float64{1, 2, 3}, Origin: [3]float64{9, 8, 7}, Direction: [9]float64{0, 1, 0, 0, 0, -1, -1, 0, 0}}
+	for _, a := range []volume.Affine{rotated(g, 0.7, 1.2), {M: [9]float64{-1, 0, 0, 0, 1, 0.3, 0, 0, 2}}} {
+		s := field.FromAffine(g, a).Stats(0)
+		golden.Close(t, "det", []float64{s.JacobianMin, s.JacobianMax}, []float64{a.Det(), a.Det()}, 1e-5)
+		if want := map[bool]float64{true: 100, false: 0}[a.Det() < 0]; s.NJDPercent != want {
+			t.Errorf("NJD %g %%, want %g", s.NJDPercent, want)
+		}
+	}
+}
+
+func TestInverseOfAffines(t *testing.T) {
+	g := cube(24)
+	for _, a := range []volume.Affine{
+		volume.IdentityAffine(),
+		rotated(g, math.Pi/2, 1),
+		rotated(g, 2.8, 1.6),
+		{M: [9]float64{0.7, 0.3, 0, -0.2, 1.1, 0.1, 0, 0.2, 0.9}, T: [3]float64{300, -200, 100}}, // far from its grid
+	} {
+		inv, err := a.Inverse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := g.CenteredAt(a.Apply(g.Center()))
+		got, residual := field.FromAffine(g, a).Inverse(to, field.InverseOptions{})
+		golden.Close(t, "affine", got.Data, field.FromAffine(to, inv).Data, 3e-3)
+		if !(residual <= 1e-3) {
+			t.Errorf("residual %g mm", residual)
+		}
+	}
+}
+
+// waves returns a smooth field of the given amplitude in voxels.
+func waves(g volume.Geometry, amplitude float64) *field.Field {
+	f := field.New(g)
+	nx, ny := g.Size[0], g.Size[1]
+	for i := range f.X {
+		x, y, z := float64(i%nx), float64(i/nx%ny), float64(i/(nx*ny))
+		f.X[i] = float32(amplitude * math.Sin(y/11+z/17))
+		f.Y[i] = float32(amplitude * math.Sin(z/13+x/19))
+		f.Z[i] = float32(amplitude * math.Sin(x/12+y/18))
+	}
+	return f
+}
+
+func TestInverseThenFieldIsTheIdentity(t *testing.T) {
+	g := cube(40)
+	f := waves(g, 6)
+	inverse, residual := f.Inverse(g, field.InverseOptions{Threads: 3})
+	if !(residual <= 1e-3) {
+		t.Errorf("residual %g mm", residual)
+	}
+	var points, want []float64
+	for z := 10.0; z < 30; z += 3 {
+		for y := 10.0; y < 30; y += 3 {
+			for x := 10.0; x < 30; x += 3 {
+				points = append(points, x, y, z)
+			}
+		}
+	}
+	want = append(want, points...)
+	inverse.TransformPoints(points)
+	f.TransformPoints(points)
+	golden.Close(t, "there and back", points, want, 2e-3)
+}
+
+func TestInverseOfAFoldReportsItsResidual(t *testing.T) {
+	g := cube(16)
+	f := field.New(g)
+	for i := range f.X {
+		if i%16 > 8 {
+			f.X[i] = -4 // columns 5..8 are covered twice, 12..15 by nothing
+		}
+	}
+	inverse, residual := f.Inverse(g, field.InverseOptions{})
+	if math.IsNaN(residual) {
+		t.Error("residual is NaN")
+	}
+	for _, u := range inverse.Data {
+		if u-u != 0 {
+			t.Fatal("inverse of a folded field is not finite")
+		}
+	}
+	if s := f.Stats(0); s.NJDPercent == 0 {
+		t.Error("the fold was not counted")
+	}
+}
+
+func TestOutsideTheGrid(t *testing.T) {
+	g := cube(8)
+	f := field.New(g)
+	for i := range f.X {
+		f.X[i] = 1.5
+	}
+	points := []float64{-50, 3, 3, 4, 100, -100}
+	f.TransformPoints(points)
+	golden.Close(t, "border displacement holds", points, []float64{-48.5, 3, 3, 5.5, 100, -100}, 1e-6)
+
+	far := field.New(g)
+	for i := range far.X {
+		far.X[i], far.Y[i] = 1e30, float32(math.NaN())
+	}
+	for _, x := range far.Warp(volume.Zeros(g), volume.Linear, -7, 2).Data {
+		if x != -7 {
+			t.Fatal("a point outside, or NaN, did not get the background")
+		}
+	}
+	field.Compose(nil, f, far, 2) // must not panic
+}
+
+func TestThreadsAgree(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{50, 41, 39}, Spacing: [3]float64{1, 1.5, 2}, Direction: volume.Identity}
+	f := waves(g, 4)
+	moving := &volume.Volume{Geometry: g, Data: f.X}
+	for _, threads := range []int{2, 5} {
+		golden.Close(t, "warp", f.Warp(moving, volume.Linear, 0, threads).Data, f.Warp(moving, volume.Linear, 0, 1).Data, 0)
+		golden.Close(t, "exp", field.Exp(f, 3, threads).Data, field.Exp(f, 3, 1).Data, 0)
+		many, _ := f.Inverse(g, field.InverseOptions{Threads: threads})
+		one, _ := f.Inverse(g, field.InverseOptions{Threads: 1})
+		golden.Close(t, "inverse", many.Data, one.Data, 0)
+	}
+}
+
+// The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads; testdata/bench_peers.py compares them to
+// SimpleITK and ONNX Runtime.
+var brain = volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+
+func BenchmarkWarp(b *testing.B) {
+	f := waves(brain, 5)
+	moving := &volume.Volume{Geometry: brain, Data: f.Z}
+	for b.Loop() {
+		f.Warp(moving, volume.Linear, 0, 2)
+	}
+}
+
+func BenchmarkWarpNearest(b *testing.B) {
+	f := waves(brain, 5)
+	moving := &volume.Volume{Geometry: brain, Data: f.Z}
+	for b.Loop() {
+		f.Warp(moving, volume.Nearest, 0, 2)
+	}
+}
+
+func BenchmarkCompose(b *testing.B) {
+	f, dst := waves(brain, 5), field.New(brain)
+	for b.Loop() {
+		field.Compose(dst, f, f, 2)
+	}
+}
+
+func BenchmarkTotal(b *testing.B) {
+	g := brain
+	g.Size, g.Spacing = [3]int{80, 96, 112}, [3]float64{2, 2, 2}
+	f := waves(g, 5)
+	for b.Loop() {
+		field.Total(volume.IdentityAffine(), f, brain, 2)
+	}
+}
+
+func BenchmarkStats(b *testing.B) {
+	f := waves(brain, 5)
+	for b.Loop() {
+		f.Stats(2)
+	}
+}
+
+func BenchmarkInverse(b *testing.B) {
+	f := waves(brain, 5)
+	for b.Loop() {
+		f.Inverse(brain, field.InverseOptions{Threads: 2})
+	}
+}

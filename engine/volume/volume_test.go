@@ -1,0 +1,200 @@
+package volume_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+var (
+	nan = float32(math.NaN())
+	inf = float32(math.Inf(1))
+)
+
+func cube(n int, spacing float64) volume.Geometry {
+	return volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{spacing, spacing, spacing}, Direction: volume.Identity}
+}
+
+func TestCheckNamesTheFault(t *testing.T) {
+	good := func() *volume.Volume {
+		v := volume.Zeros(cube(2, 1))
+		v.Data[0] = 1
+		return v
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(v *volume.Volume)
+		want  fault.Code
+	}{
+		{"good", func(v *volume.Volume) {}, fault.OK},
+		{"some voxels not finite", func(v *volume.Volume) { v.Data[1], v.Data[2] = nan, inf }, fault.OK},
+		{"no voxels", func(v *volume.Volume) { v.Size[1] = 0 }, fault.EmptyVolume},
+		{"short buffer", func(v *volume.Volume) { v.Data = v.Data[:7] }, fault.EmptyVolume},
+		{"size overflows", func(v *volume.Volume) { v.Size = [3]int{1 << 30, 1 << 30, 1 << 30} }, fault.InvalidArgument},
+		{"one slice", func(v *volume.Volume) { v.Size, v.Data = [3]int{4, 2, 1}, v.Data[:8] }, fault.ThinVolume},
+		{"zero spacing", func(v *volume.Volume) { v.Spacing[2] = 0 }, fault.InvalidSpacing},
+		{"NaN spacing", func(v *volume.Volume) { v.Spacing[0] = math.NaN() }, fault.InvalidSpacing},
+		{"infinite origin", func(v *volume.Volume) { v.Origin[0] = math.Inf(-1) }, fault.InvalidSpacing},
+		{"singular direction", func(v *volume.Volume) { v.Direction[4] = 0 }, fault.InvalidDirection},
+		{"constant", func(v *volume.Volume) { v.Data[0] = 0 }, fault.ConstantVolume},
+		{"nothing finite", func(v *volume.Volume) {
+			for i := range v.Data {
+				v.Data[i] = [2]float32{nan, -inf}[i%2]
+			}
+		}, fault.NonFiniteVolume},
+	} {
+		v := good()
+		c.spoil(v)
+		err := v.Check("fixed")
+		if fault.CodeOf(err) != c.want {
+			t.Errorf("%s: %v, want code %v", c.name, err, c.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "fixed") {
+			t.Errorf("%s: message %q does not name the input", c.name, err)
+		}
+	}
+	var missing *volume.Volume
+	if err := missing.Check("moving"); fault.CodeOf(err) != fault.EmptyVolume {
+		t.Errorf("missing volume: %v", err)
+	}
+}
+
+func TestFiniteAndMinMax(t *testing.T) {
+	clean := &volume.Volume{Data: []float32{3, -2, 5}}
+	if clean.Finite(0) != clean {
+		t.Error("a finite volume was copied")
+	}
+	dirty := &volume.Volume{Data: []float32{nan, 3, inf, -2, -inf}}
+	if lo, hi := dirty.MinMax(); lo != -2 || hi != 3 {
+		t.Errorf("MinMax %v %v, want -2 3", lo, hi)
+	}
+	golden.Close(t, "Finite", dirty.Finite(9).Data, []float32{9, 3, 9, -2, 9}, 0)
+	if dirty.Data[4] != -inf {
+		t.Error("Finite wrote to its input")
+	}
+	for _, p := range (&volume.Volume{Data: []float32{nan, inf}}).Percentiles(0, 50) {
+		if !math.IsNaN(p) {
+			t.Errorf("percentile of nothing is %v, want NaN", p)
+		}
+	}
+}
+
+func TestParseInterpolation(t *testing.T) {
+	for _, want := range []volume.Interpolation{volume.Linear, volume.Nearest} {
+		if got, err := volume.ParseInterpolation(want.String()); got != want || err != nil {
+			t.Errorf("%v: %v, %v", want, got, err)
+		}
+	}
+	if _, err := volume.ParseInterpolation("cubic"); fault.CodeOf(err) != fault.InvalidArgument {
+		t.Errorf("cubic: %v", err)
+	}
+}
+
+func TestNetworkGrid(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		size     [3]int
+		own      [3]float64
+		spacing  [3]float64
+		minSize  [3]int
+		multiple int
+		want     [3]int
+	}{
+		{"as it is", [3]int{32, 64, 96}, [3]float64{1, 1, 1}, [3]float64{}, [3]int{}, 32, [3]int{32, 64, 96}},
+		{"rounds up", [3]int{33, 64, 90}, [3]float64{1, 1, 1}, [3]float64{}, [3]int{}, 16, [3]int{48, 64, 96}},
+		{"resampled", [3]int{100, 100, 30}, [3]float64{0.8, 0.8, 5}, [3]float64{2, 2, 2}, [3]int{}, 1, [3]int{40, 40, 75}},
+		{"a rounding error is not a voxel", [3]int{3, 3, 3}, [3]float64{0.1, 0.1, 0.1}, [3]float64{0.1, 0.3, 0.1}, [3]int{}, 1, [3]int{3, 1, 3}},
+		{"least size", [3]int{10, 10, 10}, [3]float64{1, 1, 1}, [3]float64{}, [3]int{16, 8, 17}, 8, [3]int{16, 16, 24}},
+	} {
+		g := volume.Geometry{Size: c.size, Spacing: c.own, Origin: [3]float64{5, -7, 9}, Direction: volume.Identity}
+		n := g.NetworkGrid(c.spacing, c.minSize, c.multiple)
+		if n.Size != c.want {
+			t.Errorf("%s: size %v, want %v", c.name, n.Size, c.want)
+		}
+		got, want := n.Center(), g.Center()
+		golden.Close(t, c.name+" centre", got[:], want[:], 1e-9)
+		for a := range 3 {
+			if s := c.spacing[a]; s > 0 && n.Spacing[a] != s || s == 0 && n.Spacing[a] != c.own[a] {
+				t.Errorf("%s: spacing %v", c.name, n.Spacing)
+			}
+		}
+	}
+
+	// An axial stack stored superior to inferior with x and y swapped: the network still sees L, P, S.
+	swapped := volume.Geometry{Size: [3]int{8, 16, 24}, Spacing: [3]float64{1, 2, 3}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}}
+	n := swapped.NetworkGrid([3]float64{}, [3]int{}, 8)
+	if n.Direction != volume.Identity || n.Size != [3]int{16, 8, 24} || n.Spacing != [3]float64{2, 1, 3} {
+		t.Errorf("swapped axes: %+v", n)
+	}
+}
+
+func TestSameGrid(t *testing.T) {
+	g := cube(10, 2)
+	near, far, size := g, g, g
+	near.Origin[0] = 1e-5
+	far.Origin[0] = 1e-2
+	size.Size[2]++
+	for _, c := range []struct {
+		name string
+		o    volume.Geometry
+		want bool
+	}{{"itself", g, true}, {"rounding", near, true}, {"shifted", far, false}, {"size", size, false}} {
+		if g.SameGrid(c.o) != c.want {
+			t.Errorf("%s: SameGrid is %v", c.name, !c.want)
+		}
+	}
+}
+
+func TestAffineInverse(t *testing.T) {
+	a := volume.Affine{M: [9]float64{1, 2, 0, -1, 1, 0.5, 0, 0.25, 3}, T: [3]float64{4, 5, -6}}
+	inv, err := a.Inverse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := [3]float64{7, -8, 9}
+	got := inv.After(a).Apply(p)
+	golden.Close(t, "there and back", got[:], p[:], 1e-12)
+	if _, err := (volume.Affine{}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
+		t.Errorf("singular matrix: %v", err)
+	}
+}
+
+func TestResampleThreadsAgree(t *testing.T) {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{40, 31, 27}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	for i := range v.Data {
+		v.Data[i] = float32(i * 7919 % 1000)
+	}
+	a := volume.Affine{M: [9]float64{1, 0.1, 0, -0.1, 1, 0.2, 0, 0, 0.9}, T: [3]float64{1.3, 2.7, -0.4}}
+	one := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 1)
+	many := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 7)
+	golden.Close(t, "threads", many.Data, one.Data, 0)
+}
+
+func bench(b *testing.B) *volume.Volume {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	for i := range v.Data {
+		v.Data[i] = float32(math.Sin(float64(i)))
+	}
+	b.SetBytes(int64(4 * len(v.Data)))
+	b.ResetTimer()
+	return v
+}
+
+func BenchmarkResample(b *testing.B) {
+	v := bench(b)
+	a := volume.Affine{M: [9]float64{1, 0.1, 0, -0.1, 1, 0.2, 0, 0, 0.9}, T: [3]float64{1.3, 2.7, -0.4}}
+	for b.Loop() {
+		v.Resample(v.Geometry, a, volume.Linear, 0, 2)
+	}
+}
+
+func BenchmarkPercentiles(b *testing.B) {
+	v := bench(b)
+	for b.Loop() {
+		v.Percentiles(0.5, 99.5)
+	}
+}
