@@ -1,0 +1,85 @@
+package metric
+
+import (
+	"math"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+func image(n int, value func(i int) float32) *volume.Volume {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	for i := range v.Data {
+		v.Data[i] = value(i)
+	}
+	return v
+}
+
+func TestSimilaritiesAtTheirLimits(t *testing.T) {
+	ramp := image(9, func(i int) float32 { return float32(i * i % 113) })
+	opposite := image(9, func(i int) float32 { return 7 - 2*float32(i*i%113) })
+	flat := image(9, func(int) float32 { return 4 })
+	none := image(9, func(int) float32 { return 0 })
+
+	mi, nmi := MutualInformation(ramp, flat, nil, 16, 2)
+	golden.Close(t, "limits",
+		[]float64{
+			NCC(ramp, ramp, nil, 2), NCC(ramp, opposite, nil, 2), NCC(ramp, flat, nil, 2),
+			LocalNCC(ramp, opposite, nil, 3, 2), LocalNCC(ramp, flat, nil, 3, 2),
+			MSE(ramp, ramp, nil, 2), mi, nmi,
+			NCC(ramp, ramp, none, 2), LocalNCC(ramp, ramp, none, 3, 2),
+		},
+		[]float64{1, -1, 0, 1, 0, 0, 0, 1, 0, 0}, 1e-9)
+	if mse := MSE(ramp, flat, none, 2); !math.IsNaN(mse) {
+		t.Errorf("MSE over an empty mask is %g, want NaN", mse)
+	}
+}
+
+func TestTRE(t *testing.T) {
+	golden.Close(t, "TRE", TRE([]float64{1, 2, 3, 4, 5, 6}, []float64{1, 2, 3, 4, 1, 9}), []float64{0, 5}, 1e-12)
+}
+
+func TestMean(t *testing.T) {
+	if m := Mean([]LabelScore{{1, 0.5}, {2, 1}}); m != 0.75 {
+		t.Errorf("mean %g", m)
+	}
+}
+
+// The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads.
+func brain(value func(i int) float32) *volume.Volume {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	for i := range v.Data {
+		v.Data[i] = value(i)
+	}
+	return v
+}
+
+func BenchmarkLocalNCC(b *testing.B) {
+	x := brain(func(i int) float32 { return float32(i % 1009) })
+	y := brain(func(i int) float32 { return float32(i % 1013) })
+	for b.Loop() {
+		LocalNCC(x, y, nil, 4, 2)
+	}
+}
+
+func BenchmarkMutualInformation(b *testing.B) {
+	x := brain(func(i int) float32 { return float32(i % 1009) })
+	y := brain(func(i int) float32 { return float32(i % 1013) })
+	for b.Loop() {
+		MutualInformation(x, y, nil, 32, 2)
+	}
+}
+
+func BenchmarkHD95(b *testing.B) {
+	ball := func(shift int) *volume.Volume {
+		return brain(func(i int) float32 {
+			x, y, z := i%160-80-shift, i/160%192-96, i/160/192-112
+			return float32(min(4*(x*x+y*y+z*z)/(75*75), 4)) // shells 0..4: 4 is outside
+		})
+	}
+	x, y := ball(0), ball(3)
+	for b.Loop() {
+		HD95(x, y, 2)
+	}
+}
