@@ -1,0 +1,36 @@
+// Package testort finds an ONNX Runtime for tests.
+package testort
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Library returns the path of an ONNX Runtime library: MORPHSEEK_ORT_LIBRARY, the wheel in build/venv, or that of the python3
+// on the PATH. Where there is none the test is skipped.
+func Library(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("MORPHSEEK_ORT_LIBRARY"); path != "" {
+		return path
+	}
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "..", "..", "..")
+	folders := []string{filepath.Join(root, "build", "venv", "lib", "python3*", "site-packages")}
+	out, err := exec.Command("python3", "-c", "import importlib.util as u; print(u.find_spec('onnxruntime').submodule_search_locations[0])").Output()
+	if err == nil {
+		folders = append(folders, filepath.Dir(strings.TrimSpace(string(out))))
+	}
+	for _, folder := range folders {
+		for _, name := range []string{"libonnxruntime.so.1*", "libonnxruntime.*.dylib", "onnxruntime.dll"} {
+			if found, _ := filepath.Glob(filepath.Join(folder, "onnxruntime", "capi", name)); len(found) > 0 {
+				return found[0]
+			}
+		}
+	}
+	t.Skip("SKIPPED: NO ONNX RUNTIME. Set MORPHSEEK_ORT_LIBRARY or pip install onnxruntime; nothing about networks was tested")
+	return ""
+}

@@ -1,0 +1,135 @@
+package network
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// edited returns data with old replaced by new, of the same length, so that no protobuf length changes.
+func edited(t testing.TB, data []byte, old, new string) []byte {
+	t.Helper()
+	if len(old) != len(new) || bytes.Count(data, []byte(old)) != 1 {
+		t.Fatalf("cannot replace %q by %q", old, new)
+	}
+	return bytes.Replace(data, []byte(old), []byte(new), 1)
+}
+
+func TestParse(t *testing.T) {
+	tiny := read(t, "tiny.onnx")
+	flipped := bytes.Clone(tiny)
+	flipped[bytes.Index(flipped, []byte("encode"))+200] ^= 1 // a weight
+	for _, c := range []struct {
+		name string
+		data []byte
+		want fault.Code
+	}{
+		{"sound", tiny, fault.OK},
+		{"empty", nil, fault.ModelCorrupt},
+		{"text", []byte("version https://git-lfs.github.com/spec/v1\n"), fault.ModelCorrupt},
+		{"cut short", tiny[:len(tiny)-100], fault.ModelCorrupt},
+		{"cut at the manifest", tiny[:bytes.Index(tiny, []byte(manifestKey))-4], fault.ModelCorrupt},
+		{"two graphs", append(bytes.Clone(tiny), 7<<3|2, 0), fault.ModelCorrupt},
+		{"local functions", append(bytes.Clone(tiny), 25<<3&127|2|128, 1, 0), fault.ModelCorrupt},
+		{"no manifest", edited(t, tiny, manifestKey, "morphseek_manifesT"), fault.ModelCorrupt},
+		{"bad JSON", edited(t, tiny, `{"format": 1`, `{"format"; 1`), fault.ModelCorrupt},
+		{"bad stride", edited(t, tiny, `"size_multiple": 4`, `"size_multiple": 3`), fault.ModelCorrupt},
+		{"bad percentiles", edited(t, tiny, `"low": 1,`, `"low":99,`), fault.ModelCorrupt},
+		{"no steps", edited(t, tiny, `"steps": 3`, `"steps": 0`), fault.ModelCorrupt},
+		{"later format", edited(t, tiny, `{"format": 1`, `{"format": 2`), fault.ModelVersion},
+		{"changed weight", flipped, fault.ModelTampered},
+		{"weights elsewhere", read(t, "external.onnx"), fault.ModelExternal},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := Parse(c.data, "test.onnx")
+			if fault.CodeOf(err) != c.want {
+				t.Fatalf("got %v (%v), want %v", fault.CodeOf(err), err, c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "test.onnx") {
+				t.Errorf("the message does not name the model: %v", err)
+			}
+			if err == nil && (m.Name != "tiny" || m.Latent != (Latent{2, 4}) || m.MinSize != [3]int{8, 8, 8} || m.SpacingMM[0] != nil || m.Steps != 3) {
+				t.Errorf("manifest %+v", m.Manifest)
+			}
+		})
+	}
+}
+
+// Every beginning of a bundle is refused, whatever it ends with.
+func TestParseTruncated(t *testing.T) {
+	tiny := read(t, "tiny.onnx")
+	for n := range tiny {
+		if _, err := Parse(tiny[:n], "cut"); err == nil {
+			t.Fatalf("%d of %d bytes pass as a bundle", n, len(tiny))
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	tiny := read(f, "tiny.onnx")
+	for _, seed := range [][]byte{nil, tiny, read(f, "external.onnx"), tiny[:len(tiny)/2], {7<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := Parse(data, "fuzz")
+		var e *fault.Error
+		if err != nil && !errors.As(err, &e) {
+			t.Errorf("an error without a code: %v", err)
+		}
+		if err == nil && m.Manifest.check() != nil {
+			t.Errorf("an unusable manifest passed: %+v", m.Manifest)
+		}
+	})
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	tiny := read(t, "tiny.onnx")
+	for name, data := range map[string][]byte{"good.onnx": tiny, "bad.onnx": tiny[:99], "note.txt": nil} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, dir string
+		want      fault.Code
+	}{
+		{"good", dir, fault.OK},
+		{"good.onnx", dir, fault.OK},
+		{filepath.Join(dir, "good.onnx"), "", fault.OK},
+		{"good", "", fault.ModelNotFound},
+		{"bad", dir, fault.ModelCorrupt},
+		{"absent", dir, fault.ModelNotFound},
+		{"", dir, fault.ModelNotFound},
+		{dir, "", fault.ModelNotFound},
+		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound},
+	} {
+		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want {
+			t.Errorf("Load(%q, %q): %v, want %v", c.name, c.dir, err, c.want)
+		}
+	}
+	builtin := len(List(""))
+	entries := List(dir)[builtin:]
+	if len(entries) != 2 || fault.CodeOf(entries[0].Err) != fault.ModelCorrupt || entries[1].Err != nil || entries[1].Manifest.Name != "tiny" {
+		t.Errorf("List: %+v", entries)
+	}
+	for _, e := range List("") {
+		if e.Err != nil {
+			t.Errorf("built-in bundle: %v", e.Err)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/testort"
+)
+
+func tinyModel(t testing.TB) *Model {
+	t.Helper()
+	m, err := Parse(read(t, "tiny.onnx"), "tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// golden.bin's layout, see testdata/make_bundle.py.
+const goldenJ, goldenSteps = 3, 3
+
+var goldenSize = [3]int{12, 8, 16}
+
+// chain runs the golden steps, comparing every output.
+func chain(t *testing.T, runner Runner, m *Model) {
+	values := make([]float32, len(read(t, "golden.bin"))/4)
+	if err := binary.Read(bytes.NewReader(read(t, "golden.bin")), binary.LittleEndian, values); err != nil {
+		t.Error(err)
+		return
+	}
+	next := func(n int) []float32 {
+		head := values[:n]
+		values = values[n:]
+		return head
+	}
+	voxels := goldenSize[0] * goldenSize[1] * goldenSize[2]
+	s := NewStep(m.Manifest, goldenSize, goldenJ)
+	s.Fixed, s.Moving, s.Previous, s.Tau = next(voxels), next(voxels), make([]float32, 3*voxels), 0.5
+	for range goldenSteps {
+		copy(s.Epsilon, next(len(s.Epsilon)))
+		if err := runner.Run(context.Background(), s); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, out := range [][]float32{s.U, s.Reward, s.Mu, s.LogSigma} {
+			for i, want := range next(len(out)) {
+				if !(math.Abs(float64(out[i]-want)) <= 1e-5) {
+					t.Errorf("value %d of %d is %g, onnxruntime in Python gives %g", i, len(out), out[i], want)
+					return
+				}
+			}
+		}
+		best := slices.Index(s.Reward, slices.Max(s.Reward))
+		copy(s.Previous, s.U[best*3*voxels:(best+1)*3*voxels])
+	}
+	if len(values) != 0 {
+		t.Errorf("%d golden values left", len(values))
+	}
+}
+
+func TestChainedStepsAgreeWithPython(t *testing.T) {
+	sessions := NewSessions(testort.Library(t))
+	defer sessions.Close()
+	m := tinyModel(t)
+	for _, threads := range []int{1, 2} {
+		runner, _, err := sessions.Get(m, "cpu", threads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain(t, runner, m)
+	}
+}
+
+func TestSessionsShared(t *testing.T) {
+	sessions := NewSessions(testort.Library(t))
+	defer sessions.Close()
+	m := tinyModel(t)
+	var wg sync.WaitGroup
+	runners := make([]Runner, 8)
+	for i := range runners {
+		wg.Go(func() {
+			var err error
+			if runners[i], _, err = sessions.Get(m, "cpu", 2); err != nil {
+				t.Error(err)
+				return
+			}
+			chain(t, runners[i], m)
+		})
+	}
+	wg.Wait()
+	for _, r := range runners {
+		if r != runners[0] {
+			t.Error("one model, device and thread count opened twice")
+		}
+	}
+}
+
+func TestRunCancelled(t *testing.T) {
+	sessions := NewSessions(testort.Library(t))
+	defer sessions.Close()
+	m := tinyModel(t)
+	runner, _, err := sessions.Get(m, "cpu", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := [3]int{128, 128, 128} // seconds of work
+	voxels := size[0] * size[1] * size[2]
+	s := NewStep(m.Manifest, size, 8)
+	s.Fixed, s.Moving, s.Previous = make([]float32, voxels), make([]float32, voxels), make([]float32, 3*voxels)
+	for name, begin := range map[string]func(cancel func()){
+		"before": func(cancel func()) { cancel() },
+		"during": func(cancel func()) { go cancel() },
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		begin(cancel)
+		if err := runner.Run(ctx, s); fault.CodeOf(err) != fault.Cancelled {
+			t.Errorf("cancelled %s the run: %v", name, err)
+		}
+		cancel()
+	}
+	chain(t, runner, m) // the session has survived
+}
+
+func TestRunWrongLength(t *testing.T) {
+	sessions := NewSessions(testort.Library(t))
+	defer sessions.Close()
+	m := tinyModel(t)
+	runner, _, err := sessions.Get(m, "cpu", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewStep(m.Manifest, goldenSize, 1)
+	if err := runner.Run(context.Background(), s); fault.CodeOf(err) != fault.Internal {
+		t.Errorf("a step without inputs: %v", err)
+	}
+	s.Fixed, s.Moving, s.Previous = make([]float32, 12*8*16), make([]float32, 12*8*16), make([]float32, 3*12*8*16)
+	s.Latent[0]++ // a latent grid that the graph does not have
+	s.Epsilon, s.Mu, s.LogSigma = make([]float32, 72), make([]float32, 72), make([]float32, 72)
+	if err := runner.Run(context.Background(), s); fault.CodeOf(err) != fault.RuntimeFailed || !strings.Contains(err.Error(), "tiny") {
+		t.Errorf("a shape that the graph refuses: %v", err)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	sessions := NewSessions(testort.Library(t))
+	defer sessions.Close()
+	m := tinyModel(t)
+	auto, _, err := sessions.Get(m, "auto", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain(t, auto, m)
+	cuda, _, err := sessions.Get(m, "cuda", 1)
+	switch {
+	case err == nil && cuda.Device() == "cuda" && auto.Device() == "cuda":
+		chain(t, cuda, m)
+	case fault.CodeOf(err) != fault.DeviceUnavailable || auto.Device() != "cpu":
+		t.Errorf("cuda: %v; auto runs on %s", err, auto.Device())
+	}
+}
+
+// ONNX Runtime is loaded once a process, so what happens without one is seen in a fresh process.
+func TestRuntimeMissing(t *testing.T) {
+	const marker = "MORPHSEEK_TEST_RUNTIME_MISSING"
+	if os.Getenv(marker) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRuntimeMissing$", "-test.v")
+		cmd.Env = append(os.Environ(), marker+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("PASS: TestRuntimeMissing")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	notLibrary := filepath.Join(t.TempDir(), "libonnxruntime.so.1.99")
+	if err := os.WriteFile(notLibrary, []byte("not a library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := tinyModel(t)
+	for _, path := range []string{filepath.Join(t.TempDir(), "absent.so"), notLibrary} {
+		for _, viaVariable := range []bool{false, true} {
+			explicit := path
+			t.Setenv(LibraryVariable, "")
+			if viaVariable {
+				t.Setenv(LibraryVariable, path)
+				explicit = ""
+			}
+			_, _, err := NewSessions(explicit).Get(m, "auto", 1)
+			if fault.CodeOf(err) != fault.RuntimeMissing || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), LibraryVariable) {
+				t.Errorf("runtime %s (by variable: %v): %v", path, viaVariable, err)
+			}
+		}
+	}
+}
+
+func TestLibraryCandidates(t *testing.T) {
+	t.Setenv(LibraryVariable, "")
+	t.Setenv("CONDA_PREFIX", "")
+	name := strings.ReplaceAll(libraryPatterns()[0], "*", ".31.1")
+	file := func(elements ...string) string {
+		path := filepath.Join(append(elements, name)...)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	venv := t.TempDir()
+	t.Setenv("VIRTUAL_ENV", venv)
+	wheel := file(venv, "lib", "python3.12", "site-packages", "onnxruntime", "capi")
+	own := file(t.TempDir())
+
+	if got, err := libraryCandidates(""); err != nil || !slices.Contains(got, wheel) || got[len(got)-1] != systemLibrary() {
+		t.Errorf("looked for: %v, %v", got, err)
+	}
+	if got, err := libraryCandidates(own); err != nil || !slices.Equal(got, []string{own}) {
+		t.Errorf("explicit: %v, %v", got, err)
+	}
+	t.Setenv(LibraryVariable, wheel)
+	if got, err := libraryCandidates(""); err != nil || !slices.Equal(got, []string{wheel}) {
+		t.Errorf("variable: %v, %v", got, err)
+	}
+	if got, err := libraryCandidates(own); err != nil || !slices.Equal(got, []string{own}) {
+		t.Errorf("explicit before variable: %v, %v", got, err)
+	}
+	if path := ownPath(); !exists(path) {
+		t.Errorf("our own file is said to be %q", path)
+	}
+}

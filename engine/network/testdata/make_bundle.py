@@ -1,0 +1,141 @@
+"""Make the test bundles and golden values of engine/network: python make_bundle.py (needs torch, onnx, onnxscript, onnxruntime).
+
+tiny.onnx      a sound bundle: a step graph of a few hundred weights, exported from torch
+external.onnx  the same with its weights in another file
+golden.bin     float32: fixed, moving, then per step epsilon, u, reward, mu, log_sigma of three chained steps, computed by
+               onnxruntime in Python and checked here against torch
+"""
+import hashlib
+import io
+import json
+import pathlib
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).parent
+CHANNELS, STRIDE, J, STEPS = 2, 4, 3, 3
+SIZE = (12, 8, 16)  # z, y, x
+
+
+class Step(torch.nn.Module):
+    """(fixed, moving, u_prev, epsilon, tau) -> (u, warped, reward, mu, log_sigma), weights stored in half precision."""
+
+    def __init__(self):
+        super().__init__()
+        g = torch.Generator().manual_seed(7)
+        self.encode = torch.nn.Parameter((torch.randn(2 * CHANNELS, 2, 4, 4, 4, generator=g) * 0.3).half(), requires_grad=False)
+        self.decode = torch.nn.Parameter((torch.randn(3, CHANNELS, 3, 3, 3, generator=g) * 0.3).half(), requires_grad=False)
+
+    @staticmethod
+    def sample(image, u):
+        """image at x + u(x); u in voxels, planes along z, y, x; beyond the border the border."""
+        sizes = image.shape[2:]
+        axes = [torch.arange(n, dtype=torch.float32) for n in sizes]
+        index = torch.stack(torch.meshgrid(*axes, indexing="ij"))[None] + u
+        grid = torch.stack([index[:, a] * 2 / (sizes[a] - 1) - 1 for a in (2, 1, 0)], -1)
+        return F.grid_sample(image, grid, mode="bilinear", padding_mode="border", align_corners=True)
+
+    def forward(self, fixed, moving, u_prev, epsilon, tau):
+        j = epsilon.shape[0]
+        seen = self.sample(moving, u_prev)
+        code = F.conv3d(torch.cat([fixed, seen], 1), self.encode.float(), stride=STRIDE)
+        mu, log_sigma = torch.tanh(code[:, :CHANNELS]), torch.clamp(code[:, CHANNELS:], -10, 3)
+        z = mu + tau * torch.exp(log_sigma) * epsilon
+        z = F.interpolate(z, scale_factor=float(STRIDE), mode="trilinear", align_corners=False)
+        phi = torch.tanh(F.conv3d(z, self.decode.float(), padding=1))
+        u = phi + self.sample(u_prev.expand(j, -1, -1, -1, -1), phi)
+        warped = self.sample(moving.expand(j, -1, -1, -1, -1), u)
+        reward = -((warped - fixed) ** 2).mean((1, 2, 3, 4))
+        return u, warped, reward, mu, log_sigma
+
+
+def field_bytes(data, wanted):
+    """The raw payload of a length-delimited field of a protobuf message."""
+    def varint(at):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            value |= (byte & 127) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 128:
+                return value, at
+    at, found = 0, None
+    while at < len(data):
+        tag, at = varint(at)
+        if tag & 7 == 0:
+            _, at = varint(at)
+            continue
+        length, at = varint(at) if tag & 7 == 2 else ({1: 8, 5: 4}[tag & 7], at)
+        if tag >> 3 == wanted:
+            found = data[at:at + length]
+        at += length
+    return found
+
+
+def bundle(model):
+    """The model with its manifest, without the exporter's notes (they name source files of this machine)."""
+    del model.metadata_props[:], model.graph.metadata_props[:], model.graph.value_info[:]
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    sha256 = hashlib.sha256(field_bytes(model.SerializeToString(), 7)).hexdigest()
+    manifest = {
+        "format": 1, "name": "tiny", "version": "1.0.0", "backbone": "test", "latent": {"channels": CHANNELS, "stride": STRIDE},
+        "size_multiple": STRIDE, "min_size": [8, 8, 8], "spacing_mm": [None, None, None],
+        "intensity": {"method": "percentile", "low": 1, "high": 99, "out": [0, 1], "background": 0},
+        "modality": "any", "initial": "affine", "steps": STEPS, "parametrisation": "displacement",
+        "training_data": [{"name": "none", "licence": "CC0-1.0", "credit": "random weights"}],
+        "licence": "Apache-2.0", "credit": "MorphSeek", "metrics": {}, "parameters": 584, "sha256": sha256,
+    }
+    model.metadata_props.add(key="morphseek_manifest", value=json.dumps(manifest))
+    return model
+
+
+def main():
+    torch.manual_seed(0)
+    step = Step().eval()
+    z, y, x = torch.meshgrid(*[torch.linspace(-1, 1, n) for n in SIZE], indexing="ij")
+    fixed = torch.exp(-4 * (x ** 2 + y ** 2 + z ** 2))[None, None]
+    moving = torch.exp(-4 * ((x - 0.2) ** 2 + (y + 0.1) ** 2 + z ** 2))[None, None]
+    latent = [CHANNELS] + [n // STRIDE for n in SIZE]
+    epsilon = torch.randn(STEPS, J, *latent)
+    epsilon[:, 0] = 0
+    u, tau = torch.zeros(1, 3, *SIZE), torch.tensor([0.5])
+
+    d, h, w = (STRIDE * torch.export.Dim(n, min=2, max=64) for n in ("d", "h", "w"))
+    volume, auto = {2: d, 3: h, 4: w}, torch.export.Dim.AUTO
+    latents = {0: torch.export.Dim("j", min=1, max=64), 2: auto, 3: auto, 4: auto}
+    program = torch.onnx.export(
+        step, (fixed, moving, u, epsilon[0], tau), dynamo=True, opset_version=20,
+        input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
+        output_names=["u", "warped", "reward", "mu", "log_sigma"],
+        dynamic_shapes=(volume, volume, volume, latents, None))
+    model = bundle(program.model_proto)
+    onnx.save(model, HERE / "tiny.onnx")
+    onnx.save(model, HERE / "external.onnx", save_as_external_data=True, location="external.weights", size_threshold=0)
+    (HERE / "external.weights").unlink()
+
+    session = onnxruntime.InferenceSession((HERE / "tiny.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    out = io.BytesIO()
+    write = lambda a: out.write(np.asarray(a, "<f4").tobytes())
+    write(fixed), write(moving)
+    for t in range(STEPS):
+        feed = dict(fixed=fixed, moving=moving, u_prev=u, epsilon=epsilon[t], tau=tau)
+        got = session.run(["u", "reward", "mu", "log_sigma"], {k: v.numpy() for k, v in feed.items()})
+        with torch.no_grad():
+            want = step(**feed)
+        for a, b in zip(got, (want[0], want[2], want[3], want[4])):
+            assert np.abs(a - b.numpy()).max() < 1e-5
+        for a in (epsilon[t], *got):
+            write(a)
+        u = torch.from_numpy(got[0][[np.argmax(got[1])]])
+        print("step", t, "rewards", got[1], "max |u|", np.abs(got[0]).max())
+    (HERE / "golden.bin").write_bytes(out.getvalue())
+
+
+if __name__ == "__main__":
+    main()
