@@ -1,0 +1,106 @@
+// Package aligned puts a pair of volumes on one grid: what the search and the refinement, which start after the initial
+// transform, both work on.
+package aligned
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Pair is a pair after its initial alignment. Masks may be nil; non-zero selects.
+type Pair struct {
+	Fixed, Moving         *volume.Volume
+	FixedMask, MovingMask *volume.Volume
+	Initial               volume.Affine // fixed -> moving, LPS mm
+}
+
+// Images are a pair at one resolution: fixed on a grid, moving, under the initial transform, on that grid grown by a margin,
+// so that a displacement may reach beyond the fixed image's field of view. Intensities are 0..1.
+type Images struct {
+	Fixed, Moving           *volume.Volume
+	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air
+}
+
+// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume.
+func (p Pair) Grid(spacing float64) volume.Geometry {
+	return p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{8, 8, 8}, 1)
+}
+
+// Spacing returns the geometric mean of the fixed volume's spacings, mm: the isotropic voxel of the same volume.
+func (p Pair) Spacing() float64 {
+	return math.Cbrt(p.Fixed.Spacing[0] * p.Fixed.Spacing[1] * p.Fixed.Spacing[2])
+}
+
+// At returns the images on grid g, moving with a margin in voxels.
+func (p Pair) At(g volume.Geometry, margin, threads int) Images {
+	grown := Grow(g, margin)
+	identity := volume.IdentityAffine()
+	return Images{
+		Fixed:       prepare(p.Fixed, g, identity, threads),
+		Moving:      prepare(p.Moving, grown, p.Initial, threads),
+		FixedValid:  inside(p.Fixed, p.FixedMask, g, identity, threads),
+		MovingValid: inside(p.Moving, p.MovingMask, grown, p.Initial, threads),
+	}
+}
+
+// Grow returns g with margin voxels more on every side.
+func Grow(g volume.Geometry, margin int) volume.Geometry {
+	grown := g
+	for a := range 3 {
+		grown.Size[a] += 2 * margin
+	}
+	return grown.CenteredAt(g.Center())
+}
+
+// prepare scales intensities so that the 0.5th percentile becomes 0 and the 99.5th 1, clamps them there, and resamples v to
+// g under a, smoothed first where g is coarser.
+func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, threads int) *volume.Volume {
+	lo, hi := v.MinMax()
+	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
+		lo, hi = float32(p[0]), float32(p[1])
+	}
+	v = v.Finite(lo)
+	scaled := volume.Zeros(v.Geometry)
+	scale := 1 / (hi - lo)
+	parallel.For(len(v.Data), 1<<16, threads, func(from, to int) {
+		for i := from; i < to; i++ {
+			scaled.Data[i] = min(max((v.Data[i]-lo)*scale, 0), 1)
+		}
+	})
+	var sigma [3]float64
+	for k := range 3 {
+		if r := g.Spacing[0] / v.Spacing[k]; r > 1 {
+			sigma[k] = 0.5 * math.Sqrt(r*r-1)
+		}
+	}
+	filter.Gaussian(scaled.Data, scaled.Data, scaled.Size, sigma, threads)
+	return scaled.Resample(g, a, volume.Linear, 0, threads)
+}
+
+// inside is 1 where g, under a, lies within v and its mask.
+func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads int) *volume.Volume {
+	known := volume.Zeros(v.Geometry)
+	for i := range known.Data {
+		if mask == nil || mask.Data[i] != 0 {
+			known.Data[i] = 1
+		}
+	}
+	return known.Resample(g, a, volume.Nearest, 0, threads)
+}
+
+// Valid returns 1 where both images are known under u, else 0.
+func (im Images) Valid(u *field.Field, threads int) []float32 {
+	w := u.Warp(im.MovingValid, volume.Linear, 0, threads).Data
+	for i, fixed := range im.FixedValid.Data {
+		if fixed == 1 && w[i] > 0.999 {
+			w[i] = 1
+		} else {
+			w[i] = 0
+		}
+	}
+	return w
+}

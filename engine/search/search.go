@@ -1,0 +1,97 @@
+// Package search finds large displacements without weights: a discrete search over self-similarity descriptors on control
+// grids, coarse to fine, after the initial transform.
+//
+// Each level gives every control point the cost of all displacements in a window (the Hamming distance between quantised
+// MIND-SSC descriptors, averaged over the point's patch), finds the set of displacements of least cost plus squared
+// differences along the minimum spanning tree of the control grid, exactly, by message passing, and composes it with what
+// came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013).
+package search
+
+import (
+	"context"
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Pair is what to search.
+type Pair = aligned.Pair
+
+// level is one control grid and the window searched there; lengths are in voxels of the working grid.
+type level struct {
+	spacing int // between control points
+	radius  int // displacements are quantum*(-radius..radius) along each axis
+	quantum int
+}
+
+// reach is the longest displacement of a level.
+func (l level) reach() int { return l.radius * l.quantum }
+
+var levels = []level{{6, 5, 2}, {5, 5, 1}, {4, 3, 1}, {3, 2, 1}}
+
+// workingVoxels is about how many voxels the working grid has: 4 mm for a trunk, 2 mm for a head.
+const workingVoxels = 850e3
+
+// Options of a search.
+type Options struct {
+	Threads  int                    // 0: every core; the result does not depend on it
+	Progress func(fraction float64) // may be nil
+	Alpha    float64
+	Smooth   float64
+}
+
+// Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume.
+//
+// Errors: Cancelled.
+func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
+	spacing := math.Cbrt(float64(pair.Fixed.Voxels()) * math.Pow(pair.Spacing(), 3) / workingVoxels)
+	grid := pair.Grid(max(spacing, pair.Spacing()))
+	margin := 0
+	for _, l := range levels {
+		margin = max(margin, l.reach())
+	}
+	im := pair.At(grid, margin, opt.Threads)
+	fixed := describe(im.Fixed, im.FixedValid, opt.Threads)
+
+	u := field.New(grid)
+	for i, l := range levels {
+		if ctx.Err() != nil {
+			return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the search was cancelled")
+		}
+		if opt.Progress != nil {
+			opt.Progress(float64(i) / float64(len(levels)))
+		}
+		moving, valid := im.Moving, im.MovingValid
+		if i > 0 {
+			reached := u.Resample(moving.Geometry, opt.Threads)
+			moving = reached.Warp(moving, volume.Linear, 0, opt.Threads)
+			valid = reached.Warp(valid, volume.Nearest, 0, opt.Threads)
+		}
+		s := &step{level: l, grid: grid, margin: margin, threads: opt.Threads, stiffness: opt.Alpha,
+			fixed: fixed, moving: describe(moving, valid, opt.Threads), image: im.Fixed.Data}
+		g := s.solve().Resample(grid, opt.Threads)
+		unfold(g, opt.Smooth*float64(l.spacing), opt.Threads)
+		u = field.Compose(nil, u, g, opt.Threads)
+	}
+	unfold(u, 1, opt.Threads)
+	return u, nil
+}
+
+// leastJacobian is the least determinant that the search lets pass.
+const leastJacobian = 0.1
+
+// unfold smooths u by sigma voxels, and again until no voxel's Jacobian determinant is below leastJacobian.
+func unfold(u *field.Field, sigma float64, threads int) {
+	for {
+		for _, p := range [][]float32{u.X, u.Y, u.Z} {
+			filter.Gaussian(p, p, u.Size, [3]float64{sigma, sigma, sigma}, threads)
+		}
+		if u.Stats(threads).JacobianMin >= leastJacobian {
+			return
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package search
+
+import (
+	"math/bits"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// step is the search at one level.
+type step struct {
+	level
+	grid          volume.Geometry // of the fixed descriptors; the moving ones have margin voxels more on every side
+	margin        int
+	threads       int
+	stiffness     float64 // cost, in bits a descriptor, of a unit strain between neighbours
+	fixed, moving []uint64
+	image         []float32 // fixed intensities, for the tree
+}
+
+// control returns the grid of control points: the centres of blocks of spacing voxels a side.
+func (s *step) control() volume.Geometry {
+	g := s.grid
+	half := float64(s.spacing-1) / 2
+	g.Origin = s.grid.IndexToPhysical().Apply([3]float64{half, half, half})
+	for a := range 3 {
+		g.Size[a] = (s.grid.Size[a] + s.spacing - 1) / s.spacing
+		g.Spacing[a] *= float64(s.spacing)
+	}
+	return g
+}
+
+// solve returns the level's displacements on its control grid.
+func (s *step) solve() *field.Field {
+	control := s.control()
+	width := 2*s.radius + 1
+	labels := width * width * width
+	costs := make([]float32, control.Voxels()*labels)
+	parallel.For(control.Voxels(), 16, s.threads, func(lo, hi int) {
+		p := newPatch(s)
+		for node := lo; node < hi; node++ {
+			p.costs(costs[node*labels:(node+1)*labels], control.Size, node)
+		}
+	})
+	strain := float64(s.quantum) / float64(s.spacing)
+	best := spanningTree(control.Size, s.blockMeans(control.Size)).marginals(costs, width, float32(s.stiffness*strain*strain), s.threads)
+
+	u := field.New(control)
+	scale := float32(s.quantum) / float32(s.spacing)
+	for node, label := range best {
+		u.X[node] = scale * float32(label%width-s.radius)
+		u.Y[node] = scale * float32(label/width%width-s.radius)
+		u.Z[node] = scale * float32(label/(width*width)-s.radius)
+	}
+	return u
+}
+
+// blockMeans returns the mean fixed intensity of every control point's block.
+func (s *step) blockMeans(size [3]int) []float32 {
+	means := make([]float32, size[0]*size[1]*size[2])
+	n := s.grid.Size
+	for node := range means {
+		lo := [3]int{node % size[0] * s.spacing, node / size[0] % size[1] * s.spacing, node / (size[0] * size[1]) * s.spacing}
+		sum, count := float32(0), float32(0)
+		for z := lo[2]; z < min(lo[2]+s.spacing, n[2]); z++ {
+			for y := lo[1]; y < min(lo[1]+s.spacing, n[1]); y++ {
+				row := (z*n[1] + y) * n[0]
+				for _, v := range s.image[row+lo[0] : row+min(lo[0]+s.spacing, n[0])] {
+					sum += v
+					count++
+				}
+			}
+		}
+		means[node] = sum / count
+	}
+	return means
+}
+
+// patch computes the costs of one control point at a time.
+type patch struct {
+	*step
+	stride int      // between samples of a block, voxels
+	codes  []uint64 // the fixed samples
+	at     []int    // and where they lie among the moving descriptors
+	missed []int32  // samples unknown in the moving volume, by label
+}
+
+func newPatch(s *step) *patch {
+	return &patch{step: s, stride: 1 + s.spacing/5}
+}
+
+// costs writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
+// volume's known part costs the mean over all known ones, so the edge of a field of view neither draws nor repels.
+func (p *patch) costs(dst []float32, size [3]int, node int) {
+	n := p.grid.Size
+	mx, my := n[0]+2*p.margin, n[1]+2*p.margin
+	p.codes, p.at = p.codes[:0], p.at[:0]
+	x0, y0, z0 := node%size[0]*p.spacing, node/size[0]%size[1]*p.spacing, node/(size[0]*size[1])*p.spacing
+	for z := z0; z < min(z0+p.spacing, n[2]); z += p.stride {
+		for y := y0; y < min(y0+p.spacing, n[1]); y += p.stride {
+			for x := x0; x < min(x0+p.spacing, n[0]); x += p.stride {
+				if c := p.fixed[(z*n[1]+y)*n[0]+x]; c != unknown {
+					p.codes = append(p.codes, c)
+					p.at = append(p.at, ((z+p.margin)*my+y+p.margin)*mx+x+p.margin)
+				}
+			}
+		}
+	}
+	clear(dst)
+	if len(p.codes) == 0 {
+		return
+	}
+	if p.missed == nil {
+		p.missed = make([]int32, len(dst))
+	}
+	at := p.at[:len(p.codes)]
+	label, total, misses := 0, 0, 0
+	for dz := -p.radius; dz <= p.radius; dz++ {
+		for dy := -p.radius; dy <= p.radius; dy++ {
+			for dx := -p.radius; dx <= p.radius; dx++ {
+				offset := p.quantum * ((dz*my+dy)*mx + dx)
+				sum, missed := 0, 0
+				for k, c := range p.codes {
+					m := p.moving[at[k]+offset]
+					if m == unknown {
+						missed++
+						continue
+					}
+					sum += bits.OnesCount64(c ^ m)
+				}
+				dst[label] = float32(sum)
+				p.missed[label] = int32(missed)
+				total += sum
+				misses += missed
+				label++
+			}
+		}
+	}
+	known := len(dst)*len(p.codes) - misses
+	if known == 0 {
+		return
+	}
+	neutral := float32(total) / float32(known)
+	scale := 1 / float32(len(p.codes))
+	for l := range dst {
+		dst[l] = scale * (dst[l] + neutral*float32(p.missed[l]))
+	}
+}

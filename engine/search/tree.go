@@ -1,0 +1,186 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
+
+// tree is a spanning tree of a control grid: nodes ordered by depth from the root.
+type tree struct {
+	order    []int   // nodes, the root first
+	depth    []int   // depth[d] is where the nodes of depth d begin in order; one entry more ends the last
+	parent   []int   // by node; -1 at the root
+	children [][]int // by node
+}
+
+// spanningTree returns the minimum spanning tree of the 6-connected grid under the absolute differences of value (Kruskal),
+// rooted at the grid's centre: the tree runs within organs rather than across their borders.
+func spanningTree(size [3]int, value []float32) *tree {
+	n := len(value)
+	type edge struct {
+		a, b   int
+		weight float32
+	}
+	edges := make([]edge, 0, 3*n)
+	stride := [3]int{1, size[0], size[0] * size[1]}
+	for i := range n {
+		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
+		for a := range 3 {
+			if at[a]+1 < size[a] {
+				j := i + stride[a]
+				edges = append(edges, edge{i, j, max(value[i]-value[j], value[j]-value[i])})
+			}
+		}
+	}
+	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.weight, b.weight) })
+
+	set := make([]int, n)
+	for i := range set {
+		set[i] = i
+	}
+	find := func(i int) int {
+		for set[i] != i {
+			set[i] = set[set[i]]
+			i = set[i]
+		}
+		return i
+	}
+	near := make([][]int, n)
+	for _, e := range edges {
+		if a, b := find(e.a), find(e.b); a != b {
+			set[a] = b
+			near[e.a] = append(near[e.a], e.b)
+			near[e.b] = append(near[e.b], e.a)
+		}
+	}
+
+	t := &tree{parent: make([]int, n), children: near}
+	root := size[0]/2 + stride[1]*(size[1]/2) + stride[2]*(size[2]/2)
+	t.parent[root] = -1
+	t.order = append(t.order, root)
+	for lo := 0; lo < len(t.order); {
+		hi := len(t.order)
+		t.depth = append(t.depth, lo)
+		for _, i := range t.order[lo:hi] {
+			t.children[i] = slices.DeleteFunc(t.children[i], func(j int) bool { return j == t.parent[i] })
+			for _, j := range t.children[i] {
+				t.parent[j] = i
+				t.order = append(t.order, j)
+			}
+		}
+		lo = hi
+	}
+	t.depth = append(t.depth, n)
+	return t
+}
+
+// marginals returns for every node the label of least min-marginal: over all labellings of the tree, of the sum of the
+// nodes' costs and of weight times the squared distance between the labels of neighbours. costs has width^3 labels a node, x
+// fastest, and is overwritten.
+func (t *tree) marginals(costs []float32, width int, weight float32, threads int) []int {
+	labels := width * width * width
+	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
+	up := make([]float32, len(costs)) // message from a node to its parent
+
+	const grain = 4
+	for d := len(t.depth) - 2; d > 0; d-- {
+		nodes := t.order[t.depth[d]:t.depth[d+1]]
+		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
+			scratch := make([]float32, labels)
+			for _, i := range nodes[lo:hi] {
+				for _, c := range t.children[i] {
+					accumulate(at(costs, i), at(up, c))
+				}
+				envelope(at(up, i), at(costs, i), scratch, width, weight)
+			}
+		})
+	}
+	root := t.order[0]
+	for _, c := range t.children[root] {
+		accumulate(at(costs, root), at(up, c))
+	}
+
+	best := make([]int, len(t.parent))
+	best[root] = argmin(at(costs, root))
+	for d := 1; d < len(t.depth)-1; d++ {
+		nodes := t.order[t.depth[d]:t.depth[d+1]]
+		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
+			rest, down, scratch := make([]float32, labels), make([]float32, labels), make([]float32, labels)
+			for _, i := range nodes[lo:hi] {
+				for l, v := range at(costs, t.parent[i]) {
+					rest[l] = v - up[i*labels+l]
+				}
+				envelope(down, rest, scratch, width, weight)
+				accumulate(at(costs, i), down)
+				best[i] = argmin(at(costs, i))
+			}
+		})
+	}
+	return best
+}
+
+func accumulate(dst, src []float32) {
+	src = src[:len(dst)]
+	for i := range dst {
+		dst[i] += src[i]
+	}
+}
+
+func argmin(x []float32) int {
+	best := 0
+	for i, v := range x {
+		if v < x[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// envelope writes to dst the lower envelope min over e of src(e) + weight*|d-e|^2, axis by axis, less its own minimum.
+func envelope(dst, src, scratch []float32, width int, weight float32) {
+	square := width * width
+	for r := 0; r < len(src); r += width {
+		row, out := src[r:r+width], scratch[r:r+width]
+		for i := range out {
+			least := row[i]
+			for j, v := range row {
+				if v += weight * float32((i-j)*(i-j)); v < least {
+					least = v
+				}
+			}
+			out[i] = least
+		}
+	}
+	for z := range width {
+		plane := scratch[z*square : (z+1)*square]
+		for i := range width {
+			lower(dst[z*square+i*width:][:width], plane, width, i, width, weight)
+		}
+	}
+	for i := range width {
+		lower(scratch[i*square:(i+1)*square], dst, square, i, width, weight)
+	}
+	least := scratch[argmin(scratch)]
+	for i, v := range scratch {
+		dst[i] = v - least
+	}
+}
+
+// lower writes to dst the least over the n rows of rows, each len(dst) = stride long, of row j plus weight*(i-j)^2.
+func lower(dst, rows []float32, stride, i, n int, weight float32) {
+	copy(dst, rows[i*stride:(i+1)*stride])
+	for j := range n {
+		if j == i {
+			continue
+		}
+		w := weight * float32((i-j)*(i-j))
+		row := rows[j*stride : (j+1)*stride][:len(dst)]
+		for k, v := range row {
+			if v += w; v < dst[k] {
+				dst[k] = v
+			}
+		}
+	}
+}
