@@ -2,17 +2,14 @@ package gopy
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
 // The process has one engine, because ONNX Runtime's environment is the process's too.
-var (
-	mu     sync.RWMutex
-	shared *engine.Engine
-)
+var shared atomic.Pointer[engine.Engine]
 
 // Open makes the process's engine; a later call replaces it. Both arguments may be empty (see engine.Config).
 func Open(runtimeLibrary, modelDir string) (err error) {
@@ -21,14 +18,18 @@ func Open(runtimeLibrary, modelDir string) (err error) {
 	if err != nil {
 		return err
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	old := shared
-	shared = e
-	if old != nil {
+	if old := shared.Swap(e); old != nil {
 		return old.Close()
 	}
 	return nil
+}
+
+// current returns the process's engine.
+func current() (*engine.Engine, error) {
+	if e := shared.Load(); e != nil {
+		return e, nil
+	}
+	return nil, fault.New(fault.InvalidHandle, "the engine is not open")
 }
 
 // Version returns the library's version.
@@ -80,12 +81,11 @@ func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, mo
 		return nil, err
 	}
 	pair.Initial = affine(initial)
-	mu.RLock()
-	defer mu.RUnlock()
-	if shared == nil {
-		return nil, fault.New(fault.InvalidHandle, "the engine is not open")
+	e, err := current()
+	if err != nil {
+		return nil, err
 	}
-	r, err := shared.Register(context.Background(), pair, opt, func(p engine.Progress) bool {
+	r, err := e.Register(context.Background(), pair, opt, func(p engine.Progress) bool {
 		return progress(p.Stage, p.Fraction, p.Message)
 	})
 	if err != nil {
@@ -110,4 +110,28 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	copy(m[:9], r.r.Initial.M[:])
 	copy(m[9:], r.r.Initial.T[:])
 	return nil
+}
+
+// Models returns the list of known bundles, engine.ModelInfo, as JSON.
+func Models() (list string, err error) {
+	defer guard(&err)
+	e, err := current()
+	if err != nil {
+		return "", err
+	}
+	return text(e.ListModels())
+}
+
+// VerifyModel checks the bundle called name, a built-in name or a path, and returns its engine.ModelInfo as JSON.
+func VerifyModel(name string) (info string, err error) {
+	defer guard(&err)
+	e, err := current()
+	if err != nil {
+		return "", err
+	}
+	m, err := e.VerifyModel(name)
+	if err != nil {
+		return "", err
+	}
+	return text(m)
 }

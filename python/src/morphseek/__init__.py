@@ -1,0 +1,54 @@
+"""MorphSeek: deformable registration of 3-D medical images.
+
+>>> import morphseek
+>>> pair = morphseek.phantom.make_pair(size=48)
+>>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+>>> result.displacement.shape
+(3, 48, 48, 48)
+
+:func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points. :func:`evaluate` scores
+many pairs. :mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
+first used, so that ``morphseek.training`` works without the compiled engine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors, io, phantom, report
+    from .evaluation import evaluate
+    from .registration import Progress, RegistrationResult, load, register
+    from .transform import DenseTransform
+
+_WHERE = {
+    "DenseTransform": "transform",
+    "Progress": "registration",
+    "RegistrationResult": "registration",
+    "evaluate": "evaluation",
+    "load": "registration",
+    "register": "registration",
+}
+_MODULES = ("errors", "io", "phantom", "report")
+
+__all__ = [*_WHERE, *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    elif name == "__version__":
+        from ._core import version
+
+        value = version()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

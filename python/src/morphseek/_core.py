@@ -1,0 +1,74 @@
+"""The way to the compiled engine: the one place where addresses, JSON and error texts become Python."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+from . import errors
+from ._native import gopy
+
+_forked = False
+
+
+def _mark_forked() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked)
+
+
+def call(function: Callable, *args: Any) -> Any:
+    """Call an engine function; its errors come out as :mod:`morphseek.errors`."""
+    if _forked:  # the Go runtime's threads do not survive a fork: a call would hang
+        raise errors.InvalidHandleError(
+            "this process was forked after morphseek had been loaded, where the engine cannot run. Start workers with "
+            "multiprocessing.get_context('spawn') (or 'forkserver'), or import morphseek only in the worker"
+        )
+    try:
+        return function(*args)
+    except RuntimeError as error:
+        raise errors.from_engine(error) from None
+
+
+def address(array: np.ndarray | None) -> int:
+    """Return the address of an array's first element; 0 for None. The caller keeps the array alive."""
+    return 0 if array is None else array.__array_interface__["data"][0]
+
+
+@functools.cache
+def version() -> str:
+    """Return the library's version."""
+    return gopy.Version()
+
+
+@functools.cache
+def option_table() -> list[dict[str, Any]]:
+    """Return the engine's options: dicts with name, type, default, help and, where they have them, choices, min, max."""
+    return json.loads(call(gopy.OptionTable))
+
+
+@functools.cache
+def open_engine() -> None:
+    """Open the process's engine, once, with the ONNX Runtime of the ``onnxruntime`` wheel unless the environment names one."""
+    call(gopy.Open, "" if os.environ.get("MORPHSEEK_ORT_LIBRARY") else _wheel_runtime(), "")
+
+
+def _wheel_runtime() -> str:
+    """Return the path of the shared library inside the ``onnxruntime`` wheel, or an empty string. Nothing is imported."""
+    spec = importlib.util.find_spec("onnxruntime")
+    if spec is None or spec.origin is None:
+        return ""
+    folder = Path(spec.origin).parent / "capi"
+    for pattern in ("libonnxruntime.so*", "libonnxruntime*.dylib", "onnxruntime.dll"):
+        for path in sorted(folder.glob(pattern)):
+            return str(path)
+    return ""

@@ -1,0 +1,77 @@
+"""What can go wrong, one class a cause.
+
+The classes are made from the engine's own table of failures, so Python, C and the command line agree: every class has a
+``code`` (C's ``ms_status``), a ``name`` and an ``exit_code`` (the command line's). All of them derive from
+:class:`MorphSeekError`; each is also the built-in exception that a caller who does not know MorphSeek would catch: a
+``ValueError`` for a bad volume or option, an ``OSError`` for a file, a ``MemoryError`` or a ``RuntimeError``.
+
+>>> from morphseek import errors
+>>> issubclass(errors.NoOverlapError, errors.MorphSeekError), issubclass(errors.NoOverlapError, ValueError)
+(True, True)
+>>> errors.NoOverlapError.name, errors.NoOverlapError.exit_code
+('no_overlap', 3)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ._native import gopy as _gopy
+
+
+class MorphSeekError(Exception):
+    """Base of all of this package's exceptions.
+
+    Attributes
+    ----------
+    code : int
+        The failure's number, ``ms_status`` in C.
+    name : str
+        Its name in snake_case.
+    exit_code : int
+        The command line's exit status for this class of failure.
+    """
+
+    code: int = 1
+    name: str = "internal"
+    exit_code: int = 1
+
+
+# The built-in that each class also is: by the class of error (its exit code), but for those that Python has a word for.
+_BY_EXIT = {1: RuntimeError, 2: ValueError, 3: ValueError, 4: RuntimeError, 5: RuntimeError, 6: OSError, 130: RuntimeError}
+_BY_NAME = {"out_of_memory": MemoryError, "input_unreadable": OSError, "model_not_found": LookupError, "snapshot_corrupt": ValueError}
+
+TABLE: list[dict] = json.loads(_gopy.FaultTable())
+"""The engine's table: dicts with ``code``, ``name``, ``python`` (the class) and ``exit``."""
+
+_BY_CODE: dict[int, type[MorphSeekError]] = {}
+for _info in TABLE:
+    _builtin = _BY_NAME.get(_info["name"], _BY_EXIT[_info["exit"]])
+    _class = type(
+        _info["python"],
+        (MorphSeekError, _builtin),
+        {
+            "__module__": __name__,
+            "__doc__": f"{_info['name'].replace('_', ' ').capitalize()} (code {_info['code']}, exit code {_info['exit']}).",
+            "code": _info["code"],
+            "name": _info["name"],
+            "exit_code": _info["exit"],
+        },
+    )
+    globals()[_info["python"]] = _BY_CODE[_info["code"]] = _class
+
+__all__ = ["MorphSeekError", "TABLE", "from_engine", *(info["python"] for info in TABLE)]
+
+
+def from_engine(error: Exception) -> MorphSeekError:
+    """Return the exception for an error that came out of the engine as ``code|message``."""
+    code, _, message = str(error).partition("|")
+    if not code.isdigit():
+        return _BY_CODE[1](str(error))
+    return _BY_CODE.get(int(code), MorphSeekError)(message)
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[MorphSeekError]: ...

@@ -1,0 +1,401 @@
+"""Images in and out: one :class:`Image` for numpy, SimpleITK, ITK, nibabel, files and DICOM folders.
+
+Arrays are C-contiguous with axes (z, y, x); spacing and origin are in the order (x, y, z), in LPS millimetres, as ITK's.
+Files are read and written by SimpleITK. Every file is written under a temporary name and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Iterator, Union
+
+import numpy as np
+import SimpleITK as sitk
+
+from . import errors
+
+ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike, Any]
+"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, a path or a DICOM folder."""
+
+_IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+_RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Image:
+    """A scalar volume in physical space.
+
+    Attributes
+    ----------
+    array : numpy.ndarray
+        Voxels, shape (z, y, x), any real dtype.
+    spacing, origin : tuple of float
+        Along x, y, z; millimetres, LPS.
+    direction : tuple of float
+        Row-major 3x3; column c is the unit vector of index axis c (x, y, z).
+    name : str
+        What messages call it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Image(np.zeros((3, 4, 5)), spacing=(1, 1, 2.5))
+    Image(5 x 4 x 3 voxels of 1 x 1 x 2.5 mm, float64)
+    """
+
+    array: np.ndarray
+    spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
+    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    direction: tuple[float, ...] = _IDENTITY
+    name: str = "image"
+
+    def __repr__(self) -> str:
+        size = " x ".join(str(n) for n in self.array.shape[::-1])
+        return f"Image({size} voxels of {' x '.join(f'{s:g}' for s in self.spacing)} mm, {self.array.dtype})"
+
+    @property
+    def grid(self) -> np.ndarray:
+        """The geometry as the engine takes it: 18 float64, size, spacing, origin (x, y, z) and the row-major direction."""
+        return np.array([*self.array.shape[::-1], *self.spacing, *self.origin, *self.direction], dtype=np.float64)
+
+    @classmethod
+    def on_grid(cls, array: np.ndarray, grid: np.ndarray, name: str = "image") -> Image:
+        """Return ``array`` on a geometry given as in :attr:`grid`."""
+        spacing, origin, direction = (tuple(float(v) for v in grid[a:b]) for a, b in ((3, 6), (6, 9), (9, 18)))
+        return cls(array, spacing, origin, direction, name)
+
+    @property
+    def index_to_physical(self) -> np.ndarray:
+        """4x4 matrix from the continuous index (x, y, z) to LPS mm."""
+        return index_to_physical(self.grid)
+
+    def float32(self) -> np.ndarray:
+        """The voxels as C-contiguous float32: the array itself where it is that already."""
+        return np.ascontiguousarray(self.array, dtype=np.float32)
+
+    def like(self, array: np.ndarray) -> Image:
+        """Return other voxels on this grid."""
+        return dataclasses.replace(self, array=array)
+
+    def to_sitk(self) -> sitk.Image:
+        """Return a SimpleITK image (a copy)."""
+        array = self.array
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        elif array.dtype == np.float16:
+            array = array.astype(np.float32)
+        return placed(sitk.GetImageFromArray(np.ascontiguousarray(array)), self.grid)
+
+
+def index_to_physical(grid: np.ndarray) -> np.ndarray:
+    """4x4 matrix from the continuous index (x, y, z) to LPS mm of a grid as in :attr:`Image.grid`."""
+    m = np.eye(4)
+    m[:3, :3] = grid[9:18].reshape(3, 3) * grid[3:6]
+    m[:3, 3] = grid[6:9]
+    return m
+
+
+def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
+    """Give a SimpleITK image the geometry of a grid as in :attr:`Image.grid`, and return it."""
+    image.SetSpacing(grid[3:6].tolist())
+    image.SetOrigin(grid[6:9].tolist())
+    image.SetDirection(grid[9:18].tolist())
+    return image
+
+
+def read(source: ImageLike, name: str = "image") -> Image:
+    """Return any supported image as an :class:`Image`; voxels are shared, not copied, where they can be.
+
+    Parameters
+    ----------
+    source : ImageLike
+        numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk image. nibabel image: its
+        (i, j, k) become (x, y, z) and its RAS affine LPS. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...)
+        or of a folder with one DICOM series.
+    name : str
+        What error messages call it ("fixed", "moving mask").
+
+    Raises
+    ------
+    InputUnreadableError
+        The file is missing, cannot be parsed or holds something other than one scalar volume.
+    InvalidArgumentError
+        The object is of no supported kind.
+    ThinVolumeError
+        The image has two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read(np.zeros((3, 4, 5), np.float32), "fixed")
+    Image(5 x 4 x 3 voxels of 1 x 1 x 1 mm, float32)
+    """
+    if isinstance(source, Image):
+        image = source
+    elif isinstance(source, (str, os.PathLike)):
+        image = _from_path(Path(source), name)
+    elif isinstance(source, sitk.Image):
+        image = _from_sitk(source, name)
+    elif hasattr(source, "affine") and hasattr(source, "dataobj"):
+        image = _from_nibabel(source)
+    elif hasattr(source, "GetLargestPossibleRegion"):
+        image = _from_itk(source)
+    elif isinstance(source, np.ndarray):
+        image = Image(source)
+    else:
+        raise errors.InvalidArgumentError(
+            f"{name} is a {type(source).__name__}; give a numpy array, a SimpleITK, itk or nibabel image, or a path"
+        )
+    return dataclasses.replace(image, array=_checked(image.array, name), name=name)
+
+
+def _checked(array: np.ndarray, name: str) -> np.ndarray:
+    while array.ndim > 3 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim == 2:
+        raise errors.ThinVolumeError(f"{name} volume is two-dimensional (shape {array.shape}); registration needs a 3-D volume")
+    if array.ndim != 3:
+        raise errors.InvalidArgumentError(f"{name} volume has shape {array.shape}; give one 3-D volume (z, y, x), one time point of a series")
+    if array.dtype.kind not in "buif":
+        raise errors.InvalidArgumentError(f"{name} volume has dtype {array.dtype}; voxels must be real numbers")
+    return array
+
+
+def _from_sitk(image: sitk.Image, name: str) -> Image:
+    if image.GetNumberOfComponentsPerPixel() != 1:
+        raise errors.InvalidArgumentError(f"{name} volume has {image.GetNumberOfComponentsPerPixel()} components a voxel; give a scalar volume")
+    array = sitk.GetArrayViewFromImage(image)
+    if image.GetDimension() != 3:  # a 4-D file of one volume passes, its geometry that of the first three axes
+        n = image.GetDimension()
+        direction = np.array(image.GetDirection()).reshape(n, n)[:3, :3].ravel()
+        return Image(array, image.GetSpacing()[:3], image.GetOrigin()[:3], tuple(direction))
+    return Image(array, image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+
+
+def _from_itk(image: Any) -> Image:
+    itk = sys.modules["itk"]  # imported by whoever made the image
+    array = itk.array_view_from_image(image)
+    direction = itk.array_from_matrix(image.GetDirection())
+    return Image(array, tuple(image.GetSpacing()), tuple(image.GetOrigin()), tuple(direction.ravel()))
+
+
+def _from_nibabel(image: Any) -> Image:
+    array = np.asanyarray(image.dataobj).T
+    affine = _RAS_TO_LPS @ image.affine
+    spacing = np.linalg.norm(affine[:3, :3], axis=0)
+    direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
+    return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+
+
+def _from_path(path: Path, name: str) -> Image:
+    if not path.exists():
+        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+    try:
+        image = sitk.ReadImage(_dicom_files(path, name) if path.is_dir() else str(path))
+    except RuntimeError as error:
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read as an image: {_reason(error)}") from None
+    return _from_sitk(image, name)
+
+
+def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
+    reader = sitk.ImageSeriesReader
+    series = {uid: reader.GetGDCMSeriesFileNames(str(folder), uid) for uid in reader.GetGDCMSeriesIDs(str(folder))}
+    if not series:
+        raise errors.InputUnreadableError(f"{name}: the folder {folder} holds no DICOM series; give a folder of slices or a file")
+    if len(series) > 1:
+        listing = "; ".join(f"{uid} ({len(files)} files)" for uid, files in series.items())
+        raise errors.InputUnreadableError(f"{name}: the folder {folder} holds {len(series)} DICOM series ({listing}); move one into its own folder")
+    return next(iter(series.values()))
+
+
+def _reason(error: Exception) -> str:
+    """Return what an ITK exception says, without the source lines before it."""
+    text = str(error).strip().split("ITK ERROR: ")[-1]
+    return " ".join(text.split())
+
+
+def read_transform(source: Any) -> sitk.Transform:
+    """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path of a ``.tfm``/``.h5`` file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shift = np.eye(4); shift[:3, 3] = 1, 2, 3
+    >>> read_transform(shift).TransformPoint((0.0, 0.0, 0.0))
+    (1.0, 2.0, 3.0)
+    """
+    if isinstance(source, sitk.Transform):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        if not path.is_file():
+            raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
+        try:
+            return sitk.ReadTransform(str(path))
+        except RuntimeError as error:
+            raise errors.InputUnreadableError(f"transform: {path} cannot be read: {_reason(error)}") from None
+    matrix = np.asarray(source, dtype=np.float64)
+    if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.allclose(matrix[3], (0, 0, 0, 1)):
+        raise errors.InvalidArgumentError("a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path of a .tfm or .h5 file")
+    affine = sitk.AffineTransform(3)
+    try:
+        affine.SetMatrix(matrix[:3, :3].ravel())
+    except RuntimeError:
+        raise errors.SingularTransformError(f"the transform's matrix {matrix[:3, :3].tolist()} cannot be inverted") from None
+    affine.SetTranslation(matrix[:3, 3])
+    return affine
+
+
+def linear_part(transform: sitk.Transform) -> np.ndarray:
+    """Return a linear transform as 4x4 LPS matrix.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The transform bends: a displacement field or a spline cannot be where a registration starts.
+    """
+    if transform.GetDimension() != 3 or not transform.IsLinear():
+        raise errors.InvalidArgumentError(
+            f"initial_transform is a {transform.GetName()}; a registration starts from a rigid or affine 3-D transform. "
+            "Resample the moving image by a deformable transform first"
+        )
+    matrix = np.eye(4)
+    matrix[:3, 3] = transform.TransformPoint((0.0, 0.0, 0.0))
+    for axis in range(3):
+        matrix[:3, axis] = np.array(transform.TransformPoint(tuple(np.eye(3)[axis]))) - matrix[:3, 3]
+    return matrix
+
+
+def write_image(path: str | os.PathLike, image: Image | sitk.Image) -> None:
+    """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI intent 1007)."""
+    image = image.to_sitk() if isinstance(image, Image) else image
+    with replacing(path) as temporary:
+        _write(lambda: sitk.WriteImage(image, str(temporary), useCompression=True), temporary, path)
+
+
+def write_transform(path: str | os.PathLike, transform: sitk.Transform) -> None:
+    """Write a transform as ``.h5`` or ``.tfm``."""
+    with replacing(path) as temporary:
+        _write(lambda: sitk.WriteTransform(transform, str(temporary)), temporary, path)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file in UTF-8."""
+    with replacing(path) as temporary:
+        _write(lambda: temporary.write_text(text, encoding="utf-8"), temporary, path)
+
+
+def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike) -> None:
+    try:
+        write()
+        if temporary.name.endswith(".nii.gz"):
+            _check_gzip(temporary)
+    except (RuntimeError, OSError) as error:
+        raise _output_error(error, path) from None
+
+
+def _check_gzip(path: Path) -> None:
+    """ITK does not notice that a disk is full while it writes a compressed NIfTI: see whether the stream's end is there."""
+    import nibabel
+
+    header = nibabel.load(path)
+    expected = int(header.dataobj.offset) + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
+    with open(path, "rb") as file:
+        file.seek(-4, os.SEEK_END)
+        (length,) = struct.unpack("<I", file.read(4))
+    if length != expected % 2**32:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeekError:
+    folder = Path(path).parent
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if not full and folder.is_dir():
+        full = shutil.disk_usage(folder).free < 1 << 16
+    if full:
+        return errors.DiskFullError(f"{path}: the disk is full; free some space or choose another folder")
+    return errors.OutputUnwritableError(f"{path} cannot be written: {_reason(error)}")
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """Give a temporary name in the same folder; it becomes ``path`` when the block ends well and is removed otherwise."""
+    path = Path(path)
+    suffix = ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix
+    temporary = path.with_name(f".{uuid.uuid4().hex}{suffix}")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise _output_error(error, path) from None
+    try:
+        yield temporary
+        _publish(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _output_error(error, path) from None
+
+
+@contextlib.contextmanager
+def output_folder(folder: str | os.PathLike) -> Iterator[Path]:
+    """Give an empty folder to write to; its files appear in ``folder`` together when the block ends well, or not at all.
+
+    ``folder`` is made if need be, and removed again on failure if it was.
+    """
+    folder = Path(folder)
+    made = [p for p in (folder, *folder.parents) if not p.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".morphseek-", dir=folder))
+    except OSError as error:
+        raise _output_error(error, folder / "output") from None
+    try:
+        yield temporary
+        for path in sorted(temporary.iterdir()):
+            _publish(path, folder / path.name)
+        made = []
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for path in made:
+                path.rmdir()
+
+
+def as_kind_of(source: ImageLike, image: Image) -> Any:
+    """Return ``image`` as what ``source`` is: an array for an array, a SimpleITK image for a path."""
+    if isinstance(source, Image):
+        return image
+    if isinstance(source, np.ndarray):
+        return image.array
+    if hasattr(source, "affine") and hasattr(source, "dataobj"):
+        return type(source)(image.array.T, _RAS_TO_LPS @ image.index_to_physical)
+    if hasattr(source, "GetLargestPossibleRegion"):
+        itk = sys.modules["itk"]
+        out = itk.image_from_array(np.ascontiguousarray(image.array))
+        out.SetSpacing([float(s) for s in image.spacing])
+        out.SetOrigin([float(o) for o in image.origin])
+        out.SetDirection(itk.matrix_from_array(np.array(image.direction).reshape(3, 3)))
+        return out
+    return image.to_sitk()
+
+
+def read_vectors(path: str | os.PathLike) -> np.ndarray:
+    """Read a vector image as array of shape (z, y, x, 3)."""
+    try:
+        return sitk.GetArrayFromImage(sitk.ReadImage(str(path), sitk.sitkVectorFloat32))
+    except RuntimeError as error:
+        raise errors.InputUnreadableError(f"{path} cannot be read as a vector image: {_reason(error)}") from None

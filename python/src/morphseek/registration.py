@@ -1,0 +1,281 @@
+"""Registering one pair, and the result."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+
+from . import _core, errors, io
+from .transform import DenseTransform
+
+
+class Progress(NamedTuple):
+    """One report of a running registration.
+
+    >>> print(Progress("align", 0.25, "affine, 4 mm"))
+    align      25 %  affine, 4 mm
+    """
+
+    stage: str
+    """align, search, network, refine or finish."""
+    fraction: float
+    """Of the whole registration, 0 to 1, never decreasing."""
+    message: str
+    """For a log; may be empty."""
+
+    def __str__(self) -> str:
+        return f"{self.stage:<8} {100 * self.fraction:4.0f} %  {self.message}".rstrip()
+
+
+class RegistrationResult(DenseTransform):
+    """A finished registration: a :class:`~morphseek.transform.DenseTransform` with its image and its measurements.
+
+    Attributes
+    ----------
+    warped : numpy.ndarray
+        The moving image resampled once onto the fixed grid: float32, shape (z, y, x).
+    metrics : dict
+        ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by stage), ``model``, ``device``,
+        ``warnings`` and more: what ``report.json`` holds.
+    options : dict
+        The options that were given.
+    """
+
+    def __init__(
+        self,
+        displacement: np.ndarray,
+        grid: np.ndarray,
+        moving_grid: np.ndarray,
+        initial: np.ndarray,
+        warped: np.ndarray,
+        metrics: dict[str, Any],
+        options: dict[str, Any],
+    ):
+        super().__init__(displacement, grid, moving_grid, initial)
+        self.warped = warped
+        self.metrics = metrics
+        self.options = options
+
+    def __repr__(self) -> str:
+        m = self.metrics
+        return (
+            f"{super().__repr__()[:-1]}, model {m['model']} on {m['device']}, {m['similarity']} {m['similarity_before']:.3f} -> "
+            f"{m['similarity_after']:.3f}, NJD {m['njd_percent']:.3f} %, {m['seconds']['total']:.1f} s)"
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Return what ``report.json`` holds: the metrics, the options and the two grids."""
+        return {
+            **self.metrics,
+            "options": self.options,
+            "fixed_grid": self.grid.tolist(),
+            "moving_grid": self.moving_grid.tolist(),
+            "initial_transform": self.initial.tolist(),
+        }
+
+    def write(self, folder: str | os.PathLike, report: dict[str, Any]) -> None:
+        """Write the files of :meth:`save` into an existing folder, with ``report`` as report.json."""
+        folder = Path(folder)
+        io.write_image(folder / "warped.nii.gz", io.Image.on_grid(self.warped, self.grid))
+        io.write_transform(folder / "transform.h5", self.to_sitk())
+        io.write_image(folder / "displacement.nrrd", self.to_sitk_image())
+        io.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n")
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write warped.nii.gz, transform.h5, displacement.nrrd and report.json to a folder: all of them or, on an error, none.
+
+        :func:`load` reads the folder back.
+        """
+        with io.output_folder(folder) as temporary:
+            self.write(temporary, self.report())
+
+
+def load(folder: str | os.PathLike) -> RegistrationResult:
+    """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
+    folder = Path(folder)
+    path = folder / "report.json"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        grid, moving_grid = (np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid"))
+        initial, options = np.array(report.pop("initial_transform")), report.pop("options")
+    except (OSError, ValueError, KeyError) as error:
+        raise errors.InputUnreadableError(f"{path} is not a registration's report: {error!r}") from None
+    mm = np.ascontiguousarray(io.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
+    if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
+        raise errors.GridMismatchError(f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says")
+    displacement = np.empty((3, *mm.shape[:3]), np.float32)
+    _core.call(_core.gopy.FromMM, _core.address(mm), _core.address(grid), 0, _core.address(displacement))
+    warped = io.read(folder / "warped.nii.gz", "warped").float32()
+    return RegistrationResult(displacement, grid, moving_grid, initial, warped, report, options)
+
+
+def register(
+    fixed: io.ImageLike,
+    moving: io.ImageLike,
+    *,
+    fixed_mask: io.ImageLike | None = None,
+    moving_mask: io.ImageLike | None = None,
+    initial_transform: Any = None,
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Any,
+) -> RegistrationResult:
+    """Register `moving` onto `fixed`.
+
+    Parameters
+    ----------
+    fixed, moving : ImageLike
+        numpy array (z, y, x), SimpleITK, itk or nibabel image, a file, or a folder with one DICOM series
+        (:func:`morphseek.io.read`). Spacings, orientations and fields of view may differ.
+    fixed_mask, moving_mask : ImageLike, optional
+        Where not zero, voxels count for the initial alignment and the similarity. A numpy array lies on its image's grid.
+    initial_transform : optional
+        Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, or path of a .tfm or .h5 file, from fixed to moving space:
+        where the initial alignment starts, or stays with ``initial="none"``.
+    progress : callable or bool, optional
+        Called with a :class:`Progress` at every change and at least once a second; returning False cancels. True shows a bar.
+    {options}
+
+    Returns
+    -------
+    RegistrationResult
+
+    Raises
+    ------
+    morphseek.errors.MorphSeekError
+        One class for every cause: see :mod:`morphseek.errors`.
+    KeyboardInterrupt
+        Ctrl-C, within a fraction of a second.
+
+    Examples
+    --------
+    >>> import morphseek
+    >>> pair = morphseek.phantom.make_pair(size=48)
+    >>> r = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+    >>> r.displacement.shape, r.warped.shape
+    ((3, 48, 48, 48), (48, 48, 48))
+    >>> labels = r.apply(pair.moving_labels, interpolation="nearest")
+    """
+    target, source = io.read(fixed, "fixed"), io.read(moving, "moving")
+    masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
+    initial = None
+    if initial_transform is not None:
+        matrix = io.linear_part(io.read_transform(initial_transform))
+        initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
+    options = {name: os.fspath(v) if isinstance(v, os.PathLike) else v for name, v in options.items() if v is not None}
+
+    buffers: list[np.ndarray] = []  # alive until the engine is done
+    arguments: list[int] = []
+    for image in (target, source, *masks):
+        if image is None:
+            arguments += [0, 0]
+            continue
+        buffers += [image.float32(), image.grid]
+        arguments += [_core.address(buffers[-2]), _core.address(buffers[-1])]
+
+    with _Reporter(progress) as reporter:
+        _core.open_engine()
+        try:
+            raw = _core.call(_core.gopy.Register, *arguments, _core.address(initial), json.dumps(options, default=_plain), reporter)
+        except errors.CancelledError:
+            if reporter.interruption is not None:
+                raise reporter.interruption from None
+            raise
+    displacement = np.empty((3, *target.array.shape), np.float32)
+    warped = np.empty(target.array.shape, np.float32)
+    found = np.empty(12)
+    _core.call(raw.Copy, _core.address(displacement), _core.address(warped), _core.address(found))
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = found[:9].reshape(3, 3), found[9:]
+    return RegistrationResult(displacement, target.grid, source.grid, matrix, warped, json.loads(_core.call(raw.Metrics)), options)
+
+
+def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | None:
+    if mask is None:
+        return None
+    if isinstance(mask, np.ndarray):
+        return io.Image.on_grid(io.read(mask, name).array, image.grid, name)
+    return io.read(mask, name)
+
+
+def _plain(value: Any) -> Any:
+    """JSON for the numpy scalars among the options."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise errors.InvalidArgumentError(f"an option is a {type(value).__name__}; options are text and numbers")
+
+
+class _Reporter:
+    """The progress callback. Python's exceptions do not cross the engine: one raised here, Ctrl-C included, cancels and is kept."""
+
+    def __init__(self, progress: Callable[[Progress], Any] | bool | None):
+        self._bar = _Bar() if progress is True else None
+        self._callback = self._bar or progress or None
+        self._last: tuple[Any, float] = (None, 0.0)
+        self.interruption: BaseException | None = None
+
+    def __enter__(self) -> _Reporter:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, stage: str, fraction: float, message: str) -> bool:
+        try:
+            if self._callback is None:
+                return True
+            now = time.monotonic()
+            if (stage, fraction) == self._last[0] and not message and now - self._last[1] < 1:
+                return True  # a heartbeat, which was for Ctrl-C
+            self._last = (stage, fraction), now
+            return self._callback(Progress(stage, fraction, message)) is not False
+        except BaseException as error:
+            self.interruption = error
+            return False
+
+
+class _Bar:
+    """A progress bar on standard error; silent where that is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        columns = TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn(), TextColumn("{task.description}")
+        self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=1.0, stage="")
+        self._bar.start()
+
+    def __call__(self, report: Progress) -> None:
+        if report.message:
+            self._bar.update(self._task, description=report.message)
+        self._bar.update(self._task, completed=report.fraction, stage=report.stage)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+def _document_options() -> None:
+    """Write the engine's options into the signature and the docstring of :func:`register`."""
+    table = _core.option_table()
+    lines = []
+    for option in table:
+        kind = "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}" if "choices" in option else {"string": "str"}.get(option["type"], option["type"])
+        lines.append(f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}")
+    if register.__doc__:  # absent under python -OO
+        register.__doc__ = register.__doc__.replace("{options}", "\n    ".join(lines))
+    signature = inspect.signature(register)
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    types = {"string": str, "int": int, "float": float}
+    parameters += [inspect.Parameter(o["name"], inspect.Parameter.KEYWORD_ONLY, default=o["default"], annotation=types[o["type"]]) for o in table]
+    register.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+
+
+_document_options()

@@ -1,0 +1,186 @@
+"""Displacement fields: what a registration found, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from . import _core, errors, io
+
+_MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds exactly
+
+
+class DenseTransform:
+    """A dense map from fixed to moving space: ``Phi(x) = x + u(x)`` at every voxel of the fixed grid.
+
+    It is the pull-back, ITK's direction: ``warped = moving o Phi``.
+
+    Parameters
+    ----------
+    displacement : numpy.ndarray
+        float32, shape (3, z, y, x), in voxels of the fixed grid, component i along array axis i.
+    grid, moving_grid : numpy.ndarray
+        Geometry of the fixed and the moving image, as :attr:`morphseek.io.Image.grid`.
+    initial : numpy.ndarray, optional
+        4x4 LPS matrix of the linear part that ``displacement`` contains; it continues the map outside the fixed grid in
+        :meth:`to_sitk`.
+
+    Examples
+    --------
+    A shift by one voxel of 2 mm along x:
+
+    >>> import numpy as np
+    >>> from morphseek.io import Image
+    >>> grid = Image(np.zeros((4, 5, 6)), spacing=(2, 2, 2)).grid
+    >>> u = np.zeros((3, 4, 5, 6), np.float32)
+    >>> u[2] = 1
+    >>> t = DenseTransform(u, grid, grid)
+    >>> t
+    DenseTransform(fixed 6 x 5 x 4, moving 6 x 5 x 4, displacement up to 2.00 mm)
+    >>> t.transform_points([[4.0, 2.0, 2.0]])
+    array([[6., 2., 2.]])
+    >>> t.displacement_mm[0, 0, 0]
+    array([2., 0., 0.], dtype=float32)
+    >>> t.inverse().displacement[2, 1, 1, 1]
+    np.float32(-1.0)
+    """
+
+    def __init__(self, displacement: np.ndarray, grid: np.ndarray, moving_grid: np.ndarray, initial: np.ndarray | None = None):
+        self.displacement = np.ascontiguousarray(displacement, dtype=np.float32)
+        self.grid = np.ascontiguousarray(grid, dtype=np.float64)
+        self.moving_grid = np.ascontiguousarray(moving_grid, dtype=np.float64)
+        self.initial = np.eye(4) if initial is None else np.asarray(initial, dtype=np.float64)
+        if self.displacement.shape != (3, *self.shape):
+            raise errors.GridMismatchError(f"displacement has shape {self.displacement.shape}; the grid needs {(3, *self.shape)}")
+
+    def __repr__(self) -> str:
+        fixed, moving = (" x ".join(str(int(n)) for n in g[:3]) for g in (self.grid, self.moving_grid))
+        return f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to {self.stats()['DisplacementMaxMM']:.2f} mm)"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape (z, y, x) of the fixed grid."""
+        x, y, z = (int(n) for n in self.grid[:3])
+        return z, y, x
+
+    @property
+    def displacement_mm(self) -> np.ndarray:
+        """The displacements in LPS mm: float32, shape (z, y, x, 3), components x, y, z (ITK's). Computed at every access."""
+        out = np.empty((*self.shape, 3), np.float32)
+        _core.call(_core.gopy.ToMM, *self._field(), 0, _core.address(out))
+        return out
+
+    def _field(self) -> tuple[int, int]:
+        return _core.address(self.displacement), _core.address(self.grid)
+
+    def stats(self) -> dict[str, float]:
+        """Return how regular the field is and how far it moves: NJD in percent, SDlogJ, the Jacobian's range, mean and largest mm."""
+        return json.loads(_core.call(_core.gopy.Stats, *self._field(), 0))
+
+    def jacobian(self) -> np.ndarray:
+        """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where it keeps volumes."""
+        out = np.empty(self.shape, np.float32)
+        _core.call(_core.gopy.Jacobian, *self._field(), 0, _core.address(out))
+        return out
+
+    def apply(self, image: io.ImageLike, interpolation: str = "linear", background: float | None = None) -> Any:
+        """Resample an image or label map of the moving space onto the fixed grid, once.
+
+        Parameters
+        ----------
+        image : ImageLike
+            On any grid of the moving image's space. A numpy array lies on the moving image's own grid.
+        interpolation : {"linear", "nearest"}
+            "nearest" for label maps.
+        background : float, optional
+            Value outside the image: by default its minimum, 0 with "nearest".
+
+        Returns
+        -------
+        same kind as `image`
+            A path gives a SimpleITK image. "linear" gives float32, "nearest" keeps the dtype.
+        """
+        source = self._read_moving(image)
+        if background is None:
+            background = 0.0 if interpolation == "nearest" else _minimum(source.array)
+        array, values = source.array, None
+        if interpolation == "nearest" and array.dtype.kind in "iu" and max(int(array.max()), -int(array.min())) > _MAX_EXACT:
+            values, array = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)  # their ranks travel
+            background, array = array[-1], array[:-1].reshape(source.array.shape)
+        moving = np.ascontiguousarray(array, dtype=np.float32)
+        out = np.empty(self.shape, np.float32)
+        _core.call(
+            _core.gopy.Warp, *self._field(), _core.address(moving), _core.address(source.grid), interpolation, float(background), 0, _core.address(out)
+        )
+        if interpolation == "nearest":
+            out = values[out.astype(np.int64)] if values is not None else out.astype(source.array.dtype)
+        return io.as_kind_of(image, io.Image.on_grid(out, self.grid))
+
+    def _read_moving(self, image: io.ImageLike) -> io.Image:
+        if not isinstance(image, np.ndarray):
+            return io.read(image, "moving")
+        source = io.Image.on_grid(io.read(image, "moving").array, self.moving_grid, "moving")
+        if tuple(source.grid[:3]) != tuple(self.moving_grid[:3]):
+            raise errors.GridMismatchError(
+                f"the array has shape {image.shape}, the moving image {tuple(int(n) for n in self.moving_grid[2::-1])}; "
+                "give an image with its geometry (SimpleITK, nibabel, a path) if it lies on another grid"
+            )
+        return source
+
+    def transform_points(self, points: Any) -> np.ndarray:
+        """Map points from the fixed to the moving space.
+
+        Parameters
+        ----------
+        points : array_like
+            Shape (n, 3), LPS mm. Outside the fixed grid the displacement of its border holds.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, shape (n, 3): where the moving image shows what the fixed image shows at `points`.
+        """
+        mapped = np.array(points, dtype=np.float64, order="C")
+        if mapped.ndim != 2 or mapped.shape[1] != 3:
+            raise errors.InvalidArgumentError(f"points have shape {mapped.shape}; give (n, 3), LPS mm")
+        _core.call(_core.gopy.TransformPoints, *self._field(), _core.address(mapped), len(mapped))
+        return mapped
+
+    def inverse(self) -> DenseTransform:
+        """Return the inverse map, from moving to fixed space, on the moving image's grid.
+
+        Where the field folds there is no inverse; the nearest preimage found stands.
+        """
+        inverse = np.empty((3, *(int(n) for n in self.moving_grid[2::-1])), np.float32)
+        _core.call(_core.gopy.Inverse, *self._field(), _core.address(self.moving_grid), 0, _core.address(inverse))
+        return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
+
+    def to_sitk(self) -> sitk.Transform:
+        """Return the map as SimpleITK's: a displacement field, inside a composite with the initial transform where there is one.
+
+        Inside the fixed grid both are :attr:`displacement_mm`; outside, ITK's displacement is zero and the initial transform
+        alone remains.
+        """
+        matrix = np.linalg.inv(self.initial) @ io.index_to_physical(self.grid)  # index -> where the initial would start from
+        base = matrix - io.index_to_physical(self.grid)
+        z, y, x = np.ogrid[tuple(slice(n) for n in self.shape)]
+        rest = self.displacement_mm.astype(np.float64) @ np.linalg.inv(self.initial)[:3, :3].T
+        for c in range(3):
+            rest[..., c] += base[c, 0] * x + base[c, 1] * y + base[c, 2] * z + base[c, 3]
+        dense = sitk.DisplacementFieldTransform(io.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid))
+        if np.array_equal(self.initial, np.eye(4)):
+            return dense
+        return sitk.CompositeTransform([io.read_transform(self.initial), dense])  # the last one acts first
+
+    def to_sitk_image(self) -> sitk.Image:
+        """Return :attr:`displacement_mm` as a SimpleITK vector image."""
+        return io.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+
+
+def _minimum(array: np.ndarray) -> float:
+    """Return the smallest finite voxel: air, in a CT."""
+    finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    return float(finite.min()) if finite.size else 0.0
