@@ -1,0 +1,166 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"syscall"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+func example(size [3]int) *Snapshot {
+	fixed := volume.Geometry{Size: size, Spacing: [3]float64{1, 0.5, 2.25}, Origin: [3]float64{-10, 1e-3, 7},
+		Direction: [9]float64{0, -1, 0, 1, 0, 0, 0, 0, 1}}
+	moving := volume.Geometry{Size: [3]int{300, 2, 77}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	s := &Snapshot{
+		Field: field.New(fixed), Warped: volume.Zeros(fixed), Moving: moving, Metrics: []byte(`{"version":"0.1.0"}`),
+		Initial: volume.Affine{M: [9]float64{1, 2, 3, 4, 5, 6, 7, 8, math.Pi}, T: [3]float64{-1, 0, math.MaxFloat64}},
+	}
+	for i := range s.Field.Data {
+		s.Field.Data[i] = float32(math.Sin(float64(i)))
+	}
+	for i := range s.Warped.Data {
+		s.Warped.Data[i] = float32(i) - 0.1
+	}
+	s.Warped.Data[0] = float32(math.Inf(-1))
+	return s
+}
+
+func encoded(t testing.TB, s *Snapshot) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, size := range [][3]int{{2, 2, 2}, {5, 3, 4}, {64, 33, 17}} { // one, and several, chunks of floats
+		path := filepath.Join(t.TempDir(), "a.morphseek")
+		want := example(size)
+		for range 2 { // the second replaces the first
+			if err := Save(path, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("size %v: what was read differs from what was written", size)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); left != nil {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// Any changed byte and any shortening is noticed.
+func TestDamage(t *testing.T) {
+	good := encoded(t, example([3]int{3, 2, 2}))
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x40
+		if _, err := Read(bytes.NewReader(bad), int64(len(bad))); err == nil {
+			t.Errorf("byte %d may change unnoticed", i)
+		}
+		if _, err := Read(bytes.NewReader(good[:i]), int64(i)); err == nil {
+			t.Errorf("the first %d bytes pass as a snapshot", i)
+		}
+	}
+	if _, err := Read(bytes.NewReader(append(good, 0)), int64(len(good)+1)); err == nil {
+		t.Error("a byte too many is not noticed")
+	}
+}
+
+// sealed makes a file whose checksum is right whatever its header says.
+func sealed(magic string, version, length uint32, header []byte) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte(magic), version)
+	b = binary.LittleEndian.AppendUint32(b, length)
+	b = append(b, header...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func TestForeign(t *testing.T) {
+	good := encoded(t, example([3]int{2, 2, 2}))
+	length := binary.LittleEndian.Uint32(good[12:])
+	header := good[preamble : preamble+int(length)]
+	huge := example([3]int{2, 2, 2})
+	huge.Field.Geometry.Size = [3]int{2000, 2000, 2000}
+	overflow := example([3]int{2, 2, 2})
+	overflow.Field.Geometry.Size = [3]int{1 << 40, 1 << 40, 1 << 40}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{
+		"empty":           {},
+		"text":            []byte("dear reader, this is not a snapshot at all"),
+		"other magic":     sealed("MORPHSNQ", version, length, header),
+		"other version":   sealed(magic, version+1, length, header),
+		"header too long": sealed(magic, version, 1<<31, header),
+		"empty header":    sealed(magic, version, 0, nil),
+		"wild header":     sealed(magic, version, 40, bytes.Repeat([]byte{0xff}, 40)),
+		"huge grid":       encoded(t, huge),
+		"overflowing":     encoded(t, overflow),
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Load(filepath.Join(dir, "absent")); fault.CodeOf(err) != fault.InputUnreadable {
+		t.Errorf("absent: %v", err)
+	}
+	if _, err := Load(dir); fault.CodeOf(err) == fault.OK {
+		t.Error("a folder passes as a snapshot")
+	}
+}
+
+func TestUnwritable(t *testing.T) {
+	s := example([3]int{2, 2, 2})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(t.TempDir(), "no", "such", "folder"), filepath.Join(file, "below a file"), t.TempDir()} {
+		if err := Save(path, s); fault.CodeOf(err) != fault.OutputUnwritable {
+			t.Errorf("%s: %v", path, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".snapshot-*")); left != nil {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	full := fmt.Errorf("write: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	if err := writeError(full, "x"); fault.CodeOf(err) != fault.DiskFull {
+		t.Errorf("a full disk: %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	good := encoded(f, example([3]int{3, 2, 2}))
+	f.Add(good, true)
+	f.Add(good[:40], false)
+	f.Add(sealed(magic, version, 40, bytes.Repeat([]byte{0x80}, 40)), true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		if seal && len(data) > preamble+crcSize { // get past the checksum
+			body := data[preamble : len(data)-crcSize]
+			data = sealed(magic, version, uint32(len(body)), body)
+		}
+		s, err := Read(bytes.NewReader(data), int64(len(data)))
+		if err == nil && len(s.Field.Data) != 3*len(s.Warped.Data) {
+			t.Error("planes of unequal length")
+		}
+	})
+}
