@@ -1,0 +1,1 @@
+"""Training of MorphSeek registration networks in PyTorch (``pip install morphseek[training]``)."""

@@ -1,0 +1,227 @@
+"""What a backbone is: an encoder-decoder opened at its top feature by a Gaussian policy.
+
+A registration network predicts ``field = D(E(fixed, moving))``. :class:`PolicyBackbone` cuts it at the top
+encoder feature ``f_L``: two 1x1x1 convolutions read the mean and the log standard deviation of a factorised Gaussian
+from it, a latent ``z`` is drawn, and the decoder continues from ``z`` in place of ``f_L``.
+
+To add a backbone, write one file: subclass :class:`PolicyBackbone`, set the class attributes, implement
+:meth:`~PolicyBackbone.encode` and :meth:`~PolicyBackbone.decode`, and decorate the class with :func:`register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..spatial import integrate_velocity, upsample_field
+
+__all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "register"]
+
+BACKBONES: dict[str, type[PolicyBackbone]] = {}
+
+
+def register(name: str) -> Callable[[type[PolicyBackbone]], type[PolicyBackbone]]:
+    """Class decorator: make a backbone available to configs under ``name``."""
+
+    def add(cls: type[PolicyBackbone]) -> type[PolicyBackbone]:
+        BACKBONES[name] = cls
+        cls.name = name
+        return cls
+
+    return add
+
+
+def build(name: str, **options) -> PolicyBackbone:
+    """Make the backbone registered under ``name``; ``options`` go to its constructor."""
+    if name not in BACKBONES:
+        raise ValueError(f"unknown backbone {name!r}; known: {', '.join(sorted(BACKBONES))}")
+    return BACKBONES[name](**options)
+
+
+@dataclass
+class Encoded:
+    """What one pass of the encoder leaves for any number of trajectories.
+
+    Attributes
+    ----------
+    mu, log_sigma : (B, C_L, d, h, w)
+        Parameters of the latent policy, float32.
+    skips : tuple of Tensors
+        What the decoder needs besides ``z``: the skip halves of its convolutions, already applied.
+    """
+
+    mu: Tensor
+    log_sigma: Tensor
+    skips: tuple[Tensor, ...]
+
+
+class SplitConv(nn.Module):
+    """``conv(cat(up, skip))`` as ``conv_up(up) + conv_skip(skip)``.
+
+    Convolution is linear, so the halves of its kernel that read the skip connection can be applied once per state and
+    added to each trajectory's own half: with J trajectories the skip half costs 1/J.
+
+    Parameters
+    ----------
+    up, skip, out : int
+        Channels of the upsampled input, of the skip connection and of the result.
+    """
+
+    def __init__(self, up: int, skip: int, out: int):
+        super().__init__()
+        self.up = nn.Conv3d(up, out, 3, padding=1)
+        self.skip = nn.Conv3d(skip, out, 3, padding=1, bias=False)
+
+    def prepare(self, skip: Tensor) -> Tensor:
+        """The skip half, (B, out, ...). Run it once per state."""
+        return self.skip(skip)
+
+    def forward(self, up: Tensor, prepared: Tensor) -> Tensor:
+        """Add a trajectory's half to a prepared skip half; a batch of one in ``prepared`` serves all."""
+        return self.up(up) + prepared
+
+
+def _pointwise(conv: nn.Conv3d, x: Tensor) -> Tensor:
+    """A 1x1x1 convolution as a matrix product; PyTorch's float32 convolution of one volume on one thread is slow."""
+    weight = conv.weight.reshape(conv.out_channels, conv.in_channels)
+    return torch.einsum("oc,bcdhw->bodhw", weight, x) + conv.bias.view(1, -1, 1, 1, 1)
+
+
+class PolicyBackbone(nn.Module):
+    """Encoder-decoder with a Gaussian latent policy at the top feature.
+
+    Parameters
+    ----------
+    scale : float
+        ``mu = scale * tanh(W_mu f_L)``.
+    log_sigma_range : (float, float)
+        Clip of ``log sigma``. The clip stops the gradient at its bounds.
+    log_sigma_init : float
+        Initial bias of the log-sigma head. The paper leaves it at 0, so that sigma is 1 after warm-up (only the KL
+        term trains it there) and the noise is the temperature itself.
+    parametrisation : {"velocity", "displacement"}
+        What the decoder's three channels are: a stationary velocity, integrated by scaling and squaring (folds
+        almost never), or the displacement itself (the paper).
+    squarings : int
+        Scaling-and-squaring steps.
+
+    Attributes
+    ----------
+    name : str
+        Set by :func:`register`.
+    latent_channels, latent_stride : int
+        Channels of ``f_L`` and its stride against the image grid.
+    size_multiple : int
+        Image sizes must be multiples of this.
+    field_stride : int
+        1 if the decoder ends at full resolution, 2 if at half of it (the field is then upsampled linearly).
+    """
+
+    name: ClassVar[str] = ""
+    latent_channels: int
+    latent_stride: int
+    size_multiple: int
+    field_stride: int = 1
+
+    def __init__(
+        self,
+        scale: float = 10.0,
+        log_sigma_range: tuple[float, float] = (-10.0, 3.0),
+        log_sigma_init: float = 0.0,
+        parametrisation: str = "velocity",
+        squarings: int = 7,
+    ):
+        super().__init__()
+        if parametrisation not in ("velocity", "displacement"):
+            raise ValueError(f"parametrisation must be 'velocity' or 'displacement', not {parametrisation!r}")
+        self.scale = float(scale)
+        self.log_sigma_range = (float(log_sigma_range[0]), float(log_sigma_range[1]))
+        self.log_sigma_init = float(log_sigma_init)
+        self.parametrisation = parametrisation
+        self.squarings = int(squarings)
+
+    def add_heads(self) -> None:
+        """Append the two 1x1x1 heads; a subclass calls this at the end of its constructor."""
+        c = self.latent_channels
+        self.mu_head = nn.Conv3d(c, c, 1)
+        self.log_sigma_head = nn.Conv3d(c, c, 1)
+        # Small weights keep tanh in its linear range and sigma near its initial value at the start.
+        nn.init.normal_(self.mu_head.weight, std=1.0 / (self.scale * c**0.5))
+        nn.init.zeros_(self.mu_head.bias)
+        nn.init.normal_(self.log_sigma_head.weight, std=1e-3)
+        nn.init.constant_(self.log_sigma_head.bias, self.log_sigma_init)
+
+    # -- what a backbone implements -------------------------------------------------------------------------------
+
+    def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Top feature ``f_L`` (B, C_L, d, h, w) and the prepared skips of the decoder."""
+        raise NotImplementedError
+
+    def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
+        """Three-channel output (J, 3, D/s, H/s, W/s), s = ``field_stride``, from latents (J, C_L, d, h, w)."""
+        raise NotImplementedError
+
+    # -- what the rest of the package calls ------------------------------------------------------------------------
+
+    def state(self, fixed: Tensor, moving: Tensor) -> Encoded:
+        """Run the encoder and the heads once.
+
+        Parameters
+        ----------
+        fixed, moving : (B, 1, D, H, W)
+            Normalised images on one grid; ``moving`` is already warped by the current state.
+        """
+        f_l, skips = self.encode(fixed, moving)
+        # The heads run in float32: log-likelihoods sum tens of thousands of terms of mu and sigma.
+        with torch.autocast(device_type=f_l.device.type, enabled=False):
+            f_l = f_l.float()
+            mu = torch.tanh(_pointwise(self.mu_head, f_l)) * self.scale
+            log_sigma = torch.clamp(_pointwise(self.log_sigma_head, f_l), *self.log_sigma_range)
+        return Encoded(mu, log_sigma, skips)
+
+    def step_field(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
+        """The step's displacement ``phi`` on the full grid.
+
+        Parameters
+        ----------
+        z : (J, C_L, d, h, w)
+            Latents, one per trajectory.
+        skips
+            From :class:`Encoded`.
+
+        Returns
+        -------
+        Tensor of shape (J, 3, D, H, W)
+            Voxels, float32.
+        """
+        return self.finish_field(self.decode(z, skips))
+
+    def finish_field(self, raw: Tensor) -> Tensor:
+        """Integrate and upsample the decoder's output (J, 3, D/s, H/s, W/s) to ``phi`` (J, 3, D, H, W), voxels."""
+        with torch.autocast(device_type=raw.device.type, enabled=False):
+            # Coordinates lose whole voxels in 16 bits: fields are float32 always.
+            field = raw.float()
+            if self.parametrisation == "velocity":
+                field = integrate_velocity(field, self.squarings)
+            if self.field_stride == 2:
+                field = upsample_field(field)
+        return field
+
+    def latent_shape(self, size: tuple[int, int, int]) -> tuple[int, int, int, int]:
+        """(C_L, d, h, w) for an image of ``size`` = (D, H, W)."""
+        for n in size:
+            if n % self.size_multiple:
+                raise ValueError(f"image size {tuple(size)} is not a multiple of {self.size_multiple}")
+        return (self.latent_channels, *(n // self.latent_stride for n in size))
+
+    def parameter_count(self) -> int:
+        """Parameters of the whole network, the heads included."""
+        return sum(p.numel() for p in self.parameters())
+
+    def head_parameter_count(self) -> int:
+        """Parameters of the two heads."""
+        return sum(p.numel() for h in (self.mu_head, self.log_sigma_head) for p in h.parameters())

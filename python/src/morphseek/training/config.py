@@ -1,0 +1,389 @@
+"""Configuration of a training run: a TOML file with strict keys.
+
+Every section of the file is a dataclass here, every key a field; an unknown section or key is an error that names the
+known ones. ``base = "best"`` at the top of a file starts from a preset that ships with the package
+(``morphseek/training/presets/*.toml``) or from another file, and the keys that follow override it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from .data import Augmentation
+
+__all__ = ["Config", "ConfigError", "Data", "Loss", "Model", "Optim", "Policy", "Run", "load", "presets"]
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be: unknown key, wrong type, value out of range."""
+
+
+@dataclass
+class Data:
+    """Which volumes and pairs.
+
+    Attributes
+    ----------
+    path : str
+        Data folder; the command line's ``--data`` overrides it.
+    pairs : str
+        Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or ``"people:SPLIT"``:
+        every visit draws an ordered pair from the people of that split.
+    limit : int
+        Use only this many pairs, drawn with ``limit_seed``; 0 uses all.
+    val, test : str
+        Pair lists for validation and test.
+    labels : int
+        Number of labels, background aside; 0 for unlabelled data.
+    spacing : list of 3 float
+        Of the network grid, mm, array order (z, y, x).
+    min_size : list of 3 int
+        Least size of the network grid, voxels, array order.
+    percentiles : list of 2 float
+        Of the whole volume; they become the intensities 0 and 1.
+    """
+
+    path: str = ""
+    pairs: str = "warmup"
+    limit: int = 0
+    limit_seed: int = 0
+    val: str = "val"
+    test: str = "test"
+    labels: int = 2
+    spacing: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
+    min_size: list[int] = field(default_factory=lambda: [48, 64, 48])
+    percentiles: list[float] = field(default_factory=lambda: [0.5, 99.5])
+
+
+@dataclass
+class Model:
+    """The backbone and its heads; ``options`` are keyword arguments of the backbone's own constructor."""
+
+    backbone: str = "compact"
+    parametrisation: Literal["velocity", "displacement"] = "velocity"
+    squarings: int = 7
+    scale: float = 10.0
+    log_sigma_range: list[float] = field(default_factory=lambda: [-10.0, 3.0])
+    log_sigma_init: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Loss:
+    """Weights of the loss.
+
+    Attributes
+    ----------
+    similarity : {"mse", "ncc", "mind"}
+    window : int
+        Side of the cubic window of ``mse`` and ``ncc``, voxels.
+    regularity : float
+        lambda_reg, of the diffusion penalty.
+    kl : float
+        beta_KL.
+    kl_target : float
+        Target KL per latent dimension. Where positive, ``kl`` is multiplied by 1.5 after a visit whose KL is above 1.5
+        times the target and divided by 1.5 below the target over 1.5 (the usual adaptive rule). 0 keeps it fixed.
+    warm, dice : float
+        lambda_warm and lambda_Dice of the fine-tuning loss.
+    fold, fold_margin : float
+        Weight and margin of the hinge on the Jacobian determinant.
+    segmentation : float
+        Weight of the auxiliary segmentation (compact backbone only).
+    mask_fov : bool
+        Compare intensities only inside both fields of view.
+    """
+
+    similarity: Literal["mse", "ncc", "mind"] = "mse"
+    window: int = 9
+    regularity: float = 1.0
+    kl: float = 1e-4
+    kl_target: float = 0.0
+    warm: float = 0.8
+    dice: float = 0.2
+    fold: float = 0.0
+    fold_margin: float = 0.1
+    segmentation: float = 0.0
+    mask_fov: bool = True
+
+
+@dataclass
+class Policy:
+    """The latent policy during fine-tuning.
+
+    Attributes
+    ----------
+    kind : {"none", "paper", "structured"}
+        ``none``: z = mu, no sampling. ``paper``: GRPO as printed. ``structured``: low-rank smooth noise with local,
+        centred advantages (see :mod:`morphseek.training.policy`).
+    trajectories : int
+        J.
+    reward : {"dice_njd", "hd95"}
+        ``dice_njd``: ``w_dice * dDice + w_njd * NJD``. ``hd95``: minus the mean 95 % Hausdorff distance in mm (it has
+        no gradient).
+    w_dice, w_njd : float
+    weight : float
+        Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only).
+    ldvn : {"sqrt", "one", "n"}
+        s = sqrt(N), 1 or N.
+    tau_init, tau_min, tau_drop : float
+        Exploration temperature: starts at ``tau_init``, falls by ``tau_drop`` every ``tau_every`` visits.
+    tau_every : int
+    sequential : bool
+        Decode and back-propagate the trajectories one by one: the peak memory does not depend on J.
+    mean_candidate : bool
+        The trajectory z = mu competes for the next state too.
+    rank : int
+        ``structured``: number of latent channel directions the noise lives in.
+    head : {"probe", "learned"}
+        ``structured``: the directions are the top eigenvectors of the soft-Dice gradient's channel covariance,
+        refreshed every ``refresh`` visits over ``refresh_pairs`` pairs, or a low-rank head that is trained.
+    refresh, refresh_pairs : int
+    smooth_sd : float
+        ``structured``: standard deviation of the Gaussian that smooths the noise, latent cells.
+    target_sd : float
+        ``structured``: the noise is scaled so that the Dice of samples has this standard deviation, in points (percent).
+    gradient_ratio : float
+        ``structured``: norm of the policy gradient on mu relative to that of the other terms, a moving average.
+    """
+
+    kind: Literal["none", "paper", "structured"] = "none"
+    trajectories: int = 6
+    reward: Literal["dice_njd", "hd95"] = "dice_njd"
+    w_dice: float = 10.0
+    w_njd: float = -100.0
+    weight: float = 1.0
+    ldvn: Literal["sqrt", "one", "n"] = "sqrt"
+    tau_init: float = 10.0
+    tau_min: float = 2.0
+    tau_drop: float = 1.0
+    tau_every: int = 1000
+    sequential: bool = True
+    mean_candidate: bool = False
+    rank: int = 4
+    head: Literal["probe", "learned"] = "probe"
+    refresh: int = 50
+    refresh_pairs: int = 4
+    smooth_sd: float = 0.8
+    target_sd: float = 0.75
+    gradient_ratio: float = 0.5
+
+
+@dataclass
+class Optim:
+    """Adam and its schedule.
+
+    Attributes
+    ----------
+    lr : float
+    schedule : {"constant", "cosine"}
+        ``cosine`` decays to ``lr * final`` at the last visit.
+    final : float
+    warmup : int
+        Visits of linear increase at the start.
+    weight_decay : float
+        Decoupled (AdamW).
+    clip : float
+        Largest norm of the gradient; 0 does not clip.
+    ema : float
+        Decay per optimiser step of the moving average of the weights that is validated and exported; 0 is off.
+    """
+
+    lr: float = 1e-4
+    schedule: Literal["constant", "cosine"] = "constant"
+    final: float = 0.01
+    warmup: int = 0
+    weight_decay: float = 0.0
+    clip: float = 0.0
+    ema: float = 0.0
+
+
+@dataclass
+class Run:
+    """How long, how often, where.
+
+    Attributes
+    ----------
+    stage : {"warmup", "finetune"}
+        ``warmup`` has no labels in its loss; ``finetune`` has.
+    visits : int
+        Pair visits; one epoch of the paper's fine-tuning is 100.
+    steps : int
+        T.
+    steps_schedule : list of [visit, T]
+        From that visit on use T steps instead; a curriculum.
+    seed : int
+    val_every : int
+        Visits between validations.
+    val_steps : int
+        T at validation.
+    val_pairs : int
+        Use only the first pairs of the validation list; 0 uses all.
+    checkpoint_minutes : float
+    amp : {"bf16", "none"}
+    device : str
+        ``auto``, ``cpu`` or ``cuda``.
+    threads : int
+        PyTorch threads; 0 leaves PyTorch's choice.
+    picture_every : int
+        Validations between slice pictures in TensorBoard; 0 writes none.
+    """
+
+    stage: Literal["warmup", "finetune"] = "warmup"
+    visits: int = 1000
+    steps: int = 1
+    steps_schedule: list[list[int]] = field(default_factory=list)
+    seed: int = 0
+    val_every: int = 200
+    val_steps: int = 3
+    val_pairs: int = 0
+    checkpoint_minutes: float = 5.0
+    amp: Literal["bf16", "none"] = "bf16"
+    device: str = "auto"
+    threads: int = 0
+    picture_every: int = 5
+
+
+@dataclass
+class Bundle:
+    """What the exported bundle says of itself."""
+
+    name: str = "model"
+    version: str = "0.1.0"
+    modality: str = "mr"
+    initial: Literal["com", "affine", "rigid", "none"] = "affine"
+    licence: str = ""
+    credit: str = ""
+    training_data: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Config:
+    """A whole run."""
+
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    loss: Loss = field(default_factory=Loss)
+    policy: Policy = field(default_factory=Policy)
+    optim: Optim = field(default_factory=Optim)
+    augment: Augmentation = field(default_factory=Augmentation)
+    run: Run = field(default_factory=Run)
+    bundle: Bundle = field(default_factory=Bundle)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Config:
+        """Strict: an unknown section or key, or a value of the wrong type, is a :class:`ConfigError`."""
+        return _fill(cls, values, "")
+
+    def replace(self, **dotted: Any) -> Config:
+        """A copy with some keys changed, e.g. ``config.replace(**{"run.visits": 10})``."""
+        values = self.to_dict()
+        for key, value in dotted.items():
+            section, name = key.split(".", 1)
+            if section not in values or (name not in values[section] and section != "model.options"):
+                raise ConfigError(f"unknown key {key!r}")
+            values[section][name] = value
+        return Config.from_dict(values)
+
+
+def _fill(cls: type, values: dict[str, Any], where: str):
+    hints = typing.get_type_hints(cls)
+    known = {f.name for f in dataclasses.fields(cls)}
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown key {where + key!r}{hint}")
+    out = {}
+    for key, value in values.items():
+        kind = hints[key]
+        if dataclasses.is_dataclass(kind):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{where + key!r} must be a section ([{key}])")
+            out[key] = _fill(kind, value, f"{where}{key}.")
+        else:
+            out[key] = _check(kind, value, where + key)
+    return cls(**out)
+
+
+def _check(kind: Any, value: Any, where: str) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{where!r} must be one of {', '.join(map(repr, args))}, not {value!r}")
+        return value
+    if origin is list:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"{where!r} must be a list, not {value!r}")
+        return [_check(args[0], v, where) for v in value]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where!r} must be a table, not {value!r}")
+        return dict(value)
+    if origin is types.UnionType:
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{where!r} must be {kind.__name__}, not {value!r}")
+    return value
+
+
+def presets() -> dict[str, str]:
+    """Names of the presets that ship with the package, and the first comment line of each."""
+    out = {}
+    for item in sorted((resources.files(__package__) / "presets").iterdir(), key=lambda p: p.name):
+        if item.name.endswith(".toml"):
+            out[item.name[:-5]] = item.read_text().splitlines()[0].lstrip("# ").strip()
+    return out
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(out.get(key), dict) and key != "options":
+            out[key] = _merge(out[key], value)
+        else:
+            out[key] = value
+    return out
+
+
+def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    path = Path(source)
+    if path.suffix != ".toml":
+        item = resources.files(__package__) / "presets" / f"{source}.toml"
+        if not item.is_file():
+            raise ConfigError(f"no preset {str(source)!r}; there are {', '.join(presets())}; a file must end in .toml")
+        text, name = item.read_text(), f"preset {source}"
+    else:
+        if not path.is_file():
+            raise ConfigError(f"no configuration file {path}")
+        text, name = path.read_text(), str(path)
+    if name in seen:
+        raise ConfigError(f"{name} is based on itself")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    base = values.pop("base", None)
+    if base is not None:
+        if str(base).endswith(".toml") and path.suffix == ".toml":
+            base = path.parent / base
+        values = _merge(_read(base, (*seen, name)), values)
+    return values
+
+
+def load(source: str | Path) -> Config:
+    """Read a TOML file, or a preset by name."""
+    return Config.from_dict(_read(source))

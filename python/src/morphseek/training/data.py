@@ -1,0 +1,379 @@
+"""Labelled pairs of volumes: reading, the network grid, augmentation.
+
+The network grid of a pair follows the rule that the registration engine applies, so that training and use agree:
+
+1. the axes of every volume are permuted and flipped to the closest canonical LPS orientation;
+2. the grid has the axes of the fixed volume, is centred on the fixed volume's centre, has the configured spacing, and as
+   many voxels as cover the fixed volume, rounded up to the network's size multiple and not less than the minimum;
+3. both volumes are read on it by linear interpolation (the moving one through the initial transform), intensities are
+   normalised by percentiles of the whole original volume and clipped to [0, 1]; outside the field of view is 0.
+
+Arrays and tensors have axes z, y, x. Lengths are in millimetres where not said otherwise.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .spatial import identity_grid, sample
+
+__all__ = ["Augmentation", "Case", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs"]
+
+
+@dataclass
+class Case:
+    """One volume in canonical orientation, with its labels.
+
+    Attributes
+    ----------
+    name : str
+    image : Tensor of shape (1, 1, D, H, W)
+        Intensities scaled so that the low and high percentiles are 0 and 1, not yet clipped.
+    labels : Tensor of shape (1, 1, D, H, W), uint8, or None
+    spacing : ndarray of shape (3,)
+        Millimetres, array order.
+    axes : ndarray of shape (3, 3)
+        Columns are the LPS directions of the array axes z, y, x.
+    centre : ndarray of shape (3,)
+        LPS position of the volume's centre.
+    """
+
+    name: str
+    image: Tensor
+    labels: Tensor | None
+    spacing: np.ndarray
+    axes: np.ndarray
+    centre: np.ndarray
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        return tuple(self.image.shape[2:])
+
+
+def read_case(
+    image: str | Path,
+    labels: str | Path | None = None,
+    percentiles: tuple[float, float] = (0.5, 99.5),
+    label_map: dict[int, int] | None = None,
+) -> Case:
+    """Read a volume that SimpleITK knows.
+
+    Parameters
+    ----------
+    image, labels
+        Files on one grid.
+    percentiles
+        Of the whole volume; they become 0 and 1.
+    label_map
+        Merges or renames labels; those not named become background.
+    """
+    import SimpleITK as sitk
+
+    picture = sitk.DICOMOrient(sitk.ReadImage(str(image), sitk.sitkFloat32), "LPS")
+    array = sitk.GetArrayFromImage(picture)
+    low, high = np.percentile(array, percentiles)
+    if not high > low:
+        raise ValueError(f"{image}: constant intensities, nothing to register")
+    scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
+    marks = None
+    if labels is not None:
+        m = sitk.DICOMOrient(sitk.ReadImage(str(labels)), "LPS")
+        if m.GetSize() != picture.GetSize():
+            raise ValueError(f"{labels}: size {m.GetSize()} differs from its image's {picture.GetSize()}")
+        values = sitk.GetArrayFromImage(m)
+        if label_map:
+            values = sum((values == old).astype(np.uint8) * new for old, new in label_map.items())
+        marks = torch.from_numpy(np.ascontiguousarray(values, dtype=np.uint8))[None, None]
+    direction = np.array(picture.GetDirection()).reshape(3, 3)
+    middle = [(n - 1) / 2 for n in picture.GetSize()]
+    return Case(
+        name=Path(image).name.split(".")[0],
+        image=scaled,
+        labels=marks,
+        spacing=np.array(picture.GetSpacing())[::-1].copy(),
+        axes=direction[:, ::-1].copy(),
+        centre=np.array(picture.TransformContinuousIndexToPhysicalPoint(middle)),
+    )
+
+
+@dataclass
+class Grid:
+    """The network grid of a pair: its size (D, H, W) and spacing in mm, both array order, on the fixed volume's axes."""
+
+    size: tuple[int, int, int]
+    spacing: np.ndarray
+
+
+def make_grid(fixed: Case, spacing: Sequence[float], min_size: Sequence[int], multiple: int) -> Grid:
+    """Apply rule 2 of the module's description."""
+    spacing = np.asarray(spacing, dtype=float)
+    extent = np.array(fixed.size) * fixed.spacing / spacing
+    size = [max(int(m), multiple * math.ceil(round(float(e), 6) / multiple)) for e, m in zip(extent, min_size, strict=True)]
+    return Grid(tuple(size), spacing)
+
+
+@dataclass
+class Augmentation:
+    """Random changes of a training pair; every amplitude 0 leaves it alone.
+
+    Attributes
+    ----------
+    mirror : float
+        Probability of a left-right mirror of both images.
+    rotation_deg, scale, translation_mm : float
+        Half-widths of uniform distributions: rotation about each axis, relative size, shift. Drawn for the moving
+        image, and, times ``fixed_share``, for the fixed one.
+    shear : float
+        Half-width of the off-diagonal terms.
+    gamma : float
+        Standard deviation of the logarithm of an exponent on intensities.
+    noise : float
+        Upper end of the standard deviation of additive noise, in units of the normalised intensity.
+    contrast : float
+        Half-width of a change of the intensity window.
+    """
+
+    mirror: float = 0.0
+    rotation_deg: float = 0.0
+    scale: float = 0.0
+    translation_mm: float = 0.0
+    shear: float = 0.0
+    fixed_share: float = 1.0
+    gamma: float = 0.0
+    noise: float = 0.0
+    contrast: float = 0.0
+
+    def affine(self, rng: np.random.Generator, share: float) -> np.ndarray:
+        """A random 3x4 affine in mm about the origin, array order."""
+        a = np.deg2rad(self.rotation_deg * share) * rng.uniform(-1, 1, 3)
+        rz, ry, rx = (_rotation(i, t) for i, t in enumerate(a))
+        scale = np.diag(np.exp(np.log1p(self.scale * share) * rng.uniform(-1, 1, 3)))
+        shear = np.eye(3) + self.shear * share * rng.uniform(-1, 1, (3, 3)) * (1 - np.eye(3))
+        shift = self.translation_mm * share * rng.uniform(-1, 1, 3)
+        return np.concatenate((rz @ ry @ rx @ shear @ scale, shift[:, None]), axis=1)
+
+
+def _rotation(axis: int, angle: float) -> np.ndarray:
+    c, s = np.cos(angle), np.sin(angle)
+    i, j = [k for k in range(3) if k != axis]
+    r = np.eye(3)
+    r[i, i], r[i, j], r[j, i], r[j, j] = c, -s, s, c
+    return r
+
+
+_IDENTITY = np.eye(3, 4)
+
+
+@dataclass
+class Sample:
+    """A pair on its network grid.
+
+    Attributes
+    ----------
+    fixed, moving : (1, 1, D, H, W)
+        Normalised intensities in [0, 1], 0 outside the field of view.
+    fixed_fov, moving_fov : (1, 1, D, H, W)
+        1 inside the field of view.
+    fixed_labels, moving_labels : (1, K, D, H, W)
+        Linearly interpolated one-hot labels; K is 0 for unlabelled pairs.
+    fixed_map, moving_map : (1, 1, D, H, W)
+        The same as label maps (float): nearest neighbour.
+    """
+
+    fixed: Tensor
+    moving: Tensor
+    fixed_fov: Tensor
+    moving_fov: Tensor
+    fixed_labels: Tensor
+    moving_labels: Tensor
+    fixed_map: Tensor
+    moving_map: Tensor
+
+    def to(self, device: torch.device | str) -> Sample:
+        return Sample(**{k: v.to(device) for k, v in self.__dict__.items()})
+
+
+def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Read a case at points given in mm from its centre, in its own array axes: (1, 3, D, H, W)."""
+    scale = torch.as_tensor(1.0 / case.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    half = torch.tensor([(n - 1) / 2 for n in case.size]).view(1, 3, 1, 1, 1)
+    index = points_mm * scale + half
+    last = 2 * half
+    # As ITK: a point belongs to the volume up to half a voxel beyond the outermost centres, where the border value holds.
+    inside = ((index >= -0.5) & (index <= last + 0.5)).all(dim=1, keepdim=True).float()
+    if labels and case.labels is not None:
+        hot = torch.cat([(case.labels == k).float() for k in range(1, labels + 1)], dim=1)
+        stack = torch.cat((case.image, hot), dim=1)
+    else:
+        stack = case.image
+    read = sample(stack, index, padding="border") * inside
+    soft = read[:, 1:]
+    if soft.shape[1]:
+        both = torch.cat((1.0 - soft.sum(1, keepdim=True), soft), dim=1)
+        hard = both.argmax(dim=1, keepdim=True).float()
+    else:
+        hard = torch.zeros_like(inside)
+    return read[:, :1].clamp(0.0, 1.0), inside, soft, hard
+
+
+def make_sample(
+    fixed: Case,
+    moving: Case,
+    grid: Grid,
+    labels: int,
+    augmentation: Augmentation | None = None,
+    rng: np.random.Generator | None = None,
+    initial: np.ndarray | None = None,
+) -> Sample:
+    """Put a pair on its network grid.
+
+    Parameters
+    ----------
+    fixed, moving
+        The pair. Without ``initial`` their centres are aligned.
+    grid
+        From :func:`make_grid`.
+    labels : int
+        Number of labels, background aside.
+    augmentation, rng
+        Random changes, drawn from ``rng``.
+    initial : ndarray of shape (4, 4), optional
+        Homogeneous LPS transform that maps points of the fixed space to points of the moving space.
+    """
+    half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
+    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    points = (identity_grid(grid.size, torch.device("cpu")) - half) * step
+    a_fixed = a_moving = _IDENTITY
+    if augmentation is not None:
+        if rng.random() < augmentation.mirror:
+            # The last array axis is x, and x is left-right in the canonical LPS orientation.
+            points = points * torch.tensor([1.0, 1.0, -1.0]).view(1, 3, 1, 1, 1)
+        a_fixed = augmentation.affine(rng, augmentation.fixed_share)
+        a_moving = augmentation.affine(rng, 1.0)
+    p_fixed = _apply(a_fixed, points)
+    if initial is None:
+        # From the fixed volume's axes to LPS and on to the moving volume's; centres coincide.
+        turn = np.linalg.inv(moving.axes) @ fixed.axes
+        shift = np.zeros(3)
+    else:
+        linear, offset = initial[:3, :3], initial[:3, 3]
+        turn = np.linalg.inv(moving.axes) @ linear @ fixed.axes
+        shift = np.linalg.inv(moving.axes) @ (linear @ fixed.centre + offset - moving.centre)
+    p_moving = _apply(np.concatenate((turn, shift[:, None]), axis=1), _apply(a_moving, points))
+    f, f_fov, f_soft, f_map = _place(fixed, p_fixed, labels)
+    m, m_fov, m_soft, m_map = _place(moving, p_moving, labels)
+    if augmentation is not None:
+        f = _change_intensity(f, f_fov, augmentation, rng)
+        m = _change_intensity(m, m_fov, augmentation, rng)
+    return Sample(f, m, f_fov, m_fov, f_soft, m_soft, f_map, m_map)
+
+
+def _apply(affine: np.ndarray, points: Tensor) -> Tensor:
+    if affine is _IDENTITY:
+        return points
+    a = torch.as_tensor(affine, dtype=torch.float32)
+    return torch.einsum("ij,bjdhw->bidhw", a[:, :3], points) + a[:, 3].view(1, 3, 1, 1, 1)
+
+
+def _change_intensity(image: Tensor, fov: Tensor, augmentation: Augmentation, rng: np.random.Generator) -> Tensor:
+    if augmentation.contrast:
+        low, high = augmentation.contrast * rng.uniform(-1, 1, 2)
+        image = ((image - low) / (1.0 + high - low)).clamp(0.0, 1.0)
+    if augmentation.gamma:
+        image = image.clamp_min(1e-4) ** float(np.exp(augmentation.gamma * rng.standard_normal()))
+    if augmentation.noise:
+        sd = augmentation.noise * rng.random()
+        image = image + torch.from_numpy(rng.standard_normal(image.shape, dtype=np.float32)) * sd
+    return image.clamp(0.0, 1.0) * fov
+
+
+def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
+    """Pairs [fixed, moving] of a data folder.
+
+    Three layouts are known:
+
+    - ``split.json`` with ``{"pairs": {split: [[fixed, moving], ...]}}``;
+    - Learn2Reg's ``*_dataset.json`` with ``registration_val``/``registration_test`` lists of
+      ``{"fixed": path, "moving": path}`` (``split`` names the list with or without the prefix);
+    - a CSV file: ``split`` is its path (relative to ``data``), with columns ``fixed`` and ``moving``.
+
+    Names are file stems in ``images/``, or paths relative to ``data``.
+    """
+    data = Path(data)
+    if split.endswith(".csv"):
+        with open(data / split, newline="") as f:
+            rows = list(csv.DictReader(f))
+        if rows and not {"fixed", "moving"} <= rows[0].keys():
+            raise ValueError(f"{data / split}: needs the columns 'fixed' and 'moving'")
+        return [(r["fixed"], r["moving"]) for r in rows]
+    if (data / "split.json").exists():
+        pairs = json.loads((data / "split.json").read_text())["pairs"]
+        if split not in pairs:
+            raise ValueError(f"{data / 'split.json'}: no pair list {split!r}; there are {', '.join(sorted(pairs))}")
+        return [tuple(p) for p in pairs[split]]
+    for name in sorted(data.glob("*dataset*.json")):
+        content = json.loads(name.read_text())
+        for key in (split, f"registration_{split}"):
+            if key in content:
+                return [(p["fixed"], p["moving"]) for p in content[key]]
+    raise FileNotFoundError(f"{data}: neither split.json nor a Learn2Reg *_dataset.json with the list {split!r}")
+
+
+def read_people(data: str | Path, split: str) -> list[str]:
+    """Names of the people of a split: ``split.json``'s list of that name, or whoever occurs in its pairs."""
+    data = Path(data)
+    if (data / "split.json").exists():
+        content = json.loads((data / "split.json").read_text())
+        if isinstance(content.get(split), list):
+            return list(content[split])
+    return sorted({name for pair in read_pairs(data, split) for name in pair})
+
+
+class PairSource:
+    """The pairs of a run, every volume read once and kept in memory.
+
+    Parameters
+    ----------
+    data : path
+        Folder with ``images/`` and ``labels/`` (same names), or the root of the relative paths in the pair list.
+    labels : int
+        Number of labels, background aside; 0 for unlabelled data.
+    percentiles
+        See :func:`read_case`.
+    """
+
+    def __init__(self, data: str | Path, labels: int, percentiles: tuple[float, float] = (0.5, 99.5)):
+        self.data = Path(data)
+        self.labels = labels
+        self.percentiles = percentiles
+        self._cases: dict[str, Case] = {}
+        if not self.data.is_dir():
+            raise FileNotFoundError(f"data folder {self.data} does not exist")
+
+    def case(self, name: str) -> Case:
+        """The volume called ``name``."""
+        if name not in self._cases:
+            self._cases[name] = read_case(*self._files(name), self.percentiles)
+        return self._cases[name]
+
+    def _files(self, name: str) -> tuple[Path, Path | None]:
+        path = self.data / name
+        if path.is_file():
+            # Learn2Reg: imagesTr/x.nii.gz belongs to labelsTr/x.nii.gz.
+            marks = Path(str(path).replace("images", "labels"))
+            return path, marks if self.labels and marks != path and marks.exists() else None
+        for ending in (".nii.gz", ".nii", ".nrrd", ".mha"):
+            path = self.data / "images" / (name + ending)
+            if path.exists():
+                marks = self.data / "labels" / (name + ending)
+                return path, marks if self.labels and marks.exists() else None
+        raise FileNotFoundError(f"no image {name!r} in {self.data} (tried images/{name}.nii.gz, .nii, .nrrd, .mha)")

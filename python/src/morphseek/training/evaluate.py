@@ -1,0 +1,105 @@
+"""Registration of pairs with a model in PyTorch, and the figures that count.
+
+Dice is measured on the fixed image's own grid: the moving labels are read once, from the original volume, with
+nearest-neighbour interpolation through the total transform.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .backbones import PolicyBackbone
+from .data import Case, Grid, Sample, make_grid, make_sample
+from .losses import hard_dice
+from .spatial import compose, identity_grid, njd_fraction, sample, warp
+
+__all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair"]
+
+
+@torch.no_grad()
+def register_sample(model: PolicyBackbone, pair: Sample, steps: int, amp: bool = False) -> list[Tensor]:
+    """T deterministic steps (z = mu).
+
+    Returns
+    -------
+    list of Tensors of shape (1, 3, D, H, W)
+        The cumulative displacement after each step, voxels of the network grid.
+    """
+    u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=pair.fixed.device)
+    fields = []
+    for _ in range(steps):
+        with torch.autocast(pair.fixed.device.type, torch.bfloat16, enabled=amp):
+            e = model.state(pair.fixed, warp(pair.moving, u))
+            phi = model.step_field(e.mu, e.skips)
+        u = compose(phi, u)
+        fields.append(u)
+    return fields
+
+
+def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
+    """The displacement in voxels of the fixed volume, on its own grid: (1, 3, D, H, W) of the fixed volume."""
+    device = u.device
+    spacing = torch.as_tensor(fixed.spacing / grid.spacing, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
+    half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=device).view(1, 3, 1, 1, 1)
+    half_g = torch.tensor([(n - 1) / 2 for n in grid.size], device=device).view(1, 3, 1, 1, 1)
+    points = (identity_grid(fixed.size, device) - half_f) * spacing + half_g
+    return sample(u, points, padding="border") / spacing
+
+
+def score_pair(u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int) -> dict[str, float]:
+    """Dice (mean over labels, and of each) and NJD in percent, of a network-grid displacement from aligned centres."""
+    u = field_on_fixed_grid(u, grid, fixed)
+    points = identity_grid(fixed.size, u.device) + u
+    half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
+    half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
+    mm = (points - half_f) * torch.as_tensor(fixed.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
+    turn = torch.as_tensor(np.linalg.inv(moving.axes) @ fixed.axes, dtype=torch.float32, device=u.device)
+    index = torch.einsum("ij,bjdhw->bidhw", turn, mm)
+    index = index / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1) + half_m
+    warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
+    target = fixed.labels.to(u.device).float()
+    out = {"dice": float(hard_dice(warped, target, labels)), "njd": 100.0 * float(njd_fraction(u))}
+    for k in range(1, labels + 1):
+        size = (warped == k).sum() + (target == k).sum()
+        cross = ((warped == k) & (target == k)).sum()
+        out[f"dice_{k}"] = float(2 * cross / size) if size > 0 else float("nan")
+    return out
+
+
+def evaluate_pairs(
+    model: PolicyBackbone,
+    source,
+    pairs: list[tuple[str, str]],
+    spacing,
+    min_size,
+    steps: int,
+    device: torch.device | str = "cpu",
+    amp: bool = False,
+) -> list[dict]:
+    """Register pairs from aligned centres and score the state after every step.
+
+    Returns
+    -------
+    list of dict
+        One a pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list with :func:`score_pair` of step 0 (centres
+        aligned, nothing registered) to ``steps``.
+    """
+    was_training = model.training
+    model.eval()
+    rows = []
+    for fixed_name, moving_name in pairs:
+        fixed, moving = source.case(fixed_name), source.case(moving_name)
+        grid = make_grid(fixed, spacing, min_size, model.size_multiple)
+        pair = make_sample(fixed, moving, grid, 0).to(device)
+        start = time.perf_counter()
+        fields = register_sample(model, pair, steps, amp)
+        seconds = time.perf_counter() - start
+        zero = torch.zeros_like(fields[0])
+        scores = [score_pair(u, grid, fixed, moving, source.labels) for u in (zero, *fields)]
+        rows.append({"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores})
+    model.train(was_training)
+    return rows

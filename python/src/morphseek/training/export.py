@@ -1,0 +1,301 @@
+"""Export of a trained network as a bundle: one ONNX file that carries its manifest.
+
+The graph is one refinement step, everything included: it warps the *original* moving image by the current state, encodes
+once, draws ``z = mu + tau * sigma * epsilon``, decodes every trajectory, integrates, composes and scores. A caller keeps
+fields on its device and runs the graph T times.
+
+============  =========================  ======================================================================
+input         shape (float32)            meaning
+============  =========================  ======================================================================
+``fixed``     (1, 1, D, H, W)            normalised image
+``moving``    (1, 1, D, H, W)            normalised original moving image, on the fixed image's network grid
+``u_prev``    (1, 3, D, H, W)            current state, voxels, channel c along array axis c (z, y, x)
+``epsilon``   (J, C, d, h, w)            standard normal noise
+``tau``       (1,)                       temperature; 0 gives z = mu
+============  =========================  ======================================================================
+
+============== ========================= ======================================================================
+output         shape (float32)           meaning
+============== ========================= ======================================================================
+``u``          (J, 3, D, H, W)           ``phi(x) + u_prev(x + phi(x))``
+``warped``     (J, 1, D, H, W)           moving o (x + u); 0 outside the moving grid
+``reward``     (J,)                      mean local NCC (window 9) over voxels with fixed > 0, minus NJD in percent
+``mu``         (1, C, d, h, w)           mean of the latent policy
+``log_sigma``  (1, C, d, h, w)           its log standard deviation
+============== ========================= ======================================================================
+
+Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the file half the size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .backbones import PolicyBackbone
+from .config import Config
+from .losses import local_ncc_map
+from .spatial import compose, njd_fraction, warp
+
+__all__ = ["StepGraph", "export_bundle", "graph_sha256", "read_manifest"]
+
+OPSET = 20
+MANIFEST_KEY = "morphseek_manifest"
+#: Smaller initialisers stay float32: biases and norms weigh nothing and keep their precision.
+MIN_HALF_SIZE = 512
+
+
+class StepGraph(nn.Module):
+    """The exported computation; see the module's tables for inputs and outputs."""
+
+    def __init__(self, backbone: PolicyBackbone):
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor):
+        e = self.backbone.state(fixed, warp(moving, u_prev))
+        z = e.mu + tau * torch.exp(e.log_sigma) * epsilon
+        u = compose(self.backbone.step_field(z, e.skips), u_prev)
+        warped = warp(moving, u)
+        return u, warped, label_free_reward(fixed, warped, u), e.mu, e.log_sigma
+
+
+def label_free_reward(fixed: Tensor, warped: Tensor, u: Tensor) -> Tensor:
+    """Judge of a trajectory where there are no labels.
+
+    Parameters
+    ----------
+    fixed : (1, 1, D, H, W)
+    warped : (J, 1, D, H, W)
+    u : (J, 3, D, H, W)
+
+    Returns
+    -------
+    Tensor of shape (J,)
+        Mean local NCC (window 9) over the voxels with ``fixed > 0``, minus the NJD in percent.
+    """
+    mask = (fixed > 0).to(fixed.dtype)
+    ncc = local_ncc_map(fixed, warped)
+    mean = (ncc * mask).sum(dim=(1, 2, 3, 4)) / mask.sum().clamp_min(1.0)
+    return mean - 100.0 * njd_fraction(u)
+
+
+def _trace(backbone: PolicyBackbone, min_size: tuple[int, int, int]):
+    """ONNX model of the step graph under dynamic sizes."""
+    from torch.export import Dim
+
+    m = backbone.size_multiple
+    s = backbone.latent_stride
+    # A size unlike the minimum on every axis, so that nothing is specialised to it; two trajectories, since export
+    # would burn a batch of one in.
+    size = tuple(m * (n // m + 1 + i) for i, n in enumerate(min_size))
+    latent = backbone.latent_shape(size)
+    inputs = (
+        torch.rand(1, 1, *size),
+        torch.rand(1, 1, *size),
+        torch.zeros(1, 3, *size),
+        torch.randn(2, *latent),
+        torch.ones(1),
+    )
+    dims = [Dim(name, min=2, max=4096) for name in ("depth_units", "height_units", "width_units")]
+    spatial = {i + 2: m * d for i, d in enumerate(dims)}
+    latent_dims = {0: Dim("trajectories", min=2, max=4096)}
+    latent_dims |= {i + 2: (m // s) * d if m != s else d for i, d in enumerate(dims)}
+    program = torch.onnx.export(
+        StepGraph(backbone.eval()),
+        inputs,
+        dynamo=True,
+        opset_version=OPSET,
+        external_data=False,
+        input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
+        output_names=["u", "warped", "reward", "mu", "log_sigma"],
+        dynamic_shapes={"fixed": spatial, "moving": spatial, "u_prev": spatial, "epsilon": latent_dims, "tau": {}},
+        verbose=False,
+    )
+    return program.model_proto
+
+
+def _halve(model) -> None:
+    """Store the large float32 initialisers as float16 behind a Cast."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    casts = []
+    for index, tensor in enumerate(graph.initializer):
+        if tensor.data_type != TensorProto.FLOAT:
+            continue
+        values = numpy_helper.to_array(tensor)
+        if values.size < MIN_HALF_SIZE:
+            continue
+        if np.abs(values).max() > 65000:
+            raise ValueError(f"weight {tensor.name} does not fit float16")
+        name = tensor.name
+        graph.initializer[index].CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}__half"))
+        casts.append(helper.make_node("Cast", [f"{name}__half"], [name], f"{name}__cast", to=TensorProto.FLOAT))
+    for offset, node in enumerate(casts):
+        graph.node.insert(offset, node)
+
+
+def _check(model) -> None:
+    """Refuse a graph that the engine must not run."""
+    import onnx
+    from onnx import TensorProto
+
+    versions = {o.domain: o.version for o in model.opset_import}
+    if versions.get("", 0) < OPSET:
+        raise RuntimeError(f"opset {versions.get('')} in the exported graph, {OPSET} is needed")
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            raise RuntimeError(f"operator {node.domain}::{node.op_type} is not a standard one")
+        if node.op_type == "GridSample":
+            modes = [a.s.decode() for a in node.attribute if a.name == "mode"]
+            # Opset 18 writes "bilinear" on volumes, which ONNX Runtime then refuses or misreads.
+            if modes not in ([], ["linear"]):
+                raise RuntimeError(f"GridSample mode {modes} instead of 'linear'")
+    for tensor in model.graph.initializer:
+        if tensor.data_location == TensorProto.EXTERNAL:
+            raise RuntimeError(f"{tensor.name} is stored outside the file")
+    if model.functions:
+        raise RuntimeError("local functions are left in the graph")
+    onnx.checker.check_model(model, full_check=True)
+
+
+def graph_sha256(path: str | Path) -> str:
+    """SHA-256 of the graph as it stands in the file: the raw payload of field 7 of the serialised ModelProto."""
+    data = memoryview(Path(path).read_bytes())
+    at, digest = 0, None
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    while at < len(data):
+        key = varint()
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            varint()
+        elif kind == 1:
+            at += 8
+        elif kind == 5:
+            at += 4
+        elif kind == 2:
+            size = varint()
+            if at + size > len(data):
+                raise ValueError(f"{path}: truncated")
+            if number == 7:
+                if digest is not None:
+                    raise ValueError(f"{path}: two graphs in one file")
+                digest = hashlib.sha256(data[at : at + size]).hexdigest()
+            at += size
+        else:
+            raise ValueError(f"{path}: not an ONNX file")
+    if digest is None:
+        raise ValueError(f"{path}: no graph in the file")
+    return digest
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest of a bundle."""
+    import onnx
+
+    model = onnx.load(str(path), load_external_data=False)
+    for entry in model.metadata_props:
+        if entry.key == MANIFEST_KEY:
+            return json.loads(entry.value)
+    raise ValueError(f"{path} is no MorphSeek bundle: metadata key {MANIFEST_KEY!r} is missing")
+
+
+def export_bundle(
+    backbone: PolicyBackbone, config: Config, path: str | Path, metrics: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write a bundle.
+
+    Parameters
+    ----------
+    backbone : PolicyBackbone
+        The trained network. Layers that serve training only are not written.
+    config : Config
+        Of its run.
+    path
+        File to write; it appears complete or not at all.
+    metrics : dict, optional
+        Goes into the manifest as it is.
+
+    Returns
+    -------
+    dict
+        The manifest.
+    """
+    import copy
+
+    backbone = copy.deepcopy(backbone).cpu().float().eval().to(memory_format=torch.contiguous_format)
+    if getattr(backbone, "segmentation_classes", 0):
+        del backbone.segmentation_head
+        backbone.segmentation_classes = 0
+    model = _trace(backbone, tuple(config.data.min_size))
+    _halve(model)
+    # Debug metadata (stack traces of every node) would be a third of the file and would name local paths.
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info, *model.graph.initializer):
+        del value.metadata_props[:]
+    del model.graph.metadata_props[:]
+    del model.metadata_props[:]
+    model.producer_name = "morphseek"
+    _check(model)
+    b = config.bundle
+    manifest = {
+        "format": 1,
+        "name": b.name,
+        "version": b.version,
+        "backbone": config.model.backbone,
+        "latent": {"channels": backbone.latent_channels, "stride": backbone.latent_stride},
+        "size_multiple": backbone.size_multiple,
+        "min_size": list(config.data.min_size),
+        "spacing_mm": list(config.data.spacing),
+        "intensity": {
+            "method": "percentile",
+            "low": config.data.percentiles[0],
+            "high": config.data.percentiles[1],
+            "out": [0, 1],
+            "background": 0,
+        },
+        "modality": b.modality,
+        "initial": b.initial,
+        "steps": config.run.val_steps,
+        "parametrisation": config.model.parametrisation,
+        "training_data": b.training_data,
+        "licence": b.licence,
+        "credit": b.credit,
+        "metrics": metrics or {},
+        "parameters": backbone.parameter_count(),
+    }
+    manifest["sha256"] = hashlib.sha256(model.graph.SerializeToString(deterministic=True)).hexdigest()
+    entry = model.metadata_props.add()
+    entry.key, entry.value = MANIFEST_KEY, json.dumps(manifest, ensure_ascii=False, sort_keys=True)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(model.SerializeToString(deterministic=True))
+    try:
+        if graph_sha256(temporary) != manifest["sha256"]:
+            raise RuntimeError("the graph's bytes in the file are not those that were hashed")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return manifest

@@ -1,0 +1,192 @@
+"""Losses and rewards: image similarity, regularity, overlap of labels.
+
+Images are ``(B, 1, D, H, W)``, label maps ``(B, K, D, H, W)`` with one channel a label (background has none), fields
+``(B, 3, D, H, W)`` in voxels. Masks are ``(B, 1, D, H, W)`` in [0, 1]; a loss with a mask is the mean over it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .spatial import _determinant, forward_differences
+
+__all__ = [
+    "diffusion",
+    "fold_hinge",
+    "hard_dice",
+    "kl_to_standard_normal",
+    "local_mse",
+    "local_ncc",
+    "local_ncc_map",
+    "masked_mean",
+    "mind_descriptor",
+    "mind_loss",
+    "soft_dice",
+    "soft_dice_per_label",
+]
+
+
+def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean of ``values`` where ``mask`` is 1; an empty mask gives 0."""
+    if mask is None:
+        return values.mean()
+    return (values * mask).sum() / (mask.sum() * values.shape[1]).clamp_min(1.0)
+
+
+def _box_mean(x: Tensor, window: int) -> Tensor:
+    # Three one-dimensional averages are the cubic one, at w/w^3 of the cost. count_include_pad=False lets a window
+    # that hangs over the border average over what is inside.
+    for axis in range(3):
+        kernel, pad = [1, 1, 1], [0, 0, 0]
+        kernel[axis], pad[axis] = window, window // 2
+        x = F.avg_pool3d(x, kernel, stride=1, padding=pad, count_include_pad=False)
+    return x
+
+
+def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
+    """Mean over voxels of the mean squared difference in a cubic window.
+
+    But for the borders it equals the plain mean squared difference (``window=1``).
+    """
+    squared = (fixed - warped).square()
+    if mask is not None:
+        squared = squared * mask
+    if window > 1:
+        squared = _box_mean(squared, window)
+        if mask is not None:
+            share = _box_mean(mask, window)
+            squared = squared / share.clamp_min(1e-3)
+    return masked_mean(squared, mask)
+
+
+def local_ncc_map(fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5) -> Tensor:
+    """Normalised cross-correlation in a cubic window around every voxel, (B, 1, D, H, W), in [-1, 1].
+
+    Where the product of the standard deviations is below ``eps`` (constant patches) it is about 0.
+    """
+    mean_f, mean_m = _box_mean(fixed, window), _box_mean(warped, window)
+    cross = _box_mean(fixed * warped, window) - mean_f * mean_m
+    var_f = (_box_mean(fixed * fixed, window) - mean_f * mean_f).clamp_min(0.0)
+    var_m = (_box_mean(warped * warped, window) - mean_m * mean_m).clamp_min(0.0)
+    # A clamp, not an added epsilon: the graph optimiser of the ONNX exporter drops additions of 1e-10.
+    return cross / torch.sqrt((var_f * var_m).clamp_min(eps * eps))
+
+
+def local_ncc(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
+    """Negative mean local normalised cross-correlation in a cubic window; -1 is a perfect match."""
+    return -masked_mean(local_ncc_map(fixed, warped, window), mask)
+
+
+def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2) -> Tensor:
+    """MIND-SSC: self-similarities between the six neighbours of a voxel (Heinrich 2013).
+
+    Parameters
+    ----------
+    image : (B, 1, D, H, W)
+    radius : int
+        Of the patches that are compared (side ``2 radius + 1``).
+    dilation : int
+        Distance of the neighbours, voxels.
+
+    Returns
+    -------
+    Tensor of shape (B, 12, D, H, W)
+        In (0, 1]; the twelve pairs of neighbours at squared distance two.
+    """
+    offsets = torch.tensor([[0, 1, 1], [1, 1, 0], [1, 0, 1], [1, 1, 2], [2, 1, 1], [1, 2, 1]])
+    squared = (offsets[:, None] - offsets[None]).square().sum(-1)
+    first, second = torch.where(torch.triu(squared == 2))
+    d = dilation
+    padded = F.pad(image, (d,) * 6, mode="replicate")
+
+    def shifted(index: Tensor) -> list[Tensor]:
+        size = image.shape[2:]
+        out = []
+        for i in index.tolist():
+            z, y, x = (int(v) * d for v in offsets[i])
+            out.append(padded[:, :, z : z + size[0], y : y + size[1], x : x + size[2]])
+        return out
+
+    pairs = zip(shifted(first), shifted(second), strict=True)
+    distance = torch.cat([_box_mean((a - b).square(), 2 * radius + 1) for a, b in pairs], dim=1)
+    distance = distance - distance.amin(dim=1, keepdim=True)
+    # The local noise estimate, kept within three decades of the image's mean so that flat air does not amplify noise.
+    variance = distance.mean(dim=1, keepdim=True)
+    centre = variance.mean().detach()
+    variance = variance.clamp(min=(centre * 1e-3).item(), max=(centre * 1e3).item()) + 1e-12
+    return torch.exp(-distance / variance)
+
+
+def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean squared difference of MIND descriptors; compares images of different modalities."""
+    return masked_mean((mind_descriptor(fixed) - mind_descriptor(warped)).square(), mask)
+
+
+def diffusion(u: Tensor) -> Tensor:
+    """Mean over voxels of the squared forward differences of the displacement, summed over axes and components."""
+    return sum(g.square().sum(dim=1).mean() for g in forward_differences(u))
+
+
+def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
+    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: pushes on voxels that are about to fold."""
+    return torch.relu(margin - _determinant(*forward_differences(u))).mean()
+
+
+def kl_to_standard_normal(mu: Tensor, log_sigma: Tensor) -> Tensor:
+    """KL(N(mu, sigma^2) || N(0, I)) per latent dimension."""
+    return 0.5 * (mu.square() + torch.exp(2.0 * log_sigma) - 2.0 * log_sigma - 1.0).mean()
+
+
+def soft_dice_per_label(probability: Tensor, target: Tensor, eps: float = 1e-5) -> Tensor:
+    """``(2 sum(Y P) + eps) / (sum(Y^2) + sum(P^2) + eps)`` for each label.
+
+    Parameters
+    ----------
+    probability, target : (B, K, D, H, W)
+        Trilinearly warped one-hot labels of the moving image, and labels of the fixed image, in [0, 1].
+
+    Returns
+    -------
+    Tensor of shape (B, K)
+    """
+    axes = (2, 3, 4)
+    cross = (probability * target).sum(axes)
+    return (2.0 * cross + eps) / (probability.square().sum(axes) + target.square().sum(axes) + eps)
+
+
+def soft_dice(probability: Tensor, target: Tensor, eps: float = 1e-5) -> Tensor:
+    """Mean over the labels that occur of :func:`soft_dice_per_label`, shape (B,).
+
+    A label that neither image has would count as a perfect 1 and is left out.
+    """
+    dice = soft_dice_per_label(probability, target, eps)
+    present = ((probability.sum((2, 3, 4)) + target.sum((2, 3, 4))) > 0).to(dice.dtype)
+    return (dice * present).sum(1) / present.sum(1).clamp_min(1.0)
+
+
+def hard_dice(warped: Tensor, fixed: Tensor, labels: int) -> Tensor:
+    """Dice of label maps, a mean over the labels 1..``labels`` that occur in either.
+
+    Parameters
+    ----------
+    warped : (B, 1, D, H, W)
+        Moving label map warped with nearest-neighbour interpolation, integers (any dtype).
+    fixed : (1 or B, 1, D, H, W)
+    labels : int
+        Number of labels, background aside.
+
+    Returns
+    -------
+    Tensor of shape (B,)
+    """
+    total = torch.zeros(warped.shape[0], device=warped.device)
+    count = torch.zeros_like(total)
+    for k in range(1, labels + 1):
+        a, b = warped == k, fixed == k
+        cross = (a & b).sum((1, 2, 3, 4)).float()
+        size = a.sum((1, 2, 3, 4)).float() + b.sum((1, 2, 3, 4)).float()
+        total += torch.where(size > 0, 2.0 * cross / size.clamp_min(1.0), torch.zeros_like(size))
+        count += (size > 0).float()
+    return total / count.clamp_min(1.0)

@@ -1,0 +1,200 @@
+"""One refinement step as a loss: from a pair and its current state to a scalar to differentiate and the next state.
+
+The whole step is one :class:`torch.nn.Module`, so that :class:`torch.nn.parallel.DistributedDataParallel` can wrap it:
+one forward, one backward, gradients averaged over processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .backbones import Encoded, PolicyBackbone
+from .config import Loss, Model, Policy
+from .data import Sample
+from .losses import (
+    diffusion,
+    fold_hinge,
+    kl_to_standard_normal,
+    local_mse,
+    local_ncc,
+    mind_loss,
+    soft_dice,
+)
+from .spatial import compose, warp
+
+__all__ = ["StepObjective", "StepResult", "build_backbone"]
+
+
+def build_backbone(model: Model) -> PolicyBackbone:
+    """The network that a configuration describes, with fresh weights."""
+    from .backbones import build
+
+    return build(
+        model.backbone,
+        **model.options,
+        scale=model.scale,
+        log_sigma_range=tuple(model.log_sigma_range),
+        log_sigma_init=model.log_sigma_init,
+        parametrisation=model.parametrisation,
+        squarings=model.squarings,
+    )
+
+
+@dataclass
+class StepResult:
+    """Outcome of a step.
+
+    Attributes
+    ----------
+    loss : Tensor, scalar
+        Its gradient is the step's gradient (its value may be a surrogate's; see ``logs["loss"]``).
+    u : Tensor of shape (1, 3, D, H, W)
+        The next state, detached.
+    logs : dict of str to Tensor or float
+        Scalars for the log.
+    """
+
+    loss: Tensor
+    u: Tensor
+    logs: dict
+
+
+class StepObjective(nn.Module):
+    """Loss of one step for the pair at hand.
+
+    Parameters
+    ----------
+    backbone : PolicyBackbone
+    loss, policy
+        Sections of the configuration.
+    stage : {"warmup", "finetune"}
+    amp : bool
+        bf16 autocast for the network; fields and losses stay float32.
+    """
+
+    def __init__(self, backbone: PolicyBackbone, loss: Loss, policy: Policy, stage: str, amp: bool):
+        super().__init__()
+        self.backbone = backbone
+        self.weights = loss
+        self.policy = policy
+        self.stage = stage
+        self.amp = amp
+        from .policy import PolicyMemory
+
+        self.memory = PolicyMemory()
+        # Adaptive under a target KL; part of the checkpoint.
+        self.kl_weight = loss.kl
+
+    def policy_state(self) -> dict:
+        """What the policy carries between visits, for the checkpoint."""
+        return self.memory.state()
+
+    def load_policy_state(self, state: dict) -> None:
+        """Inverse of :meth:`policy_state`."""
+        self.memory.load(state)
+
+    def dice_gradient(self, pair: Sample, u_prev: Tensor) -> Tensor:
+        """Gradient of -soft Dice with respect to mu, (1, C, d, h, w), from the state ``u_prev``."""
+        with torch.no_grad():
+            seen = warp(pair.moving, u_prev)
+            with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
+                encoded = self.backbone.state(pair.fixed, seen)
+        mu = encoded.mu.detach().requires_grad_()
+        with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
+            phi = self.backbone.step_field(mu, encoded.skips)
+        read = warp(pair.moving_labels, compose(phi, u_prev))
+        return torch.autograd.grad(-soft_dice(read, pair.fixed_labels).mean(), mu)[0]
+
+    # -- pieces ----------------------------------------------------------------------------------------------------
+
+    def similarity(self, pair: Sample, u: Tensor, warped: Tensor, warped_fov: Tensor | None) -> Tensor:
+        """Image similarity of the fixed image and the moving one warped by ``u``, inside both fields of view."""
+        w = self.weights
+        mask = pair.fixed_fov * warped_fov if w.mask_fov and warped_fov is not None else None
+        if w.similarity == "mse":
+            return local_mse(pair.fixed, warped, mask, w.window)
+        if w.similarity == "ncc":
+            return local_ncc(pair.fixed, warped, mask, w.window)
+        return mind_loss(pair.fixed, warped, mask)
+
+    def field_losses(self, pair: Sample, u: Tensor, with_dice: bool = True) -> dict[str, Tensor]:
+        """Terms that depend on the cumulative field ``u`` (B, 3, D, H, W) alone."""
+        w = self.weights
+        # One sampling pass reads image, field of view and labels: the coordinates are the expensive part.
+        with_dice = with_dice and pair.moving_labels.shape[1] > 0
+        stack = [pair.moving, pair.moving_fov]
+        if with_dice:
+            stack.append(pair.moving_labels)
+        read = warp(torch.cat(stack, dim=1), u)
+        terms = {
+            "similarity": self.similarity(pair, u, read[:, :1], read[:, 1:2].detach()),
+            "regularity": diffusion(u),
+        }
+        if w.fold:
+            terms["fold"] = fold_hinge(u, w.fold_margin)
+        if with_dice:
+            terms["soft_dice"] = soft_dice(read[:, 2:], pair.fixed_labels).mean()
+        return terms
+
+    def warm_loss(self, terms: dict[str, Tensor], encoded: Encoded) -> Tensor:
+        """L_warm, the unsupervised objective of warm-up, with our fold hinge where it has weight."""
+        w = self.weights
+        terms["kl"] = kl_to_standard_normal(encoded.mu, encoded.log_sigma)
+        loss = terms["similarity"] + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
+        if w.fold:
+            loss = loss + w.fold * terms["fold"]
+        return loss
+
+    def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor) -> Tensor:
+        """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against what the network saw."""
+        with torch.no_grad():
+            seen = warp(pair.moving_map, u_prev, mode="nearest")
+            target = torch.cat((pair.fixed_map, seen), dim=0)[:, 0].long()
+        logits = logits[0]
+        log_p = F.log_softmax(logits, dim=1)
+        hot = F.one_hot(target, logits.shape[1]).permute(0, 4, 1, 2, 3).float()
+        cross_entropy = -(log_p * hot).sum(1).mean()
+        return cross_entropy + 1.0 - soft_dice(log_p[:, 1:].exp(), hot[:, 1:]).mean()
+
+    # -- the step ----------------------------------------------------------------------------------------------------
+
+    def forward(self, pair: Sample, u_prev: Tensor, **sampling) -> StepResult:
+        """Run one step from the state ``u_prev`` (1, 3, D, H, W), voxels."""
+        if self.stage == "finetune" and self.policy.kind != "none":
+            from .policy import policy_step
+
+            return policy_step(self, pair, u_prev, **sampling)
+        return self.deterministic_step(pair, u_prev)
+
+    def deterministic_step(self, pair: Sample, u_prev: Tensor) -> StepResult:
+        """z = mu: the warm-up step, and the fine-tuning step of the recipe `best`."""
+        w = self.weights
+        device = u_prev.device.type
+        segment = self.stage == "finetune" and w.segmentation > 0
+        with torch.no_grad():
+            seen = warp(pair.moving, u_prev)
+        with torch.autocast(device, torch.bfloat16, enabled=self.amp):
+            encoded = self.backbone.state(pair.fixed, seen)
+            if segment:
+                phi, logits = self.backbone.step_field_and_segmentation(encoded.mu, encoded.skips)
+            else:
+                phi = self.backbone.step_field(encoded.mu, encoded.skips)
+        u = compose(phi, u_prev)
+        terms = self.field_losses(pair, u, with_dice=self.stage == "finetune" and w.dice > 0)
+        loss = self.warm_loss(terms, encoded)
+        if self.stage == "finetune":
+            loss = w.warm * loss
+            if "soft_dice" in terms:
+                loss = loss + w.dice * (1.0 - terms["soft_dice"])
+            if segment:
+                terms["segmentation"] = self.segmentation_loss(logits, pair, u_prev)
+                loss = loss + w.segmentation * terms["segmentation"]
+        logs = {k: v.detach() for k, v in terms.items()}
+        logs["loss"] = loss.detach()
+        logs["mu_abs"] = encoded.mu.detach().abs().mean()
+        logs["sigma"] = encoded.log_sigma.detach().exp().mean()
+        return StepResult(loss, u.detach(), logs)

@@ -1,0 +1,455 @@
+"""The training loop: visits of pairs, validation, checkpoints that survive a kill.
+
+A *visit* is one pair taken through T steps, with an optimiser step after each. Everything random about visit ``n`` of
+process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost visits exactly and ends
+with the same weights as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from .config import Config
+from .data import PairSource, Sample, make_grid, make_sample, read_pairs, read_people
+from .evaluate import evaluate_pairs, register_sample
+from .objective import StepObjective, build_backbone
+from .policy import channel_basis
+from .spatial import njd_fraction, warp
+
+__all__ = ["Trainer", "load_backbone", "save_atomic"]
+
+FORMAT = 1
+
+
+def save_atomic(value: dict, path: Path) -> None:
+    """``torch.save`` to a temporary name, then rename: a kill leaves the old file or the new one, never half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "wb") as f:
+        torch.save(value, f)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(temporary, path)
+
+
+def load_backbone(path: str | Path, weights: str = "auto"):
+    """Rebuild a network from a checkpoint.
+
+    Parameters
+    ----------
+    path
+        ``last.pt`` or ``best.pt`` of a run.
+    weights : {"auto", "model", "ema"}
+        ``auto``: the moving average where the run kept one.
+
+    Returns
+    -------
+    backbone : PolicyBackbone
+        In evaluation mode.
+    config : Config
+    checkpoint : dict
+    """
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    if checkpoint.get("format") != FORMAT:
+        raise ValueError(f"{path}: checkpoint format {checkpoint.get('format')!r}, this version reads {FORMAT}")
+    config = Config.from_dict(checkpoint["config"])
+    backbone = build_backbone(config.model)
+    key = "ema" if weights == "ema" or (weights == "auto" and checkpoint.get("ema")) else "model"
+    backbone.load_state_dict(checkpoint[key])
+    return backbone.eval(), config, checkpoint
+
+
+class Trainer:
+    """A run in a folder.
+
+    Parameters
+    ----------
+    config : Config
+    out : path
+        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation), ``log.jsonl``, ``config.json``, ``tensorboard/``.
+    init : path, optional
+        Checkpoint whose weights start the run (fine-tuning after warm-up). Ignored when ``out`` can be resumed.
+    progress : bool
+        Show a progress bar.
+    """
+
+    def __init__(self, config: Config, out: str | Path, init: str | Path | None = None, progress: bool = True):
+        self.config = config
+        self.out = Path(out)
+        self.rank = int(os.environ.get("RANK", 0))
+        self.world = int(os.environ.get("WORLD_SIZE", 1))
+        self.progress = progress and self.rank == 0
+        run = config.run
+        if run.threads:
+            torch.set_num_threads(run.threads)
+        name = run.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cuda" and self.world > 1:
+            name = f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
+            torch.cuda.set_device(name)
+        self.device = torch.device(name)
+        if self.world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+        if run.stage == "finetune" and not config.data.labels:
+            raise ValueError("fine-tuning needs labels: data.labels is 0")
+
+        self.source = PairSource(config.data.path, config.data.labels, tuple(config.data.percentiles))
+        self.people: list[str] = []
+        self.pairs: list[tuple[str, str]] = []
+        if config.data.pairs.startswith("people:"):
+            self.people = read_people(config.data.path, config.data.pairs.split(":", 1)[1])
+        else:
+            self.pairs = read_pairs(config.data.path, config.data.pairs)
+            if config.data.limit:
+                order = np.random.default_rng([config.data.limit_seed, 1]).permutation(len(self.pairs))
+                self.pairs = [self.pairs[i] for i in sorted(order[: config.data.limit])]
+        self.val_pairs = read_pairs(config.data.path, config.data.val) if config.data.val else []
+        if run.val_pairs:
+            self.val_pairs = self.val_pairs[: run.val_pairs]
+
+        torch.manual_seed(run.seed)
+        self.backbone = build_backbone(config.model).to(self.device)
+        if self.device.type == "cpu":
+            self.backbone = self.backbone.to(memory_format=torch.channels_last_3d)
+        self.objective = StepObjective(self.backbone, config.loss, config.policy, run.stage, run.amp == "bf16")
+        self.optimizer = torch.optim.AdamW(
+            self.backbone.parameters(), lr=config.optim.lr, weight_decay=config.optim.weight_decay, fused=True
+        )
+        self.visit = 0
+        self.updates = 0
+        self.seconds = 0.0
+        self.best = -math.inf
+        self.ema = None
+        self._stop = False
+        self.out.mkdir(parents=True, exist_ok=True)
+        if (self.out / "last.pt").exists():
+            self._resume()
+        elif init is not None:
+            start, _, _ = load_backbone(init)
+            missing, unexpected = self.backbone.load_state_dict(start.state_dict(), strict=False)
+            odd = [k for k in (*missing, *unexpected) if not k.startswith("segmentation_head")]
+            if odd:
+                raise ValueError(f"{init} does not fit the configured backbone: {', '.join(odd[:4])}")
+        if config.optim.ema and self.ema is None:
+            self.ema = {k: v.detach().clone() for k, v in self.backbone.state_dict().items()}
+        self.step_module = self.objective
+        if self.world > 1:
+            self.step_module = DistributedDataParallel(self.objective, find_unused_parameters=True)
+        if self.rank == 0:
+            (self.out / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> dict:
+        """Everything that the rest of the run depends on."""
+        return {
+            "format": FORMAT,
+            "config": self.config.to_dict(),
+            "model": self.backbone.state_dict(),
+            "ema": self.ema,
+            "optimizer": self.optimizer.state_dict(),
+            "visit": self.visit,
+            "updates": self.updates,
+            "seconds": self.seconds,
+            "best": self.best,
+            "kl_weight": self.objective.kl_weight,
+            "policy": self.objective.policy_state(),
+        }
+
+    def _resume(self) -> None:
+        state = torch.load(self.out / "last.pt", map_location=self.device, weights_only=True)
+        was, now = dict(state["config"]["run"]), dict(self.config.to_dict()["run"])
+        # The length, the places and the pace may change between sessions; what shapes the weights may not.
+        for key in ("visits", "device", "threads", "checkpoint_minutes", "picture_every"):
+            was.pop(key), now.pop(key)
+        same = all(state["config"][k] == self.config.to_dict()[k] for k in ("model", "loss", "policy", "optim", "augment"))
+        if was != now or not same:
+            raise ValueError(f"{self.out}/last.pt was made with another configuration; choose another --out")
+        self.backbone.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.visit, self.updates = state["visit"], state["updates"]
+        self.seconds, self.best = state["seconds"], state["best"]
+        self.objective.kl_weight = state["kl_weight"]
+        self.ema = state["ema"]
+        if state.get("policy"):
+            self.objective.load_policy_state(state["policy"])
+        if self.rank == 0 and (self.out / "log.jsonl").exists():
+            # Drop the lines of visits that will be repeated.
+            lines = (self.out / "log.jsonl").read_text().splitlines()
+            kept = [line for line in lines if line.endswith("}") and json.loads(line)["visit"] <= self.visit]
+            (self.out / "log.jsonl").write_text("".join(line + "\n" for line in kept))
+
+    def _save(self, name: str = "last.pt") -> None:
+        if self.rank == 0:
+            save_atomic(self.checkpoint(), self.out / name)
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def learning_rate(self, visit: int) -> float:
+        """Rate during visit number ``visit`` (from 0)."""
+        o = self.config.optim
+        if visit < o.warmup:
+            return o.lr * (visit + 1) / o.warmup
+        if o.schedule == "constant":
+            return o.lr
+        share = (visit - o.warmup) / max(self.config.run.visits - o.warmup, 1)
+        return o.lr * (o.final + (1.0 - o.final) * 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0))))
+
+    def steps(self, visit: int) -> int:
+        """T during visit number ``visit``."""
+        t = self.config.run.steps
+        for start, value in self.config.run.steps_schedule:
+            if visit >= start:
+                t = value
+        return t
+
+    def temperature(self, visit: int) -> float:
+        """tau during visit number ``visit``."""
+        p = self.config.policy
+        return max(p.tau_min, p.tau_init - p.tau_drop * (visit // p.tau_every))
+
+    # -- pairs -----------------------------------------------------------------------------------------------------
+
+    def rng(self, visit: int) -> np.random.Generator:
+        """Source of all randomness of a visit in this process."""
+        return np.random.default_rng([self.config.run.seed, self.rank, visit])
+
+    def draw(self, visit: int, rng: np.random.Generator) -> tuple[str, str]:
+        """The pair (fixed, moving) of a visit."""
+        if self.people:
+            i, j = rng.choice(len(self.people), 2, replace=False)
+            return self.people[i], self.people[j]
+        # Every epoch visits each pair once, in an order of its own; processes take turns.
+        index = visit * self.world + self.rank
+        epoch, place = divmod(index, len(self.pairs))
+        order = np.random.default_rng([self.config.run.seed, 2, epoch]).permutation(len(self.pairs))
+        return self.pairs[order[place]]
+
+    def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+        """The augmented pair of a visit on its network grid."""
+        fixed, moving = (self.source.case(name) for name in self.draw(visit, rng))
+        d = self.config.data
+        grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
+        return make_sample(fixed, moving, grid, d.labels, self.config.augment, rng).to(self.device)
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    def run_visit(self) -> dict[str, float]:
+        """Take the next pair through T steps; returns the logged scalars of the last step."""
+        rng = self.rng(self.visit)
+        pair = self.pair(self.visit, rng)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(self.visit)
+        sampling = {}
+        if self.config.run.stage == "finetune" and self.config.policy.kind != "none":
+            sampling = {"tau": self.temperature(self.visit), "rng": rng}
+            self._refresh_basis()
+        u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
+        logs: dict = {}
+        for t in range(self.steps(self.visit)):
+            result = self.step_module(pair, u, **sampling)
+            result.loss.backward()
+            logs = result.logs
+            self._update(logs)
+            u = result.u
+        logs = {k: float(v) for k, v in logs.items()}
+        logs["njd_percent"] = 100.0 * float(njd_fraction(u))
+        self._adapt_kl(logs)
+        self.visit += 1
+        return logs
+
+    def _refresh_basis(self) -> None:
+        """Renew the channel directions of the structured policy from soft-Dice gradients of a few pairs."""
+        p = self.config.policy
+        if p.kind != "structured" or p.head != "probe" or self.visit % p.refresh:
+            return
+        gradients = []
+        for i in range(p.refresh_pairs):
+            # Seeds of their own, far from those of the visits; the same on every process, so the bases agree.
+            rng = np.random.default_rng([self.config.run.seed, 3, self.visit, i])
+            pair = self.pair(int(rng.integers(1 << 30)), rng)
+            u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
+            gradients.append(self.objective.dice_gradient(pair, u))
+        self.objective.memory.basis = channel_basis(gradients, p.rank)
+
+    def _update(self, logs: dict) -> None:
+        o = self.config.optim
+        parameters = [p for p in self.backbone.parameters() if p.grad is not None]
+        if o.clip:
+            logs["grad_norm"] = torch.nn.utils.clip_grad_norm_(parameters, o.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.updates += 1
+        if self.ema is not None:
+            decay = min(o.ema, (1.0 + self.updates) / (10.0 + self.updates))
+            state = self.backbone.state_dict()
+            torch._foreach_lerp_([self.ema[k] for k in state], list(state.values()), 1.0 - decay)
+
+    def _adapt_kl(self, logs: dict[str, float]) -> None:
+        target = self.config.loss.kl_target
+        if target > 0 and "kl" in logs:
+            if logs["kl"] > 1.5 * target:
+                self.objective.kl_weight *= 1.5
+            elif logs["kl"] < target / 1.5:
+                self.objective.kl_weight /= 1.5
+            self.objective.kl_weight = float(np.clip(self.objective.kl_weight, 1e-8, 1e2))
+
+    def averaged(self):
+        """Context: the backbone holds the moving average inside, its own weights again after."""
+        return _Swapped(self.backbone, self.ema)
+
+    def validate(self) -> dict[str, float]:
+        """Dice and NJD on the validation pairs, from aligned centres, with the averaged weights."""
+        d, r = self.config.data, self.config.run
+        with self.averaged():
+            rows = evaluate_pairs(
+                self.backbone, self.source, self.val_pairs, d.spacing, d.min_size, r.val_steps, self.device
+            )
+        out = {}
+        for t in range(r.val_steps + 1):
+            out[f"val_dice_t{t}"] = float(np.mean([row["steps"][t]["dice"] for row in rows]))
+        out["val_dice"] = out[f"val_dice_t{r.val_steps}"]
+        out["val_njd_percent"] = float(np.mean([row["steps"][-1]["njd"] for row in rows]))
+        return out
+
+    def run(self) -> dict[str, float]:
+        """Train to the configured number of visits, or until SIGTERM/SIGINT; returns the last validation."""
+        run = self.config.run
+        writer = None
+        if self.rank == 0:
+            from torch.utils.tensorboard import SummaryWriter
+
+            writer = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.visit)
+        log = open(self.out / "log.jsonl", "a") if self.rank == 0 else None
+        previous = {}
+        try:
+            for s in (signal.SIGTERM, signal.SIGINT):
+                previous[s] = signal.signal(s, self._on_signal)
+        except ValueError:
+            pass  # not in the main thread: the caller handles signals
+        bar = _Bar(run.visits, self.visit, self.progress)
+        last_save = time.monotonic()
+        last_val: dict[str, float] = {}
+        validations = 0
+        self.backbone.train()
+        try:
+            with bar:
+                while self.visit < run.visits and not self._stop:
+                    start = time.perf_counter()
+                    logs = self.run_visit()
+                    self.seconds += time.perf_counter() - start
+                    done = self.visit >= run.visits
+                    if self.val_pairs and (self.visit % run.val_every == 0 or done):
+                        if self.rank == 0:
+                            last_val = self.validate()
+                            validations += 1
+                            logs |= last_val
+                            if last_val["val_dice"] > self.best:
+                                self.best = last_val["val_dice"]
+                                self._save("best.pt")
+                            if run.picture_every and validations % run.picture_every == 1 % run.picture_every:
+                                self._picture(writer)
+                        if self.world > 1:
+                            dist.barrier()
+                    if log is not None:
+                        row = {"visit": self.visit, "updates": self.updates, "seconds": round(self.seconds, 3)}
+                        log.write(json.dumps(row | {k: round(v, 6) for k, v in logs.items()}) + "\n")
+                        log.flush()
+                        if self.visit % 10 == 0 or "val_dice" in logs:
+                            for k, v in logs.items():
+                                writer.add_scalar(k, v, self.visit)
+                            writer.add_scalar("learning_rate", self.learning_rate(self.visit - 1), self.visit)
+                    bar.update(self.visit, logs, last_val)
+                    if done or time.monotonic() - last_save > 60 * run.checkpoint_minutes:
+                        self._save()
+                        last_save = time.monotonic()
+                self._save()
+        finally:
+            for s, handler in previous.items():
+                signal.signal(s, handler)
+            if writer is not None:
+                writer.close()
+            if log is not None:
+                log.close()
+        return last_val
+
+    def _on_signal(self, number, frame) -> None:
+        self._stop = True
+
+    def _picture(self, writer) -> None:
+        """Middle slices of the first validation pair: fixed, moving, warped, difference before and after."""
+        fixed, moving = (self.source.case(n) for n in self.val_pairs[0])
+        d = self.config.data
+        grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
+        pair = make_sample(fixed, moving, grid, 0).to(self.device)
+        with self.averaged():
+            self.backbone.eval()
+            u = register_sample(self.backbone, pair, self.config.run.val_steps)[-1]
+            self.backbone.train()
+        warped = warp(pair.moving, u)
+        views = (pair.fixed, pair.moving, warped, (pair.fixed - pair.moving).abs(), (pair.fixed - warped).abs())
+        rows = []
+        for axis in (2, 3, 4):
+            cuts = [v.select(axis, v.shape[axis] // 2)[0, 0] for v in views]
+            rows.append(torch.cat(cuts, dim=1))
+        width = max(r.shape[1] for r in rows)
+        rows = [torch.nn.functional.pad(r, (0, width - r.shape[1])) for r in rows]
+        writer.add_image("fixed moving warped |f-m| |f-w|", torch.cat(rows, dim=0)[None].cpu(), self.visit)
+
+
+class _Swapped:
+    def __init__(self, backbone, ema):
+        self.backbone, self.ema = backbone, ema
+
+    def __enter__(self):
+        if self.ema is not None:
+            self.own = {k: v.detach().clone() for k, v in self.backbone.state_dict().items()}
+            self.backbone.load_state_dict(self.ema)
+
+    def __exit__(self, *error):
+        if self.ema is not None:
+            self.backbone.load_state_dict(self.own)
+
+
+class _Bar:
+    """Progress with time left, by rich; silent where it is not wanted."""
+
+    def __init__(self, total: int, done: int, shown: bool):
+        self.shown = shown
+        if shown:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                refresh_per_second=2,
+            )
+            self.task = self.bar.add_task("training", total=total, completed=done)
+
+    def __enter__(self):
+        if self.shown:
+            self.bar.start()
+
+    def __exit__(self, *error):
+        if self.shown:
+            self.bar.stop()
+
+    def update(self, visit: int, logs: dict[str, float], val: dict[str, float]) -> None:
+        if self.shown:
+            text = f"loss {logs['loss']:.4f}"
+            if val:
+                text += f"  val Dice {100 * val['val_dice']:.2f}  NJD {val['val_njd_percent']:.3f} %"
+            self.bar.update(self.task, completed=visit, description=text)
