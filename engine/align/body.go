@@ -1,0 +1,243 @@
+package align
+
+// foreground returns 1 on the body and 0 in the background around it: thresholded, opened, the largest piece, its holes in
+// each slice filled. Where an image has no background (a crop within the body), all that is valid is body.
+func foreground(w *working) []float32 {
+	n := w.grid.Size
+	threshold, ok := backgroundThreshold(w)
+	if !ok {
+		return append([]float32(nil), w.valid...)
+	}
+	above := make([]bool, len(w.valid))
+	for i, v := range w.valid {
+		above[i] = v > 0 && w.intensity[i] > threshold
+	}
+	core := largestComponent(erode(above, n), n)
+	count := 0
+	body := make([]float32, len(above))
+	for i, in := range fillSlices(dilateWithin(core, above, n), n) {
+		if in && w.valid[i] > 0 {
+			body[i] = 1
+			count++
+		}
+	}
+	if count < len(body)/500 {
+		return append([]float32(nil), w.valid...)
+	}
+	return body
+}
+
+// backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in its
+// lowest quarter. It reports false where there is no such peak or the border of the field of view is not part of it.
+func backgroundThreshold(w *working) (float32, bool) {
+	const bins = 256
+	lo, hi := robustRange(w)
+	if !(hi > lo) {
+		return 0, false
+	}
+	bin := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
+	var raw, h [bins]float64
+	total := 0.0
+	for i, x := range w.intensity {
+		if w.valid[i] > 0 {
+			raw[bin(x)]++
+			total++
+		}
+	}
+	for b := range h {
+		h[b] = (raw[max(b-1, 0)] + 2*raw[b] + raw[min(b+1, bins-1)]) / 4
+	}
+	peak := 0
+	for b := range bins / 4 {
+		if h[b] > h[peak] {
+			peak = b
+		}
+	}
+	if peak == bins/4-1 {
+		return 0, false
+	}
+	valley := peak
+	for valley+1 < bins/2 && h[valley+1] < h[valley] {
+		valley++
+	}
+	threshold := lo + (hi-lo)*float32(valley+1)/bins
+
+	below := 0.0
+	for b := range valley + 1 {
+		below += raw[b]
+	}
+	var border, dark float64
+	for i := range w.intensity {
+		if w.valid[i] > 0 && onBorder(w, i) {
+			border++
+			if w.intensity[i] <= threshold {
+				dark++
+			}
+		}
+	}
+	return threshold, below >= 0.05*total && dark >= 0.2*border
+}
+
+// robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
+func robustRange(w *working) (lo, hi float32) {
+	first := true
+	var top float32
+	for i, x := range w.intensity {
+		if w.valid[i] == 0 {
+			continue
+		}
+		if first {
+			lo, top, first = x, x, false
+		}
+		lo, top = min(lo, x), max(top, x)
+	}
+	if !(top > lo) {
+		return lo, top
+	}
+	// Two rounds of counting: outliers may crowd everything else into a few bins of the first.
+	hi = top
+	for range 3 {
+		var counts [1024]int
+		total := 0
+		for i, x := range w.intensity {
+			if w.valid[i] > 0 {
+				counts[min(int(float64(x-lo)/float64(hi-lo)*1023), 1023)]++
+				total++
+			}
+		}
+		rest := 0
+		for b := 1023; b >= 0; b-- {
+			if rest += counts[b]; rest > total/100 {
+				hi = lo + (hi-lo)*float32(b+1)/1023
+				break
+			}
+		}
+		if hi >= top*0.5+lo*0.5 {
+			break
+		}
+		top = hi
+	}
+	return lo, hi
+}
+
+// onBorder reports whether a face neighbour of voxel i is not valid. The outermost voxels never are.
+func onBorder(w *working, i int) bool {
+	nx, nxy := w.grid.Size[0], w.grid.Size[0]*w.grid.Size[1]
+	v := w.valid
+	return v[i-1] == 0 || v[i+1] == 0 || v[i-nx] == 0 || v[i+nx] == 0 || v[i-nxy] == 0 || v[i+nxy] == 0
+}
+
+// neighbours calls visit for the face neighbours of voxel i.
+func neighbours(i int, n [3]int, visit func(j int)) {
+	x, y, z := i%n[0], i/n[0]%n[1], i/(n[0]*n[1])
+	if x > 0 {
+		visit(i - 1)
+	}
+	if x < n[0]-1 {
+		visit(i + 1)
+	}
+	if y > 0 {
+		visit(i - n[0])
+	}
+	if y < n[1]-1 {
+		visit(i + n[0])
+	}
+	if z > 0 {
+		visit(i - n[0]*n[1])
+	}
+	if z < n[2]-1 {
+		visit(i + n[0]*n[1])
+	}
+}
+
+func erode(in []bool, n [3]int) []bool {
+	out := make([]bool, len(in))
+	for i, v := range in {
+		if !v {
+			continue
+		}
+		out[i] = true
+		neighbours(i, n, func(j int) { out[i] = out[i] && in[j] })
+	}
+	return out
+}
+
+// dilateWithin adds the face neighbours that lie in limit.
+func dilateWithin(in, limit []bool, n [3]int) []bool {
+	out := append([]bool(nil), in...)
+	for i, v := range in {
+		if v {
+			neighbours(i, n, func(j int) { out[j] = out[j] || limit[j] })
+		}
+	}
+	return out
+}
+
+// largestComponent keeps the largest set connected through faces; the first of equals.
+func largestComponent(in []bool, n [3]int) []bool {
+	label := make([]int32, len(in))
+	best, bestSize, current := int32(0), 0, int32(0)
+	var stack []int
+	for i, v := range in {
+		if !v || label[i] != 0 {
+			continue
+		}
+		current++
+		label[i] = current
+		size := 0
+		for stack = append(stack[:0], i); len(stack) > 0; size++ {
+			j := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			neighbours(j, n, func(k int) {
+				if in[k] && label[k] == 0 {
+					label[k] = current
+					stack = append(stack, k)
+				}
+			})
+		}
+		if size > bestSize {
+			best, bestSize = current, size
+		}
+	}
+	out := make([]bool, len(in))
+	for i := range in {
+		out[i] = best > 0 && label[i] == best
+	}
+	return out
+}
+
+// fillSlices fills the holes of every z slice: what the slice's edge does not reach. Lungs are dark and, where the field of
+// view cuts them, open above or below, but closed within a slice.
+func fillSlices(in []bool, n [3]int) []bool {
+	out := make([]bool, len(in))
+	area := n[0] * n[1]
+	slice := [3]int{n[0], n[1], 1}
+	var stack []int
+	for z := range n[2] {
+		body := in[z*area : (z+1)*area]
+		outside := make([]bool, area)
+		reach := func(i int) {
+			if !body[i] && !outside[i] {
+				outside[i] = true
+				stack = append(stack, i)
+			}
+		}
+		for x := range n[0] {
+			reach(x)
+			reach(area - n[0] + x)
+		}
+		for y := range n[1] {
+			reach(y * n[0])
+			reach(y*n[0] + n[0] - 1)
+		}
+		for len(stack) > 0 {
+			i := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			neighbours(i, slice, reach)
+		}
+		for i := range area {
+			out[z*area+i] = !outside[i]
+		}
+	}
+	return out
+}

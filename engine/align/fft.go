@@ -1,0 +1,294 @@
+package align
+
+import (
+	"math"
+	"math/cmplx"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
+
+// This file is a three-dimensional discrete Fourier transform of real data in float32. gonum's works in float64 on single
+// lines; a search over translations needs hundreds of transforms of a million voxels, most of them zero padding.
+
+// fft3 transforms real arrays of size n (x, y, z; x fastest) to half spectra and back. Sizes must be 5-smooth (fastSize) and
+// n[0] even. It is safe for concurrent use.
+type fft3 struct {
+	n       [3]int
+	lines   [3]fftLine
+	threads int
+}
+
+func newFFT3(n [3]int, threads int) *fft3 {
+	return &fft3{n, [3]fftLine{newFFTLine(n[0]), newFFTLine(n[1]), newFFTLine(n[2])}, threads}
+}
+
+// spectrumLen is the length of a half spectrum: bins (x, y, z) for z up to n[2]/2, x fastest.
+func (f *fft3) spectrumLen() int { return f.n[0] * f.n[1] * (f.n[2]/2 + 1) }
+
+// batch is how many lines a transform works on at once, side by side, so that its inner loops are long.
+const batch = 32
+
+// forward writes the half spectrum of src, an array of size m <= n that is padded with zeros.
+func (f *fft3) forward(dst []complex64, src []float32, m [3]int) {
+	nx, ny, nz := f.n[0], f.n[1], f.n[2]
+	half := nz/2 + 1
+	clear(dst)
+	// Along z two columns of real data, neighbours in x, are one complex column: A + iB. Its spectrum is then taken apart by
+	// A[k] = (Z[k] + conj Z[n-k]) / 2 and B[k] = (Z[k] - conj Z[n-k]) / 2i.
+	parallel.For(m[1], 1, f.threads, func(lo, hi int) {
+		in, out := make([]complex64, nz*batch), make([]complex64, nz*batch)
+		for y := lo; y < hi; y++ {
+			for x0 := 0; x0 < m[0]; x0 += 2 * batch {
+				w := min(batch, (m[0]-x0+1)/2)
+				clear(in)
+				for z := range m[2] {
+					row := src[(z*m[1]+y)*m[0]+x0 : (z*m[1]+y+1)*m[0]]
+					for j := range w {
+						var b float32
+						if 2*j+1 < len(row) {
+							b = row[2*j+1]
+						}
+						in[z*w+j] = complex(row[2*j], b)
+					}
+				}
+				spectrum := f.lines[2].transform(in[:nz*w], out[:nz*w], w, false)
+				for k := range half {
+					a, b := spectrum[k*w:(k+1)*w], spectrum[(nz-k)%nz*w:][:w]
+					row := dst[(k*ny+y)*nx+x0:]
+					for j := range w {
+						p, q := a[j], complex(real(b[j]), -imag(b[j]))
+						row[2*j] = (p + q) * 0.5
+						d := (p - q) * 0.5
+						row[2*j+1] = complex(imag(d), -real(d))
+					}
+				}
+			}
+		}
+	})
+	f.alongY(dst, (m[0]+1)/2*2, false)
+	f.alongX(dst, false)
+}
+
+// inverse writes the real array of size n whose half spectrum is src, which it overwrites.
+func (f *fft3) inverse(dst []float32, src []complex64) {
+	nx, ny, nz := f.n[0], f.n[1], f.n[2]
+	half := nz/2 + 1
+	f.alongX(src, true)
+	f.alongY(src, nx, true)
+	scale := 1 / float32(nx*ny*nz)
+	parallel.For(ny, 1, f.threads, func(lo, hi int) {
+		in, out := make([]complex64, nz*batch), make([]complex64, nz*batch)
+		for y := lo; y < hi; y++ {
+			for x0 := 0; x0 < nx; x0 += 2 * batch {
+				w := min(batch, (nx-x0)/2)
+				for k := range nz {
+					mirror := k >= half
+					row := src[(min(k, nz-k)*ny+y)*nx+x0:]
+					for j := range w {
+						a, b := row[2*j], row[2*j+1]
+						if mirror {
+							a, b = complex(real(a), -imag(a)), complex(real(b), -imag(b))
+						}
+						in[k*w+j] = complex(real(a)-imag(b), imag(a)+real(b)) // a + ib
+					}
+				}
+				values := f.lines[2].transform(in[:nz*w], out[:nz*w], w, true)
+				for z := range nz {
+					row := dst[(z*ny+y)*nx+x0:]
+					for j := range w {
+						v := values[z*w+j]
+						row[2*j], row[2*j+1] = real(v)*scale, imag(v)*scale
+					}
+				}
+			}
+		}
+	})
+}
+
+// alongY transforms the columns x < width of every plane.
+func (f *fft3) alongY(data []complex64, width int, inverse bool) {
+	nx, ny := f.n[0], f.n[1]
+	parallel.For(f.n[2]/2+1, 1, f.threads, func(lo, hi int) {
+		in, out := make([]complex64, ny*batch), make([]complex64, ny*batch)
+		for z := lo; z < hi; z++ {
+			plane := data[z*nx*ny : (z+1)*nx*ny]
+			for x0 := 0; x0 < width; x0 += batch {
+				w := min(batch, width-x0)
+				for y := range ny {
+					copy(in[y*w:(y+1)*w], plane[y*nx+x0:])
+				}
+				result := f.lines[1].transform(in[:ny*w], out[:ny*w], w, inverse)
+				for y := range ny {
+					copy(plane[y*nx+x0:], result[y*w:(y+1)*w])
+				}
+			}
+		}
+	})
+}
+
+// alongX transforms every row.
+func (f *fft3) alongX(data []complex64, inverse bool) {
+	nx := f.n[0]
+	rows := f.n[1] * (f.n[2]/2 + 1)
+	parallel.For(rows, batch, f.threads, func(lo, hi int) {
+		w := hi - lo
+		in, out := make([]complex64, nx*w), make([]complex64, nx*w)
+		for r := range w {
+			for x, v := range data[(lo+r)*nx : (lo+r+1)*nx] {
+				in[x*w+r] = v
+			}
+		}
+		result := f.lines[0].transform(in, out, w, inverse)
+		for r := range w {
+			row := data[(lo+r)*nx : (lo+r+1)*nx]
+			for x := range row {
+				row[x] = result[x*w+r]
+			}
+		}
+	})
+}
+
+// fftLine is the mixed-radix transform of one line length, after Stockham: every pass sorts as it goes, so that there is no
+// bit reversal.
+type fftLine struct {
+	n       int
+	radices []int
+	twiddle []complex64 // exp(-2 pi i k / n)
+}
+
+func newFFTLine(n int) fftLine {
+	l := fftLine{n: n, twiddle: make([]complex64, n)}
+	for k := range l.twiddle {
+		l.twiddle[k] = complex64(cmplx.Exp(complex(0, -2*math.Pi*float64(k)/float64(n))))
+	}
+	for _, r := range []int{4, 2, 3, 5} {
+		for ; n%r == 0; n /= r {
+			l.radices = append(l.radices, r)
+		}
+	}
+	if n != 1 {
+		panic("align: FFT length is not 5-smooth")
+	}
+	return l
+}
+
+// transform returns the unscaled transform of width interleaved lines (element k of line j at k*width+j), in a or in b, which
+// are both overwritten.
+func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex64 {
+	m, stride := l.n, width
+	var w [5]complex64
+	for _, r := range l.radices {
+		m /= r
+		step := l.n / (r * m)
+		for p := range m {
+			for k := 1; k < r; k++ {
+				w[k] = l.twiddle[k*p*step]
+				if inverse {
+					w[k] = complex(real(w[k]), -imag(w[k]))
+				}
+			}
+			in := func(k int) []complex64 { return a[stride*(p+m*k):][:stride] }
+			out := func(k int) []complex64 { return b[stride*(r*p+k):][:stride] }
+			switch r {
+			case 2:
+				butterfly2(out(0), out(1), in(0), in(1), w[1])
+			case 3:
+				butterfly3(out(0), out(1), out(2), in(0), in(1), in(2), w[1], w[2], inverse)
+			case 4:
+				butterfly4(out(0), out(1), out(2), out(3), in(0), in(1), in(2), in(3), w[1], w[2], w[3], inverse)
+			case 5:
+				butterfly5([5][]complex64{out(0), out(1), out(2), out(3), out(4)},
+					[5][]complex64{in(0), in(1), in(2), in(3), in(4)}, w, inverse)
+			}
+		}
+		a, b = b, a
+		stride *= r
+	}
+	return a
+}
+
+func butterfly2(y0, y1, x0, x1 []complex64, w complex64) {
+	y0, y1, x1 = y0[:len(x0)], y1[:len(x0)], x1[:len(x0)]
+	for q, a := range x0 {
+		b := x1[q]
+		y0[q] = a + b
+		y1[q] = (a - b) * w
+	}
+}
+
+func butterfly3(y0, y1, y2, x0, x1, x2 []complex64, w1, w2 complex64, inverse bool) {
+	s := float32(math.Sqrt(3) / 2)
+	if inverse {
+		s = -s
+	}
+	n := len(x0)
+	y0, y1, y2, x1, x2 = y0[:n], y1[:n], y2[:n], x1[:n], x2[:n]
+	for q, a := range x0 {
+		sum, dif := x1[q]+x2[q], x1[q]-x2[q]
+		c := complex(real(a)-0.5*real(sum), imag(a)-0.5*imag(sum))
+		d := complex(s*imag(dif), -s*real(dif)) // -i s dif
+		y0[q] = a + sum
+		y1[q] = (c + d) * w1
+		y2[q] = (c - d) * w2
+	}
+}
+
+func butterfly4(y0, y1, y2, y3, x0, x1, x2, x3 []complex64, w1, w2, w3 complex64, inverse bool) {
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	n := len(x0)
+	y0, y1, y2, y3 = y0[:n], y1[:n], y2[:n], y3[:n]
+	x1, x2, x3 = x1[:n], x2[:n], x3[:n]
+	for q, a := range x0 {
+		b, c, d := x1[q], x2[q], x3[q]
+		ac, bd := a+c, b+d
+		dif, turn := a-c, b-d
+		turn = complex(sign*imag(turn), -sign*real(turn)) // -i (b-d)
+		y0[q] = ac + bd
+		y1[q] = (dif + turn) * w1
+		y2[q] = (ac - bd) * w2
+		y3[q] = (dif - turn) * w3
+	}
+}
+
+func butterfly5(y, x [5][]complex64, w [5]complex64, inverse bool) {
+	c1, c2 := float32(math.Cos(2*math.Pi/5)), float32(math.Cos(4*math.Pi/5))
+	s1, s2 := float32(math.Sin(2*math.Pi/5)), float32(math.Sin(4*math.Pi/5))
+	if inverse {
+		s1, s2 = -s1, -s2
+	}
+	n := len(x[0])
+	for k := range 5 {
+		y[k], x[k] = y[k][:n], x[k][:n]
+	}
+	for q, a := range x[0] {
+		p1, m1 := x[1][q]+x[4][q], x[1][q]-x[4][q]
+		p2, m2 := x[2][q]+x[3][q], x[2][q]-x[3][q]
+		e1 := a + complex(c1*real(p1)+c2*real(p2), c1*imag(p1)+c2*imag(p2))
+		e2 := a + complex(c2*real(p1)+c1*real(p2), c2*imag(p1)+c1*imag(p2))
+		o1 := complex(s1*imag(m1)+s2*imag(m2), -s1*real(m1)-s2*real(m2)) // -i (s1 m1 + s2 m2)
+		o2 := complex(s2*imag(m1)-s1*imag(m2), -s2*real(m1)+s1*real(m2))
+		y[0][q] = a + p1 + p2
+		y[1][q] = (e1 + o1) * w[1]
+		y[2][q] = (e2 + o2) * w[2]
+		y[3][q] = (e2 - o2) * w[3]
+		y[4][q] = (e1 - o1) * w[4]
+	}
+}
+
+// fastSize returns the least even 5-smooth number >= n.
+func fastSize(n int) int {
+	for n = max(n+n%2, 2); ; n += 2 {
+		m := n
+		for _, p := range []int{2, 3, 5} {
+			for m%p == 0 {
+				m /= p
+			}
+		}
+		if m == 1 {
+			return n
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package align
+
+import (
+	"fmt"
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+)
+
+// spectrum3 is the transform of a real array padded to n, by gonum in float64, x fastest.
+func spectrum3(data []float32, m, n [3]int) []complex128 {
+	s := make([]complex128, n[0]*n[1]*n[2])
+	for z := range m[2] {
+		for y := range m[1] {
+			for x := range m[0] {
+				s[(z*n[1]+y)*n[0]+x] = complex(float64(data[(z*m[1]+y)*m[0]+x]), 0)
+			}
+		}
+	}
+	for axis, stride := range []int{1, n[0], n[0] * n[1]} {
+		plan := fourier.NewCmplxFFT(n[axis])
+		line := make([]complex128, n[axis])
+		for i := range s {
+			if i/stride%n[axis] != 0 {
+				continue
+			}
+			for k := range line {
+				line[k] = s[i+k*stride]
+			}
+			plan.Coefficients(line, line)
+			for k := range line {
+				s[i+k*stride] = line[k]
+			}
+		}
+	}
+	return s
+}
+
+func TestFFTMatchesGonum(t *testing.T) {
+	for _, c := range []struct{ m, n [3]int }{
+		{[3]int{2, 2, 2}, [3]int{2, 2, 2}},
+		{[3]int{5, 3, 4}, [3]int{6, 5, 9}},
+		{[3]int{12, 20, 30}, [3]int{12, 20, 30}},
+		{[3]int{71, 9, 7}, [3]int{100, 16, 8}},
+	} {
+		t.Run(fmt.Sprint(c.n), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			src := make([]float32, c.m[0]*c.m[1]*c.m[2])
+			for i := range src {
+				src[i] = float32(rng.NormFloat64())
+			}
+			want := spectrum3(src, c.m, c.n)
+			f := newFFT3(c.n, 2)
+			got := make([]complex64, f.spectrumLen())
+			f.forward(got, src, c.m)
+			tolerance := 1e-5 * math.Sqrt(float64(len(src)))
+			for i := range got {
+				if cmplx.Abs(complex128(got[i])-want[i]) > tolerance {
+					t.Fatalf("bin %d: %v, gonum has %v", i, got[i], want[i])
+				}
+			}
+
+			other := make([]complex64, f.spectrumLen())
+			newFFT3(c.n, 3).forward(other, src, c.m)
+			if !slices.Equal(got, other) {
+				t.Error("another number of threads gives other bits")
+			}
+
+			back := make([]float32, c.n[0]*c.n[1]*c.n[2])
+			f.inverse(back, got)
+			for z := range c.n[2] {
+				for y := range c.n[1] {
+					for x := range c.n[0] {
+						var v float32
+						if x < c.m[0] && y < c.m[1] && z < c.m[2] {
+							v = src[(z*c.m[1]+y)*c.m[0]+x]
+						}
+						if d := back[(z*c.n[1]+y)*c.n[0]+x] - v; d > 1e-5 || d < -1e-5 {
+							t.Fatalf("(%d,%d,%d): inverse differs by %g", x, y, z, d)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFastSize(t *testing.T) {
+	for n, want := range map[int]int{0: 2, 2: 2, 7: 8, 11: 12, 13: 16, 97: 100, 101: 108} {
+		if got := fastSize(n); got != want {
+			t.Errorf("fastSize(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
+func BenchmarkFFT(b *testing.B) {
+	n := [3]int{80, 80, 80}
+	m := [3]int{50, 50, 50}
+	src := make([]float32, m[0]*m[1]*m[2])
+	src[17] = 1
+	f := newFFT3(n, 1)
+	dst := make([]complex64, f.spectrumLen())
+	for b.Loop() {
+		f.forward(dst, src, m)
+	}
+}

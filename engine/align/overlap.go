@@ -1,0 +1,87 @@
+package align
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// boxCorners returns the corners of a grid, LPS mm, margin voxels beyond the centres of its outermost voxels.
+func boxCorners(g volume.Geometry, margin float64) [][3]float64 {
+	toPhysical := g.IndexToPhysical()
+	corners := make([][3]float64, 8)
+	for c := range corners {
+		var index [3]float64
+		for a := range 3 {
+			index[a] = -margin
+			if c>>a&1 == 1 {
+				index[a] = float64(g.Size[a]-1) + margin
+			}
+		}
+		corners[c] = toPhysical.Apply(index)
+	}
+	return corners
+}
+
+// separation returns the distance in mm, in moving space, between the fixed field of view mapped by t and the moving one: 0
+// where they touch. It is the norm of the shortest vector between two convex hulls, found by Gilbert's method.
+func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
+	f, m := boxCorners(fixed, 0.5), boxCorners(moving, 0.5)
+	for i := range f {
+		f[i] = t.Apply(f[i])
+	}
+	difference := func(i, j int) [3]float64 {
+		return [3]float64{m[j][0] - f[i][0], m[j][1] - f[i][1], m[j][2] - f[i][2]}
+	}
+	dot := func(a, b [3]float64) float64 { return a[0]*b[0] + a[1]*b[1] + a[2]*b[2] }
+	x := difference(0, 0)
+	for range 200 {
+		support, least := x, math.Inf(1)
+		for i := range f {
+			for j := range m {
+				if d := difference(i, j); dot(d, x) < least {
+					support, least = d, dot(d, x)
+				}
+			}
+		}
+		norm2 := dot(x, x)
+		if least > 0 && norm2-least <= 1e-3*norm2 {
+			return math.Sqrt(norm2)
+		}
+		// The point of the segment from x to support nearest to the origin.
+		step := [3]float64{support[0] - x[0], support[1] - x[1], support[2] - x[2]}
+		length := dot(step, step)
+		if length == 0 || norm2 < 1e-12 {
+			return 0
+		}
+		s := min(max(-dot(x, step)/length, 0), 1)
+		for a := range 3 {
+			x[a] += s * step[a]
+		}
+	}
+	return 0
+}
+
+// overlap returns the share of the smaller field of view, in moving space, that both cover under t, from a lattice of points.
+func overlap(fixed, moving volume.Geometry, t volume.Affine) float64 {
+	const n = 32
+	toIndex := moving.PhysicalToIndex().After(t).After(fixed.IndexToPhysical())
+	inside := 0
+	for k := range n * n * n {
+		cell := [3]int{k % n, k / n % n, k / (n * n)}
+		var index [3]float64
+		for a := range 3 {
+			index[a] = (float64(cell[a])+0.5)/n*float64(fixed.Size[a]) - 0.5
+		}
+		p := toIndex.Apply(index)
+		in := true
+		for a := range 3 {
+			in = in && p[a] >= -0.5 && p[a] < float64(moving.Size[a])-0.5
+		}
+		if in {
+			inside++
+		}
+	}
+	fixedExtent := math.Abs(toIndex.Det()) * float64(fixed.Voxels()) // in moving voxels
+	return min(float64(inside)/(n*n*n)*fixedExtent/min(fixedExtent, float64(moving.Voxels())), 1)
+}

@@ -1,0 +1,419 @@
+package align
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/optimize"
+)
+
+// strainWeight penalises the Green strain of the linear part, so that nothing collapses where the images say little.
+const strainWeight = 0.05
+
+// objective is the score of a transform and its gradient, over a fixed sample of the fixed image's voxels.
+type objective struct {
+	components int
+	points     [][3]float32 // mm, relative to center
+	features   []float32    // components a point
+	body       []float32
+	energy     []float32 // squared norm of the features and of the weighted body
+	weight     []float32 // voxels that a point stands for
+	center     [3]float64
+	fixedBody  float64 // voxels
+	movingBody float64
+	grid       volume.Geometry // of the moving features
+	toIndex    volume.Affine
+	moving     []float32 // interleaved
+	threads    int
+}
+
+// newObjective samples count voxels of fixed, three in four of them in its body. fixedFeatures and movingFeatures are
+// interleaved over the grids.
+func newObjective(fixed *working, fixedFeatures []float32, moving *working, movingFeatures []float32, count int, seed uint64, threads int) *objective {
+	stride := len(fixedFeatures) / len(fixed.valid)
+	o := &objective{
+		components: stride - 2, center: centroid(fixed), fixedBody: fixed.bodyCount, movingBody: moving.bodyCount,
+		grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+	}
+	var inside, outside []int
+	for i, v := range fixed.valid {
+		switch {
+		case v == 0:
+		case fixed.body[i] > 0:
+			inside = append(inside, i)
+		default:
+			outside = append(outside, i)
+		}
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x616c69676e)) // "align"
+	toPhysical := fixed.grid.IndexToPhysical()
+	n := fixed.grid.Size
+	add := func(voxels []int, count int) {
+		count = min(count, len(voxels))
+		weight := float32(len(voxels)) / float32(max(count, 1))
+		for k := range count { // a partial Fisher-Yates shuffle
+			j := k + rng.IntN(len(voxels)-k)
+			voxels[k], voxels[j] = voxels[j], voxels[k]
+		}
+		slices.Sort(voxels[:count])
+		for _, i := range voxels[:count] {
+			p := toPhysical.Apply([3]float64{float64(i % n[0]), float64(i / n[0] % n[1]), float64(i / (n[0] * n[1]))})
+			o.points = append(o.points, [3]float32{float32(p[0] - o.center[0]), float32(p[1] - o.center[1]), float32(p[2] - o.center[2])})
+			f := fixedFeatures[i*stride : (i+1)*stride]
+			o.features = append(o.features, f[:o.components]...)
+			b := f[o.components]
+			e := bodyWeight * b * b
+			for _, v := range f[:o.components] {
+				e += v * v
+			}
+			o.body = append(o.body, b)
+			o.energy = append(o.energy, e)
+			o.weight = append(o.weight, weight)
+		}
+	}
+	add(inside, count-count/4)
+	add(outside, count/4)
+	return o
+}
+
+// tally sums the parts of the score over points: product, energy and overlap, each with its gradient by the rows of the
+// affine in moving index units (3 rows of linear part and translation).
+type tally struct {
+	value [3]float64
+	grad  [3][12]float64
+}
+
+const (
+	inProduct = iota
+	inEnergy
+	inOverlap
+)
+
+// tally evaluates points lo..hi-1 under index = m (x, 1), x in mm about the centre.
+func (o *objective) tally(m *[12]float32, lo, hi int) tally {
+	var t tally
+	k := o.components
+	stride := k + 2
+	nx, ny, nz := o.grid.Size[0], o.grid.Size[1], o.grid.Size[2]
+	dx, dy, dz := stride, stride*nx, stride*nx*ny
+	for p := lo; p < hi; p++ {
+		q := o.points[p]
+		x := m[0]*q[0] + m[1]*q[1] + m[2]*q[2] + m[3]
+		y := m[4]*q[0] + m[5]*q[1] + m[6]*q[2] + m[7]
+		z := m[8]*q[0] + m[9]*q[1] + m[10]*q[2] + m[11]
+		if !(x >= 0 && y >= 0 && z >= 0 && x < float32(nx-1) && y < float32(ny-1) && z < float32(nz-1)) {
+			continue // beyond the margin, where everything is zero
+		}
+		ix, iy, iz := int(x), int(y), int(z)
+		fx, fy, fz := x-float32(ix), y-float32(iy), z-float32(iz)
+		base := iz*dz + iy*dy + ix*dx
+		c000, c100 := o.moving[base:][:stride], o.moving[base+dx:][:stride]
+		c010, c110 := o.moving[base+dy:][:stride], o.moving[base+dx+dy:][:stride]
+		c001, c101 := o.moving[base+dz:][:stride], o.moving[base+dx+dz:][:stride]
+		c011, c111 := o.moving[base+dy+dz:][:stride], o.moving[base+dx+dy+dz:][:stride]
+		fixed := o.features[p*k : (p+1)*k]
+		var product, energy [4]float32 // value, d/dx, d/dy, d/dz
+		var body, valid [4]float32
+		for c := range stride {
+			d00, d10 := c100[c]-c000[c], c110[c]-c010[c]
+			d01, d11 := c101[c]-c001[c], c111[c]-c011[c]
+			v00, v10 := c000[c]+fx*d00, c010[c]+fx*d10
+			v01, v11 := c001[c]+fx*d01, c011[c]+fx*d11
+			e0, e1 := v10-v00, v11-v01
+			v0, v1 := v00+fy*e0, v01+fy*e1
+			d0, d1 := d00+fy*(d10-d00), d01+fy*(d11-d01)
+			gz := v1 - v0
+			v, gx, gy := v0+fz*gz, d0+fz*(d1-d0), e0+fz*(e1-e0)
+			if c < k {
+				f := fixed[c]
+				product[0] += f * v
+				product[1] += f * gx
+				product[2] += f * gy
+				product[3] += f * gz
+				energy[0] += v * v
+				energy[1] += v * gx
+				energy[2] += v * gy
+				energy[3] += v * gz
+			} else if c == k {
+				body = [4]float32{v, gx, gy, gz}
+			} else {
+				valid = [4]float32{v, gx, gy, gz}
+			}
+		}
+		b, e, w := o.body[p], o.energy[p], o.weight[p]
+		var part [3][4]float32
+		for i := range 4 {
+			part[inProduct][i] = w * (product[i] + bodyWeight*b*body[i])
+			part[inEnergy][i] = w * (2*(energy[i]+bodyWeight*body[0]*body[i]) + e*valid[i])
+			part[inOverlap][i] = w * b * body[i]
+		}
+		part[inEnergy][0] = w * (energy[0] + bodyWeight*body[0]*body[0] + e*valid[0])
+		for j := range part {
+			t.value[j] += float64(part[j][0])
+			g := &t.grad[j]
+			for r := range 3 {
+				d := part[j][r+1]
+				g[4*r] += float64(d * q[0])
+				g[4*r+1] += float64(d * q[1])
+				g[4*r+2] += float64(d * q[2])
+				g[4*r+3] += float64(d)
+			}
+		}
+	}
+	return t
+}
+
+func (t tally) plus(o tally) tally {
+	for j := range t.value {
+		t.value[j] += o.value[j]
+		for i := range t.grad[j] {
+			t.grad[j][i] += o.grad[j][i]
+		}
+	}
+	return t
+}
+
+// centred is an affine about the objective's centre: x (mm from the centre) -> M x + T, moving mm.
+func (o *objective) centred(a volume.Affine) volume.Affine {
+	return volume.Affine{M: a.M, T: a.Apply(o.center)}
+}
+
+// absolute undoes centred.
+func (o *objective) absolute(c volume.Affine) volume.Affine {
+	return c.After(volume.Affine{M: volume.Identity, T: [3]float64{-o.center[0], -o.center[1], -o.center[2]}})
+}
+
+// score returns the score of the centred affine c and its gradient by the linear part (row-major) and the translation.
+func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gradT [3]float64) {
+	index := o.toIndex.After(c)
+	var m [12]float32
+	for r := range 3 {
+		for k := range 3 {
+			m[4*r+k] = float32(index.M[3*r+k])
+		}
+		m[4*r+3] = float32(index.T[r])
+	}
+	const grain = 1 << 10
+	t := parallel.Reduce(len(o.points), grain, o.threads, func(lo, hi int) tally { return o.tally(&m, lo, hi) }, tally.plus)
+
+	// S = 2 P / E * (B / min(VF, VM/|det M|))^0.3; dS is a combination of dP, dE, dB and d det.
+	p, e, b := t.value[inProduct], t.value[inEnergy], t.value[inOverlap]
+	det := c.Det()
+	smaller, shrinks := o.fixedBody, false
+	if v := o.movingBody / math.Abs(det); v < smaller {
+		smaller, shrinks = v, true
+	}
+	if !(e > 0 && b > 0 && smaller > 0) {
+		return 0, gradM, gradT
+	}
+	factor := math.Pow(b/smaller, overlapPower)
+	score = 2 * p / e * factor
+	weights := [3]float64{2 / e * factor, -score / e, overlapPower * score / b}
+	var g [12]float64 // by the rows of m
+	for j, w := range weights {
+		for i := range g {
+			g[i] += w * t.grad[j][i]
+		}
+	}
+	for k := range 3 { // m = toIndex c
+		for r := range 3 {
+			for j := range 3 {
+				gradM[3*k+j] += o.toIndex.M[3*r+k] * g[4*r+j]
+			}
+			gradT[k] += o.toIndex.M[3*r+k] * g[4*r+3]
+		}
+	}
+	if shrinks { // -log smaller = log |det| + const, and d log|det M| = M^-T
+		if inverse, err := c.Inverse(); err == nil {
+			for k := range 3 {
+				for j := range 3 {
+					gradM[3*k+j] += overlapPower * score * inverse.M[3*j+k]
+				}
+			}
+		}
+	}
+	return score, gradM, gradT
+}
+
+// strain returns ||(M^T M - I)/2||_F^2 and its gradient by M.
+func strain(m [9]float64) (value float64, grad [9]float64) {
+	var e [9]float64
+	for r := range 3 {
+		for c := range 3 {
+			for k := range 3 {
+				e[3*r+c] += m[3*k+r] * m[3*k+c] / 2
+			}
+		}
+		e[3*r+r] -= 0.5
+	}
+	for _, v := range e {
+		value += v * v
+	}
+	for r := range 3 {
+		for c := range 3 {
+			for k := range 3 {
+				grad[3*r+c] += 2 * m[3*r+k] * e[3*k+c]
+			}
+		}
+	}
+	return value, grad
+}
+
+// rotation is exp([w]x) (Rodrigues) with its derivatives by the three components of w.
+func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
+	theta2 := w[0]*w[0] + w[1]*w[1] + w[2]*w[2]
+	theta := math.Sqrt(theta2)
+	// R = I + a [w] + b [w]^2; a and b are even functions of theta, and a' / theta, b' / theta are da and db.
+	var a, b, da, db float64
+	if theta < 1e-3 {
+		a, b = 1-theta2/6, 0.5-theta2/24
+		da, db = -1.0/3+theta2/30, -1.0/12+theta2/180
+	} else {
+		sin, cos := math.Sincos(theta)
+		a, b = sin/theta, (1-cos)/theta2
+		da = (cos - a) / theta2
+		db = (a - 2*b) / theta2
+	}
+	k := [9]float64{0, -w[2], w[1], w[2], 0, -w[0], -w[1], w[0], 0}
+	kk := multiply(k, k)
+	generators := [3][9]float64{{0, 0, 0, 0, 0, -1, 0, 1, 0}, {0, 0, 1, 0, 0, 0, -1, 0, 0}, {0, -1, 0, 1, 0, 0, 0, 0, 0}}
+	for i := range r {
+		r[i] = a*k[i] + b*kk[i]
+	}
+	for i := range 3 {
+		r[4*i]++
+	}
+	for axis, g := range generators {
+		gk, kg := multiply(g, k), multiply(k, g)
+		for i := range r {
+			d[axis][i] = w[axis]*(da*k[i]+db*kk[i]) + a*g[i] + b*(gk[i]+kg[i])
+		}
+	}
+	return r, d
+}
+
+func multiply(a, b [9]float64) (c [9]float64) {
+	for r := range 3 {
+		for k := range 3 {
+			c[3*r+k] = a[3*r]*b[k] + a[3*r+1]*b[3+k] + a[3*r+2]*b[6+k]
+		}
+	}
+	return c
+}
+
+// refine climbs from start and returns where it gets, with its score. Parameters are millimetres at the body's rim: linear
+// ones are divided by radius. rigid moves by a rotation and a translation on top of start, else all twelve parameters are
+// free.
+func (o *objective) refine(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
+	c0 := o.centred(start)
+	radius := o.radius()
+	at := func(x []float64) (c volume.Affine, d [3][9]float64) {
+		c = c0
+		if rigid {
+			var r [9]float64
+			r, d = rotation([3]float64{x[0] / radius, x[1] / radius, x[2] / radius})
+			c.M = multiply(r, c0.M)
+			for i := range 3 {
+				c.T[i] += x[3+i]
+			}
+			return c, d
+		}
+		for i := range 9 {
+			c.M[i] += x[i] / radius
+		}
+		for i := range 3 {
+			c.T[i] += x[9+i]
+		}
+		return c, d
+	}
+	dims := 12
+	if rigid {
+		dims = 6
+	}
+	var cost float64
+	last, gradient := make([]float64, dims), make([]float64, dims)
+	evaluate := func(x []float64) {
+		if !math.IsNaN(last[0]) && slices.Equal(x, last) {
+			return
+		}
+		copy(last, x)
+		c, d := at(x)
+		score, gradM, gradT := o.score(c)
+		cost = -score
+		if rigid {
+			for axis := range 3 {
+				gradient[axis] = 0
+				for i, dm := range multiply(d[axis], c0.M) {
+					gradient[axis] -= gradM[i] * dm / radius
+				}
+			}
+		} else {
+			s, gradS := strain(c.M)
+			cost += strainWeight * s
+			for i := range gradM {
+				gradient[i] = (strainWeight*gradS[i] - gradM[i]) / radius
+			}
+		}
+		for i := range 3 {
+			gradient[dims-3+i] = -gradT[i]
+		}
+	}
+	last[0] = math.NaN() // nothing evaluated yet
+	problem := optimize.Problem{
+		Func: func(x []float64) float64 { evaluate(x); return cost },
+		Grad: func(grad, x []float64) { evaluate(x); copy(grad, gradient) },
+		Status: func() (optimize.Status, error) {
+			return optimize.NotTerminated, ctx.Err()
+		},
+	}
+	result, err := optimize.Minimize(problem, make([]float64, dims), &optimize.Settings{
+		MajorIterations: iterations, FuncEvaluations: 2 * iterations, GradientThreshold: 1e-6,
+		Converger: &optimize.FunctionConverge{Absolute: 1e-5, Iterations: 4},
+	}, &optimize.LBFGS{})
+	if ctx.Err() != nil {
+		return start, 0, ctx.Err()
+	}
+	if result == nil {
+		return start, 0, err // a line search that ends early is no error: the best point so far is kept
+	}
+	c, _ := at(result.X)
+	score, _, _ := o.score(c)
+	return o.absolute(c), score, nil
+}
+
+// radius is the root mean square distance of the body's points from the centre, mm.
+func (o *objective) radius() float64 {
+	total, n := 0.0, 0.0
+	for i, p := range o.points {
+		w := float64(o.weight[i] * o.body[i])
+		total += w * float64(p[0]*p[0]+p[1]*p[1]+p[2]*p[2])
+		n += w
+	}
+	return max(math.Sqrt(total/max(n, 1)), 1)
+}
+
+// centroid is the centre of mass of the body, LPS mm.
+func centroid(w *working) [3]float64 {
+	var c [3]float64
+	n := w.grid.Size
+	i := 0
+	for z := range n[2] {
+		for y := range n[1] {
+			for x := range n[0] {
+				b := float64(w.body[i])
+				c[0] += b * float64(x)
+				c[1] += b * float64(y)
+				c[2] += b * float64(z)
+				i++
+			}
+		}
+	}
+	for a := range 3 {
+		c[a] /= w.bodyCount
+	}
+	return w.grid.IndexToPhysical().Apply(c)
+}

@@ -1,0 +1,140 @@
+package align
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// working is one image as the alignment sees it: resampled to isotropic voxels along a frame of axes, with one voxel of
+// unknown around its field of view, so that what is interpolated from it falls off smoothly.
+type working struct {
+	grid      volume.Geometry
+	intensity []float32
+	valid     []float32 // 1 inside the field of view and the mask, else 0: unknown, not air
+	body      []float32 // 1 on the foreground
+	bodyCount float64
+}
+
+// workingSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the
+// smaller field of view would have over 500k voxels or the larger 1.5M.
+func workingSpacing(fixed, moving volume.Geometry) float64 {
+	voxel := func(g volume.Geometry) float64 { return math.Abs(g.IndexToPhysical().Det()) }
+	extent := func(g volume.Geometry) float64 { return voxel(g) * float64(g.Voxels()) }
+	small, large := min(extent(fixed), extent(moving)), max(extent(fixed), extent(moving))
+	return math.Cbrt(max(voxel(fixed), voxel(moving), small/500e3, large/1.5e6))
+}
+
+// newWorking resamples v, which must have a finite voxel inside the mask (nil: everywhere), to voxels of h mm along the
+// columns of frame, a rotation.
+func newWorking(v, mask *volume.Volume, h float64, frame [9]float64, threads int) *working {
+	mean, known := shrink(v, mask, h, threads)
+	w := &working{grid: boundingGrid(v.Geometry, h, frame)}
+	lowest, _ := mean.MinMax()
+	values := mean.Resample(w.grid, volume.IdentityAffine(), volume.Linear, lowest, threads)
+	w.intensity = values.Data
+	w.valid = known.Resample(w.grid, volume.IdentityAffine(), volume.Linear, 0, threads).Data
+	n := w.grid.Size
+	for i, x := range w.valid {
+		p := [3]int{i % n[0], i / n[0] % n[1], i / (n[0] * n[1])}
+		w.valid[i] = 0
+		if x >= 0.5 && min(p[0], p[1], p[2]) > 0 && p[0] < n[0]-1 && p[1] < n[1]-1 && p[2] < n[2]-1 {
+			w.valid[i] = 1
+		}
+	}
+	w.body = foreground(w)
+	for _, b := range w.body {
+		w.bodyCount += float64(b)
+	}
+	return w
+}
+
+// boundingGrid returns the grid of h mm voxels along frame that holds g and one voxel more on each side.
+func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometry {
+	axes := volume.Affine{M: frame}
+	back, _ := axes.Inverse() // a rotation
+	toPhysical := g.IndexToPhysical()
+	lo := [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+	hi := [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
+	for corner := range 8 {
+		var index [3]float64
+		for a := range 3 {
+			index[a] = -0.5
+			if corner>>a&1 == 1 {
+				index[a] = float64(g.Size[a]) - 0.5
+			}
+		}
+		p := back.Apply(toPhysical.Apply(index))
+		for a := range 3 {
+			lo[a], hi[a] = min(lo[a], p[a]), max(hi[a], p[a])
+		}
+	}
+	out := volume.Geometry{Spacing: [3]float64{h, h, h}, Direction: frame}
+	var first [3]float64
+	for a := range 3 {
+		inner := max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
+		out.Size[a] = inner + 2
+		first[a] = (lo[a]+hi[a])/2 - float64(inner+1)/2*h
+	}
+	out.Origin = axes.Apply(first)
+	return out
+}
+
+// shrink averages blocks of voxels that lie within h mm, so that resampling at h does not alias, and returns with the means
+// the fraction of each block that is finite and inside the mask. Blocks without any such voxel hold the least mean.
+func shrink(v, mask *volume.Volume, h float64, threads int) (mean, known *volume.Volume) {
+	g := v.Geometry
+	var f [3]int
+	var shift [3]float64
+	for a := range 3 {
+		f[a] = min(max(int(h/g.Spacing[a]+1e-6), 1), g.Size[a])
+		g.Size[a] = (v.Size[a] + f[a] - 1) / f[a]
+		g.Spacing[a] *= float64(f[a])
+		shift[a] = float64(f[a]-1) / 2
+	}
+	g.Origin = v.IndexToPhysical().Apply(shift)
+	mean, known = volume.Zeros(g), volume.Zeros(g)
+	nx, ny := g.Size[0], g.Size[1]
+	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			sum, count := mean.Data[r*nx:(r+1)*nx], known.Data[r*nx:(r+1)*nx]
+			y0, z0 := r%ny*f[1], r/ny*f[2]
+			for z := z0; z < min(z0+f[2], v.Size[2]); z++ {
+				for y := y0; y < min(y0+f[1], v.Size[1]); y++ {
+					base := (z*v.Size[1] + y) * v.Size[0]
+					row := v.Data[base : base+v.Size[0]]
+					x := 0
+					for i := range sum {
+						for end := min(x+f[0], len(row)); x < end; x++ {
+							s := row[x]
+							if s-s != 0 || (mask != nil && mask.Data[base+x] == 0) {
+								continue
+							}
+							sum[i] += s
+							count[i]++
+						}
+					}
+				}
+			}
+			for i, n := range count {
+				if n > 0 {
+					sum[i] /= n
+				}
+				count[i] = n / float32(f[0]*f[1]*f[2])
+			}
+		}
+	})
+	lowest := float32(math.Inf(1))
+	for i, k := range known.Data {
+		if k > 0 {
+			lowest = min(lowest, mean.Data[i])
+		}
+	}
+	for i, k := range known.Data {
+		if k == 0 {
+			mean.Data[i] = lowest
+		}
+	}
+	return mean, known
+}
