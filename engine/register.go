@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"runtime"
 	"time"
 
+	"github.com/morphseek/morphseek/engine/align"
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -23,8 +25,9 @@ type registration struct {
 	opt    Options // threads resolved
 	report *reporter
 
-	model  *network.Model // nil: none
-	runner network.Runner
+	fixed, moving *volume.Volume // the pair's, every voxel finite
+	model         *network.Model // nil: none
+	runner        network.Runner
 
 	initial volume.Affine // fixed -> moving LPS mm, from align on
 	deform  *field.Field  // the displacement behind initial, on the grid of the stage that made it; nil is the identity
@@ -184,7 +187,7 @@ func (r *registration) prepare() error {
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
 	}
-	r.pair.Fixed, r.pair.Moving = r.finite("fixed", fixed), r.finite("moving", moving)
+	r.fixed, r.moving = r.finite("fixed", fixed), r.finite("moving", moving)
 	if r.model == nil {
 		return nil
 	}
@@ -216,12 +219,42 @@ func (r *registration) finite(name string, v *volume.Volume) *volume.Volume {
 	return clean
 }
 
+// align finds the initial transform, or measures the caller's.
+func (r *registration) align() error {
+	a, err := align.Align(r.ctx, r.fixed, r.moving, align.Options{
+		Method:    align.Method(r.opt.Initial),
+		FixedMask: r.pair.FixedMask, MovingMask: r.pair.MovingMask,
+		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,
+		Progress: func(fraction float64) bool {
+			r.report.at(fraction, "")
+			return r.ctx.Err() == nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	r.initial = a.Transform
+	r.metrics.Align = AlignMetrics{
+		Method: r.opt.Initial, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
+		Matrix: a.Transform.M, Translation: a.Transform.T,
+	}
+	if a.Overlap < 0.3 {
+		r.warn(fmt.Sprintf("The fields of view overlap by only %.0f %% of the smaller one: check that the images show the same part of the body.", 100*a.Overlap))
+	}
+	if r.opt.Initial == "rigid" || r.opt.Initial == "affine" {
+		if a.Confidence < 0.1 {
+			r.warn("The initial alignment is not sure of itself (another position fits nearly as well): look at the result, or give an initial transform.")
+		}
+	}
+	return nil
+}
+
 // network runs the step graph T times on the network grid, each time keeping the best trajectory.
 func (r *registration) network() error {
 	m, threads := r.model.Manifest, r.opt.Threads
-	grid := m.Grid(r.pair.Fixed.Geometry)
-	fixed := r.input(r.pair.Fixed, grid, volume.IdentityAffine())
-	moving := r.input(r.pair.Moving, grid, r.initial)
+	grid := m.Grid(r.fixed.Geometry)
+	fixed := r.input(r.fixed, r.pair.Fixed, grid, volume.IdentityAffine())
+	moving := r.input(r.moving, r.pair.Moving, grid, r.initial)
 	u := r.deformOn(grid)
 	n := len(u.Data)
 
@@ -270,11 +303,12 @@ func (r *registration) network() error {
 	return nil
 }
 
-// input returns v on the network grid, read through the map a and normalised as the model wants it.
-func (r *registration) input(v *volume.Volume, grid volume.Geometry, a volume.Affine) *volume.Volume {
+// input returns v on the network grid, read through the map a and normalised as the model wants it, by the finite voxels of the
+// original.
+func (r *registration) input(v, original *volume.Volume, grid volume.Geometry, a volume.Affine) *volume.Volume {
 	in := r.model.Intensity
 	// The background is put in before normalisation: as the intensity that becomes it.
-	p := v.Percentiles(in.Low, in.High)
+	p := original.Percentiles(in.Low, in.High)
 	background := p[0] + (in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0])
 	out := v.Resample(grid, a, volume.Linear, float32(background), r.opt.Threads)
 	in.Normalise(out, p[0], p[1])
@@ -291,7 +325,7 @@ func (r *registration) deformOn(g volume.Geometry) *field.Field {
 
 // finish makes the total transform, resamples the moving image by it, once and from the original, and measures both.
 func (r *registration) finish() error {
-	fixed, moving, threads := r.pair.Fixed, r.pair.Moving, r.opt.Threads
+	fixed, moving, threads := r.fixed, r.moving, r.opt.Threads
 	total := field.Total(r.initial, r.deform, fixed.Geometry, threads)
 	r.deform = nil
 	background, _ := moving.MinMax()
@@ -303,23 +337,20 @@ func (r *registration) finish() error {
 	m.NJDPercent, m.SDLogJ = s.NJDPercent, s.SDLogJ
 	m.JacobianMin, m.JacobianMax = s.JacobianMin, s.JacobianMax
 	m.DisplacementMean, m.DisplacementMax = s.DisplacementMeanMM, s.DisplacementMaxMM
-	through := func(a volume.Affine) *volume.Volume {
-		return moving.Resample(fixed.Geometry, a, volume.Linear, background, threads)
-	}
-	measures := []struct {
+	grid := measuringGrid(fixed.Geometry)
+	for _, measure := range []struct {
 		into  *float64
-		image func() *volume.Volume
+		image *volume.Volume
+		by    volume.Affine
 	}{
-		{&m.SimilarityBefore, func() *volume.Volume { return through(volume.IdentityAffine()) }},
-		{&m.SimilarityAlign, func() *volume.Volume { return through(r.initial) }},
-		{&m.SimilarityAfter, func() *volume.Volume { return warped }},
-	}
-	for i, measure := range measures {
+		{&m.SimilarityBefore, moving, volume.IdentityAffine()},
+		{&m.SimilarityAlign, moving, r.initial},
+		{&m.SimilarityAfter, warped, volume.IdentityAffine()},
+	} {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		r.report.at(0.4+0.2*float64(i), "")
-		*measure.into = r.similarity(measure.image())
+		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, background, threads))
 	}
 	if m.SimilarityAfter < m.SimilarityAlign || m.SimilarityAfter < m.SimilarityBefore {
 		r.warn("The images match less well after the registration than before (see the similarity): look at the result, and try another model or initial alignment.")
@@ -331,15 +362,39 @@ func (r *registration) finish() error {
 	return nil
 }
 
-// similarity compares an image on the fixed grid with the fixed one, inside the fixed mask.
-func (r *registration) similarity(image *volume.Volume) float64 {
+// measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million voxels: similarity
+// is a mean over the image, and costs more than the warp.
+func measuringGrid(g volume.Geometry) volume.Geometry {
+	const most = 1 << 20
+	k := int(math.Ceil(math.Cbrt(float64(g.Voxels()) / most)))
+	var first [3]float64
+	toPhysical := g.IndexToPhysical()
+	for a, n := range g.Size {
+		k := min(k, n)
+		first[a] = float64((k - 1) / 2)
+		g.Size[a] = (n-1-(k-1)/2)/k + 1
+		g.Spacing[a] *= float64(k)
+	}
+	g.Origin = toPhysical.Apply(first)
+	return g
+}
+
+// similarity compares an image on the measuring grid with the fixed one, inside the fixed mask. Outside the moving image counts
+// as background.
+func (r *registration) similarity(grid volume.Geometry, image *volume.Volume) float64 {
+	id, threads := volume.IdentityAffine(), r.opt.Threads
+	fixed := r.fixed.Resample(grid, id, volume.Linear, 0, threads)
+	var mask *volume.Volume
+	if r.pair.FixedMask != nil {
+		mask = r.pair.FixedMask.Resample(grid, id, volume.Nearest, 0, threads)
+	}
 	if r.metrics.Align.SameModality {
 		const radius = 4
 		r.metrics.Similarity = "local NCC"
-		return metric.LocalNCC(r.pair.Fixed, image, r.pair.FixedMask, radius, r.opt.Threads)
+		return metric.LocalNCC(fixed, image, mask, radius, threads)
 	}
 	const bins = 32
 	r.metrics.Similarity = "normalized mutual information"
-	_, nmi := metric.MutualInformation(r.pair.Fixed, image, r.pair.FixedMask, bins, r.opt.Threads)
+	_, nmi := metric.MutualInformation(fixed, image, mask, bins, threads)
 	return nmi
 }

@@ -4,6 +4,7 @@ tiny.onnx      a sound bundle: a step graph of a few hundred weights, exported f
 external.onnx  the same with its weights in another file
 golden.bin     float32: fixed, moving, then per step epsilon, u, reward, mu, log_sigma of three chained steps, computed by
                onnxruntime in Python and checked here against torch
+register.bin   float32: fixed, moving, u, warped: the whole of a registration from one position, in torch, numpy and scipy
 """
 import hashlib
 import io
@@ -15,6 +16,7 @@ import onnx
 import onnxruntime
 import torch
 import torch.nn.functional as F
+from scipy.ndimage import map_coordinates
 
 HERE = pathlib.Path(__file__).parent
 CHANNELS, STRIDE, J, STEPS = 2, 4, 3, 3
@@ -95,6 +97,11 @@ def bundle(model):
     return model
 
 
+def normalise(v):
+    low, high = np.percentile(v, [1, 99])
+    return np.clip((v - low) / (high - low), 0, 1).astype(np.float32)
+
+
 def main():
     torch.manual_seed(0)
     step = Step().eval()
@@ -135,6 +142,16 @@ def main():
         u = torch.from_numpy(got[0][[np.argmax(got[1])]])
         print("step", t, "rewards", got[1], "max |u|", np.abs(got[0]).max())
     (HERE / "golden.bin").write_bytes(out.getvalue())
+
+    raw = [100 * fixed.numpy()[0, 0] - 20, 300 * moving.numpy()[0, 0] ** 2 + 5]
+    inputs = [torch.from_numpy(normalise(v))[None, None] for v in raw]
+    u = torch.zeros(1, 3, *SIZE)
+    for _ in range(STEPS):
+        with torch.no_grad():
+            u = step(*inputs, u, torch.zeros(1, *latent), torch.zeros(1))[0]
+    u = u.numpy()[0]
+    warped = map_coordinates(raw[1].astype(np.float64), np.indices(SIZE) + u, order=1, mode="constant", cval=raw[1].min())
+    (HERE / "register.bin").write_bytes(b"".join(a.astype("<f4").tobytes() for a in (*raw, u, warped)))
 
 
 if __name__ == "__main__":
