@@ -1,0 +1,320 @@
+/*
+ * morphseek.h - the C interface of MorphSeek, deformable registration of 3-D medical images.
+ *
+ * Research software; not a medical device.
+ *
+ *     ms_engine engine;
+ *     ms_result result;
+ *     if (ms_engine_create(NULL, &engine) || ms_register(engine, &fixed, &moving, NULL, NULL, NULL, &result)) {
+ *         fprintf(stderr, "%s\n", ms_last_error());
+ *         exit(1);
+ *     }
+ *     ms_result_warped(result, warped, voxels);
+ *     ms_result_destroy(result);
+ *     ms_engine_destroy(engine);
+ *
+ * # Status
+ *
+ * Every function that can fail returns a status: MS_OK, or the code of the failure, with a sentence for people in
+ * ms_last_error(). Where a function fails, its outputs are as they were, a handle it would have made is 0, and no partial
+ * file is left. Each function's comment lists the codes that are its own; besides these, any function may return
+ *   MS_ERR_INTERNAL          a defect of this library
+ *   MS_ERR_INVALID_ARGUMENT  a NULL pointer where one is needed, a struct whose size is not one (see below)
+ *   MS_ERR_INVALID_HANDLE    a handle that was destroyed, never was, or is of the other kind.
+ *
+ * # Structs
+ *
+ * Every struct begins with its size, which the caller sets to sizeof of the struct. A library newer than its caller takes
+ * the members that the caller does not know at their defaults; one older than its caller accepts members that it does not
+ * know only as zero bytes, and otherwise returns MS_ERR_INVALID_ARGUMENT. Members are only ever added, at the end.
+ *
+ * # Memory
+ *
+ * The caller owns what it passes in, and the library does not keep it after the function returns. What comes out is written
+ * into the caller's buffers, whose capacity is passed with them and checked; handles own the rest until they are destroyed.
+ * Voxels are read in place, never copied; results are written once.
+ *
+ * Functions that return text take (dst, capacity, needed): they write a string with its terminating NUL to dst, and the
+ * number of bytes that takes to *needed, which may be NULL. With dst NULL and capacity 0 only *needed is written. Text that
+ * does not fit is not written: MS_ERR_INVALID_ARGUMENT. All text is UTF-8.
+ *
+ * # Threads
+ *
+ * Every function may be called from any thread at any time, with the same handles too. A handle destroyed while another
+ * thread uses it stays alive until that use ends. ms_last_error() belongs to the calling thread.
+ *
+ * # Process
+ *
+ * The library contains the Go runtime: it starts threads of its own, it cannot be unloaded (dlclose does nothing), and after
+ * fork() the child must exec before it calls the library. Its signal handlers pass on what is not its own.
+ *
+ * # Conventions
+ *
+ * Physical space is LPS in millimetres, as ITK's. Voxel buffers are contiguous with x fastest: voxel (i, j, k) is
+ * at (k * dims[1] + j) * dims[0] + i. A transform maps a point of the fixed image to the point of the moving image that is
+ * sampled there (the pull-back direction): warped(x) = moving(x + u(x)).
+ */
+#ifndef MORPHSEEK_H
+#define MORPHSEEK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -------------------------------------------------------------------------------------------------------- Status codes */
+
+/* The result of a call. Codes are never renumbered or reused; a newer library may return ones that are not listed here. */
+typedef int32_t ms_status;
+
+enum {
+  MS_OK = 0,
+  MS_ERR_INTERNAL = 1,            /* a defect of this library */
+  MS_ERR_INVALID_ARGUMENT = 2,    /* an option or argument outside its range */
+  MS_ERR_INVALID_HANDLE = 3,      /* a closed or foreign handle */
+  MS_ERR_CANCELLED = 4,           /* the caller asked to stop */
+  MS_ERR_OUT_OF_MEMORY = 5,       /* */
+  MS_ERR_EMPTY_VOLUME = 10,       /* no voxels */
+  MS_ERR_NON_FINITE_VOLUME = 11,  /* nothing but NaN or Inf */
+  MS_ERR_CONSTANT_VOLUME = 12,    /* every voxel has the same value */
+  MS_ERR_THIN_VOLUME = 13,        /* an axis is one voxel thick */
+  MS_ERR_INVALID_SPACING = 14,    /* zero, negative or non-finite spacing, or a non-finite origin */
+  MS_ERR_INVALID_DIRECTION = 15,  /* a singular direction matrix */
+  MS_ERR_EMPTY_MASK = 16,         /* a mask that selects nothing */
+  MS_ERR_GRID_MISMATCH = 17,      /* a mask on another grid than its image */
+  MS_ERR_NO_OVERLAP = 18,         /* the volumes do not overlap after the initial transform */
+  MS_ERR_SINGULAR_TRANSFORM = 19, /* an initial transform that cannot be inverted */
+  MS_ERR_MODEL_NOT_FOUND = 30,    /* */
+  MS_ERR_MODEL_CORRUPT = 31,      /* a truncated model, or no MorphSeek model at all */
+  MS_ERR_MODEL_TAMPERED = 32,     /* weights whose sha256 differs from the manifest's */
+  MS_ERR_MODEL_VERSION = 33,      /* a model format that this library does not know */
+  MS_ERR_MODEL_EXTERNAL = 34,     /* a model that points at files outside itself */
+  MS_ERR_RUNTIME_MISSING = 35,    /* ONNX Runtime was not found or does not load */
+  MS_ERR_RUNTIME_FAILED = 36,     /* ONNX Runtime reported an error */
+  MS_ERR_DEVICE_UNAVAILABLE = 37, /* the device asked for is not there */
+  MS_ERR_INPUT_UNREADABLE = 50,   /* an input file that is missing or cannot be read */
+  MS_ERR_OUTPUT_UNWRITABLE = 51,  /* */
+  MS_ERR_DISK_FULL = 52,          /* */
+  MS_ERR_SNAPSHOT_CORRUPT = 53    /* a truncated, tampered or foreign result file */
+};
+
+/* ------------------------------------------------------------------------------------------------------- Types, structs */
+
+/* Handles: opaque numbers, never reused in a process, 0 is none. */
+typedef uint64_t ms_engine; /* ONNX Runtime and its open models; make one and keep it */
+typedef uint64_t ms_result; /* a finished registration, immutable */
+
+/* What an engine is made with. */
+typedef struct ms_engine_config {
+  size_t size;
+  const char *runtime_library; /* path of the ONNX Runtime library; NULL or "": MORPHSEEK_ORT_LIBRARY, then beside this library,
+                                  then the `onnxruntime` Python package */
+  const char *model_dir;       /* a further folder of models; NULL or "": none */
+} ms_engine_config;
+
+/* How to register. ms_options_init() sets the defaults; ms_options_json() tells every member's meaning, default and range. */
+typedef struct ms_options {
+  size_t size;
+  const char *preset; /* this and every other string: NULL takes the default */
+  const char *model;
+  const char *initial;
+  const char *search;
+  int32_t steps;
+  int32_t trajectories;
+  double tau;
+  int32_t refine;
+  const char *similarity;
+  const char *device;
+  int32_t threads;
+  uint64_t seed;
+  const char *cache;
+} ms_options;
+
+/* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
+typedef struct ms_image {
+  size_t size;
+  int64_t dims[3];      /* voxels along x, y, z; at least 2 each */
+  double spacing[3];    /* mm, positive */
+  double origin[3];     /* mm, LPS */
+  double direction[9];  /* row-major; column c is the unit vector of index axis c */
+  const float *voxels;  /* dims[0] * dims[1] * dims[2] of them; not read where only the grid matters */
+} ms_image;
+
+/* What to register, where two images alone do not say it all. */
+typedef struct ms_pair {
+  size_t size;
+  const ms_image *fixed;
+  const ms_image *moving;
+  const ms_image *fixed_mask;  /* on the fixed image's grid, non-zero selects; NULL: everything */
+  const ms_image *moving_mask; /* on the moving image's grid */
+  const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS mm: where the
+                                  initial alignment starts, or stays with options.initial "none"; NULL: not known */
+} ms_pair;
+
+/* A report on a running registration. The strings live until the callback returns. */
+typedef struct ms_progress {
+  size_t size;
+  const char *stage;   /* "align", "search", "network", "refine", "finish" */
+  double fraction;     /* of the whole registration, 0 to 1, never decreasing */
+  const char *message; /* for a log; may be "" */
+} ms_progress;
+
+/*
+ * Hears about progress, on the thread that called ms_register, at every change and at least every 100 ms; user is the pointer
+ * given there. Non-zero cancels. It may call any function of this library. It must return: no longjmp, no C++ exception.
+ */
+typedef int (*ms_progress_fn)(const ms_progress *progress, void *user);
+
+/* How an image is sampled. */
+typedef int32_t ms_interpolation;
+
+enum {
+  MS_LINEAR = 0, /* for intensities */
+  MS_NEAREST = 1 /* for labels and masks */
+};
+
+#ifndef MS_NO_PROTOTYPES /* the library's own sources need the types alone */
+
+/* ------------------------------------------------------------------------------------------------- The library, its tables */
+
+/* The library's version, "major.minor.patch". Never fails; the text is static. */
+const char *ms_version(void);
+
+/*
+ * What went wrong in the last call on this thread that failed; "" before there was one. The text is valid until the next call
+ * on this thread. Calls that succeed leave it alone. Never fails.
+ */
+const char *ms_last_error(void);
+
+/* The name of a code, such as "empty_volume"; "code_N" for one that this library does not know. The text is valid until the next
+ * call on this thread. Never fails. */
+const char *ms_status_name(ms_status status);
+
+/* Writes a JSON array of the options: [{"name", "type", "default", "choices", "min", "max", "help"}, ...], in ms_options' order. */
+ms_status ms_options_json(char *dst, size_t capacity, size_t *needed);
+
+/* Writes a JSON array of the failures: [{"code", "name", "python", "exit"}, ...]. */
+ms_status ms_errors_json(char *dst, size_t capacity, size_t *needed);
+
+/* Sets *options to the defaults. size is sizeof(ms_options) as the caller knows it. */
+ms_status ms_options_init(ms_options *options, size_t size);
+
+/* ------------------------------------------------------------------------------------------------------------- Engines */
+
+/*
+ * Makes an engine. config NULL takes the defaults. ONNX Runtime is loaded when the first network runs, so that an engine without
+ * one still aligns. Destroy it with ms_engine_destroy.
+ */
+ms_status ms_engine_create(const ms_engine_config *config, ms_engine *out);
+
+/* Destroys an engine. Registrations under way finish first; results outlive their engine. */
+ms_status ms_engine_destroy(ms_engine engine);
+
+/* Writes a JSON array of the models that the engine knows: [{"manifest", "path", "code", "error"}, ...], built-in ones with path "". */
+ms_status ms_model_list(ms_engine engine, char *dst, size_t capacity, size_t *needed);
+
+/*
+ * Checks a model, a name or the path of a .onnx file, and writes {"manifest", "path", "code", "error"}.
+ *   MS_ERR_MODEL_NOT_FOUND, MS_ERR_MODEL_CORRUPT, MS_ERR_MODEL_TAMPERED, MS_ERR_MODEL_VERSION, MS_ERR_MODEL_EXTERNAL
+ */
+ms_status ms_model_verify(ms_engine engine, const char *model, char *dst, size_t capacity, size_t *needed);
+
+/* -------------------------------------------------------------------------------------------------------- Registration */
+
+/*
+ * Registers moving onto fixed. options NULL takes the defaults; progress may be NULL. Returns when done. Destroy *out with
+ * ms_result_destroy.
+ *   MS_ERR_CANCELLED             progress returned non-zero
+ *   MS_ERR_OUT_OF_MEMORY
+ *   MS_ERR_EMPTY_VOLUME, MS_ERR_NON_FINITE_VOLUME, MS_ERR_CONSTANT_VOLUME, MS_ERR_THIN_VOLUME, MS_ERR_INVALID_SPACING,
+ *   MS_ERR_INVALID_DIRECTION     an image that cannot be registered
+ *   MS_ERR_NO_OVERLAP            the images do not overlap after the initial transform
+ *   MS_ERR_MODEL_*               the model does not load (see ms_model_verify)
+ *   MS_ERR_RUNTIME_MISSING, MS_ERR_RUNTIME_FAILED
+ *   MS_ERR_DEVICE_UNAVAILABLE    options->device is not there; "auto" falls back to the CPU and says so in the metrics
+ */
+ms_status ms_register(ms_engine engine, const ms_image *fixed, const ms_image *moving, const ms_options *options,
+                      ms_progress_fn progress, void *user, ms_result *out);
+
+/*
+ * Registers a pair with masks or a given initial transform; otherwise as ms_register, with its failures and
+ *   MS_ERR_EMPTY_MASK, MS_ERR_GRID_MISMATCH   a mask that selects nothing, or lies on another grid than its image
+ *   MS_ERR_SINGULAR_TRANSFORM                 pair->initial cannot be inverted
+ */
+ms_status ms_register_pair(ms_engine engine, const ms_pair *pair, const ms_options *options, ms_progress_fn progress, void *user,
+                           ms_result *out);
+
+/* ------------------------------------------------------------------------------------------------------------- Results
+ *
+ * n is how many numbers dst has room for, and must be exactly what the function writes (V is the number of voxels of the fixed
+ * grid): MS_ERR_INVALID_ARGUMENT otherwise.
+ */
+
+/* Writes the fixed grid to *grid, whose voxels become NULL. Set grid->size before. */
+ms_status ms_result_geometry(ms_result result, ms_image *grid);
+
+/* Writes the initial transform that was found or given, 12 numbers as in ms_pair. The fields contain it already. */
+ms_status ms_result_initial(ms_result result, double matrix[12]);
+
+/*
+ * Writes the total displacement field in VOXELS of the fixed grid, n = 3 V: three planes one behind the other, the displacements
+ * along z, then y, then x, each plane with x fastest. As a numpy array: shape (3, nz, ny, nx), component i along array axis i.
+ */
+ms_status ms_result_field(ms_result result, float *dst, size_t n);
+
+/* Writes the total displacement field in LPS MILLIMETRES, n = 3 V: x, y, z interleaved per voxel, an ITK vector image's buffer. */
+ms_status ms_result_field_mm(ms_result result, float *dst, size_t n);
+
+/*
+ * Makes the inverse transform a result of its own: the moving image's grid is its fixed grid, and ms_result_apply brings images of
+ * the fixed space onto it. It has no warped image and no metrics, and cannot be saved (MS_ERR_INVALID_ARGUMENT). *residual_mm,
+ * which may be NULL, becomes the largest distance by which the inverse misses inside the fixed grid: where the field folds there
+ * is no inverse. Destroy *out with ms_result_destroy.
+ */
+ms_status ms_result_inverse(ms_result result, ms_result *out, double *residual_mm);
+
+/* Writes the Jacobian determinant of the total transform, n = V; negative where it folds. */
+ms_status ms_result_jacobian(ms_result result, float *dst, size_t n);
+
+/* Writes the moving image, resampled once (linearly) by the total transform onto the fixed grid, n = V. */
+ms_status ms_result_warped(ms_result result, float *dst, size_t n);
+
+/*
+ * Resamples any image that lies in the moving image's space by the total transform onto the fixed grid, n = V; where a point falls
+ * outside the image, dst gets background.
+ *   MS_ERR_EMPTY_VOLUME, MS_ERR_THIN_VOLUME, MS_ERR_INVALID_SPACING, MS_ERR_INVALID_DIRECTION   for image
+ */
+ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolation interpolation, float background, float *dst,
+                          size_t n);
+
+/* Maps count points in place, x, y, z interleaved, LPS mm, from the fixed image to the moving image. */
+ms_status ms_result_transform_points(ms_result result, double *points, size_t count);
+
+/* Writes a JSON object of the metrics: similarity before and after, NJD, seconds by stage, and so on: report.json's members. */
+ms_status ms_result_metrics(ms_result result, char *dst, size_t capacity, size_t *needed);
+
+/*
+ * Saves a result to a file, which appears complete or not at all.
+ *   MS_ERR_OUTPUT_UNWRITABLE, MS_ERR_DISK_FULL
+ */
+ms_status ms_result_save(ms_result result, const char *path);
+
+/*
+ * Loads what ms_result_save saved. Destroy *out with ms_result_destroy.
+ *   MS_ERR_INPUT_UNREADABLE   no such file, or it cannot be read
+ *   MS_ERR_SNAPSHOT_CORRUPT   the file is truncated, was tampered with, or is of another kind or version
+ */
+ms_status ms_result_load(const char *path, ms_result *out);
+
+/* Destroys a result. */
+ms_status ms_result_destroy(ms_result result);
+
+#endif /* MS_NO_PROTOTYPES */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MORPHSEEK_H */

@@ -1,0 +1,203 @@
+package main
+
+// #include "shim.h"
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/morphseek/morphseek/engine"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// withResult runs the body of a function on a result.
+func withResult(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
+	return call(func() error { return results.use(uint64(handle), body) })
+}
+
+// floats returns the caller's buffer of n floats, which must be just what is written.
+func floats(dst *C.float, n C.size_t, want int) ([]float32, error) {
+	if dst == nil {
+		return nil, invalid("dst is NULL")
+	}
+	if uint64(n) != uint64(want) {
+		return nil, invalid("dst has room for %d floats where %d are written", n, want)
+	}
+	return unsafe.Slice((*float32)(dst), want), nil
+}
+
+// copyOut writes src to the caller's buffer.
+func copyOut(dst *C.float, n C.size_t, src []float32) error {
+	buffer, err := floats(dst, n, len(src))
+	if err == nil {
+		copy(buffer, src)
+	}
+	return err
+}
+
+// withWhole is withResult for what an inverse does not have.
+func withWhole(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		if r.Warped == nil {
+			return invalid("this result is an inverse: it has no warped image and no metrics, and cannot be saved; use the result it was made from")
+		}
+		return body(r)
+	})
+}
+
+// makeResult is the frame of every function that ends in a new result.
+func makeResult(out *C.ms_result, body func() (*engine.Result, error)) C.ms_status {
+	return call(func() error {
+		if out == nil {
+			return invalid("out is NULL")
+		}
+		*out = 0
+		r, err := body()
+		if err == nil {
+			*out = C.ms_result(results.add(r))
+		}
+		return err
+	})
+}
+
+//export ms_result_geometry
+func ms_result_geometry(handle C.ms_result, grid *C.ms_image) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		if grid == nil {
+			return invalid("grid is NULL")
+		}
+		return putGrid(grid, r.Field.Geometry)
+	})
+}
+
+//export ms_result_initial
+func ms_result_initial(handle C.ms_result, matrix *C.double) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		if matrix == nil {
+			return invalid("matrix is NULL")
+		}
+		dst := unsafe.Slice((*float64)(matrix), 12)
+		for row := range 3 {
+			copy(dst[4*row:], r.Initial.M[3*row:3*row+3])
+			dst[4*row+3] = r.Initial.T[row]
+		}
+		return nil
+	})
+}
+
+//export ms_result_field
+func ms_result_field(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error { return copyOut(dst, n, r.Field.Data) })
+}
+
+//export ms_result_field_mm
+func ms_result_field_mm(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		buffer, err := floats(dst, n, len(r.Field.Data))
+		if err != nil {
+			return err
+		}
+		r.Field.MM(buffer, r.Metrics.Threads)
+		return nil
+	})
+}
+
+//export ms_result_inverse
+func ms_result_inverse(handle C.ms_result, out *C.ms_result, residual *C.double) C.ms_status {
+	return makeResult(out, func() (inverse *engine.Result, err error) {
+		err = results.use(uint64(handle), func(r *engine.Result) (err error) {
+			var mm float64
+			if inverse, mm, err = r.Inverse(r.Metrics.Threads); err == nil && residual != nil {
+				*residual = C.double(mm)
+			}
+			return err
+		})
+		return inverse, err
+	})
+}
+
+//export ms_result_jacobian
+func ms_result_jacobian(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		buffer, err := floats(dst, n, r.Field.Voxels())
+		if err != nil {
+			return err
+		}
+		det, err := r.JacobianDeterminant(r.Metrics.Threads)
+		if err != nil {
+			return err
+		}
+		copy(buffer, det.Data)
+		return nil
+	})
+}
+
+//export ms_result_warped
+func ms_result_warped(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
+	return withWhole(handle, func(r *engine.Result) error { return copyOut(dst, n, r.Warped.Data) })
+}
+
+//export ms_result_apply
+func ms_result_apply(handle C.ms_result, image *C.ms_image, interpolation C.ms_interpolation, background C.float, dst *C.float, n C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		how, ok := map[C.ms_interpolation]volume.Interpolation{C.MS_LINEAR: volume.Linear, C.MS_NEAREST: volume.Nearest}[interpolation]
+		if !ok {
+			return invalid("interpolation is %d; it must be MS_LINEAR or MS_NEAREST", interpolation)
+		}
+		v, err := takeImage(image, "input")
+		if err != nil {
+			return err
+		}
+		buffer, err := floats(dst, n, r.Field.Voxels())
+		if err != nil {
+			return err
+		}
+		warped, err := r.Warp(v, how, float32(background), r.Metrics.Threads)
+		if err != nil {
+			return err
+		}
+		copy(buffer, warped.Data)
+		return nil
+	})
+}
+
+//export ms_result_transform_points
+func ms_result_transform_points(handle C.ms_result, points *C.double, count C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		if count > math.MaxInt32 || (points == nil && count > 0) {
+			return invalid("%d points at %p", count, points)
+		}
+		return r.TransformPoints(unsafe.Slice((*float64)(points), 3*count))
+	})
+}
+
+//export ms_result_metrics
+func ms_result_metrics(handle C.ms_result, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
+	return withWhole(handle, func(r *engine.Result) error { return writeJSON(r.Metrics, dst, capacity, needed) })
+}
+
+//export ms_result_save
+func ms_result_save(handle C.ms_result, path *C.char) C.ms_status {
+	return withWhole(handle, func(r *engine.Result) error {
+		if path == nil {
+			return invalid("path is NULL")
+		}
+		return r.Save(C.GoString(path))
+	})
+}
+
+//export ms_result_load
+func ms_result_load(path *C.char, out *C.ms_result) C.ms_status {
+	return makeResult(out, func() (*engine.Result, error) {
+		if path == nil {
+			return nil, invalid("path is NULL")
+		}
+		return engine.LoadResult(C.GoString(path))
+	})
+}
+
+//export ms_result_destroy
+func ms_result_destroy(handle C.ms_result) C.ms_status {
+	return call(func() error { return results.remove(uint64(handle)) })
+}

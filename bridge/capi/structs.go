@@ -1,0 +1,181 @@
+package main
+
+// #include "shim.h"
+import "C"
+
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/morphseek/morphseek/engine"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Sizes of the structs in the first version of the library: less was never valid. They stay when members are added.
+const (
+	oldestConfig  = unsafe.Offsetof(C.ms_engine_config{}.model_dir) + unsafe.Sizeof(C.ms_engine_config{}.model_dir)
+	oldestOptions = unsafe.Offsetof(C.ms_options{}.cache) + unsafe.Sizeof(C.ms_options{}.cache)
+	oldestImage   = unsafe.Offsetof(C.ms_image{}.voxels) + unsafe.Sizeof(C.ms_image{}.voxels)
+	oldestPair    = unsafe.Offsetof(C.ms_pair{}.initial) + unsafe.Sizeof(C.ms_pair{}.initial)
+
+	largestStruct = 1 << 16 // beyond this a size is no size, and its tail is not looked at
+)
+
+func checkSize(size C.size_t, oldest uintptr, name string) error {
+	if uintptr(size) < oldest || size > largestStruct {
+		return invalid("%s: its size member is %d, where the struct has %d bytes; set it to sizeof", name, size, oldest)
+	}
+	return nil
+}
+
+// takeStruct reads the caller's struct at p over defaults, as the header's paragraph on structs promises.
+func takeStruct[T any](p unsafe.Pointer, defaults T, oldest uintptr, name string) (T, error) {
+	size := *(*C.size_t)(p)
+	if err := checkSize(size, oldest, name); err != nil {
+		return defaults, err
+	}
+	theirs := unsafe.Slice((*byte)(p), size)
+	ours := unsafe.Slice((*byte)(unsafe.Pointer(&defaults)), unsafe.Sizeof(defaults))
+	for _, b := range theirs[copy(ours, theirs):] {
+		if b != 0 {
+			return defaults, invalid("%s: it sets members that this library (%s) does not know; use a newer one", name, engine.Version)
+		}
+	}
+	return defaults, nil
+}
+
+// putStruct writes v to the caller's struct of the given size at p: what it has room for, zeros beyond what v has, and size.
+func putStruct[T any](p unsafe.Pointer, size C.size_t, v T, oldest uintptr, name string) error {
+	if err := checkSize(size, oldest, name); err != nil {
+		return err
+	}
+	theirs := unsafe.Slice((*byte)(p), size)
+	clear(theirs[copy(theirs, unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v))):])
+	*(*C.size_t)(p) = size
+	return nil
+}
+
+// ms_options has a member for every engine option, of the same name and in the same order (a test holds them together).
+var optionMembers = func() []reflect.StructField {
+	t := reflect.TypeFor[C.ms_options]()
+	members := make([]reflect.StructField, 0, t.NumField())
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Name != "size" && f.Name != "_" {
+			members = append(members, f)
+		}
+	}
+	return members
+}()
+
+// defaultOptions is what ms_options_init writes. Its strings live as long as the process.
+var defaultOptions = func() (c C.ms_options) {
+	c.size = C.sizeof_ms_options
+	defaults := reflect.ValueOf(engine.DefaultOptions())
+	for i, m := range optionMembers {
+		p, v := unsafe.Add(unsafe.Pointer(&c), m.Offset), defaults.Field(i)
+		switch v.Kind() {
+		case reflect.String:
+			*(**C.char)(p) = C.CString(v.String())
+		case reflect.Float64:
+			*(*float64)(p) = v.Float()
+		case reflect.Uint64:
+			*(*uint64)(p) = v.Uint()
+		default:
+			*(*int32)(p) = int32(v.Int())
+		}
+	}
+	return c
+}()
+
+// takeOptions reads the caller's options; NULL is the defaults, and so is a NULL string.
+func takeOptions(p *C.ms_options) (engine.Options, error) {
+	opt := engine.DefaultOptions()
+	if p == nil {
+		return opt, nil
+	}
+	c, err := takeStruct(unsafe.Pointer(p), defaultOptions, oldestOptions, "options")
+	if err != nil {
+		return opt, err
+	}
+	dst := reflect.ValueOf(&opt).Elem()
+	for i, m := range optionMembers {
+		p, v := unsafe.Add(unsafe.Pointer(&c), m.Offset), dst.Field(i)
+		switch v.Kind() {
+		case reflect.String:
+			if s := *(**C.char)(p); s != nil {
+				v.SetString(C.GoString(s))
+			}
+		case reflect.Float64:
+			v.SetFloat(*(*float64)(p))
+		case reflect.Uint64:
+			v.SetUint(*(*uint64)(p))
+		default:
+			v.SetInt(int64(*(*int32)(p)))
+		}
+	}
+	return opt, opt.Check()
+}
+
+// takeGrid reads and checks the geometry of the caller's image. name says which it is.
+func takeGrid(p *C.ms_image, name string) (volume.Geometry, *float32, error) {
+	var g volume.Geometry
+	c, err := takeStruct(unsafe.Pointer(p), C.ms_image{}, oldestImage, name+" image")
+	if err != nil {
+		return g, nil, err
+	}
+	for a := range 3 {
+		g.Size[a] = int(c.dims[a])
+		g.Spacing[a] = float64(c.spacing[a])
+		g.Origin[a] = float64(c.origin[a])
+	}
+	for i := range 9 {
+		g.Direction[i] = float64(c.direction[i])
+	}
+	return g, (*float32)(unsafe.Pointer(c.voxels)), g.Check(name)
+}
+
+// takeImage wraps the caller's image without copying its voxels: nil for NULL.
+func takeImage(p *C.ms_image, name string) (*volume.Volume, error) {
+	if p == nil {
+		return nil, nil
+	}
+	g, voxels, err := takeGrid(p, name)
+	if err != nil {
+		return nil, err
+	}
+	v := &volume.Volume{Geometry: g}
+	if voxels != nil {
+		v.Data = unsafe.Slice(voxels, g.Voxels())
+	}
+	return v, nil
+}
+
+// putGrid writes a geometry into the caller's image struct.
+func putGrid(p *C.ms_image, g volume.Geometry) error {
+	var c C.ms_image
+	for a := range 3 {
+		c.dims[a] = C.int64_t(g.Size[a])
+		c.spacing[a] = C.double(g.Spacing[a])
+		c.origin[a] = C.double(g.Origin[a])
+	}
+	for i := range 9 {
+		c.direction[i] = C.double(g.Direction[i])
+	}
+	return putStruct(unsafe.Pointer(p), p.size, c, oldestImage, "grid")
+}
+
+// takeAffine reads a row-major 3x4 matrix: nil for NULL.
+func takeAffine(p *C.double) *volume.Affine {
+	if p == nil {
+		return nil
+	}
+	var a volume.Affine
+	for i, v := range unsafe.Slice((*float64)(unsafe.Pointer(p)), 12) {
+		if row, col := i/4, i%4; col < 3 {
+			a.M[3*row+col] = v
+		} else {
+			a.T[row] = v
+		}
+	}
+	return &a
+}

@@ -1,0 +1,417 @@
+/*
+ * Every function of the C interface, and every failure that a caller can bring about, from plain C11.
+ * Argument: a folder to write to.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "phantom.h"
+
+static int failures;
+
+#define CHECK(condition)                                                         \
+  do {                                                                           \
+    if (!(condition)) {                                                          \
+      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);             \
+      failures++;                                                                \
+    }                                                                            \
+  } while (0)
+
+/* Expects a status and, for a failure, a message. */
+#define EXPECT(code, call) expect(code, call, #call, __LINE__)
+
+static void expect(ms_status want, ms_status got, const char *call, int line) {
+  if (got != want) {
+    printf("%s:%d: %s is %s", __FILE__, line, call, ms_status_name(got));
+    printf(", not %s (%s)\n", ms_status_name(want), ms_last_error());
+    failures++;
+  } else if (want != MS_OK && strlen(ms_last_error()) < 10) {
+    printf("%s:%d: %s fails without a message\n", __FILE__, line, call);
+    failures++;
+  }
+}
+
+/* Calls a function of the (dst, capacity, needed) kind and checks the protocol. Returns the text, to be freed. */
+#define TEXT(call)                                                               \
+  do {                                                                           \
+    size_t capacity = 0, needed = 0;                                             \
+    char *dst = NULL;                                                            \
+    EXPECT(MS_OK, call);                                                         \
+    CHECK(needed > 2);                                                           \
+    text = dst = realloc(text, needed);                                          \
+    memset(dst, '#', needed);                                                    \
+    capacity = needed - 1;                                                       \
+    EXPECT(MS_ERR_INVALID_ARGUMENT, call);                                       \
+    CHECK(dst[0] == '#');                                                        \
+    capacity = needed;                                                           \
+    EXPECT(MS_OK, call);                                                         \
+    CHECK(strlen(dst) == needed - 1);                                            \
+  } while (0)
+
+static char *text; /* of the last TEXT */
+
+static ms_options quick(void) {
+  ms_options options;
+  EXPECT(MS_OK, ms_options_init(&options, sizeof options));
+  options.initial = "com";
+  options.model = "none";
+  options.search = "off";
+  options.refine = 0;
+  options.threads = 2;
+  return options;
+}
+
+static void test_tables(void) {
+  CHECK(strcmp(ms_last_error(), "") == 0);
+  CHECK(strchr(ms_version(), '.') != NULL);
+  CHECK(strcmp(ms_status_name(MS_OK), "ok") == 0);
+  CHECK(strcmp(ms_status_name(MS_ERR_THIN_VOLUME), "thin_volume") == 0);
+  CHECK(strcmp(ms_status_name(12345), "code_12345") == 0);
+  TEXT(ms_options_json(dst, capacity, &needed));
+  CHECK(strstr(text, "\"name\":\"trajectories\"") != NULL);
+  TEXT(ms_errors_json(dst, capacity, &needed));
+  CHECK(strstr(text, "\"name\":\"no_overlap\"") != NULL);
+  EXPECT(MS_OK, ms_errors_json(text, strlen(text) + 1, NULL));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_errors_json(NULL, 10, NULL));
+}
+
+/* The promise that an older and a newer caller's structs are understood. */
+static void test_struct_sizes(ms_engine engine, const ms_image *fixed, const ms_image *moving) {
+  struct {
+    ms_options options;
+    int64_t later;
+  } newer;
+  ms_result result = 99;
+
+  EXPECT(MS_OK, ms_options_init(&newer.options, sizeof newer));
+  CHECK(newer.options.size == sizeof newer && newer.later == 0);
+  CHECK(strcmp(newer.options.preset, "default") == 0 && newer.options.refine == -1 && newer.options.tau == 1);
+  newer.options.initial = "com";
+  newer.options.model = NULL; /* the default */
+  newer.options.model = "none";
+  EXPECT(MS_OK, ms_register(engine, fixed, moving, &newer.options, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_destroy(result));
+  newer.later = 1;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, fixed, moving, &newer.options, NULL, NULL, &result));
+  CHECK(result == 0);
+
+  static const size_t wrong[] = {0, 1, sizeof(ms_options) - 1, (size_t)1 << 40, (size_t)-1};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    ms_options options = quick();
+    ms_image image = *fixed;
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_options_init(&options, wrong[i]));
+    options.size = wrong[i];
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, fixed, moving, &options, NULL, NULL, &result));
+    image.size = wrong[i];
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, &image, moving, NULL, NULL, NULL, &result));
+  }
+}
+
+static void test_handles(const ms_image *fixed, const ms_image *moving, const ms_result result) {
+  ms_engine engine = 0, other = 0;
+  ms_result none = 99;
+  double point[3] = {0, 0, 0};
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_engine_create(NULL, NULL));
+  ms_engine_config config = {sizeof config, NULL, ""};
+  EXPECT(MS_OK, ms_engine_create(&config, &engine));
+  EXPECT(MS_OK, ms_engine_create(NULL, &other));
+  CHECK(engine != 0 && engine != other);
+  config.size--;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_engine_create(&config, &other));
+  CHECK(other == 0);
+  EXPECT(MS_OK, ms_engine_destroy(engine));
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_engine_destroy(engine));
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_register(engine, fixed, moving, NULL, NULL, NULL, &none));
+  CHECK(none == 0);
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_engine_destroy(result)); /* of the other kind */
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_result_destroy(0));
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_result_destroy((ms_result)-1));
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_result_transform_points((ms_result)1 << 63, point, 1));
+}
+
+static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_image *moving) {
+  const ms_options options = quick();
+  ms_options bad_options;
+  ms_result result;
+  ms_image bad;
+  float *voxels = malloc(voxel_count(fixed) * sizeof *voxels);
+
+#define REFUSED(code)                                                            \
+  do {                                                                           \
+    result = 99;                                                                 \
+    EXPECT(code, ms_register(engine, &bad, moving, &options, NULL, NULL, &result)); \
+    CHECK(result == 0 && strstr(ms_last_error(), "fixed") != NULL);              \
+    EXPECT(code, ms_register(engine, fixed, &bad, &options, NULL, NULL, &result)); \
+    CHECK(result == 0 && strstr(ms_last_error(), "moving") != NULL);             \
+    bad = *fixed;                                                                \
+  } while (0)
+
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, fixed, moving, &options, NULL, NULL, NULL));
+  EXPECT(MS_ERR_EMPTY_VOLUME, ms_register(engine, NULL, moving, &options, NULL, NULL, &result));
+  bad = *fixed, bad.voxels = NULL;
+  REFUSED(MS_ERR_EMPTY_VOLUME);
+  bad.dims[1] = 0;
+  REFUSED(MS_ERR_EMPTY_VOLUME);
+  bad.dims[1] = -4;
+  REFUSED(MS_ERR_EMPTY_VOLUME);
+  bad.dims[0] = bad.dims[1] = bad.dims[2] = INT64_MAX;
+  REFUSED(MS_ERR_INVALID_ARGUMENT);
+  bad.dims[2] = 1;
+  REFUSED(MS_ERR_THIN_VOLUME);
+  bad.spacing[0] = 0;
+  REFUSED(MS_ERR_INVALID_SPACING);
+  bad.spacing[2] = -1;
+  REFUSED(MS_ERR_INVALID_SPACING);
+  bad.origin[1] = NAN;
+  REFUSED(MS_ERR_INVALID_SPACING);
+  memset(bad.direction, 0, sizeof bad.direction);
+  REFUSED(MS_ERR_INVALID_DIRECTION);
+  for (size_t i = 0; i < voxel_count(fixed); i++) voxels[i] = i % 2 ? NAN : INFINITY;
+  bad.voxels = voxels;
+  REFUSED(MS_ERR_NON_FINITE_VOLUME);
+  for (size_t i = 0; i < voxel_count(fixed); i++) voxels[i] = 7;
+  bad.voxels = voxels;
+  REFUSED(MS_ERR_CONSTANT_VOLUME);
+
+#define REFUSED_OPTION(code, member, value)                                      \
+  do {                                                                           \
+    bad_options = options;                                                       \
+    bad_options.member = value;                                                  \
+    EXPECT(code, ms_register(engine, fixed, moving, &bad_options, NULL, NULL, &result)); \
+    CHECK(result == 0);                                                          \
+  } while (0)
+
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, preset, "slowest");
+  CHECK(strstr(ms_last_error(), "slowest") != NULL);
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, initial, "\xff\xfe");
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, steps, -1);
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, trajectories, 0);
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, tau, NAN);
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, refine, 1 << 30);
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, threads, -1);
+  REFUSED_OPTION(MS_ERR_MODEL_NOT_FOUND, model, "/no/such/model.onnx");
+
+  /* masks, the initial transform */
+  double initial[12] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
+  ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, initial};
+  bad = *fixed, bad.voxels = voxels;
+#define REFUSED_PAIR(code)                                                       \
+  do {                                                                           \
+    result = 99;                                                                 \
+    EXPECT(code, ms_register_pair(engine, &pair, &options, NULL, NULL, &result)); \
+    CHECK(result == 0);                                                          \
+  } while (0)
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register_pair(engine, NULL, &options, NULL, NULL, &result));
+  pair.size = 8;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  pair.size = sizeof pair;
+  memset(voxels, 0, voxel_count(fixed) * sizeof *voxels);
+  pair.fixed_mask = &bad;
+  REFUSED_PAIR(MS_ERR_EMPTY_MASK);
+  voxels[0] = 1;
+  bad.spacing[0] *= 2;
+  REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
+  pair.fixed_mask = NULL, pair.moving_mask = &bad;
+  REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
+  pair.moving_mask = NULL;
+  initial[10] = 0;
+  REFUSED_PAIR(MS_ERR_SINGULAR_TRANSFORM);
+  initial[10] = 1, initial[3] = 1e6;
+  ms_options stay = options;
+  stay.initial = "none";
+  EXPECT(MS_ERR_NO_OVERLAP, ms_register_pair(engine, &pair, &stay, NULL, NULL, &result));
+  free(voxels);
+}
+
+struct reports {
+  int count, cancel_at, ordered;
+  double last;
+  ms_engine destroy;
+};
+
+static int on_progress(const ms_progress *p, void *user) {
+  struct reports *r = user;
+  r->ordered &= p->size >= sizeof *p && p->fraction >= r->last && p->fraction <= 1 && *p->stage && p->message != NULL;
+  r->last = p->fraction;
+  if (r->destroy) EXPECT(MS_OK, ms_engine_destroy(r->destroy));
+  r->destroy = 0;
+  return ++r->count == r->cancel_at;
+}
+
+static void test_progress(ms_engine engine, const ms_image *fixed, const ms_image *moving) {
+  const ms_options options = quick();
+  ms_result result = 99;
+  struct reports seen = {.ordered = 1};
+  EXPECT(MS_OK, ms_register(engine, fixed, moving, &options, on_progress, &seen, &result));
+  CHECK(seen.ordered && seen.count >= 2 && seen.last == 1);
+  EXPECT(MS_OK, ms_result_destroy(result));
+  struct reports cancel = {.ordered = 1, .cancel_at = 1};
+  EXPECT(MS_ERR_CANCELLED, ms_register(engine, fixed, moving, &options, on_progress, &cancel, &result));
+  CHECK(result == 0 && cancel.count == 1);
+
+  /* an engine destroyed by its own callback stays alive until the registration ends */
+  struct reports destroy = {.ordered = 1};
+  EXPECT(MS_OK, ms_engine_create(NULL, &destroy.destroy));
+  EXPECT(MS_OK, ms_register(destroy.destroy, fixed, moving, &options, on_progress, &destroy, &result));
+  EXPECT(MS_OK, ms_result_destroy(result));
+}
+
+/* The outputs of one registration, each against another. */
+static void test_result(ms_result result, const ms_image *fixed, const ms_image *moving, const char *folder) {
+  const size_t n = voxel_count(fixed);
+  float *u = malloc(3 * n * sizeof *u), *mm = malloc(3 * n * sizeof *mm), *warped = malloc(n * sizeof *warped);
+  float *other = malloc(3 * voxel_count(moving) * sizeof *other), *again = malloc(3 * n * sizeof *again);
+
+  ms_image grid = {.size = sizeof grid};
+  EXPECT(MS_OK, ms_result_geometry(result, &grid));
+  CHECK(memcmp(grid.dims, fixed->dims, sizeof grid.dims) == 0 && memcmp(grid.spacing, fixed->spacing, sizeof grid.spacing) == 0);
+  CHECK(memcmp(grid.origin, fixed->origin, sizeof grid.origin) == 0 && grid.voxels == NULL && grid.size == sizeof grid);
+  CHECK(memcmp(grid.direction, fixed->direction, sizeof grid.direction) == 0);
+  grid.size = 3;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_geometry(result, &grid));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_geometry(result, NULL));
+
+  /* centres of mass alone: every displacement is the same translation, 3 mm along x */
+  double m[12];
+  EXPECT(MS_OK, ms_result_initial(result, m));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_initial(result, NULL));
+  CHECK(m[0] == 1 && m[1] == 0 && m[5] == 1 && m[10] == 1 && fabs(m[3] - 3) < 0.5 && fabs(m[7]) < 0.1 && fabs(m[11]) < 0.1);
+  EXPECT(MS_OK, ms_result_field(result, u, 3 * n));
+  EXPECT(MS_OK, ms_result_field_mm(result, mm, 3 * n));
+  for (size_t i = 0; i < n; i++)
+    for (size_t axis = 0; axis < 3; axis++) { /* planes z, y, x in voxels; x, y, z in mm */
+      CHECK(fabs(u[(2 - axis) * n + i] * fixed->spacing[axis] - m[4 * axis + 3]) < 1e-4);
+      CHECK(fabs(mm[3 * i + axis] - m[4 * axis + 3]) < 1e-4);
+    }
+  double points[6] = {1, 2, 3, -4, 0, 2};
+  EXPECT(MS_OK, ms_result_transform_points(result, points, 2));
+  CHECK(fabs(points[0] - 1 - m[3]) < 1e-4 && fabs(points[5] - 2 - m[11]) < 1e-4);
+  EXPECT(MS_OK, ms_result_transform_points(result, NULL, 0));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_transform_points(result, NULL, 1));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_transform_points(result, points, (size_t)-1));
+  EXPECT(MS_OK, ms_result_jacobian(result, other, n));
+  for (size_t i = 0; i < n; i++) CHECK(fabs(other[i] - 1) < 1e-4);
+
+  /* the inverse, on the moving grid, is a result too */
+  ms_result inverse = 99;
+  double residual = -1;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_inverse(result, NULL, &residual));
+  EXPECT(MS_OK, ms_result_inverse(result, &inverse, NULL));
+  EXPECT(MS_OK, ms_result_destroy(inverse));
+  EXPECT(MS_OK, ms_result_inverse(result, &inverse, &residual));
+  CHECK(residual >= 0 && residual < 1e-2);
+  grid.size = sizeof grid;
+  EXPECT(MS_OK, ms_result_geometry(inverse, &grid));
+  CHECK(memcmp(grid.dims, moving->dims, sizeof grid.dims) == 0);
+  EXPECT(MS_OK, ms_result_field_mm(inverse, other, 3 * voxel_count(moving)));
+  for (size_t axis = 0; axis < 3; axis++) CHECK(fabs(other[axis] + m[4 * axis + 3]) < 1e-2);
+  EXPECT(MS_OK, ms_result_apply(inverse, fixed, MS_LINEAR, 0, other, voxel_count(moving)));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_warped(inverse, other, voxel_count(moving)));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_metrics(inverse, NULL, 0, NULL));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_save(inverse, "inverse"));
+  EXPECT(MS_OK, ms_result_destroy(inverse));
+
+  /* applying the transform to the moving image is the warped image */
+  EXPECT(MS_OK, ms_result_warped(result, warped, n));
+  double before = 0, after = 0;
+  EXPECT(MS_OK, ms_result_apply(result, moving, MS_LINEAR, -5, again, n));
+  for (size_t i = 0; i < n; i++) {
+    if (again[i] != -5) CHECK(fabs(again[i] - warped[i]) < 1e-3);
+    after += fabs(warped[i] - fixed->voxels[i]);
+    before += fabs(fixed->voxels[i]);
+  }
+  CHECK(after < 0.2 * before);
+  EXPECT(MS_OK, ms_result_apply(result, moving, MS_NEAREST, 0, again, n));
+  for (size_t i = 0, found; i < n; i += 97) { /* nearest makes no new values */
+    found = again[i] == 0;
+    for (size_t j = 0; j < voxel_count(moving) && !found; j++) found = moving->voxels[j] == again[i];
+    CHECK(found);
+  }
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_apply(result, moving, 7, 0, again, n));
+  EXPECT(MS_ERR_EMPTY_VOLUME, ms_result_apply(result, NULL, MS_LINEAR, 0, again, n));
+  ms_image thin = *fixed;
+  thin.dims[0] = 1;
+  EXPECT(MS_ERR_THIN_VOLUME, ms_result_apply(result, &thin, MS_LINEAR, 0, again, n));
+
+  /* buffers of another size */
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_field(result, u, 3 * n - 1));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_field(result, NULL, 3 * n));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_field_mm(result, mm, n));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_jacobian(result, other, 3 * n));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_warped(result, warped, n + 1));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_apply(result, moving, MS_LINEAR, 0, again, (size_t)-1));
+
+  TEXT(ms_result_metrics(result, dst, capacity, &needed));
+  CHECK(strstr(text, "\"njd_percent\":0,") != NULL && strstr(text, ms_version()) != NULL);
+
+  /* saved, loaded, the same; damaged, refused; nothing left of what could not be written */
+  char path[1024], broken[1024];
+  snprintf(path, sizeof path, "%s/result.snapshot", folder);
+  snprintf(broken, sizeof broken, "%s/broken.snapshot", folder);
+  ms_result loaded = 99;
+  EXPECT(MS_OK, ms_result_save(result, path));
+  EXPECT(MS_OK, ms_result_load(path, &loaded));
+  EXPECT(MS_OK, ms_result_field(loaded, again, 3 * n));
+  CHECK(memcmp(again, u, 3 * n * sizeof *u) == 0);
+  EXPECT(MS_OK, ms_result_warped(loaded, again, n));
+  CHECK(memcmp(again, warped, n * sizeof *warped) == 0);
+  EXPECT(MS_OK, ms_result_inverse(loaded, &inverse, NULL));
+  EXPECT(MS_OK, ms_result_destroy(inverse));
+  EXPECT(MS_OK, ms_result_destroy(loaded));
+  FILE *in = fopen(path, "rb"), *out = fopen(broken, "wb");
+  for (int i = 0, c; i < 300 && (c = fgetc(in)) != EOF; i++) fputc(c, out);
+  fclose(in);
+  fclose(out);
+  loaded = 99;
+  EXPECT(MS_ERR_SNAPSHOT_CORRUPT, ms_result_load(broken, &loaded));
+  CHECK(loaded == 0);
+  EXPECT(MS_ERR_INPUT_UNREADABLE, ms_result_load("/no/such/file", &loaded));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_load(NULL, &loaded));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_load(path, NULL));
+  EXPECT(MS_ERR_OUTPUT_UNWRITABLE, ms_result_save(result, "/no/such/folder/result"));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_save(result, NULL));
+  remove(path);
+  remove(broken);
+  free(u), free(mm), free(warped), free(other), free(again);
+}
+
+static void test_models(ms_engine engine, const char *folder) {
+  char path[1024];
+  TEXT(ms_model_list(engine, dst, capacity, &needed));
+  CHECK(text[0] == '[');
+  size_t needed = 0;
+  EXPECT(MS_ERR_MODEL_NOT_FOUND, ms_model_verify(engine, "no such model", NULL, 0, &needed));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_model_verify(engine, NULL, NULL, 0, &needed));
+  snprintf(path, sizeof path, "%s/broken.onnx", folder);
+  FILE *out = fopen(path, "wb");
+  fputs("no model", out);
+  fclose(out);
+  EXPECT(MS_ERR_MODEL_CORRUPT, ms_model_verify(engine, path, NULL, 0, &needed));
+  remove(path);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return 2;
+  test_tables();
+
+  ms_image fixed = phantom(20, 18, 16, 1.5, 0), moving = phantom(24, 22, 18, 1.25, 3);
+  const ms_options options = quick();
+  ms_engine engine = 0;
+  ms_result result = 0;
+  EXPECT(MS_OK, ms_engine_create(NULL, &engine));
+  EXPECT(MS_OK, ms_register(engine, &fixed, &moving, &options, NULL, NULL, &result));
+  test_handles(&fixed, &moving, result);
+  test_struct_sizes(engine, &fixed, &moving);
+  test_bad_input(engine, &fixed, &moving);
+  test_progress(engine, &fixed, &moving);
+  test_models(engine, argv[1]);
+  EXPECT(MS_OK, ms_engine_destroy(engine)); /* results outlive their engine */
+  test_result(result, &fixed, &moving, argv[1]);
+  EXPECT(MS_OK, ms_result_destroy(result));
+  EXPECT(MS_ERR_INVALID_HANDLE, ms_result_warped(result, NULL, 0));
+
+  free((void *)fixed.voxels), free((void *)moving.voxels), free(text);
+  if (failures) printf("%d failures\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,58 @@
+/* Prints the size of every struct of the C interface and the offset of every member, for the ABI list. */
+#include <stdio.h>
+
+#include "morphseek.h"
+
+#define SIZE(type) printf("%s %zu\n", #type, sizeof(type))
+#define MEMBER(type, member) printf("%s.%s %zu %zu\n", #type, #member, offsetof(type, member), sizeof(((type *)0)->member))
+
+int main(void) {
+  SIZE(ms_engine_config);
+  MEMBER(ms_engine_config, size);
+  MEMBER(ms_engine_config, runtime_library);
+  MEMBER(ms_engine_config, model_dir);
+
+  SIZE(ms_options);
+  MEMBER(ms_options, size);
+  MEMBER(ms_options, preset);
+  MEMBER(ms_options, model);
+  MEMBER(ms_options, initial);
+  MEMBER(ms_options, search);
+  MEMBER(ms_options, steps);
+  MEMBER(ms_options, trajectories);
+  MEMBER(ms_options, tau);
+  MEMBER(ms_options, refine);
+  MEMBER(ms_options, similarity);
+  MEMBER(ms_options, device);
+  MEMBER(ms_options, threads);
+  MEMBER(ms_options, seed);
+  MEMBER(ms_options, cache);
+
+  SIZE(ms_image);
+  MEMBER(ms_image, size);
+  MEMBER(ms_image, dims);
+  MEMBER(ms_image, spacing);
+  MEMBER(ms_image, origin);
+  MEMBER(ms_image, direction);
+  MEMBER(ms_image, voxels);
+
+  SIZE(ms_pair);
+  MEMBER(ms_pair, size);
+  MEMBER(ms_pair, fixed);
+  MEMBER(ms_pair, moving);
+  MEMBER(ms_pair, fixed_mask);
+  MEMBER(ms_pair, moving_mask);
+  MEMBER(ms_pair, initial);
+
+  SIZE(ms_progress);
+  MEMBER(ms_progress, size);
+  MEMBER(ms_progress, stage);
+  MEMBER(ms_progress, fraction);
+  MEMBER(ms_progress, message);
+
+  SIZE(ms_engine);
+  SIZE(ms_result);
+  SIZE(ms_status);
+  SIZE(ms_interpolation);
+  return 0;
+}
