@@ -1,0 +1,550 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+const tiny = "network/testdata/tiny.onnx"
+
+// blob is an off-centre ellipsoid with a texture, displaced by shift mm along x.
+func blob(size [3]int, shift float64) *volume.Volume {
+	g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1.5}, Origin: [3]float64{-20, 5, 0}, Direction: volume.Identity}
+	v := volume.Zeros(g)
+	c, toPhysical := g.Center(), g.IndexToPhysical()
+	extent := float64(size[0])
+	for i := range v.Data {
+		x, y, z := i%size[0], i/size[0]%size[1], i/size[0]/size[1]
+		p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
+		dx, dy, dz := (p[0]-c[0]-shift)/extent, (p[1]-c[1])/extent, (p[2]-c[2]-1)/extent
+		body := 1 / (1 + math.Exp(40*(math.Sqrt(dx*dx+1.5*dy*dy+2*dz*dz)-0.3)))
+		v.Data[i] = float32(100 * body * (1 + 0.5*math.Sin(20*dx+5*dy)*math.Cos(15*dz)))
+	}
+	return v
+}
+
+func open(t testing.TB, cfg Config) *Engine {
+	t.Helper()
+	e, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// with returns the default options but for those changed.
+func with(change func(*Options)) Options {
+	o := DefaultOptions()
+	o.Model, o.Initial, o.Search, o.Refine, o.Threads = "none", "none", "off", 0, 2
+	if change != nil {
+		change(&o)
+	}
+	return o
+}
+
+func withTiny(o *Options) { o.Model = tiny }
+
+func register(t testing.TB, e *Engine, p Pair, o Options) *Result {
+	t.Helper()
+	r, err := e.Register(context.Background(), p, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// register.bin holds a registration by torch, numpy and scipy: intensities normalised by percentiles, three chained steps of the
+// bundle from the identity, one warp.
+func TestRegisterGolden(t *testing.T) {
+	data, err := os.ReadFile("network/testdata/register.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := [3]int{16, 8, 12}
+	n := size[0] * size[1] * size[2]
+	values := make([]float32, 6*n)
+	if err := binary.Read(bytes.NewReader(data), binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+	g := volume.Geometry{Size: size, Spacing: [3]float64{1.5, 1, 2}, Origin: [3]float64{3, -4, 50}, Direction: volume.Identity}
+	p := Pair{Fixed: &volume.Volume{Geometry: g, Data: values[:n]}, Moving: &volume.Volume{Geometry: g, Data: values[n : 2*n]}}
+	u, warped := values[2*n:5*n], values[5*n:]
+
+	r := register(t, open(t, Config{RuntimeLibrary: testort.Library(t)}), p, with(withTiny))
+	for i, want := range u {
+		if math.Abs(float64(r.Field.Data[i]-want)) > 1e-4 {
+			t.Fatalf("u[%d] = %g, torch %g", i, r.Field.Data[i], want)
+		}
+	}
+	compared := 0
+	for i, want := range warped {
+		at := [3]float32{float32(i%16) + r.Field.X[i], float32(i/16%8) + r.Field.Y[i], float32(i/128) + r.Field.Z[i]}
+		if at[0] < 0 || at[1] < 0 || at[2] < 0 || at[0] > 15 || at[1] > 7 || at[2] > 11 {
+			continue // ITK repeats the outer half voxel, scipy does not
+		}
+		compared++
+		if math.Abs(float64(r.Warped.Data[i]-want)) > 0.05 { // of 300
+			t.Fatalf("warped[%d] = %g, scipy %g", i, r.Warped.Data[i], want)
+		}
+	}
+	if compared < n/2 {
+		t.Errorf("only %d voxels compared", compared)
+	}
+	m := r.Metrics
+	if m.Model != "tiny" || m.Device != "cpu" || len(m.Steps) != 3 || m.Seconds["network"] <= 0 || m.Seconds["total"] < m.Seconds["network"] {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+func TestRegisterAffine(t *testing.T) {
+	size := [3]int{48, 40, 32}
+	fixed, moving := blob(size, 0), blob(size, 6)
+	e := open(t, Config{})
+	r := register(t, e, Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Initial = "affine" }))
+	m := r.Metrics
+	if !(m.SimilarityAlign > m.SimilarityBefore+0.1) || m.SimilarityAfter != m.SimilarityAlign {
+		t.Errorf("similarity %s before %g, aligned %g, after %g", m.Similarity, m.SimilarityBefore, m.SimilarityAlign, m.SimilarityAfter)
+	}
+	c := fixed.Center()
+	points := slices.Clone(c[:])
+	if err := r.TransformPoints(points); err != nil {
+		t.Fatal(err)
+	}
+	if d := points[0] - c[0]; math.Abs(d-6) > 1 {
+		t.Errorf("the centre moves by %g mm along x, the image by 6", d)
+	}
+	if m.NJDPercent != 0 || m.DisplacementMax < 5 || m.PeakBytes < 0 || m.Align.Method != "affine" {
+		t.Errorf("metrics %+v", m)
+	}
+	if _, err := json.Marshal(m); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	v := blob([3]int{20, 18, 16}, 0)
+	r := register(t, open(t, Config{}), Pair{Fixed: v, Moving: v}, with(nil))
+	for _, u := range r.Field.Data {
+		if math.Abs(float64(u)) > 1e-5 {
+			t.Fatalf("displacement %g between equal images", u)
+		}
+	}
+	for i, x := range r.Warped.Data {
+		if math.Abs(float64(x-v.Data[i])) > 1e-2 {
+			t.Fatalf("voxel %d: %g became %g", i, v.Data[i], x)
+		}
+	}
+	if r.Metrics.Model != "none" || len(r.Metrics.Warnings) != 0 {
+		t.Errorf("metrics %+v", r.Metrics)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	size := [3]int{16, 16, 16}
+	nan := float32(math.NaN())
+	filled := func(x float32) *volume.Volume {
+		v := blob(size, 0)
+		for i := range v.Data {
+			v.Data[i] = x
+		}
+		return v
+	}
+	changed := func(change func(*volume.Volume)) *volume.Volume {
+		v := blob(size, 0)
+		change(v)
+		return v
+	}
+	garbage := filepath.Join(t.TempDir(), "garbage.onnx")
+	if err := os.WriteFile(garbage, []byte("not a model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, Config{})
+	for _, c := range []struct {
+		name   string
+		pair   func(*Pair)
+		opt    func(*Options)
+		want   fault.Code
+		naming string // what the message must name
+	}{
+		{"no fixed", func(p *Pair) { p.Fixed = nil }, nil, fault.EmptyVolume, "fixed"},
+		{"empty", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Size[1] = 0 }) }, nil, fault.EmptyVolume, "moving"},
+		{"short", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Data = v.Data[1:] }) }, nil, fault.EmptyVolume, "moving"},
+		{"all NaN", func(p *Pair) { p.Fixed = filled(nan) }, nil, fault.NonFiniteVolume, "fixed"},
+		{"constant", func(p *Pair) { p.Fixed = filled(3) }, nil, fault.ConstantVolume, "fixed"},
+		{"one slice", func(p *Pair) { p.Moving = blob([3]int{16, 16, 1}, 0) }, nil, fault.ThinVolume, "moving"},
+		{"spacing 0", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 0 }) }, nil, fault.InvalidSpacing, "fixed"},
+		{"spacing -1", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[0] = -1 }) }, nil, fault.InvalidSpacing, "fixed"},
+		{"direction", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Direction = [9]float64{1, 0, 0, 1} }) }, nil, fault.InvalidDirection, "moving"},
+		{"empty mask", func(p *Pair) { p.FixedMask = filled(0) }, nil, fault.EmptyMask, "fixed mask"},
+		{"mask's grid", func(p *Pair) { p.MovingMask = blob([3]int{16, 16, 15}, 0) }, nil, fault.GridMismatch, "moving mask"},
+		{"apart", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Origin[0] += 500 }) }, nil, fault.NoOverlap, "overlap"},
+		{"singular", func(p *Pair) { p.Initial = &volume.Affine{} }, nil, fault.SingularTransform, "initial"},
+		{"NaN transform", func(p *Pair) { p.Initial = &volume.Affine{M: volume.Identity, T: [3]float64{math.NaN()}} }, nil, fault.SingularTransform, "initial"},
+		{"option", nil, func(o *Options) { o.Steps = 99 }, fault.InvalidArgument, "steps"},
+		{"choice", nil, func(o *Options) { o.Initial = "spline" }, fault.InvalidArgument, "initial"},
+		{"model", nil, func(o *Options) { o.Model = "no such model" }, fault.ModelNotFound, "no such model"},
+		{"model file", nil, func(o *Options) { o.Model = garbage }, fault.ModelCorrupt, garbage},
+		{"external model", nil, func(o *Options) { o.Model = "network/testdata/external.onnx" }, fault.ModelExternal, "external.onnx"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, o := Pair{Fixed: blob(size, 0), Moving: blob(size, 2)}, with(c.opt)
+			if c.pair != nil {
+				c.pair(&p)
+			}
+			_, err := e.Register(context.Background(), p, o, nil)
+			if fault.CodeOf(err) != c.want {
+				t.Fatalf("got %v (%v), want %v", fault.CodeOf(err), err, c.want)
+			}
+			if !strings.Contains(err.Error(), c.naming) {
+				t.Errorf("the message does not name %q: %v", c.naming, err)
+			}
+		})
+	}
+}
+
+func TestDeviceUnavailable(t *testing.T) {
+	v := blob([3]int{16, 16, 16}, 0)
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	r, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(func(o *Options) { o.Model, o.Device = tiny, "cuda" }), nil)
+	if err == nil && r.Metrics.Device == "cuda" {
+		return // there is one
+	}
+	if fault.CodeOf(err) != fault.DeviceUnavailable {
+		t.Errorf("device cuda: %v", err)
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	v := blob([3]int{128, 128, 128}, 0)
+	old := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(old)
+	debug.SetMemoryLimit(goBytes() + 1<<20)
+	_, err := open(t, Config{}).Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
+	if fault.CodeOf(err) != fault.OutOfMemory {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNonFiniteVoxels(t *testing.T) {
+	size := [3]int{20, 18, 16}
+	clean, dirty := blob(size, 1), blob(size, 1)
+	clean.Data[5] = -1 // the minimum, in both
+	dirty.Data[5] = -1
+	for i := 0; i < len(dirty.Data); i += 97 {
+		clean.Data[i], dirty.Data[i] = -1, float32(math.Inf(i%2*2-1))
+	}
+	dirty.Data[97] = float32(math.NaN())
+	before := slices.Clone(dirty.Data)
+	e := open(t, Config{})
+	want := register(t, e, Pair{Fixed: blob(size, 0), Moving: clean}, with(nil))
+	got := register(t, e, Pair{Fixed: blob(size, 0), Moving: dirty}, with(nil))
+	if !slices.Equal(got.Warped.Data, want.Warped.Data) {
+		t.Error("NaN and infinite voxels are not taken for the minimum")
+	}
+	if w := got.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "moving") {
+		t.Errorf("warnings %q", w)
+	}
+	for i, x := range dirty.Data {
+		if math.Float32bits(x) != math.Float32bits(before[i]) {
+			t.Fatal("the caller's volume was changed")
+		}
+	}
+}
+
+func TestTrajectories(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	p := Pair{Fixed: blob([3]int{16, 16, 16}, 0), Moving: blob([3]int{16, 16, 16}, 2)}
+	many := with(func(o *Options) { o.Model, o.Trajectories, o.Steps, o.Seed = tiny, 8, 1, 3 })
+	one := many
+	one.Trajectories = 1
+	a, again, mean := register(t, e, p, many), register(t, e, p, many), register(t, e, p, one)
+	if !slices.Equal(a.Field.Data, again.Field.Data) {
+		t.Error("the same seed gives another field")
+	}
+	if len(a.Metrics.Steps) != 1 || a.Metrics.Steps[0].Reward < mean.Metrics.Steps[0].Reward {
+		t.Errorf("the best of 8, %+v, is worse than the mean, %+v", a.Metrics.Steps, mean.Metrics.Steps)
+	}
+	if s := a.Metrics.Steps[0]; s.Trajectory > 0 && !(s.Advantage > 0 && s.LogLikelihood < 0) {
+		t.Errorf("step %+v", s)
+	}
+	many.Seed = 4
+	if b := register(t, e, p, many); a.Metrics.Steps[0].Trajectory > 0 && slices.Equal(a.Field.Data, b.Field.Data) {
+		t.Error("another seed gives the same field")
+	}
+}
+
+// Eight at once, on one engine, agree to the bit with one alone.
+func TestConcurrent(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	size := [3]int{24, 20, 16}
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 3)}
+	opt := with(func(o *Options) { o.Model, o.Initial, o.Trajectories = tiny, "com", 2 })
+	want := register(t, e, p, opt)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			r, err := e.Register(context.Background(), p, opt, func(Progress) bool { return true })
+			if err != nil {
+				t.Error(err)
+			} else if !slices.Equal(r.Field.Data, want.Field.Data) || !slices.Equal(r.Warped.Data, want.Warped.Data) {
+				t.Error("a concurrent registration differs")
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// goroutine names the calling goroutine: "goroutine 12".
+func goroutine() string {
+	buffer := make([]byte, 32)
+	head, _, _ := bytes.Cut(buffer[:runtime.Stack(buffer, false)], []byte(" ["))
+	return string(head)
+}
+
+func TestProgress(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	p := Pair{Fixed: blob([3]int{40, 36, 32}, 0), Moving: blob([3]int{40, 36, 32}, 3)}
+	me := goroutine()
+	var stages []string
+	last := 0.0
+	_, err := e.Register(context.Background(), p, with(func(o *Options) { o.Model, o.Initial = tiny, "affine" }), func(p Progress) bool {
+		if g := goroutine(); g != me {
+			t.Errorf("called on %s, not on %s", g, me)
+		}
+		if !(p.Fraction >= last && p.Fraction <= 1) {
+			t.Errorf("fraction %g after %g", p.Fraction, last)
+		}
+		last = p.Fraction
+		if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
+			stages = append(stages, p.Stage)
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"align", "network", "finish"}; !slices.Equal(stages, want) || last != 1 {
+		t.Errorf("stages %v up to %g, want %v", stages, last, want)
+	}
+}
+
+// Cancelled in each stage, by the progress function or the context, a registration ends with Cancelled and leaves no goroutine.
+func TestCancel(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	size := [3]int{32, 32, 32}
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 3)}
+	cache := t.TempDir()
+	opt := with(func(o *Options) { o.Model, o.Initial, o.Cache, o.Steps = tiny, "affine", cache, 16 })
+	goroutines := runtime.NumGoroutine()
+	for _, stage := range []string{"align", "network", "finish"} {
+		for _, byContext := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(context.Background())
+			r, err := e.Register(ctx, p, opt, func(p Progress) bool {
+				if p.Stage != stage {
+					return true
+				}
+				if byContext {
+					cancel()
+				}
+				return byContext
+			})
+			if fault.CodeOf(err) != fault.Cancelled || r != nil {
+				t.Errorf("cancelled in %s (by context: %v): %v", stage, byContext, err)
+			}
+			cancel()
+		}
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		t.Errorf("%d goroutines, %d before", n, goroutines)
+	}
+	if left, _ := os.ReadDir(cache); len(left) != 0 {
+		t.Errorf("left in the cache: %v", left)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := e.Register(ctx, p, opt, nil); fault.CodeOf(err) != fault.Cancelled {
+		t.Errorf("cancelled before: %v", err)
+	}
+}
+
+func TestPanicStaysInside(t *testing.T) {
+	v := blob([3]int{16, 16, 16}, 0)
+	e := open(t, Config{})
+	goroutines := runtime.NumGoroutine()
+	_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool { panic("in the callback") })
+	if fault.CodeOf(err) != fault.Internal || !strings.Contains(err.Error(), "in the callback") {
+		t.Errorf("got %v", err)
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		t.Errorf("%d goroutines, %d before", n, goroutines)
+	}
+	if _, err := (&Result{}).JacobianDeterminant(1); fault.CodeOf(err) != fault.Internal {
+		t.Errorf("a result without a field: %v", err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	e := open(t, Config{})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	v := blob([3]int{16, 16, 16}, 0)
+	if _, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil); fault.CodeOf(err) != fault.InvalidHandle {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestCache(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	size := [3]int{20, 16, 16}
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 2)}
+	dir := t.TempDir()
+	opt := with(func(o *Options) { o.Model, o.Cache = tiny, dir })
+	files := func() []string {
+		found, _ := filepath.Glob(filepath.Join(dir, "*"))
+		return found
+	}
+	fresh := register(t, e, p, opt)
+	if fresh.Metrics.Cached || len(files()) != 1 {
+		t.Fatalf("cached %v, files %v", fresh.Metrics.Cached, files())
+	}
+	cached := register(t, e, p, opt)
+	if !cached.Metrics.Cached {
+		t.Fatal("computed twice")
+	}
+	cached.Metrics.Cached = false
+	if !reflect.DeepEqual(cached, fresh) {
+		t.Errorf("cached and fresh differ:\n%+v\n%+v", cached.Metrics, fresh.Metrics)
+	}
+
+	t.Run("damaged", func(t *testing.T) {
+		if err := os.Truncate(files()[0], 1000); err != nil {
+			t.Fatal(err)
+		}
+		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
+			t.Error("a damaged file was used")
+		}
+		if !register(t, e, p, opt).Metrics.Cached {
+			t.Error("a damaged file was not replaced")
+		}
+	})
+	for name, change := range map[string]func(*Pair, *Options){
+		"voxel":       func(p *Pair, _ *Options) { p.Moving = blob(size, 2); p.Moving.Data[7]++ },
+		"geometry":    func(p *Pair, _ *Options) { p.Moving = blob(size, 2); p.Moving.Origin[2] += 1e-3 },
+		"mask":        func(p *Pair, _ *Options) { p.FixedMask = p.Fixed },
+		"other mask":  func(p *Pair, _ *Options) { p.MovingMask = p.Moving },
+		"initial":     func(p *Pair, _ *Options) { a := volume.IdentityAffine(); p.Initial = &a },
+		"seed":        func(_ *Pair, o *Options) { o.Seed = 1 },
+		"model":       func(_ *Pair, o *Options) { o.Model = "none" },
+		"threads":     func(_ *Pair, o *Options) { o.Threads = 1 },
+		"steps":       func(_ *Pair, o *Options) { o.Steps = 1 },
+		"nothing":     func(*Pair, *Options) {},
+		"cache place": func(_ *Pair, o *Options) { o.Cache += string(filepath.Separator) },
+	} {
+		q, o := p, opt
+		change(&q, &o)
+		same := name == "nothing" || name == "cache place"
+		if r := register(t, e, q, o); r.Metrics.Cached != same {
+			t.Errorf("with another %s: cached is %v", name, r.Metrics.Cached)
+		}
+	}
+	opt.Cache = filepath.Join(dir, "no", "such", "folder")
+	if r := register(t, e, p, opt); len(r.Metrics.Warnings) == 0 || !strings.Contains(r.Metrics.Warnings[len(r.Metrics.Warnings)-1], "not kept") {
+		t.Errorf("warnings %q", r.Metrics.Warnings)
+	}
+}
+
+func TestResult(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	p := Pair{Fixed: blob([3]int{24, 20, 16}, 0), Moving: blob([3]int{22, 24, 14}, 2)}
+	p.Initial = &volume.Affine{M: [9]float64{1.02, 0.05, 0, -0.05, 0.99, 0, 0, 0, 1}, T: [3]float64{1, 0.5, -1}}
+	r := register(t, e, p, with(withTiny))
+
+	path := filepath.Join(t.TempDir(), "result")
+	if err := r.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	back, err := LoadResult(path)
+	if err != nil || !reflect.DeepEqual(back, r) {
+		t.Errorf("restored differs: %v", err)
+	}
+
+	warped, err := r.Warp(p.Moving, volume.Linear, slices.Min(p.Moving.Data), 2)
+	if err != nil || !slices.Equal(warped.Data, r.Warped.Data) {
+		t.Errorf("warping the moving image again differs from the result's: %v", err)
+	}
+	if _, err := r.Warp(nil, volume.Linear, 0, 1); fault.CodeOf(err) != fault.EmptyVolume {
+		t.Errorf("warping nothing: %v", err)
+	}
+	if err := r.TransformPoints(make([]float64, 4)); fault.CodeOf(err) != fault.InvalidArgument {
+		t.Errorf("a point and a third: %v", err)
+	}
+	det, err := r.JacobianDeterminant(1)
+	if err != nil || math.Abs(float64(slices.Min(det.Data))-r.Metrics.JacobianMin) > 1e-6 {
+		t.Errorf("least determinant %g, metrics say %g (%v)", slices.Min(det.Data), r.Metrics.JacobianMin, err)
+	}
+
+	inverse, residual, err := r.Inverse(2)
+	if err != nil || !inverse.Field.SameGrid(p.Moving.Geometry) {
+		t.Fatalf("inverse: %v", err)
+	}
+	points := []float64{-8, 15, 11}
+	if err := inverse.TransformPoints(points); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.TransformPoints(points); err != nil {
+		t.Fatal(err)
+	}
+	for a, want := range []float64{-8, 15, 11} { // between voxels the two are interpolated
+		if math.Abs(points[a]-want) > 0.3+residual {
+			t.Errorf("there and back: %v, residual %g", points, residual)
+		}
+	}
+}
+
+func TestModels(t *testing.T) {
+	e := open(t, Config{ModelDir: "network/testdata"})
+	faulty, sound := 0, 0
+	for _, m := range e.ListModels() {
+		if (m.Error == "") != (m.Code == fault.OK) {
+			t.Errorf("%+v", m)
+		}
+		if m.Path == "" && m.Code != fault.OK {
+			t.Errorf("built-in %s: %s", m.Manifest.Name, m.Error)
+		}
+		if m.Code != fault.OK {
+			faulty++
+		} else if m.Manifest.Name == "tiny" {
+			sound++
+		}
+	}
+	if faulty != 1 || sound != 1 {
+		t.Errorf("%d faulty and %d tiny models listed", faulty, sound)
+	}
+	if m, err := e.VerifyModel("tiny"); err != nil || m.Manifest.Name != "tiny" || m.Path == "" {
+		t.Errorf("VerifyModel: %+v, %v", m, err)
+	}
+	if _, err := e.VerifyModel("external"); fault.CodeOf(err) != fault.ModelExternal {
+		t.Errorf("VerifyModel: %v", err)
+	}
+}
