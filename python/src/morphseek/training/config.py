@@ -73,6 +73,7 @@ class Model:
     scale: float = 10.0
     log_sigma_range: list[float] = field(default_factory=lambda: [-10.0, 3.0])
     log_sigma_init: float = 0.0
+    heads: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
 

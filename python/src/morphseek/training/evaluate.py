@@ -15,6 +15,7 @@ from torch import Tensor
 from .backbones import PolicyBackbone
 from .data import Case, Grid, Sample, make_grid, make_sample
 from .losses import hard_dice
+from .policy import hd95
 from .spatial import compose, identity_grid, njd_fraction, sample, warp
 
 __all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair"]
@@ -50,8 +51,23 @@ def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
     return sample(u, points, padding="border") / spacing
 
 
-def score_pair(u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int) -> dict[str, float]:
-    """Dice (mean over labels, and of each) and NJD in percent, of a network-grid displacement from aligned centres."""
+def score_pair(
+    u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int, surface: bool = False
+) -> dict[str, float]:
+    """Score a network-grid displacement that starts from aligned centres.
+
+    Parameters
+    ----------
+    u : (1, 3, D, H, W)
+        Voxels of ``grid``.
+    surface : bool
+        Measure the 95 % Hausdorff distance too.
+
+    Returns
+    -------
+    dict
+        ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``njd`` in percent, and ``hd95`` in mm.
+    """
     u = field_on_fixed_grid(u, grid, fixed)
     points = identity_grid(fixed.size, u.device) + u
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
@@ -67,6 +83,8 @@ def score_pair(u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int) ->
         size = (warped == k).sum() + (target == k).sum()
         cross = ((warped == k) & (target == k)).sum()
         out[f"dice_{k}"] = float(2 * cross / size) if size > 0 else float("nan")
+    if surface:
+        out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
     return out
 
 
@@ -79,6 +97,7 @@ def evaluate_pairs(
     steps: int,
     device: torch.device | str = "cpu",
     amp: bool = False,
+    surface: bool = False,
 ) -> list[dict]:
     """Register pairs from aligned centres and score the state after every step.
 
@@ -99,7 +118,7 @@ def evaluate_pairs(
         fields = register_sample(model, pair, steps, amp)
         seconds = time.perf_counter() - start
         zero = torch.zeros_like(fields[0])
-        scores = [score_pair(u, grid, fixed, moving, source.labels) for u in (zero, *fields)]
+        scores = [score_pair(u, grid, fixed, moving, source.labels, surface) for u in (zero, *fields)]
         rows.append({"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores})
     model.train(was_training)
     return rows

@@ -41,6 +41,7 @@ def build_backbone(model: Model) -> PolicyBackbone:
         log_sigma_init=model.log_sigma_init,
         parametrisation=model.parametrisation,
         squarings=model.squarings,
+        heads=model.heads,
     )
 
 

@@ -108,6 +108,9 @@ class PolicyBackbone(nn.Module):
         almost never), or the displacement itself (the paper).
     squarings : int
         Scaling-and-squaring steps.
+    heads : bool
+        Without the heads the latent is ``f_L`` itself and sigma is 1: the network before its refactoring, kept to measure
+        what the heads cost.
 
     Attributes
     ----------
@@ -134,6 +137,7 @@ class PolicyBackbone(nn.Module):
         log_sigma_init: float = 0.0,
         parametrisation: str = "velocity",
         squarings: int = 7,
+        heads: bool = True,
     ):
         super().__init__()
         if parametrisation not in ("velocity", "displacement"):
@@ -143,9 +147,12 @@ class PolicyBackbone(nn.Module):
         self.log_sigma_init = float(log_sigma_init)
         self.parametrisation = parametrisation
         self.squarings = int(squarings)
+        self.heads = bool(heads)
 
     def add_heads(self) -> None:
         """Append the two 1x1x1 heads; a subclass calls this at the end of its constructor."""
+        if not self.heads:
+            return
         c = self.latent_channels
         self.mu_head = nn.Conv3d(c, c, 1)
         self.log_sigma_head = nn.Conv3d(c, c, 1)
@@ -179,6 +186,8 @@ class PolicyBackbone(nn.Module):
         # The heads run in float32: log-likelihoods sum tens of thousands of terms of mu and sigma.
         with torch.autocast(device_type=f_l.device.type, enabled=False):
             f_l = f_l.float()
+            if not self.heads:
+                return Encoded(f_l, torch.zeros_like(f_l), skips)
             mu = torch.tanh(_pointwise(self.mu_head, f_l)) * self.scale
             log_sigma = torch.clamp(_pointwise(self.log_sigma_head, f_l), *self.log_sigma_range)
         return Encoded(mu, log_sigma, skips)
@@ -224,4 +233,6 @@ class PolicyBackbone(nn.Module):
 
     def head_parameter_count(self) -> int:
         """Parameters of the two heads."""
+        if not self.heads:
+            return 0
         return sum(p.numel() for h in (self.mu_head, self.log_sigma_head) for p in h.parameters())
