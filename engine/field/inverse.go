@@ -20,8 +20,8 @@ type InverseOptions struct {
 // the voxels y whose preimage lies inside f's grid. Where the field folds there is no inverse: the nearest preimage found
 // stands, and the residual tells.
 //
-// Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution or from the best affine
-// fit, whichever is nearer. Beyond its grid the map continues with the linear part of that fit, so that rotations and scales
+// Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution and, where that fails,
+// from the best affine fit. Beyond its grid the map continues with the linear part of that fit, so that rotations and scales
 // need not be small.
 func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
 	if opt.ToleranceMM <= 0 {
@@ -38,29 +38,28 @@ func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, 
 	toF := f.PhysicalToIndex().After(g.IndexToPhysical())
 	toG := g.PhysicalToIndex().After(f.IndexToPhysical())
 	guess := unfit.After(toF)
-	toMM := volume.Affine{M: f.IndexToPhysical().M}
 
 	inverse = New(g)
 	nx, ny := g.Size[0], g.Size[1]
 	part := func(lo, hi int) (worst float64) {
-		s := solver{f: f, linear: fit.M, unfit: unfit.M, toMM: toMM, opt: opt}
+		s := solver{
+			f: f, linear: volume.Affine{M: fit.M}, unfit: volume.Affine{M: unfit.M}, det: fit.Det(),
+			toMM: volume.Affine{M: f.IndexToPhysical().M}, opt: opt,
+		}
 		for r := lo; r < hi; r++ {
 			var x [3]float64
 			for i := range nx {
 				w := [3]float64{float64(i), float64(r % ny), float64(r / ny)}
 				y, affine := toF.Apply(w), guess.Apply(w)
-				first, second := affine, affine
+				start := affine
 				if i > 0 { // the neighbour's solution, moved on by one voxel
 					for a := range 3 {
-						first[a] = x[a] + guess.M[3*a]
-					}
-					if s.residual(first, y) > s.residual(affine, y) {
-						first, second = affine, first
+						start[a] = x[a] + guess.M[3*a]
 					}
 				}
 				var residual float64
-				if x, residual = s.solve(first, y); residual > opt.ToleranceMM && first != second {
-					if other, better := s.solve(second, y); better < residual {
+				if x, residual = s.solve(start, y); residual > opt.ToleranceMM && i > 0 {
+					if other, better := s.solve(affine, y); better < residual {
 						x, residual = other, better
 					}
 				}
@@ -131,10 +130,12 @@ func (f *Field) affineFit() volume.Affine {
 
 // solver finds x with Phi(x) = y for one voxel after another, in voxels of f.
 type solver struct {
-	f             *Field
-	linear, unfit [9]float64 // linear part of the affine fit, and its inverse
-	toMM          volume.Affine
-	opt           InverseOptions
+	f      *Field
+	linear volume.Affine // the affine fit's linear part
+	unfit  volume.Affine // its inverse
+	det    float64       // its determinant
+	toMM   volume.Affine // voxel to mm, linear part
+	opt    InverseOptions
 }
 
 // solve returns the best x found from start, and |Phi(x) - y| in mm.
@@ -146,11 +147,11 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 		if residual <= s.opt.ToleranceMM {
 			break
 		}
-		inverse := s.unfit
-		if j, err := (volume.Affine{M: jacobian}).Inverse(); err == nil && (volume.Affine{M: jacobian}).Det() > 0.01 {
-			inverse = j.M
+		newton := s.unfit
+		if j := (volume.Affine{M: jacobian}); j.Det()/s.det > 0.01 { // else a fold, or nearly
+			newton, _ = j.Inverse()
 		}
-		step := volume.Affine{M: inverse}.Apply(e)
+		step := newton.Apply(e)
 		improved := false
 		for range 8 { // halve until the mismatch falls
 			trial := [3]float64{x[0] - step[0], x[1] - step[1], x[2] - step[2]}
@@ -168,11 +169,6 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 		}
 	}
 	return x, residual
-}
-
-func (s *solver) residual(x, y [3]float64) float64 {
-	e, _ := s.mismatch(x, y)
-	return s.norm(e)
 }
 
 func (s *solver) norm(e [3]float64) float64 {
@@ -197,9 +193,9 @@ func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 	for r := range 3 {
 		e[r] = c[r] + u[r] - y[r]
 		for a := range 3 {
-			e[r] += s.linear[3*r+a] * (x[a] - c[a])
+			e[r] += s.linear.M[3*r+a] * (x[a] - c[a])
 			if outside[a] {
-				jacobian[3*r+a] = s.linear[3*r+a]
+				jacobian[3*r+a] = s.linear.M[3*r+a]
 				continue
 			}
 			jacobian[3*r+a] = gradient[3*r+a]

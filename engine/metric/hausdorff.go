@@ -13,14 +13,14 @@ import (
 // neighbour outside their label; the border of the volume counts as outside. A label that only one map holds scores +Inf.
 // The maps must lie on one grid.
 func HD95(a, b *volume.Volume, threads int) []LabelScore {
-	boxes := map[int]region{}
+	boxes := map[int]*region{}
 	extend(boxes, a)
 	extend(boxes, b)
 	var scores []LabelScore
 	for l, r := range boxes {
-		scores = append(scores, LabelScore{l, hd95(a, b, l, r, threads)})
+		scores = append(scores, LabelScore{l, hd95(a, b, l, *r, threads)})
 	}
-	slices.SortFunc(scores, func(s, t LabelScore) int { return s.Label - t.Label })
+	sortByLabel(scores)
 	return scores
 }
 
@@ -35,26 +35,22 @@ func (r region) size() (n [3]int) {
 }
 
 // extend grows the bounding box of every label but 0 by the voxels of v.
-func extend(boxes map[int]region, v *volume.Volume) {
-	i := 0
-	for z := range v.Size[2] {
-		for y := range v.Size[1] {
-			for x := range v.Size[0] {
-				l := label(v.Data[i])
-				i++
-				if l == 0 {
-					continue
-				}
-				p := [3]int{x, y, z}
-				r, ok := boxes[l]
-				if !ok {
-					r = region{p, p}
-				}
-				for a := range p {
-					r.lo[a], r.hi[a] = min(r.lo[a], p[a]), max(r.hi[a], p[a])
-				}
+func extend(boxes map[int]*region, v *volume.Volume) {
+	last, r := 0, (*region)(nil) // labels come in runs
+	for i, value := range v.Data {
+		l := label(value)
+		if l == 0 {
+			continue
+		}
+		p := [3]int{i % v.Size[0], i / v.Size[0] % v.Size[1], i / (v.Size[0] * v.Size[1])}
+		if l != last {
+			if last, r = l, boxes[l]; r == nil {
+				r = &region{p, p}
 				boxes[l] = r
 			}
+		}
+		for a := range p {
+			r.lo[a], r.hi[a] = min(r.lo[a], p[a]), max(r.hi[a], p[a])
 		}
 	}
 }
@@ -81,16 +77,23 @@ func hd95(a, b *volume.Volume, l int, r region, threads int) float64 {
 
 // surface returns the offsets within region r of label l's surface voxels. r must hold the whole label.
 func surface(v *volume.Volume, l int, r region) (offsets []int) {
-	inside := func(x, y, z int) bool {
-		return x >= r.lo[0] && x <= r.hi[0] && y >= r.lo[1] && y <= r.hi[1] && z >= r.lo[2] && z <= r.hi[2] &&
-			label(v.Data[x+v.Size[0]*(y+v.Size[1]*z)]) == l
+	n := r.size()
+	nx, nxy := n[0]+2, (n[0]+2)*(n[1]+2)
+	inside := make([]bool, nxy*(n[2]+2)) // r with one voxel of outside around it
+	for z := range n[2] {
+		for y := range n[1] {
+			row := v.Data[r.lo[0]+v.Size[0]*(r.lo[1]+y+v.Size[1]*(r.lo[2]+z)):][:n[0]]
+			for x, value := range row {
+				inside[x+1+nx*(y+1)+nxy*(z+1)] = label(value) == l
+			}
+		}
 	}
 	o := 0
-	for z := r.lo[2]; z <= r.hi[2]; z++ {
-		for y := r.lo[1]; y <= r.hi[1]; y++ {
-			for x := r.lo[0]; x <= r.hi[0]; x++ {
-				if inside(x, y, z) && !(inside(x-1, y, z) && inside(x+1, y, z) && inside(x, y-1, z) &&
-					inside(x, y+1, z) && inside(x, y, z-1) && inside(x, y, z+1)) {
+	for z := range n[2] {
+		for y := range n[1] {
+			for x := range n[0] {
+				p := x + 1 + nx*(y+1) + nxy*(z+1)
+				if inside[p] && !(inside[p-1] && inside[p+1] && inside[p-nx] && inside[p+nx] && inside[p-nxy] && inside[p+nxy]) {
 					offsets = append(offsets, o)
 				}
 				o++

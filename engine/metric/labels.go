@@ -23,54 +23,57 @@ func Mean(scores []LabelScore) float64 {
 	return total / float64(len(scores))
 }
 
-// Dice returns 2|A&B| / (|A|+|B|) of every label but 0 that occurs in a or b, in ascending order. Labels are rounded to the
-// nearest integer. The maps must lie on one grid.
+// Dice returns 2|A&B| / (|A|+|B|) of every label but 0 that occurs in a or b, in ascending order. The maps must lie on one
+// grid.
 func Dice(a, b *volume.Volume, threads int) []LabelScore {
-	type count struct{ a, b, both int }
-	counts := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) map[int]*count {
-		m := map[int]*count{}
-		get := func(l int) *count {
-			if m[l] == nil {
-				m[l] = &count{}
-			}
-			return m[l]
-		}
+	type pair struct{ a, b int }
+	pairs := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) map[pair]int {
+		m := map[pair]int{}
+		last, run := pair{}, 0 // labels come in runs
 		for i := lo; i < hi; i++ {
-			la, lb := label(a.Data[i]), label(b.Data[i])
-			if la == 0 && lb == 0 {
-				continue
+			if p := (pair{label(a.Data[i]), label(b.Data[i])}); p != last {
+				m[last] += run
+				last, run = p, 0
 			}
-			get(la).a++
-			get(lb).b++
-			if la == lb {
-				get(la).both++
-			}
+			run++
 		}
+		m[last] += run
 		return m
-	}, func(s, t map[int]*count) map[int]*count {
-		for l, c := range t {
-			if s[l] == nil {
-				s[l] = c
-				continue
-			}
-			s[l].a += c.a
-			s[l].b += c.b
-			s[l].both += c.both
+	}, func(s, t map[pair]int) map[pair]int {
+		for p, n := range t {
+			s[p] += n
 		}
 		return s
 	})
-	var scores []LabelScore
-	for l, c := range counts {
-		if l != 0 {
-			scores = append(scores, LabelScore{l, 2 * float64(c.both) / float64(c.a+c.b)})
+	sizes, both := map[int]int{}, map[int]int{}
+	for p, n := range pairs {
+		sizes[p.a] += n
+		sizes[p.b] += n
+		if p.a == p.b {
+			both[p.a] += n
 		}
 	}
-	slices.SortFunc(scores, func(s, t LabelScore) int { return s.Label - t.Label })
+	var scores []LabelScore
+	for l, n := range sizes {
+		if l != 0 {
+			scores = append(scores, LabelScore{l, 2 * float64(both[l]) / float64(n)})
+		}
+	}
+	sortByLabel(scores)
 	return scores
 }
 
-// label rounds a voxel of a label map.
-func label(x float32) int { return int(math.Round(float64(x))) }
+func sortByLabel(scores []LabelScore) {
+	slices.SortFunc(scores, func(s, t LabelScore) int { return s.Label - t.Label })
+}
+
+// label rounds a voxel of a label map to the nearest integer; what is not finite counts as background.
+func label(x float32) int {
+	if x-x != 0 {
+		return 0
+	}
+	return int(math.Floor(float64(x) + 0.5))
+}
 
 // TRE returns the distance in mm between every point of got and its partner in want; LPS mm, x, y, z interleaved.
 func TRE(got, want []float64) []float64 {

@@ -54,7 +54,7 @@ func (w *windows) slab(lo, hi int) (total float64, n int) {
 		ring[i] = make([]float64, channels*plane)
 	}
 	column := make([]float64, channels*plane) // their sum
-	row := make([]float64, channels*(nx+2*w.radius+1))
+	row, rows := make([]float64, channels*nx), make([]float64, channels*plane)
 	add := func(z int, sign float64) {
 		for i, v := range ring[z%len(ring)] {
 			column[i] += sign * v
@@ -62,7 +62,7 @@ func (w *windows) slab(lo, hi int) (total float64, n int) {
 	}
 	from := max(lo-w.radius, 0)
 	for z := from; z < min(lo+w.radius, nz); z++ {
-		w.slice(ring[z%len(ring)], row, z)
+		w.slice(ring[z%len(ring)], rows, row, z)
 		add(z, 1)
 	}
 	for z := lo; z < hi; z++ {
@@ -70,7 +70,7 @@ func (w *windows) slab(lo, hi int) (total float64, n int) {
 			add(old, -1)
 		}
 		if next := z + w.radius; next < nz {
-			w.slice(ring[next%len(ring)], row, next)
+			w.slice(ring[next%len(ring)], rows, row, next)
 			add(next, 1)
 		}
 		for i := range plane {
@@ -90,12 +90,10 @@ func (w *windows) slab(lo, hi int) (total float64, n int) {
 	return total, n
 }
 
-// slice writes the in-plane box sums of slice z to dst, channels interleaved.
-func (w *windows) slice(dst, row []float64, z int) {
+// slice writes the in-plane box sums of slice z to dst, channels interleaved. rows and row are scratch.
+func (w *windows) slice(dst, rows, row []float64, z int) {
 	nx, ny := w.a.Size[0], w.a.Size[1]
-	// Along x into dst, then along y in place with the raw rows kept in a ring would save memory; a second plane is simpler.
 	wide := channels * nx
-	raw := make([]float64, len(dst))
 	for y := range ny {
 		o := (z*ny + y) * nx
 		for i := range nx {
@@ -107,9 +105,9 @@ func (w *windows) slice(dst, row []float64, z int) {
 				v[0], v[1], v[2], v[3], v[4], v[5] = 1, x, y, x*x, y*y, x*y
 			}
 		}
-		box(raw[y*wide:(y+1)*wide], row[:wide], nx, channels, w.radius)
+		box(rows[y*wide:(y+1)*wide], row, nx, channels, w.radius)
 	}
-	box(dst, raw, ny, wide, w.radius)
+	box(dst, rows, ny, wide, w.radius)
 }
 
 // box writes to dst the running sums of src over windows of 2*radius+1 items cut off at the ends; an item is width floats,

@@ -2,6 +2,7 @@ package metric
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/golden"
@@ -33,6 +34,21 @@ func TestSimilaritiesAtTheirLimits(t *testing.T) {
 		[]float64{1, -1, 0, 1, 0, 0, 0, 1, 0, 0}, 1e-9)
 	if mse := MSE(ramp, flat, none, 2); !math.IsNaN(mse) {
 		t.Errorf("MSE over an empty mask is %g, want NaN", mse)
+	}
+}
+
+func TestLabelsRoundAndSkipNaN(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	a := image(2, func(i int) float32 { return []float32{0, 0.4, 0.9, 1.2, -1, nan, inf, 2}[i] })
+	b := image(2, func(i int) float32 { return []float32{0, 0, 1, 1, -1, 0, 0, 2}[i] })
+	want := []LabelScore{{-1, 1}, {1, 1}, {2, 1}}
+	if got := Dice(a, b, 2); !slices.Equal(got, want) {
+		t.Errorf("Dice %v, want %v", got, want)
+	}
+	for i, s := range HD95(a, b, 2) {
+		if s != (LabelScore{want[i].Label, 0}) {
+			t.Errorf("HD95 %v", s)
+		}
 	}
 }
 

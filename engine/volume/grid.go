@@ -37,7 +37,8 @@ func (g Geometry) Canonical() (canonical Geometry, perm [3]int, flip [3]bool) {
 }
 
 // NetworkGrid returns a grid for a network: along the canonical axes of g, with the same centre and the given spacing in mm
-// (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of multiple.
+// (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of multiple. A
+// spacing far too fine for g's extent gives a grid that Check refuses.
 func (g Geometry) NetworkGrid(spacing [3]float64, minSize [3]int, multiple int) Geometry {
 	multiple = max(multiple, 1)
 	n, _, _ := g.Canonical()
@@ -47,7 +48,7 @@ func (g Geometry) NetworkGrid(spacing [3]float64, minSize [3]int, multiple int) 
 			n.Spacing[a] = spacing[a]
 		}
 		// The tolerance keeps an extent of a whole number of voxels from gaining one by rounding.
-		voxels := max(int(math.Ceil(extent/n.Spacing[a]-1e-6)), minSize[a], 1)
+		voxels := max(int(min(math.Ceil(extent/n.Spacing[a]-1e-6), maxVoxels)), minSize[a], 1)
 		n.Size[a] = (voxels + multiple - 1) / multiple * multiple
 	}
 	return n.CenteredAt(g.Center())

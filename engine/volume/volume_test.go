@@ -124,6 +124,11 @@ func TestNetworkGrid(t *testing.T) {
 		}
 	}
 
+	huge := cube(500, 1e6).NetworkGrid([3]float64{1e-3, 1e-3, 1e-3}, [3]int{}, 16)
+	if err := huge.Check("network"); fault.CodeOf(err) != fault.InvalidArgument {
+		t.Errorf("grid of %v voxels: %v", huge.Size, err)
+	}
+
 	// An axial stack stored superior to inferior with x and y swapped: the network still sees L, P, S.
 	swapped := volume.Geometry{Size: [3]int{8, 16, 24}, Spacing: [3]float64{1, 2, 3}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}}
 	n := swapped.NetworkGrid([3]float64{}, [3]int{}, 8)

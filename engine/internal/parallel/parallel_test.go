@@ -1,0 +1,72 @@
+package parallel
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+func TestForCoversEveryItemOnce(t *testing.T) {
+	for _, c := range []struct{ n, grain, threads int }{{0, 4, 2}, {1, 4, 2}, {10, 3, 1}, {10, 3, 4}, {1000, 7, 3}, {5, 0, 2}, {8, 100, 0}} {
+		hits := make([]atomic.Int32, c.n)
+		For(c.n, c.grain, c.threads, func(lo, hi int) {
+			if hi-lo > max(c.grain, 1) || lo >= hi {
+				t.Errorf("%+v: range %d..%d", c, lo, hi)
+			}
+			for i := lo; i < hi; i++ {
+				hits[i].Add(1)
+			}
+		})
+		for i := range hits {
+			if n := hits[i].Load(); n != 1 {
+				t.Errorf("%+v: item %d visited %d times", c, i, n)
+			}
+		}
+	}
+}
+
+func TestPanicReachesTheCaller(t *testing.T) {
+	for _, threads := range []int{1, 4} {
+		func() {
+			defer func() {
+				if r := recover(); r != "item 50" {
+					t.Errorf("%d threads: recovered %v", threads, r)
+				}
+			}()
+			For(100, 1, threads, func(lo, hi int) {
+				if lo == 50 {
+					panic("item 50")
+				}
+			})
+		}()
+	}
+}
+
+func TestReduceFoldsInOrder(t *testing.T) {
+	for _, threads := range []int{1, 2, 5} {
+		got := Reduce(10, 3, threads,
+			func(lo, hi int) []int { return []int{lo, hi} },
+			func(a, b []int) []int { return append(a, b...) })
+		if want := []int{0, 3, 3, 6, 6, 9, 9, 10}; !slices.Equal(got, want) {
+			t.Errorf("%d threads: %v, want %v", threads, got, want)
+		}
+	}
+	if got := Sum(0, 3, 2, func(lo, hi int) float64 { return 1 }); got != 0 {
+		t.Errorf("sum of nothing is %g", got)
+	}
+}
+
+func TestSumIsTheSameForAnyThreads(t *testing.T) {
+	part := func(lo, hi int) (s float64) {
+		for i := lo; i < hi; i++ {
+			s += 1 / float64(i*i+1)
+		}
+		return s
+	}
+	one := Sum(100_000, 97, 1, part)
+	for _, threads := range []int{2, 3, 8} {
+		if got := Sum(100_000, 97, threads, part); got != one {
+			t.Errorf("%d threads: %v, want %v", threads, got, one)
+		}
+	}
+}
