@@ -14,15 +14,6 @@ type LabelScore struct {
 	Score float64
 }
 
-// Mean returns the mean score; NaN of none.
-func Mean(scores []LabelScore) float64 {
-	total := 0.0
-	for _, s := range scores {
-		total += s.Score
-	}
-	return total / float64(len(scores))
-}
-
 // Dice returns 2|A&B| / (|A|+|B|) of every label but 0 that occurs in a or b, in ascending order. The maps must lie on one
 // grid.
 func Dice(a, b *volume.Volume, threads int) []LabelScore {

@@ -56,12 +56,6 @@ func TestTRE(t *testing.T) {
 	golden.Close(t, "TRE", TRE([]float64{1, 2, 3, 4, 5, 6}, []float64{1, 2, 3, 4, 1, 9}), []float64{0, 5}, 1e-12)
 }
 
-func TestMean(t *testing.T) {
-	if m := Mean([]LabelScore{{1, 0.5}, {2, 1}}); m != 0.75 {
-		t.Errorf("mean %g", m)
-	}
-}
-
 // The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads.
 func brain(value func(i int) float32) *volume.Volume {
 	v := volume.Zeros(volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})

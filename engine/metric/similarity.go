@@ -24,9 +24,25 @@ func (s sums) plus(o sums) sums {
 
 func selected(mask *volume.Volume, i int) bool { return mask == nil || mask.Data[i] != 0 }
 
-func moments(a, b, mask *volume.Volume, threads int) sums {
+// MSE returns the mean squared difference; NaN where the mask selects nothing.
+func MSE(a, b, mask *volume.Volume, threads int) float64 {
+	s := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) (s sums) {
+		for i := lo; i < hi; i++ {
+			if selected(mask, i) {
+				d := float64(a.Data[i]) - float64(b.Data[i])
+				s.n++
+				s.aa += d * d
+			}
+		}
+		return s
+	}, sums.plus)
+	return s.aa / float64(s.n)
+}
+
+// NCC returns the normalised cross-correlation (Pearson's) over the mask, -1..1; 0 where an image is constant there.
+func NCC(a, b, mask *volume.Volume, threads int) float64 {
 	a0, b0 := float64(a.Data[0]), float64(b.Data[0]) // shifts: without them large offsets would cancel
-	return parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) (s sums) {
+	s := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) (s sums) {
 		for i := lo; i < hi; i++ {
 			if !selected(mask, i) {
 				continue
@@ -41,32 +57,6 @@ func moments(a, b, mask *volume.Volume, threads int) sums {
 		}
 		return s
 	}, sums.plus)
-}
-
-// MSE returns the mean squared difference; NaN where the mask selects nothing.
-func MSE(a, b, mask *volume.Volume, threads int) float64 {
-	n := parallel.Sum(len(a.Data), grain, threads, func(lo, hi int) (n float64) {
-		for i := lo; i < hi; i++ {
-			if selected(mask, i) {
-				n++
-			}
-		}
-		return n
-	})
-	return parallel.Sum(len(a.Data), grain, threads, func(lo, hi int) (s float64) {
-		for i := lo; i < hi; i++ {
-			if selected(mask, i) {
-				d := float64(a.Data[i]) - float64(b.Data[i])
-				s += d * d
-			}
-		}
-		return s
-	}) / n
-}
-
-// NCC returns the normalised cross-correlation (Pearson's) over the mask, -1..1; 0 where an image is constant there.
-func NCC(a, b, mask *volume.Volume, threads int) float64 {
-	s := moments(a, b, mask, threads)
 	n := float64(s.n)
 	va, vb := s.aa-s.a*s.a/n, s.bb-s.b*s.b/n
 	if !(va > 0 && vb > 0) {
