@@ -72,3 +72,15 @@ def _wheel_runtime() -> str:
         for path in sorted(folder.glob(pattern)):
             return str(path)
     return ""
+
+
+def models() -> list[dict[str, Any]]:
+    """Return the bundles that the engine knows: dicts with manifest, path, code and error."""
+    open_engine()
+    return json.loads(call(gopy.Models))
+
+
+def verify_model(name: str) -> dict[str, Any]:
+    """Check the bundle of that name or path; return its manifest and path."""
+    open_engine()
+    return json.loads(call(gopy.VerifyModel, name))

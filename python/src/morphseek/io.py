@@ -170,10 +170,18 @@ def _checked(array: np.ndarray, name: str) -> np.ndarray:
     return array
 
 
+class _Held:
+    """Memory of a numpy view that keeps its owner alive, which SimpleITK's views do not."""
+
+    def __init__(self, view: np.ndarray, owner: Any):
+        self.__array_interface__ = view.__array_interface__
+        self.owner = owner
+
+
 def _from_sitk(image: sitk.Image, name: str) -> Image:
     if image.GetNumberOfComponentsPerPixel() != 1:
         raise errors.InvalidArgumentError(f"{name} volume has {image.GetNumberOfComponentsPerPixel()} components a voxel; give a scalar volume")
-    array = sitk.GetArrayViewFromImage(image)
+    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
     if image.GetDimension() != 3:  # a 4-D file of one volume passes, its geometry that of the first three axes
         n = image.GetDimension()
         direction = np.array(image.GetDirection()).reshape(n, n)[:3, :3].ravel()

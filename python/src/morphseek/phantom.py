@@ -104,7 +104,7 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
     # The moving patient lies rotated and shifted in an oblique, differently sampled, taller scan.
     moving_size = tuple(int(round(f * size)) for f in (1.125, 1.125, 0.875))
     moving_spacing = np.array([10.0, 8.0, 12.0]) * 32 / size
-    moving = _grid(moving_size, moving_spacing, _rotation(0.03, -0.05, 0.07), np.array([18.0, -24.0, 30.0]))
+    moving = _grid(moving_size, moving_spacing, _rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, 12.0]))
     bend = _Bend(rng)
     linear = _rotation(-0.06, 0.04, 0.13) @ np.diag([1.06, 0.95, 1.04])
     shift = np.array([-14.0, 19.0, -22.0])

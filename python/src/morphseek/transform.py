@@ -184,3 +184,13 @@ def _minimum(array: np.ndarray) -> float:
     """Return the smallest finite voxel: air, in a CT."""
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return float(finite.min()) if finite.size else 0.0
+
+
+def resample_identity(image: io.Image, grid: np.ndarray, interpolation: str, background: float) -> np.ndarray:
+    """Resample onto another grid under the identity in physical space; float32."""
+    out = np.empty(tuple(int(n) for n in grid[2::-1]), np.float32)
+    data, source = image.float32(), image.grid
+    _core.call(
+        _core.gopy.Resample, _core.address(data), _core.address(source), _core.address(grid), 0, interpolation, background, 0, _core.address(out)
+    )
+    return out

@@ -1,0 +1,413 @@
+"""The ``morphseek`` command.
+
+Exit codes: 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a device or memory; 6 the output; 130 cancelled;
+1 a defect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import inspect
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Callable, Iterator, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from . import _core, errors
+
+if TYPE_CHECKING:
+    from .registration import RegistrationResult
+
+app = typer.Typer(
+    name="morphseek",
+    help="Deformable registration of 3-D medical images. For research use; not a medical device.",
+    epilog="Start with: morphseek demo. Then: morphseek register FIXED MOVING --out FOLDER",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+models_app = typer.Typer(help="List, show and verify the model bundles.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(models_app, name="models")
+
+_out, _err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute anew, even if the same registration was done before.")]
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"morphseek {_core.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _reported(as_json: bool) -> Iterator[None]:
+    """Turn a failure into its message and its exit code."""
+    try:
+        yield
+    except errors.MorphSeekError as error:
+        if as_json:
+            print(json.dumps({"error": {"name": error.name, "code": error.code, "message": str(error)}}))
+        else:
+            _err.print(f"morphseek: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        _err.print("morphseek: cancelled")
+        raise typer.Exit(errors.CancelledError.exit_code) from None
+
+
+def _with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the engine's options: their names, types, ranges, defaults and helps are the engine's own."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    for option in _core.option_table():
+        name = option["name"]
+        if name == "cache":  # --no-cache and a fixed folder stand for it
+            continue
+        limits = {key: option[key] for key in ("min", "max") if key in option}
+        if "choices" in option:
+            kind: Any = enum.Enum(name.capitalize(), {c: c for c in option["choices"]}, type=str)
+            default = kind(option["default"])
+        else:
+            kind = {"string": str, "int": int, "float": float}[option["type"]]
+            default = kind(option["default"])
+            limits = {key: kind(value) for key, value in limits.items()}
+        info = typer.Option(f"--{name.replace('_', '-')}", help=option["help"], rich_help_panel="Registration", **limits)
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]))
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        command(*args, **{k: v.value if isinstance(v, enum.Enum) else v for k, v in kwargs.items()})
+
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+def _changed(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that differ from their defaults: those that the user set."""
+    defaults = {o["name"]: o["default"] for o in _core.option_table()}
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def _cache(no_cache: bool) -> dict[str, str]:
+    """Return the cache option: the user's cache folder, unless it is not wanted or cannot be made."""
+    if no_cache:
+        return {}
+    base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    folder = Path(base) if base else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    folder = folder / "morphseek"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return {}
+    return {"cache": str(folder)}
+
+
+@app.command()
+@_with_engine_options
+def register(
+    fixed: Annotated[Path, typer.Argument(help="Fixed image: NIfTI, NRRD, MetaImage, ... or a folder with one DICOM series.", metavar="FIXED", show_default=False)],
+    moving: Annotated[Path, typer.Argument(help="Moving image, to be brought onto the fixed one.", metavar="MOVING", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results; made if need be.", show_default=False)],
+    fixed_labels: Annotated[Optional[Path], typer.Option(help="Label map of the fixed image: Dice is measured.", show_default=False)] = None,
+    moving_labels: Annotated[Optional[Path], typer.Option(help="Label map of the moving image: it is warped too.", show_default=False)] = None,
+    fixed_mask: Annotated[Optional[Path], typer.Option(help="Where not zero, the fixed image counts.", show_default=False)] = None,
+    moving_mask: Annotated[Optional[Path], typer.Option(help="Where not zero, the moving image counts.", show_default=False)] = None,
+    initial_transform: Annotated[Optional[Path], typer.Option(help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.", show_default=False)] = None,
+    no_cache: NoCache = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Register MOVING onto FIXED.
+
+    Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output folder, and
+    warped_labels.nii.gz if the moving labels are given: all of them or, on an error, none.
+    """
+    with _reported(as_json):
+        from . import io
+
+        images = io.read(fixed, "fixed"), io.read(moving, "moving")
+        labels = tuple(None if path is None else io.read(path, name) for path, name in ((fixed_labels, "fixed labels"), (moving_labels, "moving labels")))
+        summary = _register_and_write(
+            images,
+            labels,
+            out,
+            options=_changed(options) | _cache(no_cache),
+            title=f"{moving} onto {fixed}",
+            quiet=quiet or as_json,
+            fixed_mask=fixed_mask,
+            moving_mask=moving_mask,
+            initial_transform=initial_transform,
+        )
+        _print_summary(summary, out, quiet, as_json)
+
+
+def _register_and_write(
+    images: tuple, labels: tuple, out: Path, *, options: dict[str, Any], title: str, quiet: bool, label_names: dict[int, str] | None = None, extra: Callable[[RegistrationResult], dict[str, Any]] | None = None, **inputs: Any
+) -> dict[str, Any]:
+    """Register, score and write everything to ``out``; return what report.json holds."""
+    import dataclasses
+
+    from . import evaluation, io, registration
+    from .report import write_report
+
+    with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
+        result = registration.register(*images, progress=not quiet, **inputs, **options)
+        fixed_labels, moving_labels = labels
+        scores = evaluation.score_labels(result, fixed_labels, moving_labels) if None not in labels else []
+        shown = {k: v for k, v in options.items() if k != "cache"}
+        result.options = shown
+        summary = result.report()
+        if scores:
+            summary |= {
+                "dice_before": evaluation.mean_dice(scores, "before"),
+                "dice_after": evaluation.mean_dice(scores),
+                "labels": [dataclasses.asdict(score) for score in scores],
+            }
+        if extra is not None:
+            summary |= extra(result)
+        result.write(folder, summary)
+        if moving_labels is not None:
+            io.write_image(folder / "warped_labels.nii.gz", result.apply(moving_labels, interpolation="nearest"))
+        write_report(
+            folder / "report.html",
+            result,
+            *images,
+            fixed_labels=fixed_labels,
+            moving_labels=moving_labels,
+            scores=scores,
+            label_names=label_names,
+            command="morphseek " + shlex.join(sys.argv[1:]),
+            title=title,
+        )
+    return summary
+
+
+def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary))
+        return
+    for warning in summary["warnings"]:
+        _err.print(f"note: {warning}", style="yellow", markup=False, soft_wrap=True)
+    if quiet:
+        return
+    rows = []
+    if "dice_after" in summary:
+        rows.append(("mean Dice", f"{summary['dice_before']:.3f} -> {summary['dice_after']:.3f}"))
+    if "tre_after_mm" in summary:
+        rows.append(("error to the truth", f"{summary['tre_before_mm']:.2f} -> {summary['tre_after_mm']:.2f} mm"))
+    rows += [
+        (summary["similarity"], f"{summary['similarity_before']:.4f} -> {summary['similarity_after']:.4f}"),
+        ("folding (NJD)", f"{summary['njd_percent']:.4f} %"),
+        ("model, device", f"{summary['model']}, {summary['device']}"),
+        ("time", f"{summary['seconds']['total']:.1f} s" + (" (then; now from the cache)" if summary["cached"] else "")),
+        ("report", str(out / "report.html")),
+    ]
+    _print_rows(rows)
+
+
+def _print_rows(rows: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        _out.print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
+
+
+class _Interpolation(str, enum.Enum):
+    linear = "linear"
+    nearest = "nearest"
+
+
+@app.command()
+def apply(
+    transform: Annotated[Path, typer.Option(help="Transform, fixed to moving: transform.h5 of a registration, or any .h5 or .tfm.", show_default=False)],
+    image: Annotated[Path, typer.Option("--input", "-i", help="Image or label map in the moving space.", show_default=False)],
+    reference: Annotated[Path, typer.Option("--reference", "-r", help="Image whose grid the output gets: the fixed one.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)],
+    interpolation: Annotated[_Interpolation, typer.Option(help="nearest for label maps.")] = _Interpolation.linear,
+    as_json: Json = False,
+) -> None:
+    """Resample an image or a label map by a transform."""
+    with _reported(as_json):
+        import SimpleITK as sitk
+
+        from . import io
+
+        loaded = io.read_transform(transform)
+        source, grid = io.read(image, "input"), io.read(reference, "reference").to_sitk()
+        nearest = interpolation is _Interpolation.nearest
+        moving = source.to_sitk() if nearest else source.like(source.float32()).to_sitk()
+        background = 0.0 if nearest else float(source.float32().min())
+        io.write_image(out, sitk.Resample(moving, grid, loaded, sitk.sitkNearestNeighbor if nearest else sitk.sitkLinear, background))
+        print(json.dumps({"out": str(out)}) if as_json else out)
+
+
+@app.command()
+@_with_engine_options
+def evaluate(
+    pairs: Annotated[Path, typer.Argument(help="CSV (fixed,moving) or JSON list of pairs; Learn2Reg's files are read.", metavar="PAIRS", show_default=False)],
+    data: Annotated[Path, typer.Option(help="Folder with images/ and labels/.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and results.csv.", show_default=False)],
+    subset: Annotated[Optional[str], typer.Option(help="Which of a JSON file's lists, e.g. test.", show_default=False)] = None,
+    labels_csv: Annotated[Optional[Path], typer.Option(help="Table id,name[,structure] of the labels; those of one structure are merged.", show_default=False)] = None,
+    against: Annotated[Optional[Path], typer.Option(help="Folder of another evaluation, for the Wilcoxon test.", show_default=False)] = None,
+    check: Annotated[bool, typer.Option("--check", help="Measure Dice a second time by SimpleITK alone, from the written transform.")] = False,
+    no_cache: NoCache = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Register many pairs and score them: Dice, HD95 and folding for every pair and label.
+
+    A pair that fails is listed with its error, the others go on, and the exit code is the first failure's.
+    """
+    with _reported(as_json):
+        from . import io
+        from .evaluation import PairScore, evaluate as run
+
+        def show(score: PairScore) -> None:
+            if not (quiet or as_json):
+                what = score.error or f"Dice {score.dice_before:.3f} -> {score.dice_after:.3f}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
+                _out.print(f"{score.fixed} <- {score.moving}  {what}", markup=False, soft_wrap=True)
+
+        with io.output_folder(out):  # an unwritable folder fails before the work
+            pass
+        result = run(
+            pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, progress=show, **_changed(options), **_cache(no_cache)
+        )
+        result.options.pop("cache", None)
+        result.save(out)
+        summary = result.summary()
+        if as_json:
+            print(json.dumps(result.to_dict()))
+        elif not quiet:
+            _print_evaluation(summary, result.names, result.wilcoxon, out)
+        failure = next((p.exit_code for p in result.pairs if p.error), 0)
+        if failure:
+            raise typer.Exit(failure)
+
+
+def _print_evaluation(summary: dict[str, Any], names: dict[int, str], wilcoxon: dict[str, Any] | None, out: Path) -> None:
+    table = Table("label", "mean Dice")
+    for label, dice in summary["dice_by_label"].items():
+        table.add_row(names.get(label, str(label)), f"{dice:.4f}")
+    _out.print(table)
+
+    def number(name: str, digits: int, unit: str = "") -> str:
+        return "-" if summary[name] is None else f"{summary[name]:.{digits}f}{unit}"
+
+    rows = [
+        ("pairs", f"{summary['pairs']}" + (f", {summary['failed']} failed" if summary["failed"] else "")),
+        ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
+    ]
+    if summary["dice_check"] is not None:
+        rows.append(("mean Dice by SimpleITK", number("dice_check", 4)))
+    rows += [
+        ("mean HD95", number("hd95_after", 2, " mm")),
+        ("mean NJD", number("njd_percent", 4, " %")),
+        ("a pair", f"{number('seconds', 2, ' s')}, {number('cpu_seconds', 2, ' CPU s')}"),
+    ]
+    if summary["worst"]:
+        rows.append(("worst pair", "{fixed} <- {moving}  {dice_after:.4f}".format(**summary["worst"])))
+    if wilcoxon:
+        rows.append(("against the other run", "mean difference {mean_difference:+.4f}, {better} better, {worse} worse, Wilcoxon p = {p_value:.3g}".format(**wilcoxon)))
+    _print_rows([*rows, ("results", str(out / "results.json"))])
+
+
+@models_app.command("list")
+def models_list(as_json: Json = False) -> None:
+    """List the bundles that ship with the package."""
+    with _reported(as_json):
+        found = _core.models()
+        if as_json:
+            print(json.dumps(found))
+            return
+        table = Table("name", "version", "modality", "licence", "state")
+        for info in found:
+            m = info["manifest"]
+            table.add_row(m["name"], m["version"], m["modality"], m["licence"], info["error"] or "sound")
+        _out.print(table)
+
+
+@models_app.command("show")
+def models_show(name: Annotated[str, typer.Argument(help="Built-in name or path of a .onnx bundle.", show_default=False)]) -> None:
+    """Print a bundle's manifest as JSON: what it is, what it was trained on, its licence and credit."""
+    with _reported(False):
+        print(json.dumps(_core.verify_model(name)["manifest"], indent=2))
+
+
+@models_app.command("verify")
+def models_verify(name: Annotated[str, typer.Argument(help="Built-in name or path of a .onnx bundle.", show_default=False)], as_json: Json = False) -> None:
+    """Check a bundle as a registration would: whole, untampered (sha256), of a known format, nothing outside itself."""
+    with _reported(as_json):
+        info = _core.verify_model(name)
+        print(json.dumps(info) if as_json else f"{info['manifest']['name']} {info['manifest']['version']} is sound (sha256 {info['manifest']['sha256']})")
+
+
+@app.command()
+@_with_engine_options
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("morphseek-demo"),
+    size: Annotated[int, typer.Option(help="Voxels of the fixed image along each axis.", min=32, max=256)] = 96,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Register a made-up pair with a known answer: an MR-like and a CT-like trunk, different in pose, size, grid and shape."""
+    with _reported(as_json):
+        import numpy as np
+
+        from . import phantom
+
+        started = time.perf_counter()
+        pair = phantom.make_pair(size)
+        if not (quiet or as_json):
+            _print_rows([("made", f"fixed {pair.fixed!r}, moving {pair.moving!r} in {time.perf_counter() - started:.1f} s")])
+
+        def error_to_truth(result: RegistrationResult) -> dict[str, Any]:
+            points = pair.target_points()
+            truth = pair.truth(points)
+            distance = {"before": points - truth, "after": result.transform_points(points) - truth}
+            return {f"tre_{when}_mm": float(np.linalg.norm(d, axis=1).mean()) for when, d in distance.items()}
+
+        summary = _register_and_write(
+            (pair.fixed, pair.moving),
+            (pair.fixed_labels, pair.moving_labels),
+            out,
+            options=_changed(options),
+            title="the demonstration pair: a CT-like trunk onto an MR-like one",
+            quiet=quiet or as_json,
+            label_names=phantom.LABELS,
+            extra=error_to_truth,
+        )
+        _print_summary(summary, out, quiet, as_json)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def train(context: typer.Context) -> None:
+    """Train and export networks (extra: pip install morphseek[training])."""
+    try:
+        from .training.cli import app as training
+    except ImportError as error:
+        _err.print(f"morphseek: training needs its extra packages ({error}): pip install 'morphseek[training]'", style="red", markup=False)
+        raise typer.Exit(errors.InvalidArgumentError.exit_code) from None
+    training(args=context.args, prog_name="morphseek train")
+
+

@@ -1,0 +1,370 @@
+"""Scoring registrations by label maps: one pair, or a list of pairs with statistics."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterable, Sequence
+
+import numpy as np
+import SimpleITK as sitk
+
+from . import _core, errors, io
+from .registration import RegistrationResult, register
+from .transform import resample_identity
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelScore:
+    """Agreement of one label between the fixed map and the moving map, before and after the registration.
+
+    "Before" is the identity in physical space. Distances are in mm, None where one map has lost the label.
+    """
+
+    label: int
+    dice_before: float
+    dice_after: float
+    hd95_before: float | None
+    hd95_after: float | None
+
+
+def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> list[LabelScore]:
+    """Score a registration by the labels that both images have, as Learn2Reg does.
+
+    Parameters
+    ----------
+    result : RegistrationResult
+    fixed_labels, moving_labels : ImageLike
+        Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie on their image's grid.
+
+    Returns
+    -------
+    list of LabelScore
+        Empty where the two maps share no label.
+
+    Raises
+    ------
+    GridMismatchError
+        The fixed map is not on the fixed image's grid.
+    """
+    fixed = _on(fixed_labels, result.grid, "fixed labels")
+    moving = _on(moving_labels, result.moving_grid, "moving labels")
+    if fixed.array.shape != result.shape or not np.allclose(fixed.grid, result.grid, rtol=1e-4, atol=1e-3):
+        raise errors.GridMismatchError(
+            f"the fixed labels ({fixed!r}) are not on the fixed image's grid; resample them onto it, with nearest neighbours"
+        )
+    shared = set(np.unique(fixed.array).tolist()) & set(np.unique(moving.array).tolist()) - {0}
+    before = _agreement(fixed, resample_identity(moving, result.grid, "nearest", 0.0))
+    after = _agreement(fixed, np.ascontiguousarray(result.apply(moving, interpolation="nearest").array, dtype=np.float32))
+    return [
+        LabelScore(int(label), before[label]["dice"], after[label]["dice"], before[label]["hd95"], after[label]["hd95"])
+        for label in sorted(shared)
+    ]
+
+
+def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
+    """Return the mean Dice over labels, "before" or "after"; NaN without labels.
+
+    >>> mean_dice([LabelScore(1, 0.2, 0.8, 5.0, 1.0), LabelScore(2, 0.4, 0.6, 5.0, 1.0)])
+    0.7
+    """
+    values = [getattr(s, f"dice_{when}") for s in scores]
+    return float(np.mean(values)) if values else math.nan
+
+
+def _on(image: io.ImageLike, grid: np.ndarray, name: str) -> io.Image:
+    if isinstance(image, np.ndarray):
+        return io.Image.on_grid(io.read(image, name).array, grid, name)
+    return io.read(image, name)
+
+
+def _agreement(fixed: io.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
+    a, grid = fixed.float32(), fixed.grid
+    scores = json.loads(_core.call(_core.gopy.LabelScores, _core.address(a), _core.address(grid), _core.address(other), _core.address(grid), 0))
+    return {s["label"]: s for s in scores}
+
+
+@dataclasses.dataclass
+class PairScore:
+    """One pair of an evaluation; ``error`` says why there are no scores."""
+
+    fixed: str
+    moving: str
+    labels: list[LabelScore] = dataclasses.field(default_factory=list)
+    dice_before: float = math.nan
+    dice_after: float = math.nan
+    hd95_after: float = math.nan
+    dice_check: float | None = None
+    njd_percent: float = math.nan
+    sdlogj: float = math.nan
+    seconds: float = math.nan
+    cpu_seconds: float = math.nan
+    error: str = ""
+    exit_code: int = 0
+
+
+@dataclasses.dataclass
+class Evaluation:
+    """The scores of many pairs.
+
+    Attributes
+    ----------
+    pairs : list of PairScore
+    names : dict
+        Label number to name.
+    options : dict
+        Of the registrations.
+    wilcoxon : dict, optional
+        Two-sided signed-rank test of the pairs' mean Dice against another run.
+    """
+
+    pairs: list[PairScore]
+    names: dict[int, str]
+    options: dict[str, Any]
+    wilcoxon: dict[str, Any] | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return means over the pairs that were scored, the worst pair, and the counts."""
+        scored = [p for p in self.pairs if not p.error]
+
+        def mean(name: str) -> float | None:
+            values = [v for v in (getattr(p, name) for p in scored) if v is not None and not math.isnan(v)]
+            return float(np.mean(values)) if values else None
+
+        by_label: dict[int, list[float]] = {}
+        for pair in scored:
+            for score in pair.labels:
+                by_label.setdefault(score.label, []).append(score.dice_after)
+        worst = min(scored, key=lambda p: p.dice_after, default=None)
+        return {
+            "pairs": len(self.pairs),
+            "failed": len(self.pairs) - len(scored),
+            **{name: mean(name) for name in ("dice_before", "dice_after", "dice_check", "hd95_after", "njd_percent", "sdlogj", "seconds", "cpu_seconds")},
+            "worst": None if worst is None else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after},
+            "dice_by_label": {label: float(np.mean(v)) for label, v in sorted(by_label.items())},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, NaN as None."""
+        content = {
+            "summary": self.summary(),
+            "wilcoxon": self.wilcoxon,
+            "options": self.options,
+            "names": self.names,
+            "pairs": [dataclasses.asdict(p) for p in self.pairs],
+        }
+        return json.loads(json.dumps(content), parse_constant=lambda _: None)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write results.json (everything) and results.csv (one row a pair and label)."""
+        columns = ["fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before", "hd95_after", "njd_percent", "seconds", "error"]
+        with io.output_folder(folder) as temporary:
+            io.write_text(temporary / "results.json", json.dumps(self.to_dict(), indent=1) + "\n")
+            with open(temporary / "results.csv", "w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, columns, restval="")
+                writer.writeheader()
+                for pair in self.pairs:
+                    row = {"fixed": pair.fixed, "moving": pair.moving, "njd_percent": pair.njd_percent, "seconds": pair.seconds, "error": pair.error}
+                    for score in pair.labels or [None]:
+                        of_label = {} if score is None else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
+                        writer.writerow({**row, **of_label})
+
+
+def evaluate(
+    pairs: str | os.PathLike | Sequence[tuple[str, str]],
+    data: str | os.PathLike,
+    *,
+    subset: str | None = None,
+    labels_csv: str | os.PathLike | None = None,
+    against: str | os.PathLike | None = None,
+    check: bool = False,
+    progress: Callable[[PairScore], Any] | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Register many pairs and score them by their label maps.
+
+    Parameters
+    ----------
+    pairs : path or sequence of (fixed, moving)
+        CSV with two columns (a heading ``fixed,moving`` may precede), or JSON: a list of pairs, or a Learn2Reg-like file of several
+        lists, of which `subset` names one.
+    data : path
+        Folder with ``images`` and ``labels``; a pair's entries are file names there, suffix optional. An entry with a slash is a
+        path below `data`, its label map the same path with "images" replaced by "labels".
+    subset : str, optional
+        Which list of a JSON file.
+    labels_csv : path, optional
+        Columns id, name and, to merge labels, structure. Labels that it does not list are left out.
+    against : path, optional
+        Folder of another evaluation of the same pairs, for the Wilcoxon test.
+    check : bool
+        Compute Dice a second time with SimpleITK alone, from the transform written to a file and read back (``dice_check``).
+    progress : callable, optional
+        Called with every :class:`PairScore`.
+    **options
+        Of :func:`morphseek.register`.
+
+    Returns
+    -------
+    Evaluation
+        A pair that fails is in it, with its error; the others go on.
+    """
+    listed = read_pairs(pairs, subset)
+    root = Path(data)
+    merge, names = _read_labels_csv(labels_csv) if labels_csv else (None, {})
+    other = _read_run(against) if against else None
+    scores = []
+    for fixed, moving in listed:
+        scores.append(_evaluate_pair(root, fixed, moving, merge, check, options))
+        if progress is not None:
+            progress(scores[-1])
+    evaluation = Evaluation(scores, names, options)
+    if other is not None:
+        evaluation.wilcoxon = _wilcoxon(scores, other)
+    return evaluation
+
+
+def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | None, check: bool, options: dict[str, Any]) -> PairScore:
+    score = PairScore(fixed, moving)
+    try:
+        images = [io.read(_find(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
+        labels = [_merged(io.read(_find(root, name, "labels"), f"labels of {name}"), merge) for name in (fixed, moving)]
+        started = time.process_time()
+        result = register(*images, **options)
+        score.cpu_seconds = time.process_time() - started
+        score.labels = score_labels(result, *labels)
+        score.dice_before, score.dice_after = mean_dice(score.labels, "before"), mean_dice(score.labels)
+        distances = [s.hd95_after for s in score.labels if s.hd95_after is not None]
+        score.hd95_after = float(np.mean(distances)) if distances else math.nan
+        score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
+        score.seconds = result.metrics["seconds"]["total"]
+        if check:
+            score.dice_check = _independent_dice(result, *labels)
+    except errors.MorphSeekError as error:
+        if isinstance(error, errors.CancelledError):
+            raise
+        score.error, score.exit_code = f"{error.name}: {error}", error.exit_code
+    return score
+
+
+def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> float:
+    """Return the mean Dice by SimpleITK alone, from transform.h5."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "transform.h5"
+        io.write_transform(path, result.to_sitk())
+        transform = sitk.ReadTransform(str(path))
+    a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in (fixed, moving))
+    warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)
+    overlap = sitk.LabelOverlapMeasuresImageFilter()
+    overlap.Execute(a, warped)
+    shared = set(np.unique(fixed.array).tolist()) & set(np.unique(moving.array).tolist()) - {0}
+    return float(np.mean([overlap.GetDiceCoefficient(int(label)) for label in shared])) if shared else math.nan
+
+
+def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None) -> list[tuple[str, str]]:
+    """Return the (fixed, moving) names of a pair list; see :func:`evaluate`.
+
+    >>> read_pairs([("a", "b")])
+    [('a', 'b')]
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        return _as_pairs(source, "pairs")
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() != ".json":
+            rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row]
+            return _as_pairs(rows[1:] if rows and rows[0][:2] == ["fixed", "moving"] else rows, str(path))
+        content = json.loads(text)
+    except OSError as error:
+        raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, csv.Error) as error:
+        raise errors.InputUnreadableError(f"pairs: {path} is not a list of pairs: {error}") from None
+    if isinstance(content, list):
+        return _as_pairs(content, str(path))
+    nested = content.get("pairs")
+    lists = {**content, **(nested if isinstance(nested, dict) else {})}
+    lists = {key: value for key, value in lists.items() if isinstance(value, list) and value and not isinstance(value[0], (str, int))}
+    if subset is None and len(lists) == 1:
+        subset = next(iter(lists))
+    if subset not in lists:
+        raise errors.InvalidArgumentError(f"pairs: {path} has the lists {', '.join(sorted(lists)) or '(none)'}; choose one with subset")
+    return _as_pairs(lists[subset], f"{path}, {subset}")
+
+
+def _as_pairs(rows: Iterable[Any], where: str) -> list[tuple[str, str]]:
+    pairs = []
+    for row in rows:
+        entry = (row.get("fixed"), row.get("moving")) if isinstance(row, dict) else tuple(row)
+        if len(entry) < 2 or not all(isinstance(name, (str, os.PathLike)) and str(name) for name in entry[:2]):
+            raise errors.InputUnreadableError(f"{where}: {row!r} is not a pair of names (fixed, moving)")
+        pairs.append((str(entry[0]), str(entry[1])))
+    if not pairs:
+        raise errors.InputUnreadableError(f"{where} holds no pair")
+    return pairs
+
+
+_SUFFIXES = ("", ".nii.gz", ".nii", ".nrrd", ".mha", ".mhd")
+
+
+def _find(root: Path, name: str, kind: str) -> Path:
+    if "/" in name:
+        base = root / (name if kind == "images" else name.replace("images", "labels", 1))
+    else:
+        base = root / kind / name
+    for suffix in _SUFFIXES:
+        path = base.with_name(base.name + suffix)
+        if path.exists():
+            return path
+    raise errors.InputUnreadableError(f"{base}: there is no such file, with or without {', '.join(_SUFFIXES[1:])}; check the data folder and the pair list")
+
+
+def _read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
+    """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        key = "structure" if rows and "structure" in rows[0] else "name"
+        names = list(dict.fromkeys(row[key] for row in rows))
+        if key == "structure":
+            return {int(row["id"]): 1 + names.index(row[key]) for row in rows}, dict(enumerate(names, 1))
+        return {int(row["id"]): int(row["id"]) for row in rows}, {int(row["id"]): row["name"] for row in rows}
+    except OSError as error:
+        raise errors.InputUnreadableError(f"labels: {path} cannot be read: {error.strerror}") from None
+    except (KeyError, ValueError) as error:
+        raise errors.InputUnreadableError(f"labels: {path} needs the columns id and name, and may have structure: {error!r}") from None
+
+
+def _merged(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
+    if merge is None:
+        return labels
+    values, inverse = np.unique(labels.array, return_inverse=True)
+    merged = np.array([merge.get(int(v), 0) for v in values], dtype=np.int32)
+    return labels.like(merged[inverse].reshape(labels.array.shape))
+
+
+def _read_run(folder: str | os.PathLike) -> dict[tuple[str, str], float]:
+    path = Path(folder)
+    path = path / "results.json" if path.is_dir() else path
+    try:
+        pairs = json.loads(path.read_text(encoding="utf-8"))["pairs"]
+        return {(p["fixed"], p["moving"]): p["dice_after"] for p in pairs if p["dice_after"] is not None}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.InputUnreadableError(f"against: {path} is not an evaluation's results.json: {error!r}") from None
+
+
+def _wilcoxon(scores: list[PairScore], other: dict[tuple[str, str], float]) -> dict[str, Any]:
+    from scipy.stats import wilcoxon
+
+    common = [(s.dice_after, other[s.fixed, s.moving]) for s in scores if (s.fixed, s.moving) in other and not math.isnan(s.dice_after)]
+    if not common:
+        raise errors.InvalidArgumentError("the other run has no pair in common with this one; evaluate both over the same pairs")
+    difference = np.array([a - b for a, b in common])
+    p_value = float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
+    return {"pairs": len(common), "mean_difference": float(difference.mean()), "p_value": p_value, "better": int((difference > 0).sum()), "worse": int((difference < 0).sum())}

@@ -1,0 +1,343 @@
+"""report.html: one self-contained page that shows what a registration did."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import io as bytesio
+import os
+from typing import TYPE_CHECKING, Any, Callable, Sequence
+
+import numpy as np
+
+from . import io
+from .evaluation import LabelScore, mean_dice
+from .registration import RegistrationResult
+from .transform import resample_identity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_BACKGROUND, _TEXT, _FIXED, _MOVING, _FOLD = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a", "#ff2bd6"
+_PLANES = ("axial", "coronal", "sagittal")
+# Letters at the left, right, top and bottom of each plane: radiological convention, the patient's right on the viewer's left.
+_LETTERS = {"axial": "RLAP", "coronal": "RLSI", "sagittal": "APSI"}
+
+
+def write_report(
+    path: str | os.PathLike,
+    result: RegistrationResult,
+    fixed: io.ImageLike,
+    moving: io.ImageLike,
+    *,
+    fixed_labels: io.ImageLike | None = None,
+    moving_labels: io.ImageLike | None = None,
+    scores: Sequence[LabelScore] = (),
+    label_names: dict[int, str] | None = None,
+    command: str = "",
+    title: str = "",
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path : path
+        Of the .html file.
+    result : RegistrationResult
+    fixed, moving : ImageLike
+        What was registered.
+    fixed_labels, moving_labels : ImageLike, optional
+        Their outlines are drawn.
+    scores : sequence of LabelScore
+        From :func:`morphseek.evaluation.score_labels`.
+    label_names : dict, optional
+        Label number to name.
+    command : str
+        What repeats the registration.
+    title : str
+        Which images, for the heading.
+    """
+    import jinja2
+
+    target, source = io.read(fixed, "fixed"), io.read(moving, "moving")
+    before = resample_identity(source, result.grid, "linear", float(np.nanmin(source.array)))
+    views = _Views(result.grid, target, fixed_labels)
+    images = {"fixed": views.take(target.array), "before": views.take(before), "after": views.take(result.warped)}
+    outlines = None
+    if fixed_labels is not None and moving_labels is not None:
+        labels = io.read(moving_labels, "moving labels")
+        if isinstance(moving_labels, np.ndarray):
+            labels = io.Image.on_grid(labels.array, result.moving_grid)
+        outlines = [
+            views.take(a)
+            for a in (
+                io.read(fixed_labels, "fixed labels").array,
+                resample_identity(labels, result.grid, "nearest", 0.0),
+                result.apply(labels, interpolation="nearest").array,
+            )
+        ]
+    same = result.metrics["align"]["same_modality"]
+    figures = [
+        ("Fixed, moving and warped", "The moving image as it lay before, and resampled once by the transform found.", _three(views, images)),
+        *([("Label outlines", "Fixed labels in blue, moving labels in orange, on the fixed image.", _outlines(views, images["fixed"], outlines))] if outlines else []),
+        ("Checkerboard", "Fields of the fixed and the moving image in turn: structures should run on across the borders.", _checkerboard(views, images)),
+        ("Difference", "Moving minus fixed, each scaled to its own range: grey where they agree.", _difference(views, images))
+        if same
+        else ("Edges", "Edges of the moving image, in orange, on the fixed image; the two contrasts are too different to subtract.", _edges(views, images)),
+        (
+            "Deformation",
+            "The grid shows the deformation behind the initial transform. Below, the logarithm of the total transform's Jacobian determinant: "
+            "blue shrinks towards the moving image, orange grows, magenta marks folding.",
+            _deformation(views, result, images["after"]),
+        ),
+    ]
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("morphseek"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    html = environment.get_template("report.html").render(
+        title=title,
+        date=datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        metrics=result.metrics,
+        options=result.options,
+        command=command,
+        tiles=_tiles(result, scores),
+        figures=[(heading, caption, _png(figure)) for heading, caption, figure in figures],
+        scores=[dataclasses.asdict(s) | {"name": (label_names or {}).get(s.label, str(s.label))} for s in scores],
+        table=_table(result, target, source),
+        seconds={name: s for name, s in result.metrics["seconds"].items() if name != "total"},
+    )
+    io.write_text(path, html)
+
+
+def _tiles(result: RegistrationResult, scores: Sequence[LabelScore]) -> list[tuple[str, str, str]]:
+    """Return the figures at the head: what, value, remark."""
+    m = result.metrics
+    tiles = []
+    if scores:
+        tiles.append(("Mean Dice", f"{mean_dice(scores):.3f}", f"before {mean_dice(scores, 'before'):.3f}"))
+    tiles.append((f"Similarity ({m['similarity']})", f"{m['similarity_after']:.3f}", f"before {m['similarity_before']:.3f}"))
+    tiles.append(("Folding (NJD)", f"{m['njd_percent']:.3f} %", "none" if m["njd_percent"] == 0 else "of all voxels"))
+    tiles.append(("Mean displacement", f"{m['displacement_mean_mm']:.1f} mm", f"largest {m['displacement_max_mm']:.1f} mm"))
+    tiles.append(("Time", f"{m['seconds']['total']:.1f} s", f"on {m['device']}, {m['threads']} threads" + (", from the cache" if m["cached"] else "")))
+    return tiles
+
+
+def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> list[tuple[str, str]]:
+    m = result.metrics
+    rows = [
+        ("Fixed image", repr(fixed)[6:-1]),
+        ("Moving image", repr(moving)[6:-1]),
+        ("Similarity before / initial / after", f"{m['similarity_before']:.4f} / {m['similarity_align']:.4f} / {m['similarity_after']:.4f}"),
+        ("Initial transform", f"{m['align']['method']}, confidence {m['align']['confidence']:.2f}, overlap {100 * m['align']['overlap']:.0f} %"),
+        ("Modality", "same" if m["align"]["same_modality"] else "different"),
+        ("Jacobian determinant", f"{m['jacobian_min']:.3f} to {m['jacobian_max']:.3f}, SDlogJ {m['sdlogj']:.4f}"),
+        ("Model", m["model"]),
+        ("Network steps", ", ".join(f"{s['reward']:.4f}" for s in m["steps"]) + " (reward)" if m["steps"] else "none"),
+        ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
+        ("MorphSeek", m["version"]),
+    ]
+    return rows
+
+
+class _Views:
+    """The three orthogonal slices of volumes on one grid, turned to the nearest anatomical axes."""
+
+    def __init__(self, grid: np.ndarray, fixed: io.Image, labels: io.ImageLike | None):
+        from scipy.optimize import linear_sum_assignment
+
+        direction = grid[9:18].reshape(3, 3)
+        _, columns = linear_sum_assignment(-np.abs(direction))  # index axis that runs along x, y, z
+        self.order = [2 - int(columns[r]) for r in (2, 1, 0)]  # array axes that run along z, y, x
+        self.signs = [float(np.sign(direction[r, columns[r]])) for r in (2, 1, 0)]
+        self.spacing = [float(grid[3 + columns[r]]) for r in (2, 1, 0)]
+        self.sizes = [int(grid[columns[r]]) for r in (2, 1, 0)]
+        inside = np.nan_to_num(fixed.array) > np.nanmean(fixed.array) if labels is None else io.read(labels).array != 0
+        where = np.argwhere(self.turn(inside))
+        self.center = [int(c) for c in (np.median(where, axis=0) if len(where) else np.array(self.sizes) // 2)]
+
+    def turn(self, volume: np.ndarray) -> np.ndarray:
+        """Return the volume with axes z, y, x running to S, P and L."""
+        turned = volume.transpose(self.order)
+        return turned[tuple(slice(None, None, -1 if s < 0 else 1) for s in self.signs)]
+
+    def take(self, volume: np.ndarray) -> list[np.ndarray]:
+        """Return the axial, coronal and sagittal slice, as they are shown."""
+        turned = self.turn(volume)
+        z, y, x = self.center
+        return [np.ascontiguousarray(s, dtype=np.float32) for s in (turned[z], turned[::-1, y], turned[::-1, :, x])]
+
+    def axes(self, plane: int) -> tuple[int, int]:
+        """Return which of z, y, x run down and across a plane."""
+        return ((1, 2), (0, 2), (0, 1))[plane]
+
+    def extent(self, plane: int) -> tuple[float, float, float, float]:
+        """Return the plane's extent in mm from its first voxel's edge: left, right, bottom, top."""
+        down, across = self.axes(plane)
+        return 0.0, self.sizes[across] * self.spacing[across], self.sizes[down] * self.spacing[down], 0.0
+
+
+def _window(slices: list[np.ndarray]) -> tuple[float, float]:
+    values = np.concatenate([s[np.isfinite(s)] for s in slices])
+    low, high = np.percentile(values, (0.5, 99.5))
+    return float(low), float(high if high > low else low + 1)
+
+
+def _scaled(slices: list[np.ndarray]) -> list[np.ndarray]:
+    low, high = _window(slices)
+    return [np.clip((s - low) / (high - low), 0, 1) for s in slices]
+
+
+def _figure(views: _Views, rows: Sequence[str], draw: Callable[[Any, int, int], Any]) -> Figure:
+    """Draw rows of three planes; draw(axes, row, plane) fills one."""
+    from matplotlib.figure import Figure
+
+    widths = [views.extent(p)[1] for p in range(3)]
+    heights = [views.extent(p)[2] for p in range(3)]
+    width = 11.0
+    scale = width / sum(widths)
+    row_height = max(heights) * scale
+    figure = Figure(figsize=(width + 0.35, (row_height + 0.12) * len(rows) + 0.3), facecolor=_BACKGROUND, dpi=100)
+    grid = figure.add_gridspec(len(rows), 3, width_ratios=widths, left=0.035, right=0.995, top=1 - 0.3 / figure.get_figheight(), bottom=0.005, wspace=0.02, hspace=0.03)
+    for r, name in enumerate(rows):
+        for p, plane in enumerate(_PLANES):
+            axes = figure.add_subplot(grid[r, p])
+            draw(axes, r, p)
+            left, right, bottom, top = views.extent(p)
+            axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect="equal", facecolor="black")
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+            places = ((0.02, 0.5, "left", "center"), (0.98, 0.5, "right", "center"), (0.5, 0.98, "center", "top"), (0.5, 0.02, "center", "bottom"))
+            for letter, (x, y, ha, va) in zip(_LETTERS[plane], places):
+                axes.text(x, y, letter, transform=axes.transAxes, ha=ha, va=va, color="#e8d36b", fontsize=9, fontweight="bold")
+            if r == 0:
+                axes.set_title(plane, color=_TEXT, fontsize=10, pad=4)
+            if p == 0:
+                axes.set_ylabel(name, color=_TEXT, fontsize=10)
+    return figure
+
+
+def _show(axes: Any, views: _Views, plane: int, slice_: np.ndarray, **how: Any) -> None:
+    axes.imshow(slice_, extent=views.extent(plane), **{"cmap": "gray", "interpolation": "bilinear", **how})
+
+
+def _three(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
+    keys = ("fixed", "before", "after")
+    windows = {key: _window(images[key]) for key in keys}
+    windows["before"] = windows["after"]
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        low, high = windows[keys[row]]
+        _show(axes, views, plane, images[keys[row]][plane], vmin=low, vmax=high)
+
+    return _figure(views, ("fixed", "moving", "warped"), draw)
+
+
+def _outlines(views: _Views, fixed: list[np.ndarray], labels: list[list[np.ndarray]]) -> Figure:
+    scaled = _scaled(fixed)
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        _show(axes, views, plane, scaled[plane], vmax=1.4)
+        for slices, color in ((labels[0], _FIXED), (labels[1 + row], _MOVING)):
+            for label in np.unique(slices[plane]):
+                if label != 0:
+                    _contour(axes, views, plane, slices[plane] == label, 0.5, color)
+
+    return _figure(views, ("before", "after"), draw)
+
+
+def _contour(axes: Any, views: _Views, plane: int, values: np.ndarray, level: float, color: str, width: float = 1.1) -> None:
+    left, right, bottom, top = views.extent(plane)
+    rows, columns = values.shape
+    x = (np.arange(columns) + 0.5) * right / columns
+    y = (np.arange(rows) + 0.5) * bottom / rows
+    if values.min() < level < values.max():
+        axes.contour(x, y, values.astype(np.float32), [level], colors=color, linewidths=width)
+
+
+def _checkerboard(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
+    fixed = _scaled(images["fixed"])
+    moving = [_scaled(images["before"]), _scaled(images["after"])]
+    side = min(max(views.extent(p)[1:3]) for p in range(3)) / 8  # mm
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        _, right, bottom, _ = views.extent(plane)
+        rows, columns = fixed[plane].shape
+        y, x = np.ogrid[:rows, :columns]
+        odd = ((x * right / columns // side) + (y * bottom / rows // side)) % 2 == 1
+        _show(axes, views, plane, np.where(odd, moving[row][plane], fixed[plane]), vmin=0, vmax=1)
+
+    return _figure(views, ("before", "after"), draw)
+
+
+def _difference(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
+    fixed = _scaled(images["fixed"])
+    moving = [_scaled(images["before"]), _scaled(images["after"])]
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        _show(axes, views, plane, moving[row][plane] - fixed[plane], vmin=-0.8, vmax=0.8)
+
+    return _figure(views, ("before", "after"), draw)
+
+
+def _edges(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
+    from scipy.ndimage import gaussian_gradient_magnitude
+
+    fixed = _scaled(images["fixed"])
+    edges = [[gaussian_gradient_magnitude(s, 1.0) for s in _scaled(images[key])] for key in ("before", "after")]
+    levels = [float(np.percentile(np.concatenate([s.ravel() for s in e]), 82)) for e in edges]
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        _show(axes, views, plane, fixed[plane], vmax=1.2)
+        overlay = np.zeros((*fixed[plane].shape, 4), np.float32)
+        overlay[..., :3] = [int(_MOVING[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        overlay[..., 3] = 0.9 * np.clip((edges[row][plane] - levels[row]) / max(levels[row], 1e-6), 0, 1)
+        axes.imshow(overlay, extent=views.extent(plane), interpolation="bilinear")
+
+    return _figure(views, ("before", "after"), draw)
+
+
+def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndarray]) -> Figure:
+    # The deformation behind the initial transform, in voxels: what is left of Phi after the linear map that it begins with.
+    to_index = np.linalg.inv(io.index_to_physical(result.grid))
+    linear = to_index @ np.linalg.inv(result.initial) @ io.index_to_physical(result.grid)
+    z, y, x = np.ogrid[tuple(slice(n) for n in result.shape)]
+    total = (x + result.displacement[2], y + result.displacement[1], z + result.displacement[0])
+    rest = [linear[c, 0] * total[0] + linear[c, 1] * total[1] + linear[c, 2] * total[2] + linear[c, 3] - own for c, own in enumerate((x, y, z))]
+    by_axis = rest[::-1]  # along the array axes z, y, x
+    turned = [views.take(views.signs[i] * by_axis[views.order[i]]) for i in range(3)]
+    jacobian = views.take(result.jacobian())
+    log_jacobian = [np.log(np.maximum(j, 1e-3)) for j in jacobian]
+    bound = max(0.3, float(np.percentile(np.abs(np.concatenate([j.ravel() for j in log_jacobian])), 99)))
+    scaled = _scaled(warped)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colors = LinearSegmentedColormap.from_list("jacobian", ["#8fd3f4", "#2b6cb0", "#1b2024", "#b3452c", "#fbc08d"]).with_extremes(bad=_FOLD)
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        if row == 1:
+            shown = np.ma.masked_where(jacobian[plane] <= 0, log_jacobian[plane])
+            image = axes.imshow(shown, extent=views.extent(plane), cmap=colors, vmin=-bound, vmax=bound, interpolation="nearest")
+            if plane == 2:
+                bar = axes.figure.colorbar(image, cax=axes.inset_axes((0.9, 0.62, 0.025, 0.33)))
+                bar.ax.tick_params(colors=_TEXT, labelsize=7, left=True, right=False, labelleft=True, labelright=False)
+                bar.outline.set_visible(False)
+            return
+        _show(axes, views, plane, scaled[plane], vmax=1.5)
+        down, across = views.axes(plane)
+        flip = -1 if plane > 0 else 1  # coronal and sagittal planes are shown upside down: S at the top
+        u_down = flip * turned[down][plane] * views.spacing[down]
+        u_across = turned[across][plane] * views.spacing[across]
+        rows, columns = u_down.shape
+        grid_y, grid_x = np.meshgrid((np.arange(rows) + 0.5) * views.spacing[down], (np.arange(columns) + 0.5) * views.spacing[across], indexing="ij")
+        step_y, step_x = (max(1, round(9.0 * max(views.extent(0)[1:3]) / 300 / views.spacing[a])) for a in (down, across))
+        gx, gy = grid_x + u_across, grid_y + u_down
+        lines = {"color": _FIXED, "linewidth": 0.6, "alpha": 0.9}
+        axes.plot(gx[::step_y].T, gy[::step_y].T, **lines)
+        axes.plot(gx[:, ::step_x], gy[:, ::step_x], **lines)
+
+    return _figure(views, ("grid on warped", "log Jacobian"), draw)
+
+
+def _png(figure: Figure) -> str:
+    buffer = bytesio.BytesIO()
+    figure.savefig(buffer, format="png", facecolor=_BACKGROUND)
+    return base64.b64encode(buffer.getvalue()).decode()
