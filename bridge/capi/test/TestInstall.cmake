@@ -1,0 +1,19 @@
+# The test "capi-install": installs the library into a folder, moves that, and builds and runs ../example against it, by
+# find_package and, where there is a pkg-config, by that.
+file(REMOVE_RECURSE ${WORK})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --component capi --prefix ${WORK}/first COMMAND_ERROR_IS_FATAL ANY)
+file(RENAME ${WORK}/first ${WORK}/prefix)
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${EXAMPLE} -B ${WORK}/example -DCMAKE_PREFIX_PATH=${WORK}/prefix COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/example COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${WORK}/example/register COMMAND_ERROR_IS_FATAL ANY)
+
+find_program(PKG_CONFIG pkg-config)
+if(NOT PKG_CONFIG)
+  message("no pkg-config here: morphseek.pc was not tried")
+  return()
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${WORK}/prefix/${LIBDIR}/pkgconfig
+    ${PKG_CONFIG} --cflags --libs morphseek OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(flags UNIX_COMMAND "${flags}")
+execute_process(COMMAND ${CC} ${EXAMPLE}/register.c -o ${WORK}/register ${flags} -lm COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${WORK}/prefix/${LIBDIR} ${WORK}/register COMMAND_ERROR_IS_FATAL ANY)
