@@ -16,12 +16,12 @@ type Options struct {
 	Preset       string  `json:"preset" default:"default" choices:"fast|default|best" help:"How much work to spend: fast, default or best. Options set explicitly override it."`
 	Model        string  `json:"model" default:"default" help:"Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or 'none' (no network)."`
 	Initial      string  `json:"initial" default:"affine" choices:"none|com|rigid|affine" help:"Initial alignment found before the deformable stages."`
-	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment."`
+	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment; auto searches where no network runs."`
 	Steps        int     `json:"steps" default:"0" min:"0" max:"16" help:"Network steps T; 0 takes the number that the model was trained with."`
 	Trajectories int     `json:"trajectories" default:"1" min:"1" max:"64" help:"Latent trajectories J per step; the best by the label-free reward is kept, the mean always among them."`
 	Tau          float64 `json:"tau" default:"1" min:"0" max:"100" help:"Temperature of the latent samples when trajectories > 1."`
-	Refine       int     `json:"refine" default:"-1" min:"-1" max:"1000" help:"Gradient iterations on the pair at hand after the network; 0 switches it off, -1 leaves it to the preset."`
-	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto chooses by the joint histogram."`
+	Refine       int     `json:"refine" default:"-1" min:"-1" max:"1000" help:"Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; 0 switches them off, -1 leaves it to the preset (off after a network)."`
+	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram."`
 	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda" help:"Where networks run; auto falls back to the CPU and says so."`
 	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
 	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`

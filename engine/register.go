@@ -14,6 +14,8 @@ import (
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/policy"
+	"github.com/morphseek/morphseek/engine/refine"
+	"github.com/morphseek/morphseek/engine/search"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -46,7 +48,9 @@ type stage struct {
 func (r *registration) stages() []stage {
 	return []stage{
 		{"align", true, 4, r.align},
+		{"search", r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil, 3, r.search},
 		{"network", r.model != nil, 4, r.network},
+		{"refine", r.iterations() > 0, 12, r.refine},
 		{"finish", true, 1, r.finish},
 	}
 }
@@ -247,6 +251,61 @@ func (r *registration) align() error {
 		}
 	}
 	return nil
+}
+
+// aligned is the pair as search and refine take it.
+func (r *registration) aligned() search.Pair {
+	return search.Pair{
+		Fixed: r.pair.Fixed, Moving: r.pair.Moving,
+		FixedMask: r.pair.FixedMask, MovingMask: r.pair.MovingMask, Initial: r.initial,
+	}
+}
+
+// search looks for large displacements.
+func (r *registration) search() error {
+	u, err := search.Run(r.ctx, r.aligned(), search.Options{
+		Threads:  r.opt.Threads,
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
+	})
+	r.deform = u
+	return err
+}
+
+// effort is what a preset spends on the refinement.
+var effort = map[string]struct{ iterations, voxels int }{
+	"fast":    {30, 1 << 20},
+	"default": {30, 8 << 20},
+	"best":    {80, 16 << 20},
+}
+
+// iterations resolves the refine option. After a network only an explicit number refines: the label-free similarities are
+// less than what a network trained with labels knows.
+func (r *registration) iterations() int {
+	switch {
+	case r.opt.Refine >= 0:
+		return r.opt.Refine
+	case r.model != nil:
+		return 0
+	}
+	return effort[r.opt.Preset].iterations
+}
+
+// refine improves on the stages before by gradient steps on the pair.
+func (r *registration) refine() error {
+	similarity := refine.Similarity(r.opt.Similarity)
+	if r.opt.Similarity == "auto" {
+		similarity = refine.MIND
+		if r.metrics.Align.SameModality {
+			similarity = refine.NCC
+		}
+	}
+	u, levels, err := refine.Run(r.ctx, r.aligned(), r.deform, refine.Options{
+		Similarity: similarity, Iterations: r.iterations(), Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
+	})
+	r.deform = u
+	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
+	return err
 }
 
 // network runs the step graph T times on the network grid, each time keeping the best trajectory.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/refine"
 	"github.com/morphseek/morphseek/engine/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -48,6 +49,7 @@ type Metrics struct {
 	DisplacementMax  float64            `json:"displacement_max_mm"`
 	Align            AlignMetrics       `json:"align"`
 	Steps            []StepMetrics      `json:"steps"`
+	Refine           RefineMetrics      `json:"refine"`
 	Seconds          map[string]float64 `json:"seconds"` // "total" and by stage
 	PeakBytes        int64              `json:"peak_bytes"`
 	Warnings         []string           `json:"warnings"` // plain words, for the user
@@ -73,6 +75,12 @@ type StepMetrics struct {
 	LogLikelihood float64 `json:"log_likelihood"` // of the trajectory kept under the policy, with LDVN; 0 for one trajectory
 	NJDPercent    float64 `json:"njd_percent"`    // of the network's cumulative field
 	Seconds       float64 `json:"seconds"`
+}
+
+// RefineMetrics is the refinement on the pair; empty where it did not run.
+type RefineMetrics struct {
+	Similarity string         `json:"similarity"` // "ncc", "mse" or "mind"
+	Levels     []refine.Level `json:"levels"`     // coarse to fine
 }
 
 // Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the total transform onto

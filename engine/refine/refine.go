@@ -1,9 +1,14 @@
-// Package refine improves a registration on the pair at hand: gradient steps on a local similarity, coarse to fine, from
+// Package refine improves a registration on the pair at hand: gradient steps on a local similarity, coarse to fine, after
 // whatever field came before.
 //
-// A step adds a small smooth displacement by composition, u <- u o (id + g), with g the similarity's gradient after a
-// Gaussian (the fluid regularisation) and u smoothed a little in turn (the elastic one): a discrete flow of diffeomorphisms,
-// as in Christensen et al., IEEE Trans. Image Process. 1996, and Yushkevich's greedy.
+// A step composes a small smooth displacement with the refinement v so far, v <- v o (id + g), g being the similarity's
+// gradient after a Gaussian (fluid regularisation) and scaled to a fraction of a voxel; a narrower Gaussian on v follows
+// (elastic, or diffusion, regularisation). That is a flow of small diffeomorphisms in time (Christensen et al., IEEE Trans.
+// Image Process. 1996; Avants et al., Med. Image Anal. 2008). The result is start o (id + v), so the regularisation does not
+// wear away what came before.
+//
+// The steps are Go kernels and not a graph of the networks' runtime: on a CPU, which is what most users have, one iteration of
+// the same arithmetic takes that runtime several times as long, most of it in 5-D GridSample and pooling.
 package refine
 
 import (
@@ -13,8 +18,8 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Similarity names what a refinement climbs.
@@ -22,120 +27,209 @@ type Similarity string
 
 const (
 	NCC  Similarity = "ncc"  // local normalised cross-correlation
-	MSE  Similarity = "mse"  // mean squared difference of normalised intensities
-	MIND Similarity = "mind" // mean squared difference of MIND-SSC descriptors
+	MSE  Similarity = "mse"  // minus the mean squared difference of normalised intensities
+	MIND Similarity = "mind" // minus the mean squared difference of MIND-SSC descriptors
 )
 
 // Pair is what to refine.
 type Pair = aligned.Pair
 
-// Level is one resolution.
-type Level struct {
-	Spacing    float64 // mm, isotropic
-	Iterations int     // at most
-}
-
 // Options says how to refine.
 type Options struct {
 	Similarity Similarity
-	Levels     []Level // coarse to fine
-	Radius     int     // of the NCC's window, voxels
-	Fluid      float64 // standard deviation of the Gaussian on each step, voxels
-	Elastic    float64 // and on the field after it
-	Step       float64 // the longest displacement of one step, voxels
-	Adam       bool
-	Threads    int
+	Iterations int // at most, at the finest resolution; twice as many at each coarser one
+	Voxels     int // of the finest grid, at most: coarser than the fixed volume's where that has more
+	Threads    int // 0: every core; the result does not depend on it
+	// Progress, if not nil, hears the fraction done.
+	Progress func(fraction float64)
 }
 
+// Level is how the refinement went at one resolution.
+type Level struct {
+	Spacing    float64   `json:"spacing_mm"`
+	Similarity []float64 `json:"similarity"` // before each iteration
+}
+
+// The regularisation and the steps, in voxels of the resolution at hand.
+const (
+	fluid   = 1.75
+	elastic = 0.7
+	longest = 0.5 // displacement of one step, anywhere
+	window  = 2   // radius of the correlation's window
+
+	margin     = 8    // how far a displacement may reach beyond the fixed volume
+	revalidate = 10   // iterations between two looks at which voxels are known in both volumes
+	leastJ     = 0.01 // Jacobian determinant that the result may have
+)
+
+// similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
+	// validate notes which voxels are known in both images under u.
 	validate(u *field.Field)
+	// force returns the value under u and writes its derivative by a displacement of the warped image to g, up to a factor.
 	force(g, u *field.Field) float64
 }
 
-// margin lets a displacement reach that many voxels beyond the fixed image.
-const margin = 8
-
-// Run refines start, a field on any grid (nil: the identity), and returns the field on the finest level's grid and the
-// similarity at every iteration.
-func Run(ctx context.Context, pair Pair, start *field.Field, opt Options, progress func(fraction float64)) (*field.Field, []float64, error) {
-	var trace []float64
-	u := start
-	for _, level := range opt.Levels {
-		g := pair.Grid(level.Spacing)
-		if u == nil {
-			u = field.New(g)
+// Run refines start, a field on any grid (nil: the identity), and returns start o (id + v) on the finest grid.
+//
+// Errors: InvalidArgument for an unknown similarity; Cancelled.
+func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*field.Field, []Level, error) {
+	grids := resolutions(pair, opt, start == nil)
+	var v *field.Field
+	var report []Level
+	total, done := 0.0, 0.0
+	for i, g := range grids {
+		total += float64(g.Voxels() << (len(grids) - 1 - i))
+	}
+	for i, g := range grids {
+		if v == nil {
+			v = field.New(g)
+		} else {
+			v = v.Resample(g, opt.Threads)
 		}
-		u = u.Resample(g, opt.Threads)
 		im := pair.At(g, margin, opt.Threads)
-		var s similarity
-		switch opt.Similarity {
-		case NCC:
-			s = newNCC(im, opt.Radius, opt.Threads)
-		default:
-			return nil, nil, fault.New(fault.InvalidArgument, "refine: unknown similarity %q", opt.Similarity)
+		if start != nil {
+			im = im.Through(start, opt.Threads)
 		}
-		force, spare := field.New(g), field.New(g)
-		var m1, m2 []float32
-		if opt.Adam {
-			m1, m2 = make([]float32, len(u.Data)), make([]float32, len(u.Data))
+		s, err := newSimilarity(opt.Similarity, im, opt.Threads)
+		if err != nil {
+			return nil, nil, err
 		}
-		for it := range level.Iterations {
-			if ctx.Err() != nil {
-				return nil, nil, fault.Wrap(fault.Cancelled, ctx.Err(), "refinement cancelled")
-			}
-			if it%10 == 0 {
-				s.validate(u)
-			}
-			e := s.force(force, u)
-			trace = append(trace, e)
-			smooth(force, opt.Fluid, opt.Threads)
-			if opt.Adam {
-				adam(force.Data, m1, m2, it+1)
-			}
-			limit(force, opt.Step, opt.Threads)
-			field.Compose(spare, u, force, opt.Threads)
-			u, spare = spare, u
-			smooth(u, opt.Elastic, opt.Threads)
+		share := float64(g.Voxels()<<(len(grids)-1-i)) / total
+		c := climb{similarity: s, v: v, iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
+			progress: func(fraction float64) {
+				if opt.Progress != nil {
+					opt.Progress(done + share*fraction)
+				}
+			}}
+		values, err := c.run(ctx)
+		if err != nil {
+			return nil, nil, err
 		}
+		v = c.v
+		report = append(report, Level{g.Spacing[0], values})
+		done += share
 	}
-	return u, trace, nil
+	if start != nil {
+		v = field.Compose(nil, start.Resample(v.Geometry, opt.Threads), v, opt.Threads)
+	}
+	v.Unfold(leastJ, opt.Threads)
+	return v, report, nil
 }
 
-func adam(g, m1, m2 []float32, t int) {
-	const b1, b2 = 0.9, 0.99
-	c1, c2 := float32(1-math.Pow(b1, float64(t))), float32(1-math.Pow(b2, float64(t)))
-	for i, x := range g {
-		m1[i] = b1*m1[i] + (1-b1)*x
-		m2[i] = b2*m2[i] + (1-b2)*x*x
-		g[i] = m1[i] / c1 / (float32(math.Sqrt(float64(m2[i]/c2))) + 1e-8)
+// resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
+func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
+	const smallest = 12 // voxels along an axis that still make a level
+	spacing := pair.Spacing()
+	if opt.Similarity == MIND { // twelve channels: hold the memory
+		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
+	if n := pair.Grid(spacing).Voxels(); n > opt.Voxels {
+		spacing *= math.Cbrt(float64(n) / float64(opt.Voxels))
+	}
+	most := 2
+	if first {
+		most = 3
+	}
+	grids := []volume.Geometry{pair.Grid(spacing)}
+	for len(grids) < most {
+		spacing *= 2
+		g := pair.Grid(spacing)
+		if min(g.Size[0], g.Size[1], g.Size[2]) < smallest {
+			break
+		}
+		grids = append([]volume.Geometry{g}, grids...)
+	}
+	return grids
 }
 
-func smooth(f *field.Field, sigma float64, threads int) {
-	if sigma <= 0 {
-		return
+func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity, error) {
+	switch name {
+	case NCC:
+		return newNCC(im, window, threads), nil
+	case MSE:
+		return newMSE(im, threads), nil
+	case MIND:
+		return newMIND(im, threads), nil
 	}
-	for _, p := range [][]float32{f.X, f.Y, f.Z} {
-		filter.Gaussian(p, p, f.Size, [3]float64{sigma, sigma, sigma}, threads)
-	}
+	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; choose ncc, mse or mind", name)
 }
 
-// limit scales f so that its longest vector is step.
-func limit(f *field.Field, step float64, threads int) {
-	longest := parallel.Reduce(len(f.X), 1<<14, threads, func(lo, hi int) float32 {
+// climb is the ascent at one resolution.
+type climb struct {
+	similarity similarity
+	v          *field.Field
+	iterations int
+	threads    int
+	progress   func(fraction float64)
+}
+
+// run takes steps until the similarity stops rising, and returns its values.
+func (c *climb) run(ctx context.Context) ([]float64, error) {
+	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
+	step := longest
+	var values []float64
+	for it := range c.iterations {
+		if err := ctx.Err(); err != nil {
+			return nil, fault.Wrap(fault.Cancelled, err, "the refinement was cancelled")
+		}
+		c.progress(float64(it) / float64(c.iterations))
+		if it%revalidate == 0 {
+			c.similarity.validate(c.v)
+		}
+		values = append(values, c.similarity.force(g, c.v))
+		if stalled(values) {
+			if step /= 2; step < longest/4 {
+				break
+			}
+		}
+		g.Smooth(fluid, c.threads)
+		if !scale(g, step, c.threads) {
+			break
+		}
+		field.Compose(spare, c.v, g, c.threads)
+		c.v, spare = spare, c.v
+		c.v.Smooth(elastic, c.threads)
+	}
+	return values, nil
+}
+
+// stalled reports, once in span iterations, whether the last span values are on average hardly above the span before: by less
+// than a hundredth of all that was gained.
+func stalled(values []float64) bool {
+	const span = 5
+	n := len(values)
+	if n < 2*span || n%span != 0 {
+		return false
+	}
+	mean := func(x []float64) float64 {
+		sum := 0.0
+		for _, v := range x {
+			sum += v
+		}
+		return sum / span
+	}
+	now := mean(values[n-span:])
+	return now-mean(values[n-2*span:n-span]) < 0.01*(now-values[0])
+}
+
+// scale makes the longest vector of g length voxels long. It reports false where g is zero.
+func scale(g *field.Field, length float64, threads int) bool {
+	most := parallel.Reduce(len(g.X), 1<<14, threads, func(lo, hi int) float32 {
 		var m float32
 		for i := lo; i < hi; i++ {
-			m = max(m, f.X[i]*f.X[i]+f.Y[i]*f.Y[i]+f.Z[i]*f.Z[i])
+			m = max(m, g.X[i]*g.X[i]+g.Y[i]*g.Y[i]+g.Z[i]*g.Z[i])
 		}
 		return m
 	}, func(a, b float32) float32 { return max(a, b) })
-	if longest == 0 {
-		return
+	if !(most > 0) {
+		return false
 	}
-	scale := float32(step / math.Sqrt(float64(longest)))
-	parallel.For(len(f.Data), 1<<16, threads, func(lo, hi int) {
+	factor := float32(length / math.Sqrt(float64(most)))
+	parallel.For(len(g.Data), 1<<16, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			f.Data[i] *= scale
+			g.Data[i] *= factor
 		}
 	})
+	return true
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/filter"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Pair is what to search.
@@ -33,15 +31,22 @@ func (l level) reach() int { return l.radius * l.quantum }
 
 var levels = []level{{6, 5, 2}, {5, 5, 1}, {4, 3, 1}, {3, 2, 1}}
 
+// reachShare bounds a level's reach, as a share of the working grid's mean side: in a small crop only the finer levels run.
+const reachShare = 0.12
+
 // workingVoxels is about how many voxels the working grid has: 4 mm for a trunk, 2 mm for a head.
 const workingVoxels = 850e3
+
+const (
+	stiffness = 20  // cost, in bits a descriptor, of a unit strain between neighbours
+	smoothing = 0.5 // standard deviation, in control spacings, of the Gaussian on a level's field
+	leastJ    = 0.1 // Jacobian determinant that a level and the result may have
+)
 
 // Options of a search.
 type Options struct {
 	Threads  int                    // 0: every core; the result does not depend on it
 	Progress func(fraction float64) // may be nil
-	Alpha    float64
-	Smooth   float64
 }
 
 // Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume.
@@ -50,48 +55,38 @@ type Options struct {
 func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 	spacing := math.Cbrt(float64(pair.Fixed.Voxels()) * math.Pow(pair.Spacing(), 3) / workingVoxels)
 	grid := pair.Grid(max(spacing, pair.Spacing()))
+	side := math.Cbrt(float64(grid.Voxels()))
+	var plan []level
 	margin := 0
 	for _, l := range levels {
-		margin = max(margin, l.reach())
+		if float64(l.reach()) <= reachShare*side {
+			plan = append(plan, l)
+			margin = max(margin, l.reach())
+		}
 	}
 	im := pair.At(grid, margin, opt.Threads)
 	fixed := describe(im.Fixed, im.FixedValid, opt.Threads)
 
 	u := field.New(grid)
-	for i, l := range levels {
+	for i, l := range plan {
 		if ctx.Err() != nil {
 			return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the search was cancelled")
 		}
 		if opt.Progress != nil {
-			opt.Progress(float64(i) / float64(len(levels)))
+			opt.Progress(float64(i) / float64(len(plan)))
 		}
-		moving, valid := im.Moving, im.MovingValid
+		now := im
 		if i > 0 {
-			reached := u.Resample(moving.Geometry, opt.Threads)
-			moving = reached.Warp(moving, volume.Linear, 0, opt.Threads)
-			valid = reached.Warp(valid, volume.Nearest, 0, opt.Threads)
+			now = im.Through(u, opt.Threads)
 		}
-		s := &step{level: l, grid: grid, margin: margin, threads: opt.Threads, stiffness: opt.Alpha,
-			fixed: fixed, moving: describe(moving, valid, opt.Threads), image: im.Fixed.Data}
+		s := &step{level: l, grid: grid, margin: margin, threads: opt.Threads, stiffness: stiffness,
+			fixed: fixed, moving: describe(now.Moving, now.MovingValid, opt.Threads), image: im.Fixed.Data}
 		g := s.solve().Resample(grid, opt.Threads)
-		unfold(g, opt.Smooth*float64(l.spacing), opt.Threads)
+		g.Smooth(smoothing*float64(l.spacing), opt.Threads)
+		g.Unfold(leastJ, opt.Threads)
 		u = field.Compose(nil, u, g, opt.Threads)
 	}
-	unfold(u, 1, opt.Threads)
+	u.Smooth(1, opt.Threads)
+	u.Unfold(leastJ, opt.Threads)
 	return u, nil
-}
-
-// leastJacobian is the least determinant that the search lets pass.
-const leastJacobian = 0.1
-
-// unfold smooths u by sigma voxels, and again until no voxel's Jacobian determinant is below leastJacobian.
-func unfold(u *field.Field, sigma float64, threads int) {
-	for {
-		for _, p := range [][]float32{u.X, u.Y, u.Z} {
-			filter.Gaussian(p, p, u.Size, [3]float64{sigma, sigma, sigma}, threads)
-		}
-		if u.Stats(threads).JacobianMin >= leastJacobian {
-			return
-		}
-	}
 }

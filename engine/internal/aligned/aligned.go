@@ -92,6 +92,14 @@ func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads 
 	return known.Resample(g, a, volume.Nearest, 0, threads)
 }
 
+// Through returns the images with moving seen through u, which may lie on another grid.
+func (im Images) Through(u *field.Field, threads int) Images {
+	u = u.Resample(im.Moving.Geometry, threads)
+	im.Moving = u.Warp(im.Moving, volume.Linear, 0, threads)
+	im.MovingValid = u.Warp(im.MovingValid, volume.Nearest, 0, threads)
+	return im
+}
+
 // Valid returns 1 where both images are known under u, else 0.
 func (im Images) Valid(u *field.Field, threads int) []float32 {
 	w := u.Warp(im.MovingValid, volume.Linear, 0, threads).Data

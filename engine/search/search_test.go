@@ -1,0 +1,172 @@
+package search
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+func random(n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 0))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = r.Float32()
+	}
+	return x
+}
+
+// distance2 is the squared distance between two labels.
+func distance2(a, b, width int) float32 {
+	dx, dy, dz := a%width-b%width, a/width%width-b/width%width, a/(width*width)-b/(width*width)
+	return float32(dx*dx + dy*dy + dz*dz)
+}
+
+// The least energy over all labellings, by enumeration, is what message passing must find.
+func TestMarginalsAreExact(t *testing.T) {
+	const width, weight = 2, 0.3
+	const labels = width * width * width
+	size := [3]int{3, 2, 1}
+	nodes := 6
+	for seed := range uint64(5) {
+		costs := random(nodes*labels, seed)
+		tree := spanningTree(size, random(nodes, seed+100))
+		energy := func(labelling []int) float32 {
+			e := float32(0)
+			for i, l := range labelling {
+				e += costs[i*labels+l]
+				if p := tree.parent[i]; p >= 0 {
+					e += weight * distance2(l, labelling[p], width)
+				}
+			}
+			return e
+		}
+		best := float32(math.Inf(1))
+		var want []int
+		labelling := make([]int, nodes)
+		for code := range 1 << (3 * nodes) { // 8 labels a node
+			for i := range labelling {
+				labelling[i] = code >> (3 * i) & 7
+			}
+			if e := energy(labelling); e < best {
+				best, want = e, slices.Clone(labelling)
+			}
+		}
+		if got := tree.marginals(slices.Clone(costs), width, weight, 2); !slices.Equal(got, want) {
+			t.Errorf("seed %d: labels %v of energy %g, the best are %v of %g", seed, got, energy(got), want, best)
+		}
+	}
+}
+
+func TestEnvelope(t *testing.T) {
+	const width, weight = 5, 0.07
+	src := random(width*width*width, 1)
+	got, scratch := make([]float32, len(src)), make([]float32, len(src))
+	envelope(got, src, scratch, width, weight)
+	want := make([]float32, len(src))
+	for i := range want {
+		want[i] = float32(math.Inf(1))
+		for j, v := range src {
+			want[i] = min(want[i], v+weight*distance2(i, j, width))
+		}
+	}
+	least := slices.Min(want)
+	for i := range want {
+		if d := got[i] - (want[i] - least); math.Abs(float64(d)) > 1e-6 {
+			t.Fatalf("label %d: %g, want %g", i, got[i], want[i]-least)
+		}
+	}
+}
+
+// The spanning tree reaches every node and weighs as little as Prim's.
+func TestSpanningTree(t *testing.T) {
+	size := [3]int{5, 4, 3}
+	value := random(60, 7)
+	tree := spanningTree(size, value)
+	weight := func(a, b int) float64 { return math.Abs(float64(value[a] - value[b])) }
+	got := 0.0
+	for rank, i := range tree.order {
+		p := tree.parent[i]
+		if rank == 0 {
+			continue
+		}
+		if slices.Index(tree.order, p) >= rank || !slices.Contains(tree.children[p], i) {
+			t.Fatalf("node %d does not follow its parent %d", i, p)
+		}
+		got += weight(i, p)
+	}
+	if len(tree.order) != 60 {
+		t.Fatalf("%d of 60 nodes", len(tree.order))
+	}
+
+	in := map[int]bool{0: true}
+	want := 0.0
+	for len(in) < 60 {
+		best, next := math.Inf(1), 0
+		for a := range in {
+			for b := range 60 {
+				dx, dy, dz := a%5-b%5, a/5%4-b/5%4, a/20-b/20
+				if !in[b] && dx*dx+dy*dy+dz*dz == 1 && weight(a, b) < best {
+					best, next = weight(a, b), b
+				}
+			}
+		}
+		in[next] = true
+		want += best
+	}
+	if math.Abs(got-want) > 1e-6 {
+		t.Errorf("the tree weighs %g, Prim's %g", got, want)
+	}
+}
+
+func TestRecoversLargeDisplacement(t *testing.T) {
+	const n = 48
+	whole, moving, truth := testpair.Phantom(n, 6, true)
+	// The moving volume without its upper quarter: what is unknown must not pull the rest.
+	cropped := &volume.Volume{Geometry: moving.Geometry, Data: moving.Data[:n*n*(n*3/4)]}
+	cropped.Size[2] = n * 3 / 4
+	for _, c := range []struct {
+		name   string
+		moving *volume.Volume
+		top    int     // of the box looked at
+		left   float64 // of the displacement, at most
+	}{{"whole", moving, 37, 0.3}, {"partial field of view", cropped, 28, 0.35}} {
+		t.Run(c.name, func(t *testing.T) {
+			run := func(threads int) *field.Field {
+				u, err := Run(context.Background(), Pair{Fixed: whole, Moving: c.moving, Initial: volume.IdentityAffine()}, Options{Threads: threads})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return u
+			}
+			u := run(1)
+			lo, hi := [3]int{11, 11, 11}, [3]int{37, 37, c.top}
+			before, after := testpair.MeanError(nil, truth, lo, hi), testpair.MeanError(u, truth, lo, hi)
+			t.Logf("mean error %.2f -> %.2f voxels, determinant >= %.2f", before, after, u.Stats(1).JacobianMin)
+			if after > c.left*before {
+				t.Errorf("mean error %.2f of %.2f voxels left", after, before)
+			}
+			if j := u.Stats(1).JacobianMin; j < leastJ {
+				t.Errorf("least Jacobian determinant %g", j)
+			}
+			if c.moving == cropped && !slices.Equal(u.Data, run(3).Data) {
+				t.Error("the field depends on the number of threads")
+			}
+		})
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(40, 3, false)
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := Run(ctx, Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, Options{Progress: func(float64) { cancel() }})
+	if fault.CodeOf(err) != fault.Cancelled {
+		t.Errorf("error %v, want cancelled", err)
+	}
+}
