@@ -195,7 +195,7 @@ func (c *climb) run(ctx context.Context) ([]float64, error) {
 }
 
 // stalled reports, once in span iterations, whether the last span values are on average hardly above the span before: by less
-// than a hundredth of all that was gained.
+// than a hundredth of all that was gained, or a thousandth of the first value.
 func stalled(values []float64) bool {
 	const span = 5
 	n := len(values)
@@ -210,7 +210,7 @@ func stalled(values []float64) bool {
 		return sum / span
 	}
 	now := mean(values[n-span:])
-	return now-mean(values[n-2*span:n-span]) < 0.01*(now-values[0])
+	return now-mean(values[n-2*span:n-span]) < max(0.01*(now-values[0]), 0.001*math.Abs(values[0]))
 }
 
 // scale makes the longest vector of g length voxels long. It reports false where g is zero.

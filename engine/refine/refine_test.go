@@ -1,0 +1,199 @@
+package refine
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// wave returns a smooth field of the given amplitude in voxels, zero at the border.
+func wave(g volume.Geometry, amplitude float64) *field.Field {
+	f := field.New(g)
+	n := g.Size
+	for i := range f.X {
+		x, y, z := i%n[0], i/n[0]%n[1], i/(n[0]*n[1])
+		s := func(k, n int, turns float64) float64 { return math.Sin(turns * math.Pi * float64(k) / float64(n-1)) }
+		bump := amplitude * s(x, n[0], 1) * s(y, n[1], 1) * s(z, n[2], 1)
+		f.X[i], f.Y[i], f.Z[i] = float32(bump), float32(bump*s(y, n[1], 3)), float32(-bump*s(x, n[0], 2))
+	}
+	return f
+}
+
+// The force is the derivative of the similarity by a displacement of the warped image: along a smooth direction it must
+// predict the change that finite differences show.
+func TestForceIsTheDerivative(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(32, 2, false)
+	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	g := pair.Grid(1)
+	im := pair.At(g, margin, 1)
+	// Smooth images, so that central differences are near the derivative of what is interpolated.
+	for _, v := range []*volume.Volume{im.Fixed, im.Moving} {
+		smooth := field.New(v.Geometry)
+		copy(smooth.X, v.Data)
+		smooth.Smooth(1.5, 1)
+		copy(v.Data, smooth.X)
+	}
+	for _, c := range []struct {
+		name      Similarity
+		tolerance float64 // descriptors are rough: central differences fall short of their slope
+	}{{NCC, 0.05}, {MSE, 0.05}, {MIND, 0.15}} {
+		t.Run(string(c.name), func(t *testing.T) {
+			s, err := newSimilarity(c.name, im, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
+			s.validate(u)
+			s.force(direction, u)
+			direction.Smooth(2, 1)
+			scale(direction, 1, 1)
+			at := func(h float32) float64 {
+				step := field.New(g)
+				for i, d := range direction.Data {
+					step.Data[i] = h * d
+				}
+				return s.force(field.New(g), field.Compose(nil, u, step, 1))
+			}
+			s.force(force, u)
+			predicted := 0.0
+			for i, d := range direction.Data {
+				predicted += float64(d) * float64(force.Data[i])
+			}
+			predicted /= float64(len(force.X))
+			if c.name == MIND {
+				predicted /= metric.MINDChannels
+			}
+			const h = 0.05
+			measured := (at(h) - at(-h)) / (2 * h)
+			if math.Abs(predicted-measured) > c.tolerance*math.Abs(measured) {
+				t.Errorf("derivative %g, finite differences say %g", predicted, measured)
+			}
+		})
+	}
+}
+
+// Where windows are far from flat and correlate positively, the value is metric.LocalNCC's but for the variance floor.
+func TestNCCValue(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{20, 18, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving := volume.Zeros(g), volume.Zeros(g)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range fixed.Data {
+		fixed.Data[i] = r.Float32()
+		moving.Data[i] = 3*fixed.Data[i] + r.Float32()
+	}
+	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, 1)
+	s := newNCC(im, window, 1)
+	u := field.New(g)
+	s.validate(u)
+	got := s.force(field.New(g), u)
+	want := metric.LocalNCC(im.Fixed, u.Warp(im.Moving, volume.Linear, 0, 1), nil, window, 1)
+	if math.Abs(got-want) > 0.005 {
+		t.Errorf("similarity %g, LocalNCC %g", got, want)
+	}
+}
+
+func TestRecoversDisplacement(t *testing.T) {
+	const n = 40
+	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
+	for _, c := range []struct {
+		similarity Similarity
+		other      bool // contrast
+		left       float64
+	}{{NCC, false, 0.2}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
+		t.Run(string(c.similarity), func(t *testing.T) {
+			fixed, moving, truth := testpair.Phantom(n, 2.5, c.other)
+			run := func(threads int) (*field.Field, []Level) {
+				u, levels, err := Run(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
+					Options{Similarity: c.similarity, Iterations: 20, Voxels: 1 << 20, Threads: threads})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return u, levels
+			}
+			u, levels := run(1)
+			before, after := testpair.MeanError(nil, truth, lo, hi), testpair.MeanError(u, truth, lo, hi)
+			t.Logf("mean error %.2f -> %.2f voxels", before, after)
+			if after > c.left*before {
+				t.Errorf("mean error %.2f of %.2f voxels left", after, before)
+			}
+			if s := u.Stats(1); s.JacobianMin <= 0 {
+				t.Errorf("the field folds: least determinant %g", s.JacobianMin)
+			}
+			for _, l := range levels {
+				if s := l.Similarity; s[len(s)-1] <= s[0] {
+					t.Errorf("similarity %g -> %g at %g mm", s[0], s[len(s)-1], l.Spacing)
+				}
+			}
+			if again, _ := run(3); !slices.Equal(u.Data, again.Data) {
+				t.Error("the field depends on the number of threads")
+			}
+		})
+	}
+}
+
+// What came before stays: from the truth, a refinement has nothing to do, and ends early.
+func TestStartsFromAField(t *testing.T) {
+	fixed, moving, truth := testpair.Phantom(40, 5, false)
+	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	u, levels, err := Run(context.Background(), pair, truth, Options{Similarity: NCC, Iterations: 100, Voxels: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
+	if e := testpair.MeanError(u, truth, lo, hi); e > 0.25 {
+		t.Errorf("mean error %g voxels from the truth", e)
+	}
+	for _, l := range levels {
+		if len(l.Similarity) > 60 {
+			t.Errorf("%d iterations at %g mm", len(l.Similarity), l.Spacing)
+		}
+	}
+}
+
+// A lesion that only one image has, behind a mask, must not move its surroundings.
+func TestMasksHideWhatDiffers(t *testing.T) {
+	fixed, _, truth := testpair.Phantom(32, 0, false)
+	moving := &volume.Volume{Geometry: fixed.Geometry, Data: slices.Clone(fixed.Data)}
+	mask := volume.Zeros(fixed.Geometry)
+	for i := range moving.Data {
+		x, y, z := i%32-16, i/32%32-16, i/1024-16
+		mask.Data[i] = 1
+		if r := x*x + y*y + z*z; r < 36 {
+			moving.Data[i] = 0
+			mask.Data[i] = 0
+		}
+	}
+	run := func(mask *volume.Volume) float64 {
+		pair := Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}
+		u, _, err := Run(context.Background(), pair, nil, Options{Similarity: MSE, Iterations: 10, Voxels: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testpair.MeanError(u, truth, [3]int{}, [3]int{32, 32, 32})
+	}
+	if open, hidden := run(nil), run(mask); hidden > 0.08 || open < 3*hidden {
+		t.Errorf("mean displacement %g voxels with the mask, %g without", hidden, open)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(24, 2, false)
+	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	ctx, cancel := context.WithCancel(context.Background())
+	_, _, err := Run(ctx, pair, nil, Options{Similarity: NCC, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
+	if fault.CodeOf(err) != fault.Cancelled {
+		t.Errorf("error %v, want cancelled", err)
+	}
+	_, _, err = Run(context.Background(), pair, nil, Options{Similarity: "sad", Iterations: 1, Voxels: 1 << 20})
+	if fault.CodeOf(err) != fault.InvalidArgument {
+		t.Errorf("error %v, want an invalid argument", err)
+	}
+}
