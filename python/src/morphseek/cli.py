@@ -405,9 +405,10 @@ def train(context: typer.Context) -> None:
     """Train and export networks (extra: pip install morphseek[training])."""
     try:
         from .training.cli import app as training
-    except ImportError as error:
-        _err.print(f"morphseek: training needs its extra packages ({error}): pip install 'morphseek[training]'", style="red", markup=False)
+
+        training(args=context.args, prog_name="morphseek train")
+    except ModuleNotFoundError as error:
+        _err.print(f"morphseek: training needs its extra packages ({error}): pip install 'morphseek[training]'", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(errors.InvalidArgumentError.exit_code) from None
-    training(args=context.args, prog_name="morphseek train")
 
 

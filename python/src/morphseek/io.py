@@ -254,11 +254,10 @@ def read_transform(source: Any) -> sitk.Transform:
     matrix = np.asarray(source, dtype=np.float64)
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.allclose(matrix[3], (0, 0, 0, 1)):
         raise errors.InvalidArgumentError("a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path of a .tfm or .h5 file")
+    if abs(np.linalg.det(matrix[:3, :3])) < 1e-12:
+        raise errors.SingularTransformError(f"the transform's matrix {matrix[:3, :3].tolist()} cannot be inverted; correct it")
     affine = sitk.AffineTransform(3)
-    try:
-        affine.SetMatrix(matrix[:3, :3].ravel())
-    except RuntimeError:
-        raise errors.SingularTransformError(f"the transform's matrix {matrix[:3, :3].tolist()} cannot be inverted") from None
+    affine.SetMatrix(matrix[:3, :3].ravel())
     affine.SetTranslation(matrix[:3, 3])
     return affine
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
@@ -211,7 +213,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Reporter:
-    """The progress callback. Python's exceptions do not cross the engine: one raised here, Ctrl-C included, cancels and is kept."""
+    """The progress callback. Exceptions do not cross the engine: one raised by the user's callback or by Ctrl-C cancels and is kept."""
 
     def __init__(self, progress: Callable[[Progress], Any] | bool | None):
         self._bar = _Bar() if progress is True else None
@@ -220,14 +222,28 @@ class _Reporter:
         self.interruption: BaseException | None = None
 
     def __enter__(self) -> _Reporter:
+        # A signal handler runs between any two instructions, so an exception of its own could leave __call__ and be lost.
+        self._handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._on_signal)
         return self
 
+    def _on_signal(self, number: int, frame: Any) -> None:
+        try:
+            self._handler(number, frame)
+        except BaseException as error:
+            self.interruption = error
+
     def __exit__(self, *exc: Any) -> None:
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._handler)
         if self._bar is not None:
             self._bar.close()
 
     def __call__(self, stage: str, fraction: float, message: str) -> bool:
         try:
+            if self.interruption is not None:
+                return False
             if self._callback is None:
                 return True
             now = time.monotonic()

@@ -1,0 +1,124 @@
+"""The command from the outside: what it writes, prints and returns."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from conftest import BUNDLES, Command
+from morphseek import _core, io
+
+FILES = ["displacement.nrrd", "report.html", "report.json", "transform.h5", "warped.nii.gz", "warped_labels.nii.gz"]
+NO_NETWORK = ["--model", "none", "--refine", "0", "--search", "off"]
+
+
+def test_register(tmp_path: Path, files: dict[str, Path], command: Command, result: morphseek.RegistrationResult):
+    out = tmp_path / "out"
+    arguments = ["register", files["fixed"], files["moving"], "--fixed-labels", files["fixed_labels"], "--moving-labels", files["moving_labels"], "--out", out, *NO_NETWORK]
+    text = command(*arguments)
+    assert "mean Dice" in text and str(out / "report.html") in text
+    assert sorted(p.name for p in out.iterdir()) == FILES
+    report = json.loads((out / "report.json").read_text())
+    assert {"dice_before", "dice_after", "njd_percent", "similarity_before", "similarity_after", "seconds", "model", "device", "version", "seed"} <= set(report)
+    assert report["dice_after"] > report["dice_before"] + 0.2 and not report["cached"]
+
+    # One result whichever door, and its files agree with each other.
+    python = morphseek.register(files["fixed"], files["moving"], model="none", refine=0, search="off")
+    np.testing.assert_allclose(morphseek.load(out).displacement, python.displacement, atol=1e-4)
+    fixed = sitk.ReadImage(str(files["fixed"]))
+    transform = sitk.ReadTransform(str(out / "transform.h5"))
+    by_itk = sitk.GetArrayFromImage(sitk.Resample(sitk.ReadImage(str(files["moving_labels"])), fixed, transform, sitk.sitkNearestNeighbor))
+    warped_labels = sitk.ReadImage(str(out / "warped_labels.nii.gz"))
+    assert warped_labels.GetPixelID() == sitk.sitkUInt8
+    assert (sitk.GetArrayFromImage(warped_labels) != by_itk).mean() < 1e-3
+    target = sitk.GetArrayFromImage(sitk.ReadImage(str(files["fixed_labels"])))
+    dice = [2 * ((by_itk == k) & (target == k)).sum() / ((by_itk == k).sum() + (target == k).sum()) for k in range(1, 11)]
+    assert np.mean(dice) == pytest.approx(report["dice_after"], abs=2e-3)
+
+    # `apply` with the transform that was written gives the image that was written.
+    again = tmp_path / "again.nii.gz"
+    command("apply", "--transform", out / "transform.h5", "--input", files["moving"], "--reference", files["fixed"], "--out", again)
+    difference = np.abs(io.read(again).array - io.read(out / "warped.nii.gz").array)
+    assert np.percentile(difference, 99.5) < 0.1
+
+    # The same again comes from the cache, the same to the last bit; --no-cache computes.
+    before = (out / "displacement.nrrd").read_bytes()
+    assert command.json(*arguments)["cached"] is True
+    assert (out / "displacement.nrrd").read_bytes() == before
+    assert command.json(*arguments, "--no-cache")["cached"] is False
+    assert (out / "displacement.nrrd").read_bytes() == before
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
+    pair = morphseek.phantom.make_pair(size=72)
+    for name in ("fixed", "moving"):
+        io.write_image(tmp_path / f"{name}.nrrd", getattr(pair, name))
+    out = tmp_path / "out"
+    process = command.start("register", tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd", "--out", out)
+    deadline = time.monotonic() + 60
+    while not out.exists() and time.monotonic() < deadline:  # it is there from just before the registration begins
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err and "cancelled" in err
+    assert not out.exists()
+
+
+def test_help_is_the_engines(command: Command):
+    text = " ".join(command("register", "--help").split())
+    for option in _core.option_table():
+        if option["name"] != "cache":
+            assert f"--{option['name']}" in text
+            assert option["help"].split()[0] in text
+    assert "register" in command("--help") and "--install-completion" in command("--help")
+    assert command("--version").strip() == f"morphseek {morphseek.__version__}"
+
+
+def test_quiet_says_nothing(tmp_path: Path, files: dict[str, Path], command: Command):
+    assert command("register", files["fixed"], files["moving"], "--out", tmp_path / "out", "--initial", "com", *NO_NETWORK, "--quiet").strip() == ""
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == FILES[:-1]
+
+
+def test_models(command: Command, tmp_path: Path):
+    listed = json.loads(command("models", "list", "--json"))
+    assert listed and all(m["code"] == 0 for m in listed), listed
+    name = listed[0]["manifest"]["name"]
+    assert name in command("models", "list")
+    shown = json.loads(command("models", "show", name))
+    assert shown["licence"] and shown["training_data"]
+    assert "sound" in command("models", "verify", name)
+    command("models", "verify", BUNDLES / "tiny.onnx")
+    command("models", "verify", BUNDLES / "external.onnx", expect=4)
+    (tmp_path / "text.onnx").write_text("no bundle")
+    command("models", "verify", tmp_path / "text.onnx", expect=4)
+
+
+def test_demo(tmp_path: Path, command: Command):
+    report = command.json("demo", "--out", tmp_path / "demo", "--size", 40)
+    assert report["dice_after"] > report["dice_before"] + 0.2
+    assert report["tre_after_mm"] < 0.5 * report["tre_before_mm"]
+    assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == FILES
+
+
+def test_train_is_mounted(tmp_path: Path, command: Command):
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
+    command.environment["PYTHONPATH"] = str(tmp_path)
+    assert "warmup" in command("train", "--help")
+    text = command("train", "warmup", "hippocampus", "--out", tmp_path / "run", expect=2)
+    assert "pip install 'morphseek[training]'" in text and "Traceback" not in text
+
+
+def test_module_runs_as_the_script():
+    from morphseek import cli
+
+    assert callable(cli.app) and sys.modules["morphseek.cli"] is cli

@@ -1,0 +1,155 @@
+"""Every failure has its class, through Python, and its exit code, through the command; nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from conftest import BUNDLES, QUICK, Command, blob
+from morphseek import errors, io
+
+
+def test_table_makes_the_classes():
+    assert len({e["code"] for e in errors.TABLE}) == len(errors.TABLE) > 20
+    for entry in errors.TABLE:
+        cls = getattr(errors, entry["python"])
+        assert issubclass(cls, errors.MorphSeekError) and (cls.code, cls.exit_code) == (entry["code"], entry["exit"])
+        error = errors.from_engine(RuntimeError(f"{entry['code']}|what | happened"))
+        assert type(error) is cls and str(error) == "what | happened"
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is cls and str(copy) == str(error)
+    assert type(errors.from_engine(RuntimeError("no code"))) is errors.InternalError
+
+
+@pytest.mark.parametrize(
+    "name, builtin",
+    [("InvalidArgumentError", ValueError), ("InputUnreadableError", OSError), ("DiskFullError", OSError), ("OutOfMemoryError", MemoryError), ("ModelNotFoundError", LookupError)],
+)
+def test_builtin_bases(name: str, builtin: type):
+    assert issubclass(getattr(errors, name), builtin)
+
+
+def tampered(folder: Path) -> Path:
+    content = bytearray((BUNDLES / "tiny.onnx").read_bytes())
+    key = b'"sha256": "'
+    at = content.index(key) + len(key)  # what the manifest promises, so that it is not what the weights give
+    content[at] = ord("0") if content[at] != ord("0") else ord("1")
+    path = folder / "tampered.onnx"
+    path.write_bytes(bytes(content))
+    return path
+
+
+def truncated(folder: Path) -> Path:
+    path = folder / "truncated.onnx"
+    path.write_bytes((BUNDLES / "tiny.onnx").read_bytes()[:4000])
+    return path
+
+
+GOOD = blob()
+MASK = np.ones(GOOD.shape, np.uint8)
+
+CASES = {
+    # name: (keywords of register, error, words of the message)
+    "empty": (dict(fixed=np.zeros((0, 5, 5), np.float32)), errors.EmptyVolumeError, "fixed"),
+    "nan": (dict(moving=np.full(GOOD.shape, np.nan, np.float32)), errors.NonFiniteVolumeError, "moving"),
+    "infinite": (dict(fixed=np.full(GOOD.shape, np.inf, np.float32)), errors.NonFiniteVolumeError, "fixed"),
+    "constant": (dict(moving=np.full(GOOD.shape, 7, np.int16)), errors.ConstantVolumeError, "moving"),
+    "one slice": (dict(fixed=GOOD[:1]), errors.ThinVolumeError, "fixed"),
+    "zero spacing": (dict(fixed=io.Image(GOOD, (1, 0, 1))), errors.InvalidSpacingError, "fixed"),
+    "negative spacing": (dict(moving=io.Image(GOOD, (1, 1, -2))), errors.InvalidSpacingError, "moving"),
+    "nan origin": (dict(moving=io.Image(GOOD, (1, 1, 1), (0, np.nan, 0))), errors.InvalidSpacingError, "moving"),
+    "singular direction": (dict(fixed=io.Image(GOOD, direction=(1, 0, 0, 1, 0, 0, 0, 0, 1))), errors.InvalidDirectionError, "fixed"),
+    "empty mask": (dict(fixed_mask=0 * MASK), errors.EmptyMaskError, "fixed mask"),
+    "mask on another grid": (dict(moving_mask=MASK[1:]), errors.GridMismatchError, "moving mask"),
+    "mask elsewhere": (dict(moving_mask=io.Image(MASK, (1, 1, 1), (50, 0, 0))), errors.GridMismatchError, "moving mask"),
+    "no overlap": (dict(moving=io.Image(GOOD, (1, 1, 1), (5000, 0, 0)), initial="none"), errors.NoOverlapError, "overlap"),
+    "singular initial": (dict(initial_transform=np.diag([1.0, 1, 0, 1])), errors.SingularTransformError, "inverted"),
+    "deformable initial": (dict(initial_transform=sitk.BSplineTransform(3)), errors.InvalidArgumentError, "rigid or affine"),
+    "unknown option": (dict(stepz=3), errors.InvalidArgumentError, "steps"),
+    "option out of range": (dict(steps=99), errors.InvalidArgumentError, "steps"),
+    "option of no choice": (dict(preset="quick"), errors.InvalidArgumentError, "fast, default, best"),
+    "option of another type": (dict(steps="many"), errors.InvalidArgumentError, "steps"),
+    "option of no type": (dict(steps=object()), errors.InvalidArgumentError, "object"),
+    "missing file": (dict(fixed="/nowhere/fixed.nii.gz"), errors.InputUnreadableError, "/nowhere/fixed.nii.gz"),
+    "unknown model": (dict(model="no-such-model"), errors.ModelNotFoundError, "no-such-model"),
+    "missing model": (dict(model="/nowhere/model.onnx"), errors.ModelNotFoundError, "model.onnx"),
+    "truncated model": (dict(model=truncated), errors.ModelCorruptError, "truncated"),
+    "tampered model": (dict(model=tampered), errors.ModelTamperedError, "tampered"),
+    "model with outside weights": (dict(model=lambda _: BUNDLES / "external.onnx"), errors.ModelExternalError, "external"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_python(case: str, tmp_path: Path):
+    given, error, words = CASES[case]
+    given = {"fixed": GOOD, "moving": GOOD, **QUICK, **{k: v(tmp_path) if callable(v) else v for k, v in given.items()}}
+    with pytest.raises(error, match=words):
+        morphseek.register(**given)
+
+
+def test_cuda_where_there_is_none():
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this machine has a CUDA provider")
+    given = {**QUICK, "model": BUNDLES / "tiny.onnx"}
+    with pytest.raises(errors.DeviceUnavailableError, match="cuda"):
+        morphseek.register(GOOD, GOOD, device="cuda", **given)
+    assert morphseek.register(GOOD, GOOD, device="auto", **given).metrics["device"] == "cpu"
+
+
+COMMAND_CASES = {
+    # name: (fixed, moving, options, exit code, words)
+    "constant": (GOOD, np.ones(GOOD.shape, np.float32), [], 3, "constant"),
+    "nan": (np.full(GOOD.shape, np.nan, np.float32), GOOD, [], 3, "NaN"),
+    "thin": (GOOD[:1], GOOD, [], 3, "fixed"),
+    "missing": (None, GOOD, [], 3, "does not exist"),
+    "model": (GOOD, GOOD, ["--model", "nowhere.onnx"], 4, "nowhere.onnx"),
+    "usage": (GOOD, GOOD, ["--steps", "99"], 2, "steps"),
+    "mask": (GOOD, GOOD, ["--fixed-mask", "{missing}"], 3, "fixed mask"),
+}
+
+
+@pytest.mark.parametrize("case", COMMAND_CASES)
+def test_command(case: str, tmp_path: Path, command: Command):
+    fixed, moving, options, code, words = COMMAND_CASES[case]
+    paths = {}
+    for name, array in (("fixed", fixed), ("moving", moving)):
+        paths[name] = tmp_path / f"{name}.nrrd"  # a NIfTI reader turns NaN into 0
+        if array is not None:
+            io.write_image(paths[name], io.Image(array))
+    options = [o.format(missing=tmp_path / "missing.nii.gz") for o in options]
+    out = tmp_path / "out" / "deep"
+    text = command("register", paths["fixed"], paths["moving"], "--out", out, *options, expect=code)
+    assert words in " ".join(text.split())
+    assert "Traceback" not in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_command_error_as_json(tmp_path: Path, command: Command):
+    error = command.json("register", tmp_path / "no.nii", tmp_path / "no.nii", "--out", tmp_path / "out", expect=3)["error"]
+    assert error["name"] == "input_unreadable" and error["code"] == errors.InputUnreadableError.code and "no.nii" in error["message"]
+
+
+def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Command):
+    (tmp_path / "file").write_text("mine")
+    text = command("register", files["fixed"], files["moving"], "--out", tmp_path / "file" / "out", expect=6)
+    assert "cannot be written" in text
+    assert (tmp_path / "file").read_text() == "mine"
+    command("apply", "--transform", tmp_path / "none.h5", "-i", files["moving"], "-r", files["fixed"], "-o", tmp_path / "o.nii.gz", expect=3)
+    assert not (tmp_path / "o.nii.gz").exists()
+
+
+def test_command_keeps_an_old_result_on_failure(tmp_path: Path, files: dict[str, Path], command: Command):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.json").write_text(json.dumps({"old": True}))
+    command("register", files["fixed"], files["fixed"].parent / "missing.nii.gz", "--out", out, expect=3)
+    command("register", files["fixed"], files["moving"], "--out", out, "--model", "nowhere.onnx", expect=4)
+    assert [p.name for p in out.iterdir()] == ["report.json"] and json.loads((out / "report.json").read_text()) == {"old": True}

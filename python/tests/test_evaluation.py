@@ -1,0 +1,134 @@
+"""Scores against numpy, scipy and SimpleITK on a tiny data set."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import morphseek
+from conftest import QUICK, Command, blob
+from morphseek import errors, io
+from morphseek.evaluation import evaluate, mean_dice, read_pairs, score_labels
+
+PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
+RUN = {**QUICK, "initial": "rigid"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    (root / "images").mkdir()
+    (root / "labels").mkdir()
+    for name, shift in (("a", -0.15), ("b", 0.0), ("c", 0.2)):
+        image = blob(shift=shift)
+        io.write_image(root / "images" / f"{name}.nii.gz", io.Image(image, (2.0, 2.0, 3.0)))
+        labels = (image > 0.3).astype(np.uint8) + (image > 0.8) * 4
+        io.write_image(root / "labels" / f"{name}.nii.gz", io.Image(labels.astype(np.uint8), (2.0, 2.0, 3.0)))
+    (root / "split.json").write_text(json.dumps({"people": ["a", "b", "c"], "pairs": {"val": PAIRS[:1], "test": PAIRS}}))
+    return root
+
+
+@pytest.fixture(scope="module")
+def scored(data: Path) -> morphseek.evaluation.Evaluation:
+    return evaluate(data / "split.json", data, subset="test", check=True, **RUN)
+
+
+def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
+    assert [(p.fixed, p.moving) for p in scored.pairs] == PAIRS and not any(p.error for p in scored.pairs)
+    summary = scored.summary()
+    assert summary["dice_after"] > summary["dice_before"] + 0.05
+    assert summary["dice_check"] == pytest.approx(summary["dice_after"], abs=2e-3)
+    assert set(summary["dice_by_label"]) == {1, 5}
+    pair = scored.pairs[0]
+    fixed, moving = (io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b"))
+    before = {k: 2 * ((fixed.array == k) & (moving.array == k)).sum() / ((fixed.array == k).sum() + (moving.array == k).sum()) for k in (1, 5)}
+    assert {s.label: s.dice_before for s in pair.labels} == pytest.approx(before)
+    result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
+    assert score_labels(result, fixed, moving) == pair.labels
+    assert score_labels(result, fixed.array, moving.array) == pair.labels
+    assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
+
+
+def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
+    scored.save(tmp_path)
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["summary"]["pairs"] == len(PAIRS) and content["options"] == RUN
+    rows = list(csv.DictReader(open(tmp_path / "results.csv")))
+    assert len(rows) == 2 * len(PAIRS)
+    assert float(rows[0]["dice_after"]) == pytest.approx(scored.pairs[0].labels[0].dice_after)
+
+
+def test_wilcoxon(data: Path, scored: morphseek.evaluation.Evaluation, tmp_path: Path):
+    scored.save(tmp_path)
+    plain = evaluate(PAIRS, data, against=tmp_path, **{**RUN, "initial": "none"})
+    ours, theirs = ([p.dice_after for p in e.pairs] for e in (plain, scored))
+    assert plain.wilcoxon["p_value"] == pytest.approx(scipy.stats.wilcoxon(ours, theirs).pvalue)
+    assert plain.wilcoxon["worse"] == len(PAIRS) and plain.wilcoxon["mean_difference"] < 0
+    same = evaluate(PAIRS, data, against=tmp_path, **RUN)
+    assert same.wilcoxon["p_value"] == 1 and same.wilcoxon["mean_difference"] == 0
+    with pytest.raises(errors.InvalidArgumentError, match="in common"):
+        evaluate([("a", "a")], data, against=tmp_path, **{**RUN, "initial": "none"})
+
+
+def test_merging(data: Path, tmp_path: Path):
+    table = tmp_path / "labels.csv"
+    table.write_text("id,name,structure\n1,shell,body\n5,core,body\n")
+    merged = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
+    assert merged.names == {1: "body"} and [s.label for s in merged.pairs[0].labels] == [1]
+    table.write_text("id,name\n5,core\n")
+    named = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
+    assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
+    table.write_text("number\n5\n")
+    with pytest.raises(errors.InputUnreadableError, match="columns"):
+        evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
+
+
+def test_a_failing_pair_does_not_stop_the_others(data: Path):
+    run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
+    assert "missing" in run.pairs[0].error and run.pairs[0].exit_code == 3 and not run.pairs[1].error
+    assert run.summary()["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    "name, text, expected",
+    [
+        ("p.csv", "fixed,moving\na,b\nc, d\n", [("a", "b"), ("c", "d")]),
+        ("p.csv", "a,b\n", [("a", "b")]),
+        ("p.json", '[["a", "b"]]', [("a", "b")]),
+        ("p.json", '{"registration_val": [{"fixed": "./imagesTr/x", "moving": "./imagesTr/y"}]}', [("./imagesTr/x", "./imagesTr/y")]),
+    ],
+)
+def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_pairs(path) == expected
+
+
+@pytest.mark.parametrize("text, error", [("{", errors.InputUnreadableError), ("[[1, 2]]", errors.InputUnreadableError), ("[]", errors.InputUnreadableError), ('{"x": 1}', errors.InvalidArgumentError)])
+def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(error, match="p.json"):
+        read_pairs(tmp_path / "p.json")
+    with pytest.raises(errors.InputUnreadableError):
+        read_pairs(tmp_path / "missing.csv")
+
+
+def test_slashes_find_the_labels(data: Path):
+    run = evaluate([("images/a.nii.gz", "images/b.nii.gz")], data, **RUN)
+    assert not run.pairs[0].error and run.pairs[0].labels
+
+
+def test_command(data: Path, tmp_path: Path, command: Command):
+    text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--check", "--model", "none", "--refine", 0, "--search", "off")
+    assert "mean Dice by SimpleITK" in text
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["results.csv", "results.json"]
+    text = command("evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2)
+    assert "test, val" in " ".join(text.split())
+    (tmp_path / "bad.csv").write_text("a,missing\n")
+    command("evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3)
+    assert json.loads((tmp_path / "failed" / "results.json").read_text())["summary"]["failed"] == 1

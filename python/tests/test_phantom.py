@@ -1,0 +1,36 @@
+"""The made-up pair keeps its promise: the truth maps anatomy to the same anatomy, and never folds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from morphseek import phantom
+from morphseek.phantom import PhantomPair
+
+
+def test_truth_maps_labels_to_labels(pair: PhantomPair):
+    points = pair.target_points(1)
+    to_fixed, to_moving = (np.linalg.inv(i.index_to_physical) for i in (pair.fixed, pair.moving))
+    here = np.rint(points @ to_fixed[:3, :3].T + to_fixed[:3, 3]).astype(int)
+    there = np.rint(pair.truth(points) @ to_moving[:3, :3].T + to_moving[:3, 3]).astype(int)
+    inside = ((there >= 0) & (there < np.array(pair.moving.array.shape[::-1]))).all(axis=1)
+    assert inside.mean() > 0.85
+    a = pair.fixed_labels.array[tuple(here[inside, ::-1].T)]
+    b = pair.moving_labels.array[tuple(there[inside, ::-1].T)]
+    assert (a == b).mean() > 0.9  # the rest lie within a voxel of a border
+    assert set(np.unique(pair.fixed_labels.array)) == set(np.unique(pair.moving_labels.array)) == {0, *phantom.LABELS}
+
+
+def test_truth_is_a_diffeomorphism(pair: PhantomPair):
+    points = pair.target_points(3)
+    h = 1e-3
+    jacobian = np.stack([(pair.truth(points + h * e) - pair.truth(points - h * e)) / (2 * h) for e in np.eye(3)], axis=-1)
+    determinant = np.linalg.det(jacobian)
+    assert determinant.min() > 0.3 and determinant.max() < 3 and determinant.std() > 0.05
+
+
+def test_seed(pair: PhantomPair):
+    again, other = phantom.make_pair(size=40), phantom.make_pair(size=40, seed=1)
+    np.testing.assert_array_equal(again.moving.array, pair.moving.array)
+    assert (other.moving_labels.array != pair.moving_labels.array).mean() > 0.02
+    np.testing.assert_array_equal(other.fixed_labels.array, pair.fixed_labels.array)

@@ -1,0 +1,242 @@
+"""morphseek.register: the result's contract, interruption, processes and threads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import inspect
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from conftest import BUNDLES, QUICK, blob, oblique
+from morphseek import _core, errors, io
+from morphseek.phantom import PhantomPair
+
+
+def test_contract(result: morphseek.RegistrationResult, pair: PhantomPair):
+    shape = pair.fixed.array.shape
+    assert result.displacement.shape == (3, *shape) and result.displacement.dtype == np.float32
+    assert result.displacement_mm.shape == (*shape, 3)
+    assert result.warped.shape == shape and result.warped.dtype == np.float32
+    assert {"version", "model", "device", "seed", "similarity_before", "similarity_after", "njd_percent", "seconds", "warnings"} <= set(result.metrics)
+    assert result.metrics["seconds"]["total"] >= sum(s for name, s in result.metrics["seconds"].items() if name != "total") * 0.99
+    assert result.metrics["version"] == morphseek.__version__
+    assert "model none" in repr(result) and "fixed 40 x 40 x 40" in repr(result)
+
+
+def test_finds_the_phantom(result: morphseek.RegistrationResult, pair: PhantomPair):
+    points = pair.target_points(2)
+    error = np.linalg.norm(result.transform_points(points) - pair.truth(points), axis=1).mean()
+    before = np.linalg.norm(points - pair.truth(points), axis=1).mean()
+    assert before > 30 and error < 0.4 * before
+
+
+def test_warped_is_simpleitks(result: morphseek.RegistrationResult, pair: PhantomPair):
+    background = float(pair.moving.array.min())
+    expected = sitk.Resample(pair.moving.to_sitk(), pair.fixed.to_sitk(), result.to_sitk(), sitk.sitkLinear, background)
+    difference = np.abs(result.warped - sitk.GetArrayFromImage(expected))
+    assert np.percentile(difference, 99.5) < 0.1  # of intensities in the hundreds; the rest are border voxels
+    np.testing.assert_array_equal(result.warped, result.apply(pair.moving).array)
+
+
+def test_rerun_is_identical(pair: PhantomPair, result: morphseek.RegistrationResult):
+    again = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+    np.testing.assert_array_equal(again.displacement, result.displacement)
+
+
+def test_input_kinds_agree(pair: PhantomPair, result: morphseek.RegistrationResult, files: dict[str, Path]):
+    options = {"model": "none", "refine": 0, "search": "off"}
+    from_files = morphseek.register(str(files["fixed"]), files["moving"], **options)
+    from_sitk = morphseek.register(pair.fixed.to_sitk(), pair.moving.to_sitk(), **options)
+    np.testing.assert_array_equal(from_sitk.displacement, result.displacement)
+    np.testing.assert_allclose(from_files.displacement, result.displacement, atol=0.01)  # the file's affine is float32
+
+
+def test_oblique_shift_is_found():
+    fixed = oblique(blob((24, 28, 32)))
+    offset = np.array([4.0, -3.0, 5.0])
+    moving = io.Image(fixed.array, fixed.spacing, tuple((np.array(fixed.origin) + offset).tolist()), fixed.direction)
+    result = morphseek.register(fixed, moving, model="none", refine=0, search="off")
+    np.testing.assert_allclose(result.displacement_mm[8:-8, 8:-8, 8:-8].mean(axis=(0, 1, 2)), offset, atol=0.3)
+
+
+def test_network_runs():
+    result = morphseek.register(blob(), blob(shift=0.1), **{**QUICK, "model": BUNDLES / "tiny.onnx"})
+    assert result.metrics["model"] != "none" and len(result.metrics["steps"]) >= 1
+    assert np.abs(result.displacement).max() > 0
+
+
+def test_initial_transform_stays_with_initial_none(tmp_path: Path):
+    matrix = np.array([[1, 0.02, 0, 1.5], [0, 0.98, 0, -1], [0, 0, 1, 0.5], [0, 0, 0, 1]])
+    path = tmp_path / "t.tfm"
+    sitk.WriteTransform(io.read_transform(matrix), str(path))
+    for given in (matrix, io.read_transform(matrix), path):
+        result = morphseek.register(blob(), blob(), initial_transform=given, **{**QUICK, "initial": "none"})
+        np.testing.assert_allclose(result.initial, matrix, atol=1e-12)
+        np.testing.assert_allclose(result.transform_points([[10, 9, 8]]), [(matrix @ [10, 9, 8, 1])[:3]], atol=1e-4)
+
+
+def test_masks_and_numpy_options():
+    mask = np.zeros((20, 24, 28), bool)
+    mask[4:16, 4:20, 4:24] = True
+    result = morphseek.register(blob(), blob(shift=0.1), fixed_mask=mask, moving_mask=mask.astype(np.int16), seed=np.int64(3), threads=None, **QUICK)
+    assert result.metrics["seed"] == 3
+
+
+def test_inputs_are_only_read():
+    fixed, moving = blob(), blob(shift=0.2)
+    moving[0, 0, 0] = np.nan
+    copies = fixed.copy(), moving.copy()
+    fixed.flags.writeable = moving.flags.writeable = False
+    result = morphseek.register(fixed, moving, **QUICK)
+    np.testing.assert_array_equal(fixed, copies[0])
+    np.testing.assert_array_equal(moving, copies[1])
+    assert any("NaN" in w for w in result.metrics["warnings"])
+
+
+def test_signature_and_help_come_from_the_engine():
+    parameters = inspect.signature(morphseek.register).parameters
+    for option in _core.option_table():
+        assert parameters[option["name"]].default == option["default"]
+        assert option["help"] in morphseek.register.__doc__
+
+
+def test_pickle_and_save(result: morphseek.RegistrationResult, pair: PhantomPair, tmp_path: Path):
+    copy = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(copy.displacement, result.displacement)
+    assert copy.metrics == result.metrics
+    result.save(tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["displacement.nrrd", "report.json", "transform.h5", "warped.nii.gz"]
+    loaded = morphseek.load(tmp_path / "out")
+    np.testing.assert_allclose(loaded.displacement, result.displacement, atol=1e-4)
+    np.testing.assert_allclose(loaded.warped, result.warped)
+    assert loaded.metrics == result.metrics
+    labels = loaded.apply(pair.moving_labels, interpolation="nearest").array
+    assert (labels != result.apply(pair.moving_labels, interpolation="nearest").array).mean() < 1e-3
+    expected = sitk.Resample(pair.moving.to_sitk(), pair.fixed.to_sitk(), sitk.ReadTransform(str(tmp_path / "out" / "transform.h5")), sitk.sitkLinear, float(pair.moving.array.min()))
+    assert np.percentile(np.abs(result.warped - sitk.GetArrayFromImage(expected)), 99.5) < 0.1
+
+
+def test_load_refuses(tmp_path: Path, result: morphseek.RegistrationResult):
+    with pytest.raises(errors.InputUnreadableError, match="report.json"):
+        morphseek.load(tmp_path)
+    result.save(tmp_path)
+    (tmp_path / "displacement.nrrd").write_bytes(b"NRRD0004\n")
+    with pytest.raises(errors.InputUnreadableError, match="displacement.nrrd"):
+        morphseek.load(tmp_path)
+
+
+def test_cache(tmp_path: Path):
+    fixed, moving = blob(), blob(shift=0.1)
+    first = morphseek.register(fixed, moving, cache=tmp_path, **QUICK)
+    second = morphseek.register(fixed, moving, cache=tmp_path, **QUICK)
+    other = morphseek.register(fixed, moving, cache=tmp_path, seed=1, **QUICK)
+    assert (first.metrics["cached"], second.metrics["cached"], other.metrics["cached"]) == (False, True, False)
+    np.testing.assert_array_equal(first.displacement, second.displacement)
+    np.testing.assert_array_equal(first.warped, second.warped)
+
+
+def test_progress(pair: PhantomPair):
+    seen: list[morphseek.Progress] = []
+    morphseek.register(pair.fixed, pair.moving, progress=seen.append, **QUICK)
+    fractions = [p.fraction for p in seen]
+    assert fractions == sorted(fractions) and fractions[-1] == 1
+    assert {"align", "finish"} <= {p.stage for p in seen}
+
+
+def test_progress_cancels(pair: PhantomPair):
+    with pytest.raises(errors.CancelledError):
+        morphseek.register(pair.fixed, pair.moving, progress=lambda p: False)
+
+
+def test_exception_in_progress_comes_back(pair: PhantomPair):
+    def fail(_: morphseek.Progress) -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        morphseek.register(pair.fixed, pair.moving, progress=fail)
+
+
+def test_ctrl_c(tmp_path: Path):
+    """SIGINT during a registration: KeyboardInterrupt, soon, and the interpreter goes on."""
+    script = (
+        "import morphseek, time\n"
+        "pair = morphseek.phantom.make_pair(size=64)\n"
+        "started = []\n"
+        "try:\n"
+        "    morphseek.register(pair.fixed, pair.moving, progress=lambda p: started or (started.append(1), print('started', flush=True)))\n"
+        "    print('finished')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "    small = pair.fixed.array[::4, ::4, ::4]\n"
+        "    print(morphseek.register(small, small, model='none', refine=0, initial='none').warped.shape)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    assert process.stdout.readline() == "interrupted\n"
+    assert time.monotonic() - sent < 20  # on a loaded machine; the engine looks ten times a second
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out == "(24, 24, 24)\n"
+
+
+def test_fork_is_refused_and_spawn_works():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            morphseek.register(blob(), blob(), **QUICK)
+            os.write(writer, b"ran")
+        except errors.InvalidHandleError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    assert b"spawn" in os.read(reader, 1000)
+    os.close(reader)
+    import multiprocessing
+
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        shape = pool.submit(_register_in_worker).result(timeout=120)
+    assert shape == (20, 24, 28)
+
+
+def _register_in_worker() -> tuple[int, ...]:
+    return morphseek.register(blob(), blob(shift=0.1), **QUICK).warped.shape
+
+
+def test_threads_at_once():
+    pairs = [(blob(), blob(shift=s)) for s in np.linspace(-0.2, 0.2, 8)]
+    alone = [morphseek.register(*p, **QUICK).displacement for p in pairs]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda p: morphseek.register(*p, **QUICK).displacement, pairs))
+    for a, b in zip(alone, together):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_memory_is_flat():
+    fixed, moving = blob((32, 32, 32)), blob((32, 32, 32), 0.1)
+    field = 3 * fixed.nbytes
+
+    def run(times: int) -> int:
+        for _ in range(times):
+            morphseek.register(fixed, moving, **{**QUICK, "initial": "none"})
+        gc.collect()
+        return psutil.Process().memory_info().rss
+
+    before = run(8)
+    assert run(24) - before < 12 * field  # kept fields alone would be 24

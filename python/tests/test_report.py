@@ -1,0 +1,95 @@
+"""The page holds everything itself, shows what it should, and reads in the right orientation."""
+
+from __future__ import annotations
+
+import base64
+import re
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+import morphseek
+from conftest import QUICK, blob, oblique
+from morphseek import io, phantom
+from morphseek.evaluation import score_labels
+from morphseek.phantom import PhantomPair
+from morphseek.report import _Views, write_report
+
+
+@pytest.fixture(scope="module")
+def page(pair: PhantomPair, result: morphseek.RegistrationResult, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    result.metrics["warnings"].append("A <warning> in plain words.")
+    try:
+        write_report(
+            path,
+            result,
+            pair.fixed,
+            pair.moving,
+            fixed_labels=pair.fixed_labels,
+            moving_labels=pair.moving_labels,
+            scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
+            label_names=phantom.LABELS,
+            command="morphseek register 'my fixed.nii' moving.nii --out out",
+            title="moving onto fixed",
+        )
+    finally:
+        result.metrics["warnings"].pop()
+    return path.read_text()
+
+
+def test_is_self_contained(page: str):
+    assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:)", page)
+    assert "http" not in page and "<script" not in page and "url(" not in page
+
+
+def test_content(page: str):
+    for words in ("Label outlines", "Checkerboard", "Edges", "Deformation", "Dice by label", "left kidney", "Folding (NJD)", "normalized mutual information", "research use", "not a medical device"):
+        assert words in page, words
+    assert "my fixed.nii" in page
+    assert "A &lt;warning&gt; in plain words." in page
+    assert "Difference" not in page  # of two contrasts
+
+
+def test_pictures(page: str):
+    pictures = re.findall(r"data:image/png;base64,([^\"]+)", page)
+    assert len(pictures) == 5
+    for picture in pictures:
+        pixels = matplotlib.image.imread(BytesIO(base64.b64decode(picture)))
+        assert pixels.shape[1] > 1000 and pixels[..., :3].std() > 0.05
+
+
+def test_one_modality_gets_a_difference(pair: PhantomPair, tmp_path: Path):
+    fixed, moving = pair.fixed, pair.fixed.like(np.roll(pair.fixed.array, 2, axis=2))
+    result = morphseek.register(fixed, moving, **{**QUICK, "initial": "rigid"})
+    write_report(tmp_path / "report.html", result, fixed, moving)
+    text = (tmp_path / "report.html").read_text()
+    assert ("Difference" in text) == result.metrics["align"]["same_modality"] is True
+    assert "Dice" not in text
+
+
+def test_orientation():
+    """A bright voxel towards the patient's left, back and head is where a radiologist looks for it, whatever the grid."""
+    flipped = np.zeros((8, 9, 10), np.float32)
+    flipped[1, 2, 8] = 1
+    # index x runs to the right (-L), y to the head, z to the back
+    grid = io.Image(flipped, (1, 2, 3), (0, 0, 0), (-1, 0, 0, 0, 0, 1, 0, 1, 0)).grid
+    views = _Views(grid, io.Image.on_grid(flipped, grid), None)
+    assert views.spacing == [2, 3, 1] and views.sizes == [9, 8, 10]
+    turned = views.turn(flipped)  # axes to S, P, L
+    assert np.argwhere(turned).tolist() == [[2, 1, 1]]
+    axial, coronal, sagittal = views.take(flipped)
+    assert np.argwhere(axial).tolist() == [[1, 1]]  # up: anterior; left: the patient's right
+    assert np.argwhere(coronal).tolist() == [[6, 1]]  # S is up
+    assert np.argwhere(sagittal).tolist() == [[6, 1]]
+    assert views.extent(0) == (0, 10, 24, 0)
+
+
+def test_oblique_grid(tmp_path: Path):
+    fixed = oblique(blob())
+    result = morphseek.register(fixed, oblique(blob(shift=0.1)), **QUICK)
+    write_report(tmp_path / "report.html", result, fixed, oblique(blob(shift=0.1)))
+    assert (tmp_path / "report.html").stat().st_size > 100_000

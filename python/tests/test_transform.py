@@ -1,0 +1,132 @@
+"""A field does what SimpleITK does with it."""
+
+from __future__ import annotations
+
+import pickle
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+from conftest import blob, oblique
+from morphseek import DenseTransform, errors, io
+
+
+@pytest.fixture(scope="module")
+def fixed() -> io.Image:
+    return oblique(blob((15, 18, 21)))
+
+
+@pytest.fixture(scope="module")
+def moving(fixed: io.Image) -> io.Image:
+    """On a grid of its own, turned by 90 degrees, with the same centre."""
+    turn = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
+    spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
+    center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
+    origin = center - turn @ (spacing * (size - 1) / 2)
+    return io.Image(blob(tuple(size[::-1]), 0.1), tuple(spacing.tolist()), tuple(origin.tolist()), tuple(turn.ravel().tolist()))
+
+
+@pytest.fixture(scope="module")
+def transform(fixed: io.Image, moving: io.Image) -> DenseTransform:
+    """A linear map and a smooth bend behind it, made in mm by numpy."""
+    linear = np.array([[1.05, 0.06, 0, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0, 1.02, 1.0], [0, 0, 0, 1]])
+    z, y, x = np.indices(fixed.array.shape)
+    m = fixed.index_to_physical
+    p = np.stack([x, y, z], axis=-1) @ m[:3, :3].T + m[:3, 3]
+    bend = 1.2 * np.sin(p / 6 + [0, 1, 2])
+    total = (p + bend) @ linear[:3, :3].T + linear[:3, 3] - p
+    u = total @ np.linalg.inv(m[:3, :3]).T  # voxels, x y z
+    return DenseTransform(np.moveaxis(u[..., ::-1], -1, 0), fixed.grid, moving.grid, linear)
+
+
+def test_apply_equals_simpleitk(transform: DenseTransform, fixed: io.Image, moving: io.Image):
+    for how, sitk_how in (("linear", sitk.sitkLinear), ("nearest", sitk.sitkNearestNeighbor)):
+        expected = sitk.GetArrayFromImage(sitk.Resample(moving.to_sitk(), fixed.to_sitk(), transform.to_sitk(), sitk_how, -3.0))
+        got = transform.apply(moving.array, interpolation=how, background=-3.0)
+        difference = np.abs(got - expected)
+        assert (difference > 1e-3).mean() < 2e-3  # a rounding at a border or between two neighbours
+        assert np.ptp(expected) > 0.5
+
+
+def test_displacement_mm(transform: DenseTransform, fixed: io.Image):
+    m = fixed.index_to_physical[:3, :3]
+    np.testing.assert_allclose(transform.displacement_mm, np.moveaxis(transform.displacement[::-1], 0, -1) @ m.T, atol=1e-4)
+
+
+def test_points_equal_simpleitk(transform: DenseTransform, fixed: io.Image):
+    rng = np.random.default_rng(0)
+    index = rng.uniform(1, np.array(fixed.array.shape[::-1]) - 2, (50, 3))
+    points = index @ fixed.index_to_physical[:3, :3].T + fixed.index_to_physical[:3, 3]
+    before = points.copy()
+    expected = [transform.to_sitk().TransformPoint(p) for p in points]
+    np.testing.assert_allclose(transform.transform_points(points), expected, atol=1e-3)
+    np.testing.assert_array_equal(points, before)
+    with pytest.raises(errors.InvalidArgumentError, match="shape"):
+        transform.transform_points([1, 2, 3])
+
+
+def test_outside_the_grid_the_linear_part_remains(transform: DenseTransform):
+    far = (500.0, -400.0, 300.0)
+    np.testing.assert_allclose(transform.to_sitk().TransformPoint(far), (transform.initial @ [*far, 1])[:3], atol=1e-9)
+
+
+def test_inverse(transform: DenseTransform, fixed: io.Image):
+    index = np.random.default_rng(1).uniform(5, np.array(fixed.array.shape[::-1]) - 6, (40, 3))
+    points = index @ fixed.index_to_physical[:3, :3].T + fixed.index_to_physical[:3, 3]
+    inverse = transform.inverse()
+    assert inverse.shape == tuple(int(n) for n in transform.moving_grid[2::-1])
+    there = transform.transform_points(points)
+    m = np.linalg.inv(io.index_to_physical(transform.moving_grid))
+    at = there @ m[:3, :3].T + m[:3, 3]
+    inside = ((at > 0) & (at < np.array(inverse.shape[::-1]) - 1)).all(axis=1)
+    assert inside.sum() > 15
+    np.testing.assert_allclose(inverse.transform_points(there)[inside], points[inside], atol=0.1)
+
+
+def test_jacobian_is_the_determinant(transform: DenseTransform):
+    gradient = np.stack([np.stack(np.gradient(u)) for u in transform.displacement])
+    expected = np.linalg.det(np.moveaxis(gradient, (0, 1), (-2, -1)) + np.eye(3))
+    np.testing.assert_allclose(transform.jacobian(), expected, atol=1e-4)
+    assert transform.stats()["NJDPercent"] == pytest.approx(100 * (expected < 0).mean())
+
+
+def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: io.Image):
+    labels = (moving.array > 0.4).astype(np.uint8)
+    warped = transform.apply(labels, interpolation="nearest")
+    assert warped.dtype == np.uint8 and set(np.unique(warped)) == {0, 1}
+    image = moving.like(labels).to_sitk()
+    out = transform.apply(image, interpolation="nearest")
+    assert isinstance(out, sitk.Image) and out.GetPixelID() == sitk.sitkUInt8
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(out), warped)
+    nib = nibabel.Nifti1Image(moving.array.T, np.diag([-1, -1, 1, 1]) @ moving.index_to_physical)
+    np.testing.assert_allclose(np.asarray(transform.apply(nib).dataobj).T, transform.apply(moving.array), atol=1e-4)
+
+
+def test_large_labels_survive(transform: DenseTransform, moving: io.Image):
+    small = (moving.array > 0.4).astype(np.int64)
+    large = np.where(small == 1, 2**40 + 1, 2**24 + 1)
+    warped = transform.apply(large, interpolation="nearest")
+    expected = transform.apply(small, interpolation="nearest", background=7)
+    np.testing.assert_array_equal(warped, np.select([expected == 1, expected == 0], [2**40 + 1, 2**24 + 1], 0))
+
+
+def test_background_is_the_minimum(transform: DenseTransform, moving: io.Image):
+    shifted = DenseTransform(transform.displacement + 100, transform.grid, transform.moving_grid)
+    assert np.unique(shifted.apply(moving.array - 1000)) == pytest.approx((moving.array - 1000).min())
+
+
+def test_errors(transform: DenseTransform, moving: io.Image):
+    with pytest.raises(errors.GridMismatchError, match="shape"):
+        transform.apply(np.zeros((3, 3, 3), np.float32))
+    with pytest.raises(errors.InvalidArgumentError, match="cubic"):
+        transform.apply(moving, interpolation="cubic")
+    with pytest.raises(errors.GridMismatchError):
+        DenseTransform(transform.displacement[:, 1:], transform.grid, transform.moving_grid)
+
+
+def test_pickle(transform: DenseTransform, moving: io.Image):
+    copy = pickle.loads(pickle.dumps(transform))
+    np.testing.assert_array_equal(copy.displacement, transform.displacement)
+    np.testing.assert_array_equal(copy.apply(moving.array), transform.apply(moving.array))
