@@ -88,6 +88,8 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 		options.SetInterOpNumThreads(1),
 		options.SetGraphOptimizationLevel(ort.GraphOptimizationLevelEnableAll),
 		options.SetMemPattern(false), // sizes change from pair to pair
+		// The arena would keep a run's memory for the life of the session; without it the time is the same.
+		options.SetCpuMemArena(false),
 		// Idle threads must not spin: the engine's own loops run between the steps.
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
 	}
