@@ -4,33 +4,9 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "check.h"
 #include "phantom.h"
-
-static int failures;
-
-#define CHECK(condition)                                                         \
-  do {                                                                           \
-    if (!(condition)) {                                                          \
-      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);             \
-      failures++;                                                                \
-    }                                                                            \
-  } while (0)
-
-/* Expects a status and, for a failure, a message. */
-#define EXPECT(code, call) expect(code, call, #call, __LINE__)
-
-static void expect(ms_status want, ms_status got, const char *call, int line) {
-  if (got != want) {
-    printf("%s:%d: %s is %s", __FILE__, line, call, ms_status_name(got));
-    printf(", not %s (%s)\n", ms_status_name(want), ms_last_error());
-    failures++;
-  } else if (want != MS_OK && strlen(ms_last_error()) < 10) {
-    printf("%s:%d: %s fails without a message\n", __FILE__, line, call);
-    failures++;
-  }
-}
 
 /* Calls a function of the (dst, capacity, needed) kind and checks the protocol. Returns the text, to be freed. */
 #define TEXT(call)                                                               \
