@@ -18,6 +18,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -231,6 +232,42 @@ func TestDeviceUnavailable(t *testing.T) {
 	}
 }
 
+// brokenGPU is a runner whose device fails.
+type brokenGPU struct{ err error }
+
+func (b brokenGPU) Run(context.Context, *network.Step) error { return b.err }
+func (brokenGPU) Device() string                             { return "cuda" }
+func (brokenGPU) Close()                                     {}
+
+func TestFailingGPU(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	m, err := network.Load(tiny, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		device string
+		fails  fault.Code
+		want   fault.Code
+		on     string
+	}{
+		{"auto", fault.OutOfMemory, fault.OK, "cpu"},
+		{"auto", fault.Cancelled, fault.Cancelled, "cuda"},
+		{"cuda", fault.OutOfMemory, fault.OutOfMemory, "cuda"},
+	} {
+		r := &registration{engine: e, ctx: context.Background(), model: m, runner: brokenGPU{fault.New(c.fails, "the device failed")}}
+		r.opt.Device, r.opt.Threads, r.metrics.Device = c.device, 1, "cuda"
+		s := network.NewStep(m.Manifest, [3]int{8, 8, 8}, 1)
+		s.Fixed, s.Moving, s.Previous = make([]float32, 512), make([]float32, 512), make([]float32, 3*512)
+		if err := r.step(s); fault.CodeOf(err) != c.want || r.metrics.Device != c.on {
+			t.Errorf("%s, %v: %v on %s", c.device, c.fails, err, r.metrics.Device)
+		}
+		if (c.on == "cpu") != (len(r.metrics.Warnings) == 1) {
+			t.Errorf("%s, %v: warnings %q", c.device, c.fails, r.metrics.Warnings)
+		}
+	}
+}
+
 func TestOutOfMemory(t *testing.T) {
 	v := blob([3]int{128, 128, 128}, 0)
 	old := debug.SetMemoryLimit(-1)
@@ -351,9 +388,11 @@ func TestCancel(t *testing.T) {
 	size := [3]int{32, 32, 32}
 	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 3)}
 	cache := t.TempDir()
-	opt := with(func(o *Options) { o.Model, o.Initial, o.Cache, o.Steps = tiny, "affine", cache, 16 })
+	opt := with(func(o *Options) {
+		o.Model, o.Initial, o.Search, o.Refine, o.Cache, o.Steps = tiny, "com", "on", 50, cache, 16
+	})
 	goroutines := runtime.NumGoroutine()
-	for _, stage := range []string{"align", "network", "finish"} {
+	for _, stage := range []string{"align", "search", "network", "refine", "finish"} {
 		for _, byContext := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(context.Background())
 			r, err := e.Register(ctx, p, opt, func(p Progress) bool {

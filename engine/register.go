@@ -331,7 +331,7 @@ func (r *registration) network() error {
 		r.report.at(float64(t)/float64(steps), "network %s on %s, step %d of %d", m.Name, r.runner.Device(), t+1, steps)
 		began := time.Now()
 		policy.Sample(s.Epsilon, trajectories, r.opt.Seed, t)
-		if err := r.runner.Run(r.ctx, s); err != nil {
+		if err := r.step(s); err != nil {
 			return err
 		}
 		best := policy.Best(s.Reward)
@@ -360,6 +360,21 @@ func (r *registration) network() error {
 	}
 	r.deform = u
 	return nil
+}
+
+// step runs the step graph. Where device auto chose a GPU and it fails (its memory is small, say), the CPU takes over.
+func (r *registration) step(s *network.Step) error {
+	err := r.runner.Run(r.ctx, s)
+	if err == nil || r.opt.Device != "auto" || r.runner.Device() == "cpu" || fault.CodeOf(err) == fault.Cancelled {
+		return err
+	}
+	runner, _, failed := r.engine.sessions.Get(r.model, "cpu", r.opt.Threads)
+	if failed != nil {
+		return failed
+	}
+	r.warn("The GPU failed, so the network ran on the CPU: " + err.Error())
+	r.runner, r.metrics.Device = runner, runner.Device()
+	return r.runner.Run(r.ctx, s)
 }
 
 // input returns v on the network grid, read through the map a and normalised as the model wants it, by the finite voxels of the
