@@ -62,12 +62,14 @@ def test_pictures(page: str):
         assert pixels.shape[1] > 1000 and pixels[..., :3].std() > 0.05
 
 
-def test_one_modality_gets_a_difference(pair: PhantomPair, tmp_path: Path):
-    fixed, moving = pair.fixed, pair.fixed.like(np.roll(pair.fixed.array, 2, axis=2))
-    result = morphseek.register(fixed, moving, **{**QUICK, "initial": "rigid"})
+@pytest.mark.parametrize("same", [True, False])
+def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
+    fixed, moving = blob(), blob(shift=0.1)
+    result = morphseek.register(fixed, moving, **QUICK)
+    result.metrics["align"]["same_modality"] = same
     write_report(tmp_path / "report.html", result, fixed, moving)
     text = (tmp_path / "report.html").read_text()
-    assert ("Difference" in text) == result.metrics["align"]["same_modality"] is True
+    assert ("<h2>Difference</h2>" in text, "<h2>Edges</h2>" in text) == (same, not same)
     assert "Dice" not in text
 
 

@@ -211,10 +211,10 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
     cavity = np.maximum(body + 34, tube(0, -8, 118, 88))
     paint(cavity, "cavity")
 
-    loops = np.random.default_rng(7)  # the bowel is the patient's, whatever the deformation's seed
+    patient = np.random.default_rng(7)  # bowel and vessels are the patient's, whatever the deformation's seed
     for _ in range(16):
-        c = (loops.uniform(-80, 80), loops.uniform(-60, 15), loops.uniform(-170, -65))
-        r, turn = (loops.uniform(24, 40), 15, 15), tuple(loops.uniform(-1.5, 1.5, 3))
+        c = (patient.uniform(-80, 80), patient.uniform(-60, 15), patient.uniform(-170, -65))
+        r, turn = (patient.uniform(24, 40), 15, 15), tuple(patient.uniform(-1.5, 1.5, 3))
         paint(ellipsoid(c, r, turn), "bowel")
         paint(ellipsoid(c, (r[0] - 6, 8, 8), turn), "bowel content")
 
@@ -222,7 +222,7 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
         paint(np.abs(ellipsoid((side * 60, 30, -180), (62, 62, 58))) - 5 + np.maximum(-side * (x - side * 40), 0), "cortex")
         paint(tube(side * 38, 66, 19, 21) + np.maximum(z + 20, 0), "muscle")
 
-    curve = 70 + 8 * np.cos(z / 90)
+    curve = 50 + 8 * np.cos(z / 90)
     ribs = np.abs(body + 25) - 5
     slant = z - 0.45 * y - 0.1 * np.abs(x)
     ribs = np.maximum(ribs, np.abs((slant + 12) % 30 - 15) - 6)
@@ -230,13 +230,18 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
 
     paint(ellipsoid((-74, 4, 128), (56, 78, 88)), "lung", 8)
     paint(ellipsoid((76, 8, 128), (54, 74, 88)), "lung", 9)
+    for side in (-1, 1):
+        for _ in range(9):
+            c = (side * patient.uniform(50, 100), patient.uniform(-45, 55), patient.uniform(70, 165))
+            paint(ellipsoid(c, (patient.uniform(14, 26), 5, 5), tuple(patient.uniform(-1.5, 1.5, 3))), "vessel", 8 if side < 0 else 9)
     paint(ellipsoid((22, -28, 112), (46, 40, 44), (0, 0.4, 0.5)), "heart", 10)
     paint(ellipsoid((26, -30, 112), (27, 22, 26), (0, 0.4, 0.5)), "vessel", 10)
 
     lobes = np.minimum(ellipsoid((-72, 2, 22), (68, 78, 64), (0, -0.25, 0.1)), ellipsoid((0, -38, 34), (72, 34, 30), (0, 0.25, 0.2)))
     paint(lobes, "liver", 1)
-    for side, turn in ((-68, 0.5), (-48, -0.7), (-92, 0.1)):
-        paint(ellipsoid((side, -4, 24), (6, 52, 7), (0, 0.2, turn)), "vessel", 1)
+    for _ in range(7):
+        c = (patient.uniform(-105, -35), patient.uniform(-35, 35), patient.uniform(-5, 60))
+        paint(ellipsoid(c, (patient.uniform(22, 38), 6, 6), tuple(patient.uniform(-1.5, 1.5, 3))), "vessel", 1)
     paint(ellipsoid((-38, -58, -22), (13, 14, 26), (0.3, 0.2, 0)), "gallbladder")
     paint(ellipsoid((62, -30, 30), (38, 36, 44), (0.2, 0.5, 0)), "stomach", 5)
     paint(ellipsoid((108, 40, 34), (24, 42, 44), (0.3, 0.2, -0.3)), "spleen", 4)
@@ -249,9 +254,9 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
     paint(tube(0, curve, 25, 20), "cortex", 7)
     paint(tube(0, curve, 21, 16), "bone", 7)
     paint(np.maximum(tube(0, curve, 25, 20), np.abs((z + 160) % 34 - 17) - 4), "disc", 7)
-    paint(np.maximum(tube(0, curve + 42, 9, 24), np.abs((z + 150) % 34 - 17) - 11), "cortex", 7)
-    paint(tube(0, curve + 28, 16), "bone", 7)
-    paint(tube(0, curve + 28, 10), "csf")
+    paint(np.maximum(tube(0, curve + 40, 8, 20), np.abs((z + 150) % 34 - 17) - 11), "cortex", 7)
+    paint(tube(0, curve + 28, 14), "bone", 7)
+    paint(tube(0, curve + 28, 8), "csf")
     paint(tube(14 + 4 * np.sin(z / 60), curve - 31, 11), "vessel", 6)
     paint(tube(-19, curve - 32, 12, 10), "vessel")
     return values, labels

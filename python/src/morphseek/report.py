@@ -123,7 +123,7 @@ def _tiles(result: RegistrationResult, scores: Sequence[LabelScore]) -> list[tup
 
 def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> list[tuple[str, str]]:
     m = result.metrics
-    rows = [
+    return [
         ("Fixed image", repr(fixed)[6:-1]),
         ("Moving image", repr(moving)[6:-1]),
         ("Similarity before / initial / after", f"{m['similarity_before']:.4f} / {m['similarity_align']:.4f} / {m['similarity_after']:.4f}"),
@@ -132,10 +132,15 @@ def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> lis
         ("Jacobian determinant", f"{m['jacobian_min']:.3f} to {m['jacobian_max']:.3f}, SDlogJ {m['sdlogj']:.4f}"),
         ("Model", m["model"]),
         ("Network steps", ", ".join(f"{s['reward']:.4f}" for s in m["steps"]) + " (reward)" if m["steps"] else "none"),
+        ("Refinement", _refinement(m["refine"])),
         ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
         ("MorphSeek", m["version"]),
     ]
-    return rows
+
+
+def _refinement(refine: dict[str, Any]) -> str:
+    levels = refine["levels"] or []
+    return "none" if not levels else f"{refine['similarity']}, " + ", ".join(f"{len(l['similarity'])} iterations at {l['spacing_mm']:.1f} mm" for l in levels)
 
 
 class _Views:

@@ -1,0 +1,30 @@
+"""The documentation's Python runs."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+PYTHON = Path(__file__).parents[1]
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def test_guide():
+    result = doctest.testfile(str(PYTHON / "docs" / "guide.md"), module_relative=False, optionflags=FLAGS)
+    assert result.attempted > 8 and result.failed == 0
+
+
+@pytest.mark.parametrize("page", [PYTHON / "README.md", PYTHON.parent / "README.md"], ids=["package", "top"])
+def test_readme(page: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, source in files.items():
+        shutil.copy(source, tmp_path / f"{name}.nii.gz")
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    assert examples
+    for example in examples:
+        exec(compile(example, str(page), "exec"), {})
+    assert (tmp_path / "out" / "transform.h5").exists()
