@@ -128,7 +128,7 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     assert "mean Dice by SimpleITK" in text
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["results.csv", "results.json"]
     text = command("evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2)
-    assert "test, val" in " ".join(text.split())
+    assert "test, val" in " ".join(text.split()) and not (tmp_path / "other").exists()
     (tmp_path / "bad.csv").write_text("a,missing\n")
     command("evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3)
     assert json.loads((tmp_path / "failed" / "results.json").read_text())["summary"]["failed"] == 1

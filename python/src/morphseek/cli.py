@@ -287,13 +287,12 @@ def evaluate(
                 what = score.error or f"Dice {score.dice_before:.3f} -> {score.dice_after:.3f}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
                 _out.print(f"{score.fixed} <- {score.moving}  {what}", markup=False, soft_wrap=True)
 
-        with io.output_folder(out):  # an unwritable folder fails before the work
-            pass
-        result = run(
-            pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, progress=show, **_changed(options), **_cache(no_cache)
-        )
-        result.options.pop("cache", None)
-        result.save(out)
+        with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
+            result = run(
+                pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, progress=show, **_changed(options), **_cache(no_cache)
+            )
+            result.options.pop("cache", None)
+            result.write(folder)
         summary = result.summary()
         if as_json:
             print(json.dumps(result.to_dict()))

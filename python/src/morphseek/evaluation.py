@@ -9,6 +9,7 @@ import math
 import os
 import tempfile
 import time
+from io import StringIO
 from pathlib import Path
 from typing import Any, Callable, Iterable, Sequence
 
@@ -161,19 +162,24 @@ class Evaluation:
         }
         return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
-    def save(self, folder: str | os.PathLike) -> None:
-        """Write results.json (everything) and results.csv (one row a pair and label)."""
+    def write(self, folder: str | os.PathLike) -> None:
+        """Write the files of :meth:`save` into an existing folder."""
         columns = ["fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before", "hd95_after", "njd_percent", "seconds", "error"]
+        rows = StringIO()
+        writer = csv.DictWriter(rows, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        for pair in self.pairs:
+            row = {"fixed": pair.fixed, "moving": pair.moving, "njd_percent": pair.njd_percent, "seconds": pair.seconds, "error": pair.error}
+            for score in pair.labels or [None]:
+                of_label = {} if score is None else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
+                writer.writerow({**row, **of_label})
+        io.write_text(Path(folder) / "results.csv", rows.getvalue())
+        io.write_text(Path(folder) / "results.json", json.dumps(self.to_dict(), indent=1) + "\n")
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write results.json (everything) and results.csv (one row a pair and label): both or, on an error, none."""
         with io.output_folder(folder) as temporary:
-            io.write_text(temporary / "results.json", json.dumps(self.to_dict(), indent=1) + "\n")
-            with open(temporary / "results.csv", "w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, columns, restval="")
-                writer.writeheader()
-                for pair in self.pairs:
-                    row = {"fixed": pair.fixed, "moving": pair.moving, "njd_percent": pair.njd_percent, "seconds": pair.seconds, "error": pair.error}
-                    for score in pair.labels or [None]:
-                        of_label = {} if score is None else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
-                        writer.writerow({**row, **of_label})
+            self.write(temporary)
 
 
 def evaluate(

@@ -1,0 +1,93 @@
+"""Shared pieces of the training tests: a phantom data set, the real one where it is, and small networks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training tests need the extra: pip install morphseek[training]")
+pytest.importorskip("monai", reason="training tests need the extra: pip install morphseek[training]")
+
+from training_helpers import REPOSITORY, write_phantom  # noqa: E402  (after the skips)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "training: needs PyTorch (extra morphseek[training])")
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if here in Path(item.fspath).parents:
+            item.add_marker(pytest.mark.training)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def hippocampus() -> Path:
+    """The real hippocampus volumes; $MORPHSEEK_DATA/hippocampus, or shared/data beside the repository."""
+    root = Path(os.environ.get("MORPHSEEK_DATA", REPOSITORY.parent / "shared" / "data"))
+    folder = root / "hippocampus"
+    if not (folder / "split.json").exists():
+        pytest.skip(f"REAL DATA ABSENT: no {folder}/split.json; set MORPHSEEK_DATA to run this test")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def phantoms(tmp_path_factory) -> Path:
+    """Eight people in the split.json layout."""
+    root = tmp_path_factory.mktemp("phantoms")
+    rng = np.random.default_rng(7)
+    names = [f"p{i}" for i in range(8)]
+    for i, name in enumerate(names):
+        write_phantom(
+            root / "images" / f"{name}.nii.gz", root / "labels" / f"{name}.nii.gz", rng.uniform(-2, 2, 3), seed=i
+        )
+    pairs = [[a, b] for a in names[:6] for b in names[:6] if a != b]
+    (root / "split.json").write_text(
+        json.dumps(
+            {
+                "train": names[:6],
+                "pairs": {"warmup": pairs, "grpo": pairs[:10], "val": [["p6", "p7"]], "test": [["p6", "p7"], ["p7", "p6"]]},
+            }
+        )
+    )
+    return root
+
+
+TINY = {
+    "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
+    "data.min_size": [24, 24, 24],
+    "run.threads": 1,
+    "run.amp": "none",
+    "run.device": "cpu",
+    "run.val_every": 1000000,
+    "run.picture_every": 0,
+    "run.steps_schedule": [],
+}
+
+
+@pytest.fixture
+def tiny(phantoms):
+    """Make a configuration for the phantoms from a preset and changes."""
+    from morphseek.training.config import load
+
+    def make(preset: str, **changes):
+        options = dict(TINY["model.options"])
+        if preset == "best":
+            options["segmentation_classes"] = 2
+        dotted = {k.replace("__", "."): v for k, v in changes.items()}
+        return load(preset).replace(**(TINY | {"data.path": str(phantoms), "model.options": options} | dotted))
+
+    return make

@@ -1,0 +1,47 @@
+"""The bundle that ships, on real pairs, through ONNX Runtime."""
+
+import numpy as np
+import pytest
+import torch
+from training_helpers import REPOSITORY
+
+from morphseek.training.data import PairSource, make_grid, make_sample, read_pairs
+from morphseek.training.evaluate import score_pair
+from morphseek.training.export import graph_sha256, read_manifest
+
+BUNDLE = REPOSITORY / "engine" / "network" / "bundles" / "hippocampus.onnx"
+
+
+def test_manifest():
+    m = read_manifest(BUNDLE)
+    assert BUNDLE.stat().st_size <= 4_000_000
+    assert m["sha256"] == graph_sha256(BUNDLE)
+    assert (m["format"], m["name"], m["backbone"], m["size_multiple"]) == (1, "hippocampus", "compact", 8)
+    assert m["training_data"][0]["licence"] == "CC BY-SA 4.0" and "Vanderbilt" in m["credit"]
+    assert m["metrics"]["test_dice"] >= 0.86 and m["metrics"]["test_njd_percent"] <= 0.05
+
+
+def test_real_pairs(hippocampus):
+    """Twelve of the forty test pairs: Dice near the manifest's figure, no folds to speak of."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    run = onnxruntime.InferenceSession(str(BUNDLE), options, providers=["CPUExecutionProvider"])
+    m = read_manifest(BUNDLE)
+    source = PairSource(hippocampus, 2, (m["intensity"]["low"], m["intensity"]["high"]))
+    dice, njd = [], []
+    for a, b in read_pairs(hippocampus, "test")[:12]:
+        fixed, moving = source.case(a), source.case(b)
+        grid = make_grid(fixed, m["spacing_mm"], m["min_size"], m["size_multiple"])
+        pair = make_sample(fixed, moving, grid, 0)
+        stride = m["latent"]["stride"]
+        u = np.zeros((1, 3, *grid.size), np.float32)
+        zero = np.zeros((1, m["latent"]["channels"], *(n // stride for n in grid.size)), np.float32)
+        for _ in range(m["steps"]):
+            u = run.run(["u"], {"fixed": pair.fixed.numpy(), "moving": pair.moving.numpy(), "u_prev": u, "epsilon": zero, "tau": np.zeros(1, np.float32)})[0]
+        s = score_pair(torch.from_numpy(u), grid, fixed, moving, 2)
+        dice.append(s["dice"])
+        njd.append(s["njd"])
+    assert np.mean(dice) == pytest.approx(m["metrics"]["test_dice"], abs=0.02)
+    assert np.mean(njd) <= 0.05

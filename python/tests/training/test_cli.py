@@ -1,0 +1,60 @@
+"""``morphseek train``: three commands from pairs to a bundle, and the errors a person meets."""
+
+import json
+
+from typer.testing import CliRunner
+
+from morphseek.training.cli import app
+
+run = CliRunner()
+TINY = [
+    "--set", 'model.options={"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}',
+    "--set", "data.min_size=[24, 24, 24]", "--set", "run.threads=1", "--set", "run.val_every=3", "--set", "run.visits=3",
+    "--set", "run.amp=none", "--set", "run.steps_schedule=[]",
+]
+
+
+def test_three_commands_make_a_bundle(phantoms, tmp_path):
+    data = ["--data", str(phantoms)]
+    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "w"), "-q", *data, *TINY])
+    assert r.exit_code == 0, r.output
+    assert "done: 3 visits, 3 updates" in r.output and "validation Dice" in r.output
+    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "f"), "--init", str(tmp_path / "w" / "best.pt"), "-q", *data, *TINY, "--set", "policy.trajectories=2", "--set", "run.steps=1"])
+    assert r.exit_code == 0, r.output
+    best = str(tmp_path / "f" / "best.pt")
+    (tmp_path / "name.toml").write_text('base = "paper"\n[bundle]\nname = "phantom"\nlicence = "CC0-1.0"\n')
+    r = run.invoke(app, ["export", str(tmp_path / "name.toml"), "--checkpoint", best, "--out", str(tmp_path / "b.onnx"), *data])
+    assert r.exit_code == 0, r.output
+    from morphseek.training.export import graph_sha256, read_manifest
+
+    m = read_manifest(tmp_path / "b.onnx")
+    assert (m["name"], m["licence"], m["sha256"]) == ("phantom", "CC0-1.0", graph_sha256(tmp_path / "b.onnx"))
+    assert m["metrics"]["test_pairs"] == 2 and 0 < m["metrics"]["test_dice"] <= 1
+    r = run.invoke(app, ["evaluate", best, *data, "--steps", "2", "--to", str(tmp_path / "e.json")])
+    assert r.exit_code == 0 and "T = 2: Dice" in r.output
+    rows = json.loads((tmp_path / "e.json").read_text())
+    assert len(rows) == 2 and len(rows[0]["steps"]) == 3
+    r = run.invoke(app, ["diagnose", best, *data, "--pairs", "1"])
+    assert r.exit_code == 0, r.output
+    for words in ("samples at tau", "Var(sum X_i)", "gradient norms", "sigma over the run"):
+        assert words in r.output
+
+
+def test_errors_are_one_line(phantoms, tmp_path):
+    out = ["--out", str(tmp_path / "o")]
+    for arguments, message in (
+        (["warmup", "nothing", *out], "no preset 'nothing'"),
+        (["warmup", "best", *out, "--set", "run.vists=3"], "run.vists"),
+        (["finetune", "best", *out, "--data", str(tmp_path / "gone")], "does not exist"),
+        (["finetune", "best", *out], "no data folder"),
+        (["finetune", "best", *out, "--data", str(phantoms), "--set", "data.labels=0"], "needs labels"),
+        (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
+    ):
+        r = run.invoke(app, arguments)
+        assert r.exit_code == 2 and message in r.output, (arguments, r.output)
+        assert "Traceback" not in r.output
+
+
+def test_presets_are_listed():
+    r = run.invoke(app, ["presets"])
+    assert r.exit_code == 0 and {"best", "paper", "policy"} <= {line.split()[0] for line in r.output.splitlines()}

@@ -1,0 +1,73 @@
+"""Configurations: strict keys, presets, inheritance."""
+
+import pytest
+
+from morphseek.training.config import Config, ConfigError, load, presets
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[optim]\nlearning_rate = 1e-3\n", "unknown key 'optim.learning_rate'"),
+        ("[polcy]\n", "did you mean 'policy'"),
+        ("[policy]\ntau_int = 3\n", "did you mean 'tau_init'"),
+        ("[run]\nvisits = 1.5\n", "'run.visits' must be int"),
+        ("[run]\nvisits = true\n", "'run.visits' must be int"),
+        ("[loss]\nsimilarity = 'ssd'\n", "'loss.similarity' must be one of 'mse', 'ncc', 'mind'"),
+        ("[data]\nspacing = 1.0\n", "'data.spacing' must be a list"),
+        ("run = 3\n", "must be a section"),
+        ("[run\n", "run.toml"),
+        ("base = 'nothing'\n", "no preset 'nothing'"),
+        ("base = 'run.toml'\n", "based on itself"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, text, message):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        load(path)
+
+
+def test_a_file_overrides_its_base_key_by_key(tmp_path):
+    (tmp_path / "a.toml").write_text("base = 'paper'\n[policy]\ntrajectories = 16\n[model]\noptions = {widths = [4, 4, 8]}\n")
+    (tmp_path / "b.toml").write_text("base = 'a.toml'\n[optim]\nlr = 1\n")
+    c = load(tmp_path / "b.toml")
+    assert c.policy.trajectories == 16 and c.policy.w_njd == -100.0 and c.policy.kind == "paper"
+    assert c.optim.lr == 1.0 and isinstance(c.optim.lr, float)
+    assert c.model.options == {"widths": [4, 4, 8]}
+
+
+def test_every_preset_loads_and_survives_a_round_trip():
+    assert {"best", "paper", "policy", "oasis", "lits", "abdomen-mrct", "warmup"} <= presets().keys()
+    for name in presets():
+        c = load(name)
+        assert Config.from_dict(c.to_dict()) == c
+
+
+@pytest.mark.parametrize("name, size, labels, similarity", [
+    ("oasis", [160, 192, 224], 35, "mse"), ("lits", [160, 192, 224], 1, "mse"), ("abdomen-mrct", [160, 192, 192], 4, "mind"),
+])
+def test_the_papers_values(name, size, labels, similarity):
+    c = load(name)
+    p = c.policy
+    assert (p.kind, p.trajectories, c.run.steps, c.optim.lr) == ("paper", 6, 3, 1e-4)
+    assert (p.weight, c.loss.warm, c.loss.dice) == (1.0, 0.8, 0.2)
+    assert (p.w_dice, p.w_njd, p.ldvn) == (10.0, -100.0, "sqrt")
+    # tau falls by 1 every 10 epochs of 100 pairs, from 10 to 2.
+    assert (p.tau_init, p.tau_min, p.tau_drop, p.tau_every) == (10.0, 2.0, 1.0, 1000)
+    assert (c.loss.regularity, c.loss.kl, c.loss.window, c.loss.similarity) == (1.0, 1e-4, 9, similarity)
+    assert (c.model.scale, c.model.log_sigma_range, c.model.backbone) == (10.0, [-10.0, 3.0], "transmorph")
+    assert (c.data.min_size, c.data.labels, c.model.parametrisation) == (size, labels, "displacement")
+
+
+def test_replace_refuses_unknown_keys():
+    with pytest.raises(ConfigError, match="run.speed"):
+        Config().replace(**{"run.speed": 3})
+
+
+def test_phases_change_the_loss_later():
+    loss = Config.from_dict({"loss": {"phases": [{"visit": 20, "dice": 2}, {"visit": 10, "warm": 0.3, "dice": 1.0}]}}).loss
+    assert [(loss.at(v).warm, loss.at(v).dice) for v in (0, 9, 10, 19, 20)] == [(0.8, 0.2), (0.8, 0.2), (0.3, 1.0), (0.3, 1.0), (0.3, 2.0)]
+    wrong = Config.from_dict({"loss": {"phases": [{"visit": 5, "dise": 2}]}}).loss
+    with pytest.raises(ConfigError, match="loss.phases.dise"):
+        wrong.at(5)

@@ -1,0 +1,142 @@
+"""The network grid against SimpleITK, and the layouts of data folders."""
+
+import json
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+import torch
+
+from morphseek.training import data as d
+
+
+def volume(path, size, spacing, direction, origin, seed):
+    from scipy.ndimage import gaussian_filter
+
+    rng = np.random.default_rng(seed)
+    array = gaussian_filter(rng.standard_normal(size[::-1]), 2).astype(np.float32)
+    image = sitk.GetImageFromArray(array)
+    image.SetSpacing(spacing)
+    image.SetOrigin(origin)
+    image.SetDirection(direction)
+    sitk.WriteImage(image, str(path))
+    return image
+
+
+def rotation(angle, axis):
+    t = sitk.VersorTransform(axis, angle)
+    return np.array(t.GetMatrix()).reshape(3, 3)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
+    turn = rotation(0.2, (0.3, -0.5, 0.8))
+    oblique = turn @ np.array([[0, -1, 0], [1, 0, 0], [0, 0, -1.0]]) if flipped else turn
+    fixed = volume(tmp_path / "f.nii.gz", (30, 25, 20), (0.9, 1.3, 1.6), oblique.ravel().tolist(), (10, -20, 30), 0)
+    moving = volume(tmp_path / "m.nrrd", (28, 31, 18), (1.1, 0.8, 2.0), rotation(-0.1, (0, 1, 0)).ravel().tolist(), (5, 5, 5), 1)
+    f, m = d.read_case(tmp_path / "f.nii.gz"), d.read_case(tmp_path / "m.nrrd")
+    # Spacings that put no grid point exactly on the edge of the field of view.
+    grid = d.make_grid(f, (1.47, 0.97, 1.21), (16, 16, 16), 8)
+    extent = np.array(f.size) * f.spacing
+    assert all(g % 8 == 0 and g * s >= e - 1e-6 and (g - 8) * s < e for g, s, e in zip(grid.size, grid.spacing, extent, strict=True))
+
+    affine = np.eye(4)
+    affine[:3, :3] = rotation(0.15, (1, 0, 0)) * 1.05
+    affine[:3, 3] = m.centre - affine[:3, :3] @ f.centre + np.array([2.0, -1.0, 0.5])
+    pair = d.make_sample(f, m, grid, 0, initial=affine)
+
+    # The same grid for SimpleITK: on the axes of the LPS-oriented fixed image, centred on its centre.
+    oriented = sitk.DICOMOrient(fixed, "LPS")
+    direction = np.array(oriented.GetDirection()).reshape(3, 3)
+    size = grid.size[::-1]
+    step = grid.spacing[::-1]
+    centre = np.array(fixed.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in fixed.GetSize()]))
+    origin = centre - direction @ ((np.array(size) - 1) / 2 * step)
+    t = sitk.AffineTransform(3)
+    t.SetMatrix(affine[:3, :3].ravel().tolist())
+    t.SetTranslation(affine[:3, 3].tolist())
+
+    for image, transform, ours, fov in ((fixed, sitk.Transform(3, sitk.sitkIdentity), pair.fixed, pair.fixed_fov), (moving, t, pair.moving, pair.moving_fov)):
+        low, high = np.percentile(sitk.GetArrayViewFromImage(image), (0.5, 99.5))
+        # Axis by axis SimpleITK's own scaling, so that clipping comes after interpolation as in our rule.
+        reference = sitk.Image(*(int(n) for n in size), sitk.sitkFloat32)
+        reference.SetOrigin(origin.tolist()), reference.SetSpacing(step.tolist()), reference.SetDirection(direction.ravel().tolist())
+        read = sitk.GetArrayFromImage(sitk.Resample(image, reference, transform, sitk.sitkLinear, -1e6, sitk.sitkFloat32))
+        outside = read < -1e5
+        truth = np.where(outside, 0, np.clip((read - low) / (high - low), 0, 1))
+        # A voxel exactly on the edge of the field of view may fall on either side.
+        differs = outside != (fov[0, 0].numpy() == 0)
+        assert differs.mean() < 2e-3
+        np.testing.assert_allclose(ours[0, 0].numpy()[~differs], truth[~differs], atol=2e-3)
+        assert 0.02 < (~outside).mean() < 1
+
+
+def test_no_initial_transform_aligns_centres(phantoms):
+    source = d.PairSource(phantoms, 2)
+    f, m = source.case("p0"), source.case("p1")
+    grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
+    pair = d.make_sample(f, m, grid, 2)
+    shifted = d.Case(m.name, m.image, m.labels, m.spacing, m.axes, m.centre + 100.0)
+    assert torch.equal(d.make_sample(f, shifted, grid, 2).moving, pair.moving)
+    # 22x24x20 in 24^3: the grid's centre is the volume's, so that whole voxels coincide where parities agree.
+    assert torch.equal(pair.fixed_map[0, 0, 1:23, :, 2:22], f.labels[0, 0].float())
+    assert float(pair.fixed_fov.sum()) == 22 * 24 * 20
+
+
+def test_mirror_flips_left_and_right_of_both(phantoms):
+    source = d.PairSource(phantoms, 2)
+    f, m = source.case("p0"), source.case("p1")
+    grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
+    plain = d.make_sample(f, m, grid, 2)
+    mirrored = d.make_sample(f, m, grid, 2, d.Augmentation(mirror=1.0), np.random.default_rng(0))
+    for key in ("fixed", "moving", "fixed_labels", "moving_labels"):
+        torch.testing.assert_close(getattr(mirrored, key), getattr(plain, key).flip(-1), atol=1e-5, rtol=0)
+
+
+def test_augmentation_is_repeatable_and_moves_images_with_their_labels(phantoms):
+    source = d.PairSource(phantoms, 2)
+    f, m = source.case("p0"), source.case("p1")
+    grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
+    a = d.Augmentation(rotation_deg=20, scale=0.1, translation_mm=3)
+    one, two, other = (d.make_sample(f, m, grid, 2, a, np.random.default_rng(s)) for s in (1, 1, 2))
+    assert torch.equal(one.moving, two.moving) and not torch.equal(one.moving, other.moving)
+    assert (one.moving_map != d.make_sample(f, m, grid, 2).moving_map).any()
+    # Label 2 is the brighter ellipsoid in the phantom, wherever it went.
+    inside = [float(one.moving[one.moving_map == k].mean()) for k in (0, 1, 2)]
+    assert inside[0] + 0.2 < inside[1] < inside[2] - 0.1
+
+
+def test_pair_lists(phantoms, tmp_path):
+    assert d.read_pairs(phantoms, "val") == [("p6", "p7")]
+    assert d.read_people(phantoms, "train") == [f"p{i}" for i in range(6)]
+    with pytest.raises(ValueError, match="no pair list 'nope'; there are grpo, test, val, warmup"):
+        d.read_pairs(phantoms, "nope")
+    (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
+    assert d.read_pairs(tmp_path, "list.csv") == [("a", "b"), ("b", "c")]
+    (tmp_path / "wrong.csv").write_text("target,source\na,b\n")
+    with pytest.raises(ValueError, match="columns 'fixed' and 'moving'"):
+        d.read_pairs(tmp_path, "wrong.csv")
+    with pytest.raises(FileNotFoundError, match="neither split.json nor"):
+        d.read_pairs(tmp_path, "val")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        d.PairSource(tmp_path / "gone", 2)
+
+
+def test_learn2reg_layout(phantoms, tmp_path):
+    for kind in ("images", "labels"):
+        (tmp_path / f"{kind}Tr").mkdir()
+        for i in (0, 1):
+            (tmp_path / f"{kind}Tr" / f"X_000{i}.nii.gz").write_bytes((phantoms / kind / f"p{i}.nii.gz").read_bytes())
+    pairs = [{"fixed": "./imagesTr/X_0000.nii.gz", "moving": "./imagesTr/X_0001.nii.gz"}]
+    (tmp_path / "X_dataset.json").write_text(json.dumps({"registration_val": pairs}))
+    (pair,) = d.read_pairs(tmp_path, "val")
+    source = d.PairSource(tmp_path, 2)
+    assert torch.equal(source.case(pair[1]).labels, d.PairSource(phantoms, 2).case("p1").labels)
+    with pytest.raises(FileNotFoundError, match="no image 'Y'"):
+        source.case("Y")
+
+
+def test_constant_volumes_are_refused(tmp_path):
+    sitk.WriteImage(sitk.Image(8, 8, 8, sitk.sitkFloat32), str(tmp_path / "c.nii.gz"))
+    with pytest.raises(ValueError, match="c.nii.gz: constant"):
+        d.read_case(tmp_path / "c.nii.gz")

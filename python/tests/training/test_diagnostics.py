@@ -1,0 +1,59 @@
+"""Diagnostics against cases whose answer is known."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from test_policy import objective, pair
+
+from morphseek.training import diagnostics as d
+
+
+def test_variance_ratio_of_independent_dimensions_is_one(tiny):
+    o = objective(tiny, "paper")
+    found = d.variance_ratio(o.backbone, pair(), samples=400, tau=3.0)
+    assert found["n"] == 8 * 2 * 2 * 3
+    assert found["ratio"] == pytest.approx(1.0, abs=4 * found["standard_error"])
+    assert found["standard_error"] < 0.1
+
+
+def test_collapse_probe_tells_a_deaf_decoder(tiny):
+    o = objective(tiny, "paper")
+    alive = d.collapse_probe(o.backbone, pair(), samples=6, tau=3.0)
+    with torch.no_grad():
+        for p in o.backbone.dec4.up.parameters():
+            p.zero_()  # cut z off
+    dead = d.collapse_probe(o.backbone, pair(), samples=6, tau=3.0)
+    assert alive["dice_sd"] > 0.05 and dead["dice_sd"] == 0.0
+    assert dead["dice_mean"] == pytest.approx(dead["dice_mu"])
+
+
+def test_gradient_norms_scale_with_their_weights(tiny):
+    norms = [d.gradient_norms(objective(tiny, "paper", loss__dice=w, loss__regularity=10 * w), pair()) for w in (0.2, 0.4)]
+    for key, factor in (("dice", 2), ("regularity", 2), ("similarity", 1)):
+        assert norms[0][key] > 0
+        assert norms[1][key] == pytest.approx(factor * norms[0][key], rel=1e-3)
+
+
+def test_signal_grows_with_j_and_with_structure(tiny):
+    o = objective(tiny, "paper")
+    rows = d.policy_signal(o, [pair(i) for i in range(3)], (4, 32), target_sd=2.0, rank=2)
+    cosine = {(r["noise"], r["advantage"], r["J"]): r["cosine"] for r in rows}
+    assert len(cosine) == 12 and all(np.isfinite(v) and abs(v) <= 1 for v in cosine.values())
+    assert cosine["smooth, 2 channels", "local", 32] > cosine["white", "scalar", 4] + 0.05
+    assert cosine["smooth, 2 channels", "local", 32] > 0.1
+
+
+def test_histories_read_the_log(tmp_path):
+    rows = [{"visit": i, "sigma": 1.0, "mu_abs": 0.1 * i, "kl": 2.0, "soft_dice": 0.5, "loss": 1.0} for i in range(3)]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    assert d.histories(tmp_path)["mu_abs"] == [0.0, 0.1, 0.2]
+
+
+def test_memory_does_not_grow_with_j():
+    """One at a time: four times the trajectories, the same peak. At once: clearly more."""
+    two, eight = (d.peak_memory(j, True, (48, 48, 48)) for j in (2, 8))
+    batched = d.peak_memory(8, False, (48, 48, 48))
+    assert eight < 1.25 * two + 10
+    assert batched > 1.5 * eight

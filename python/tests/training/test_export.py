@@ -1,0 +1,157 @@
+"""Bundles: ONNX Runtime against PyTorch, dynamic sizes, manifest and hash."""
+
+import hashlib
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from training_helpers import random_field
+
+from morphseek.training import export
+from morphseek.training.backbones import build
+from morphseek.training.config import load
+from morphseek.training.objective import build_backbone
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """A small network whose weights are float16 numbers, so that storing them as float16 changes nothing."""
+    config = load("best").replace(
+        **{"model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}, "data.min_size": [24, 32, 24]}
+    )
+    torch.manual_seed(0)
+    backbone = build_backbone(config.model).eval()
+    with torch.no_grad():
+        backbone.flow.weight.normal_(std=0.15)
+        for p in backbone.parameters():
+            p.copy_(p.half().float())
+    path = tmp_path_factory.mktemp("bundle") / "tiny.onnx"
+    manifest = export.export_bundle(backbone, config, path, {"test_dice": 0.5})
+    return path, manifest, backbone, config
+
+
+def images(size, seed):
+    from scipy.ndimage import gaussian_filter
+
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(2):
+        a = np.clip(gaussian_filter(rng.standard_normal(size), 2) * 4 + 0.4, 0, 1).astype(np.float32)
+        a[:3] = 0  # outside the field of view
+        found.append(torch.from_numpy(a)[None, None])
+    return found
+
+
+@pytest.mark.parametrize("size, j, tau", [((24, 32, 24), 1, 0.0), ((40, 24, 32), 3, 0.7), ((32, 32, 48), 2, 0.3)])
+def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
+    path, _, backbone, _ = bundle
+    run = session(path)
+    graph = export.StepGraph(backbone)
+    fixed, moving = images(size, 1)
+    u_torch, u_ort = torch.zeros(1, 3, *size), np.zeros((1, 3, *size), np.float32)
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        eps = torch.from_numpy(rng.standard_normal((j, *backbone.latent_shape(size)), dtype=np.float32))
+        with torch.no_grad():
+            truth = graph(fixed, moving, u_torch, eps, torch.tensor([tau]))
+        ours = run.run(None, {"fixed": fixed.numpy(), "moving": moving.numpy(), "u_prev": u_ort, "epsilon": eps.numpy(), "tau": np.array([tau], np.float32)})
+        best = int(truth[2].argmax())
+        u_torch, u_ort = truth[0][best : best + 1], ours[0][best : best + 1]
+    names = ["u", "warped", "reward", "mu", "log_sigma"]
+    for name, a, b in zip(names, truth, ours, strict=True):
+        assert a.shape == b.shape, name
+        assert np.isfinite(b).all()
+        # The bound that counts: 1e-4 voxel on the field after three chained steps.
+        np.testing.assert_allclose(b, a.numpy(), atol=1e-4 if name != "reward" else 1e-2, rtol=1e-4, err_msg=name)
+    assert np.abs(ours[0]).max() > 0.2, "the field must move"
+    if j > 1:
+        assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
+
+
+def test_the_graph_warps_the_original_by_the_total_field(bundle):
+    from scipy.ndimage import map_coordinates
+
+    path, _, backbone, _ = bundle
+    size = (24, 32, 24)
+    fixed, moving = images(size, 3)
+    u_prev = random_field(size, 2.0, seed=1)
+    zero = np.zeros((1, *backbone.latent_shape(size)), np.float32)
+    u, warped, *_ = session(path).run(None, {"fixed": fixed.numpy(), "moving": moving.numpy(), "u_prev": u_prev.numpy(), "epsilon": zero, "tau": np.zeros(1, np.float32)})
+    grid = np.stack(np.meshgrid(*(np.arange(n, dtype=float) for n in size), indexing="ij"))
+    truth = map_coordinates(moving[0, 0].numpy(), grid + u[0], order=1, mode="grid-constant")
+    np.testing.assert_allclose(warped[0, 0], truth, atol=1e-4)
+
+
+def test_the_file_is_what_the_engine_expects(bundle):
+    path, manifest, backbone, config = bundle
+    model = onnx.load(str(path))
+    assert {o.domain: o.version for o in model.opset_import}[""] >= 20
+    assert [p.key for p in model.metadata_props] == ["morphseek_manifest"]
+    assert json.loads(model.metadata_props[0].value) == manifest == export.read_manifest(path)
+    modes = [a.s for n in model.graph.node if n.op_type == "GridSample" for a in n.attribute if a.name == "mode"]
+    assert modes and set(modes) == {b"linear"}
+    large = [t for t in model.graph.initializer if np.prod(t.dims) >= export.MIN_HALF_SIZE]
+    assert large and all(t.data_type == onnx.TensorProto.FLOAT16 for t in large)
+    assert not any(t.external_data for t in model.graph.initializer)
+    assert "segmentation" not in "".join(t.name for t in model.graph.initializer)
+    shape = {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input}
+    assert list(shape) == ["fixed", "moving", "u_prev", "epsilon", "tau"]
+    assert shape["fixed"][:2] == [1, 1] and all(isinstance(d, str) for d in shape["fixed"][2:])
+    assert isinstance(shape["epsilon"][0], str) and shape["epsilon"][1] == 8
+    assert [o.name for o in model.graph.output] == ["u", "warped", "reward", "mu", "log_sigma"]
+    assert manifest["latent"] == {"channels": 8, "stride": 8} and manifest["size_multiple"] == 8
+    assert manifest["min_size"] == [24, 32, 24] and manifest["metrics"] == {"test_dice": 0.5}
+    counted = sum(p.numel() for n, p in backbone.named_parameters() if not n.startswith("segmentation_head"))
+    assert manifest["parameters"] == counted
+
+
+def test_the_hash_covers_the_graph_and_nothing_else(bundle, tmp_path):
+    path, manifest, _, _ = bundle
+    model = onnx.load(str(path))
+    assert export.graph_sha256(path) == manifest["sha256"]
+    # Independently: protobuf's own serialisation of the graph field.
+    assert hashlib.sha256(model.graph.SerializeToString(deterministic=True)).hexdigest() == manifest["sha256"]
+    model.metadata_props[0].value = "{}"
+    (tmp_path / "relabelled.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    assert export.graph_sha256(tmp_path / "relabelled.onnx") == manifest["sha256"]
+    data = bytearray(path.read_bytes())
+    data[data.index(b"__half") + 200] ^= 1
+    (tmp_path / "tampered.onnx").write_bytes(data)
+    assert export.graph_sha256(tmp_path / "tampered.onnx") != manifest["sha256"]
+    (tmp_path / "cut.onnx").write_bytes(path.read_bytes()[:2000])
+    with pytest.raises((ValueError, IndexError)):
+        export.graph_sha256(tmp_path / "cut.onnx")
+
+
+def test_reward_is_ncc_over_the_fixed_foreground_minus_njd():
+    size = (16, 16, 16)
+    fixed, _ = images(size, 5)
+    zero = torch.zeros(1, 3, *size)
+    assert float(export.label_free_reward(fixed, fixed, zero)) == pytest.approx(1.0, abs=0.02)
+    worse = export.label_free_reward(fixed, torch.roll(fixed, 3, 4), zero)
+    assert float(worse) < 0.7
+    folded = zero.clone()
+    folded[:, 0, 8] = -3.0
+    assert float(export.label_free_reward(fixed, fixed, folded)) == pytest.approx(float(export.label_free_reward(fixed, fixed, zero)) - 100 / 8, abs=1e-3)
+
+
+def test_voxelmorph_l_exports_too(tmp_path):
+    config = load("paper").replace(**{"model.backbone": "voxelmorph-l", "model.options": {"widths": [4, 4, 8, 8, 8]}, "data.min_size": [32, 32, 32]})
+    torch.manual_seed(0)
+    backbone = build("voxelmorph-l", widths=(4, 4, 8, 8, 8), parametrisation="displacement").eval()
+    manifest = export.export_bundle(backbone, config, tmp_path / "v.onnx")
+    assert manifest["latent"] == {"channels": 8, "stride": 32} and manifest["parametrisation"] == "displacement"
+    size = (32, 64, 32)
+    run = session(tmp_path / "v.onnx")
+    fixed, moving = images(size, 6)
+    out = run.run(None, {"fixed": fixed.numpy(), "moving": moving.numpy(), "u_prev": np.zeros((1, 3, *size), np.float32), "epsilon": np.zeros((2, 8, 1, 2, 1), np.float32), "tau": np.zeros(1, np.float32)})
+    assert out[0].shape == (2, 3, *size)

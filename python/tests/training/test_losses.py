@@ -1,0 +1,162 @@
+"""Losses against MONAI, torch.distributions and direct formulas in NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from monai.losses import DiceLoss
+from monai.metrics import DiceMetric, HausdorffDistanceMetric
+
+from training_helpers import random_field
+from morphseek.training import losses
+from morphseek.training.policy import hd95
+
+SIZE = (12, 13, 11)
+
+
+def images(seed=0):
+    rng = np.random.default_rng(seed)
+    return (torch.from_numpy(rng.random((1, 1, *SIZE)).astype(np.float32)) for _ in range(2))
+
+
+def windows(array, radius):
+    """Values of the cubic window around each voxel, clipped at the border: one array per voxel."""
+    for p in np.ndindex(array.shape):
+        yield p, array[tuple(slice(max(i - radius, 0), i + radius + 1) for i in p)]
+
+
+def test_local_mse_is_the_mean_of_window_means():
+    f, w = images()
+    squared = ((f - w) ** 2)[0, 0].double().numpy()
+    truth = np.mean([v.mean() for _, v in windows(squared, 4)])
+    assert float(losses.local_mse(f, w, window=9)) == pytest.approx(truth, rel=1e-5)
+    assert float(losses.local_mse(f, w, window=1)) == pytest.approx(squared.mean(), rel=1e-5)
+
+
+def test_local_mse_ignores_what_is_masked():
+    f, w = images()
+    mask = torch.zeros(1, 1, *SIZE)
+    mask[..., :6] = 1
+    changed = w.clone()
+    changed[..., 6:] += 100
+    for window in (1, 9):
+        assert float(losses.local_mse(f, changed, mask, window)) == pytest.approx(float(losses.local_mse(f, w, mask, window)), rel=1e-5)
+    assert float(losses.local_mse(f, w, mask, 1)) == pytest.approx(float(((f - w) ** 2)[..., :6].mean()), rel=1e-5)
+
+
+def test_local_ncc_is_pearson_in_each_window():
+    f, w = images(1)
+    a, b = f[0, 0].double().numpy(), w[0, 0].double().numpy()
+    values = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for (_, x), (_, y) in zip(windows(a, 2), windows(b, 2), strict=True)]
+    assert float(losses.local_ncc(f, w, window=5)) == pytest.approx(-np.mean(values), abs=1e-5)
+
+
+def test_local_ncc_is_blind_to_contrast_and_finite_on_constants():
+    f, _ = images(2)
+    assert float(losses.local_ncc(f, 3 * f + 1)) == pytest.approx(-1, abs=2e-3)
+    flat = torch.ones_like(f, requires_grad=True)
+    loss = losses.local_ncc(f, flat)
+    loss.backward()
+    assert abs(float(loss.detach())) < 0.05 and torch.isfinite(flat.grad).all()
+
+
+def test_mind_sees_structure_not_contrast():
+    f, other = images(3)
+    f = torch.nn.functional.avg_pool3d(f, 3, 1, 1)
+    same = float(losses.mind_loss(f, 1 - f))
+    moved = float(losses.mind_loss(f, torch.roll(f, 2, 3)))
+    assert losses.mind_descriptor(f).shape == (1, 12, *SIZE)
+    assert same < 1e-9 < moved and moved > 0.01
+
+
+def test_mind_distances_by_hand():
+    # At a voxel far from the border, the descriptor before normalisation is the patch distance of two neighbours.
+    f, _ = images(4)
+    a = f[0, 0].double().numpy()
+    p = np.array([6, 6, 5])
+    offsets = np.array([[-1, 0, 0], [0, 0, -1], [0, -1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]) * 2
+    distances = []
+    for i in range(6):
+        for j in range(i + 1, 6):
+            if np.sum((offsets[i] - offsets[j]) ** 2) == 8:
+                u, v = (a[tuple(slice(c - 1, c + 2) for c in p + o)] for o in (offsets[i], offsets[j]))
+                distances.append(np.mean((u - v) ** 2))
+    d = np.array(distances) - min(distances)
+    truth = np.exp(-d / d.mean())
+    ours = losses.mind_descriptor(f)[0, :, 6, 6, 5].numpy()
+    np.testing.assert_allclose(np.sort(ours), np.sort(truth), rtol=1e-3, atol=1e-6)
+
+
+def test_diffusion_against_numpy():
+    u = random_field(SIZE, 2.0)
+    a = u[0].double().numpy()[:, :, :, :]
+    base = a[:, :-1, :-1, :-1]
+    truth = sum(np.sum((d - base) ** 2, axis=0).mean() for d in (a[:, 1:, :-1, :-1], a[:, :-1, 1:, :-1], a[:, :-1, :-1, 1:]))
+    assert float(losses.diffusion(u)) == pytest.approx(truth, rel=1e-5)
+
+
+def test_fold_hinge_pushes_only_where_it_folds():
+    calm = random_field(SIZE, 0.2)
+    assert float(losses.fold_hinge(calm, 0.1)) == 0.0
+    wild = random_field(SIZE, 6.0, smooth=2).requires_grad_()
+    losses.fold_hinge(wild, 0.1).backward()
+    better = (wild - 20.0 * wild.grad).detach()
+    assert 0 < float(losses.fold_hinge(better, 0.1)) < float(losses.fold_hinge(wild.detach(), 0.1))
+
+
+def test_kl_is_torch_distributions():
+    g = torch.Generator().manual_seed(0)
+    mu, log_sigma = torch.randn(1, 4, 3, 3, 3, generator=g), torch.randn(1, 4, 3, 3, 3, generator=g)
+    truth = torch.distributions.kl_divergence(
+        torch.distributions.Normal(mu, log_sigma.exp()), torch.distributions.Normal(0.0, 1.0)
+    ).mean()
+    assert float(losses.kl_to_standard_normal(mu, log_sigma)) == pytest.approx(float(truth), rel=1e-5)
+
+
+def label_maps(seed=0):
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(0, 4, (2, 1, 3, 3, 3))
+    maps = np.kron(coarse, np.ones((1, 1, 4, 4, 4)))
+    return torch.from_numpy(maps).float()
+
+
+def test_soft_dice_is_monai():
+    rng = np.random.default_rng(1)
+    p = torch.from_numpy(rng.random((1, 3, *SIZE)).astype(np.float32))
+    y = torch.from_numpy((rng.random((1, 3, *SIZE)) > 0.6).astype(np.float32))
+    truth = 1 - DiceLoss(squared_pred=True, smooth_nr=1e-5, smooth_dr=1e-5)(p, y)
+    assert float(losses.soft_dice(p, y)) == pytest.approx(float(truth), rel=1e-5)
+
+
+def test_soft_dice_leaves_out_absent_labels():
+    p = torch.zeros(1, 2, *SIZE)
+    y = torch.zeros(1, 2, *SIZE)
+    p[:, 0, :5], y[:, 0, :10] = 1, 1
+    assert float(losses.soft_dice(p, y)) == pytest.approx(2 * 5 / (5 + 10), rel=1e-4)
+
+
+def test_hard_dice_is_monai():
+    w, f = label_maps(2)
+    metric = DiceMetric(include_background=False, num_classes=4)
+    truth = metric(torch.nn.functional.one_hot(w.long(), 4).permute(0, 4, 1, 2, 3), torch.nn.functional.one_hot(f.long(), 4).permute(0, 4, 1, 2, 3))
+    assert float(losses.hard_dice(w[None], f[None], 3)) == pytest.approx(float(truth.mean()), abs=1e-6)
+
+
+@pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (2.0, 1.0, 0.5)])
+def test_hd95_is_monai(spacing):
+    w, f = label_maps(3)
+    metric = HausdorffDistanceMetric(include_background=False, percentile=95)
+    hot = [torch.nn.functional.one_hot(m.long(), 4).permute(0, 4, 1, 2, 3) for m in (w, f)]
+    truth = float(metric(*hot, spacing=spacing).mean())
+    assert truth > 0.5
+    assert hd95(w[None], f[None], 3, spacing) == pytest.approx(truth, rel=1e-5)
+
+
+def test_sharpening_keeps_its_fixed_points_and_the_loss_sees_the_boundary():
+    p = torch.linspace(0, 1, 11)
+    assert torch.equal(losses.sharpen(p, 0.0), p)
+    q = losses.sharpen(p, 8.0)
+    torch.testing.assert_close(q[[0, 5, 10]], p[[0, 5, 10]])
+    # A logistic, rescaled: computed here from its definition.
+    logistic = 1 / (1 + np.exp(-8.0 * (p.double().numpy() - 0.5)))
+    truth = (logistic - logistic[0]) / (logistic[-1] - logistic[0])
+    np.testing.assert_allclose(q.numpy(), truth, atol=1e-6)

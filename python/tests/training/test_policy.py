@@ -1,0 +1,255 @@
+"""The latent policy: likelihood, advantages, structured noise, and the gradients of both recipes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from training_helpers import random_field
+
+from morphseek.training import policy as p
+from morphseek.training.data import Sample
+from morphseek.training.losses import hard_dice, soft_dice
+from morphseek.training.objective import StepObjective, build_backbone
+from morphseek.training.spatial import compose, njd_fraction, warp
+
+
+def latents(j=5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    mu, log_sigma = torch.randn(1, 4, 3, 2, 3, generator=g), 0.3 * torch.randn(1, 4, 3, 2, 3, generator=g)
+    return torch.randn(j, 4, 3, 2, 3, generator=g), mu, log_sigma
+
+
+def test_log_likelihood_is_torch_distributions():
+    z, mu, log_sigma = latents()
+    truth = torch.distributions.Normal(mu, 2.5 * log_sigma.exp()).log_prob(z).flatten(1).sum(1)
+    torch.testing.assert_close(p.log_likelihood(z, mu, log_sigma, 2.5, 1.0), truth)
+    s = p.ldvn_scale(mu.numel(), "sqrt")
+    assert s == math.sqrt(72) and p.ldvn_scale(72, "one") == 1 and p.ldvn_scale(72, "n") == 72
+    torch.testing.assert_close(p.log_likelihood(z, mu, log_sigma, 2.5, s), truth / math.sqrt(72))
+
+
+def test_the_action_is_detached():
+    # With z = mu + tau sigma eps left attached, d log pi / d mu is exactly zero and the policy learns nothing.
+    _, mu, log_sigma = latents()
+    mu.requires_grad_()
+    eps = torch.randn(3, *mu.shape[1:], generator=torch.Generator().manual_seed(1))
+    z = mu + 2.0 * log_sigma.exp() * eps
+    (gradient,) = torch.autograd.grad(p.log_likelihood(z, mu, log_sigma, 2.0, 1.0).sum(), mu)
+    torch.testing.assert_close(gradient, (eps / (2.0 * log_sigma.exp())).sum(0, keepdim=True))
+
+
+def test_subtracting_the_group_mean_of_log_pi_leaves_the_gradient():
+    z, mu, log_sigma = latents(6)
+    mu.requires_grad_()
+    advantage = p.group_advantage(torch.randn(6, generator=torch.Generator().manual_seed(2)))
+    log_pi = p.log_likelihood(z, mu, log_sigma, 1.0, 1.0)
+    (a,) = torch.autograd.grad((advantage * log_pi).mean(), mu, retain_graph=True)
+    (b,) = torch.autograd.grad((advantage * (log_pi - log_pi.mean())).mean(), mu)
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind, spread", [("sqrt", math.sqrt(0.5)), ("one", math.sqrt(0.5 * 20000)), ("n", math.sqrt(0.5 / 20000))])
+def test_ldvn_fixes_the_spread_of_log_pi(kind, spread):
+    mu, log_sigma = torch.zeros(1, 20, 10, 10, 10), torch.full((1, 20, 10, 10, 10), -0.7)
+    rng = np.random.default_rng(0)
+    values = []
+    for _ in range(300):
+        z = mu + 3.0 * log_sigma.exp() * p.gaussian_noise((1, 20, 10, 10, 10), rng)
+        values.append(float(p.log_likelihood(z, mu, log_sigma, 3.0, p.ldvn_scale(mu.numel(), kind))))
+    assert np.std(values) == pytest.approx(spread, rel=0.15)
+
+
+def test_group_advantage_is_standardised_and_survives_equal_rewards():
+    r = torch.tensor([1.0, 2.0, 4.0, -3.0])
+    truth = (r.numpy() - r.numpy().mean()) / r.numpy().std()
+    np.testing.assert_allclose(p.group_advantage(r).numpy(), truth, rtol=1e-5)
+    assert torch.equal(p.group_advantage(torch.full((4,), 0.25)), torch.zeros(4))
+
+
+def maps(seed):
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(np.kron(rng.integers(0, 3, (1, 1, 3, 3, 3)), np.ones((1, 1, 4, 4, 4)))).float()
+
+
+def test_local_rewards_add_up_to_the_change_of_dice():
+    fixed, reference = maps(0), maps(1)
+    changed = reference.clone()
+    changed[0, 0, 5, 5, 5] = (changed[0, 0, 5, 5, 5] + 1) % 3
+    voxel = p.local_dice_reward(torch.cat((reference, changed)), fixed, reference, 2).double()
+    predicted = float((voxel[1] - voxel[0]).sum())
+    actual = float(hard_dice(changed, fixed, 2) - hard_dice(reference, fixed, 2))
+    assert actual != 0 and predicted == pytest.approx(actual, rel=0.05)
+    elsewhere = (voxel[1] - voxel[0])[0].abs() > 0
+    assert elsewhere.sum() == 1 and elsewhere[5, 5, 5]
+
+
+def test_local_advantage_sums_windows_and_centres_each_cell():
+    rng = np.random.default_rng(3)
+    voxel = rng.random((3, 1, 12, 8, 8)).astype(np.float32)
+    cells = voxel.reshape(3, 3, 4, 2, 4, 2, 4).sum((2, 4, 6))
+    padded = np.pad(cells, ((0, 0), (1, 1), (1, 1), (1, 1)))
+    pooled = sum(
+        padded[:, i : i + 3, j : j + 2, k : k + 2] for i in range(3) for j in range(3) for k in range(3)
+    )
+    truth = pooled - pooled.mean(0)
+    np.testing.assert_allclose(p.local_advantage(torch.from_numpy(voxel), 4)[:, 0].numpy(), truth, atol=2e-3)
+
+
+def test_smooth_noise_has_unit_variance_everywhere_and_neighbours_agree():
+    noise = p.smooth_noise(p.gaussian_noise((4000, 1, 5, 4, 5), np.random.default_rng(0)), 0.8)[:, 0]
+    sd = noise.std(0)
+    assert float(sd.min()) > 0.93 and float(sd.max()) < 1.07
+    correlation = float((noise[:, 2, 2, 2] * noise[:, 3, 2, 2]).mean())
+    # Two Gaussians of sd 0.8 a cell apart overlap by exp(-1 / (4 * 0.8^2)) = 0.68; sampling at cells changes it little.
+    assert correlation == pytest.approx(0.68, abs=0.08)
+
+
+def test_channel_basis_is_the_top_of_the_svd():
+    g = torch.randn(1, 6, 3, 3, 3, generator=torch.Generator().manual_seed(0))
+    g[:, 0] *= 5
+    g[:, 3] *= 3
+    u, _, _ = np.linalg.svd(g[0].reshape(6, -1).double().numpy())
+    ours = p.channel_basis([g], 2).double().numpy()
+    np.testing.assert_allclose(np.abs(u[:, :2].T @ ours), np.eye(2), atol=1e-5)
+
+
+def test_oja_turns_to_the_dominant_channels():
+    g = torch.Generator().manual_seed(0)
+    basis, _ = torch.linalg.qr(torch.randn(8, 2, generator=g))
+    for _ in range(200):
+        gradient = 0.05 * torch.randn(1, 8, 3, 3, 3, generator=g)
+        gradient[:, 5] += torch.randn(3, 3, 3, generator=g)
+        basis = p.oja_update(basis, gradient, 0.3)
+    torch.testing.assert_close(basis.T @ basis, torch.eye(2), atol=1e-5, rtol=0)
+    assert float(basis[5].norm()) > 0.98
+
+
+SIZE = (16, 16, 24)
+
+
+def pair(seed=0):
+    rng = np.random.default_rng(seed)
+    from scipy.ndimage import gaussian_filter
+
+    field = gaussian_filter(rng.standard_normal(SIZE), 3)
+    fixed_map = torch.from_numpy(np.digitize(field, [0.03, 0.08]).astype(np.float32))[None, None]
+    moving_map = warp(fixed_map, random_field(SIZE, 2.0, seed), mode="nearest")
+    hot = [torch.cat([(m == k).float() for k in (1, 2)], 1) for m in (fixed_map, moving_map)]
+    ones = torch.ones(1, 1, *SIZE)
+    return Sample(fixed_map / 2, moving_map / 2, ones, ones, *hot, fixed_map, moving_map)
+
+
+def objective(tiny, preset, **changes):
+    config = tiny(preset, **changes)
+    torch.manual_seed(0)
+    backbone = build_backbone(config.model)
+    with torch.no_grad():
+        backbone.flow.weight.mul_(300)  # a fresh network moves nothing; make samples differ
+    return StepObjective(backbone, config.loss, config.policy, "finetune", False)
+
+
+def gradients(o, loss):
+    o.zero_grad(set_to_none=True)
+    loss.backward()
+    return {k: v.grad.clone() for k, v in o.backbone.named_parameters() if v.grad is not None}
+
+
+def test_paper_gradient_is_that_of_the_printed_loss(tiny):
+    """Trajectory-by-trajectory accumulation against one plain graph of the formulas in the paper."""
+    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3)
+    s, tau = pair(), 1.5
+    u_prev = random_field(SIZE, 1.0, seed=9)
+    result = p.policy_step(o, s, u_prev, tau, np.random.default_rng(5))
+    ours = gradients(o, result.loss)
+
+    e = o.backbone.state(s.fixed, warp(s.moving, u_prev))
+    eps = p.gaussian_noise((4, *e.mu.shape[1:]), np.random.default_rng(5))
+    z = e.mu + tau * e.log_sigma.exp() * eps
+    u = compose(o.backbone.step_field(z, e.skips), u_prev)
+    base = hard_dice(warp(s.moving_map, u_prev, mode="nearest"), s.fixed_map, 2)
+    rewards = 10.0 * (hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2) - base) - 100.0 * njd_fraction(u)
+    assert rewards.std() > 0
+    advantage = (rewards - rewards.mean()) / (rewards.std(unbiased=False) + 1e-8)
+    density = torch.distributions.Normal(e.mu, tau * e.log_sigma.exp()).log_prob(z.detach()).flatten(1).sum(1)
+    policy_loss = -(advantage.detach() * density / math.sqrt(e.mu.numel())).mean()
+    dice_loss = (1 - soft_dice(warp(s.moving_labels, u), s.fixed_labels)).mean()
+    mean = compose(o.backbone.step_field(e.mu, e.skips), u_prev)
+    warm = o.warm_loss(o.field_losses(s, mean, with_dice=False), e)
+    truth = gradients(o, policy_loss + 0.8 * warm + 0.2 * dice_loss)
+
+    assert ours.keys() == truth.keys() and len(ours) > 20
+    for k in truth:
+        torch.testing.assert_close(ours[k], truth[k], rtol=2e-3, atol=2e-3 * float(truth[k].abs().max()) + 1e-7)
+    best = int(rewards.argmax())
+    torch.testing.assert_close(result.u, u[best : best + 1].detach(), atol=1e-4, rtol=0)
+    assert not result.u.requires_grad
+
+
+def test_sequential_and_batched_trajectories_agree(tiny):
+    found = []
+    for sequential in (True, False):
+        o = objective(tiny, "paper", policy__trajectories=3, policy__sequential=sequential)
+        r = p.policy_step(o, pair(1), torch.zeros(1, 3, *SIZE), 1.0, np.random.default_rng(2))
+        found.append((gradients(o, r.loss), r.u))
+    for k, v in found[0][0].items():
+        torch.testing.assert_close(v, found[1][0][k], rtol=2e-3, atol=1e-3 * float(v.abs().max()) + 1e-7)
+    torch.testing.assert_close(found[0][1], found[1][1], atol=1e-4, rtol=0)
+
+
+def test_encoder_runs_once_for_all_trajectories(tiny):
+    o = objective(tiny, "paper", policy__trajectories=5)
+    calls = {"encoder": 0, "skip": 0, "decoder": 0}
+    for module, key in ((o.backbone.enc2, "encoder"), (o.backbone.dec2.skip, "skip"), (o.backbone.dec2.up, "decoder")):
+        module.register_forward_hook(lambda *a, key=key: calls.__setitem__(key, calls[key] + 1))
+    p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 1.0, np.random.default_rng(0))
+    assert calls == {"encoder": 1, "skip": 1, "decoder": 6}  # five samples and the mean
+
+
+def test_policy_weight_zero_removes_the_policy_term_only(tiny):
+    a = objective(tiny, "paper", policy__trajectories=4)
+    b = objective(tiny, "paper", policy__trajectories=4, policy__weight=0.0)
+    ga, gb = (gradients(o, p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 2.0, np.random.default_rng(1)).loss) for o in (a, b))
+    difference = {k: float((ga[k] - gb[k]).norm()) for k in ga}
+    assert difference["mu_head.weight"] > 1e-3
+    # The policy term reaches the encoder and the heads, never the decoder.
+    assert all(v < 1e-6 for k, v in difference.items() if k.startswith(("dec", "block", "flow", "norm")))
+
+
+@pytest.mark.parametrize("head", ["probe", "learned"])
+def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
+    o = objective(tiny, "policy", policy__head=head, policy__target_sd=2.0, loss__segmentation=0.0)
+    o.memory.scale = 2.0
+    s, u_prev = pair(2), torch.zeros(1, 3, *SIZE)
+    captured = []
+    original = o.backbone.state
+
+    def state(*a):
+        e = original(*a)
+        e.mu.retain_grad()
+        captured.append(e.mu)
+        return e
+
+    o.backbone.state = state
+    result = p.policy_step(o, s, u_prev, 0.0, np.random.default_rng(3))
+    result.loss.backward()
+    total = captured[0].grad
+    assert o.memory.policy_norm > 0, "samples must differ in reward"
+    # gradient_ratio = 0.5: on the first visit the averages are the values themselves.
+    exact = o.memory.other_norm
+    assert 0.49 * exact < float(total.norm()) < 1.51 * exact
+    assert result.logs["sample_dice_sd"] > 0
+    assert -1 <= result.logs["policy_cosine"] <= 1
+
+
+def test_mean_candidate_never_makes_the_state_worse(tiny):
+    o = objective(tiny, "policy", loss__segmentation=0.0)
+    o.memory.scale = 30.0  # absurd noise: mu must win
+    s, u_prev = pair(3), torch.zeros(1, 3, *SIZE)
+    result = p.policy_step(o, s, u_prev, 0.0, np.random.default_rng(4))
+    with torch.no_grad():
+        e = o.backbone.state(s.fixed, s.moving)
+        mean = o.backbone.step_field(e.mu, e.skips)
+    def reward(u):
+        return 10 * float(hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2)) - 100 * float(njd_fraction(u))
+    assert reward(result.u) >= reward(mean) - 1e-6

@@ -1,0 +1,196 @@
+"""Running: learning, resuming after a kill, several processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from morphseek.training.evaluate import evaluate_pairs
+from morphseek.training.trainer import Trainer, load_backbone
+
+
+def final(folder):
+    return torch.load(folder / "last.pt", weights_only=True)["model"]
+
+
+def same(a, b):
+    return all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_training_registers_the_phantoms(tiny, tmp_path):
+    config = tiny("best", run__visits=80, run__steps=1, run__val_every=40, run__val_steps=1, optim__lr=5e-3, optim__ema=0.9, run__picture_every=1)
+    trainer = Trainer(config, tmp_path, progress=False)
+    last = trainer.run()
+    assert last["val_dice"] > last["val_dice_t0"] + 0.05
+    _, _, best = load_backbone(tmp_path / "best.pt")
+    assert best["best"] >= last["val_dice"]
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [r["visit"] for r in rows] == list(range(1, 81))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert "loss" in events.Tags()["scalars"] and len(events.Tags()["images"]) == 1
+
+
+@pytest.mark.parametrize("preset", ["best", "paper", "policy"])
+def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
+    changes = dict(run__steps=2, run__checkpoint_minutes=1e-9, optim__ema=0.9, policy__refresh=3, policy__refresh_pairs=1, policy__trajectories=2)
+    whole = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "whole", progress=False)
+    whole.run()
+    part = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "part", progress=False)
+    for _ in range(2):
+        part.run_visit()
+    part._save()
+    part.run_visit()  # after the checkpoint: lost, to be repeated
+    again = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "part", progress=False)
+    assert again.visit == 2
+    again.run()
+    a, b = (torch.load(tmp_path / n / "last.pt", weights_only=True) for n in ("whole", "part"))
+    assert same(a["model"], b["model"]) and same(a["ema"], b["ema"]) and a["updates"] == b["updates"] == 10
+    assert not same(a["model"], a["ema"])
+
+
+_RUN = """
+import sys, json
+from morphseek.training.config import Config
+from morphseek.training.trainer import Trainer
+Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False).run()
+"""
+
+
+def test_killed_at_any_moment(tiny, tmp_path):
+    config = tiny("best", run__visits=30, run__steps=1, run__checkpoint_minutes=1e-9)
+    (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
+    command = [sys.executable, "-c", _RUN, str(tmp_path / "c.json"), str(tmp_path / "run")]
+    process = subprocess.Popen(command)
+    deadline = time.time() + 120
+    while not (tmp_path / "run" / "last.pt").exists() and time.time() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = torch.load(tmp_path / "run" / "last.pt", weights_only=True)["visit"]
+    assert 0 < done < 30, "the kill must come in the middle"
+    Trainer(config, tmp_path / "run", progress=False).run()
+    Trainer(config, tmp_path / "whole", progress=False).run()
+    assert same(final(tmp_path / "run"), final(tmp_path / "whole"))
+    visits = [json.loads(line)["visit"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert visits == list(range(1, 31))
+
+
+def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):
+    Trainer(tiny("best", run__visits=1, run__steps=1), tmp_path, progress=False).run()
+    with pytest.raises(ValueError, match="another configuration"):
+        Trainer(tiny("best", run__visits=1, run__steps=1, optim__lr=1.0), tmp_path, progress=False)
+
+
+def test_fine_tuning_starts_from_the_warm_up(tiny, tmp_path):
+    Trainer(tiny("warmup", run__visits=2), tmp_path / "w", progress=False).run()
+    t = Trainer(tiny("best", run__visits=2), tmp_path / "f", init=tmp_path / "w" / "last.pt", progress=False)
+    w = final(tmp_path / "w")
+    assert all(torch.equal(v, w[k]) for k, v in t.backbone.state_dict().items() if k in w)
+
+
+def test_schedules(tiny, tmp_path):
+    c = tiny("paper", run__visits=100, run__steps=3, optim__warmup=10, optim__lr=1.0, optim__schedule="cosine", optim__final=0.1,
+             policy__tau_every=10, run__steps_schedule=[[0, 1], [50, 2]])
+    t = Trainer(c, tmp_path, progress=False)
+    assert [t.steps(v) for v in (0, 49, 50, 99)] == [1, 1, 2, 2]
+    assert [t.temperature(v) for v in (0, 9, 10, 79, 80, 99)] == [10, 10, 9, 3, 2, 2]
+    rate = [t.learning_rate(v) for v in range(100)]
+    assert rate[0] == pytest.approx(0.1) and rate[10] == pytest.approx(1.0)
+    assert rate[55] == pytest.approx(0.55, abs=0.01) and rate[99] == pytest.approx(0.1, abs=0.01)
+
+
+def test_target_kl_schedule(tiny, tmp_path):
+    t = Trainer(tiny("warmup", loss__kl_target=1.0, loss__kl=0.1), tmp_path, progress=False)
+    t._adapt_kl({"kl": 3.0})
+    assert t.objective.kl_weight == pytest.approx(0.15)
+    t._adapt_kl({"kl": 1.0})
+    assert t.objective.kl_weight == pytest.approx(0.15)
+    t._adapt_kl({"kl": 0.1})
+    assert t.objective.kl_weight == pytest.approx(0.1)
+
+
+_RANK = """
+import json, os, sys, torch
+from morphseek.training.config import Config
+from morphseek.training.trainer import Trainer
+t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False)
+t.run()
+torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
+"""
+
+
+@pytest.mark.parametrize("preset", ["best", "paper"])
+def test_two_processes_average_their_gradients(tiny, tmp_path, preset):
+    """torchrun with gloo: both ranks end alike, with the weights that one process gets from the mean of both gradients."""
+    config = tiny(preset, run__visits=1, run__steps=1, data__val="", policy__trajectories=2, optim__clip=0.0, optim__ema=0.0)
+    (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
+    (tmp_path / "rank.py").write_text(_RANK)
+    out = tmp_path / "run"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(out)]
+    subprocess.run(command, check=True, env=environment, timeout=200, capture_output=True)
+    a, b = (torch.load(out / f"rank{r}.pt", weights_only=True) for r in (0, 1))
+    assert same(a, b)
+
+    single = Trainer(config, tmp_path / "single", progress=False)
+    total = None
+    for rank in (0, 1):
+        single.rank, single.world = rank, 2
+        rng = single.rng(0)
+        pair = single.pair(0, rng)
+        u = torch.zeros(1, 3, *pair.fixed.shape[2:])
+        sampling = {} if preset == "best" else {"tau": single.temperature(0), "rng": rng}
+        single.objective(pair, u, **sampling).loss.backward()
+        found = [p.grad.clone() for p in single.backbone.parameters()]
+        single.optimizer.zero_grad(set_to_none=True)
+        total = found if total is None else [x + y for x, y in zip(total, found, strict=True)]
+    for group in single.optimizer.param_groups:
+        group["lr"] = single.learning_rate(0)
+    for p, g in zip(single.backbone.parameters(), total, strict=True):
+        p.grad = g / 2
+    single.optimizer.step()
+    moved = 0.0
+    torch.manual_seed(config.run.seed)
+    for k, v in single.backbone.state_dict().items():
+        # The first Adam step is about lr * sign(g): where g is nearly 0 rounding decides the sign, so compare the bulk.
+        close = ((a[k] - v).abs() <= 0.05 * single.learning_rate(0) + 1e-7).float().mean()
+        assert close > 0.98, k
+        moved += float((a[k] - v).abs().sum())
+    assert np.isfinite(moved)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
+    """A stand-in network that always answers with the true shift must score a Dice of 1 after one step, not after two."""
+    from morphseek.training.backbones import Encoded
+    from morphseek.training.data import PairSource
+
+    source = PairSource(phantoms, 2)
+    source.case("p0")
+    moved = source._cases["q"] = type(source.case("p0"))(**vars(source.case("p0")))
+    moved.labels = torch.roll(moved.labels, (2, -1), (3, 4))
+
+    class Shift(torch.nn.Module):
+        size_multiple = 8
+
+        def state(self, fixed, moving):
+            return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
+
+        def step_field(self, z, skips):
+            return torch.tensor([0.0, 2.0, -1.0]).view(1, 3, 1, 1, 1).expand(1, 3, *skips[0].shape[2:])
+
+    (row,) = evaluate_pairs(Shift(), source, [("p0", "q")], (1, 1, 1), (24, 24, 24), steps)
+    scores = [s["dice"] for s in row["steps"]]
+    assert scores[0] < 0.9 and scores[1] == pytest.approx(1.0)
+    if steps == 2:
+        assert scores[2] < 0.9  # the shift twice is too far
+    assert row["steps"][1]["njd"] == 0.0

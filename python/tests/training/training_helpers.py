@@ -1,0 +1,36 @@
+"""Helpers of the training tests: phantom volumes and random fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def write_phantom(path_image: Path, path_labels: Path, shift, size=(22, 24, 20), seed=0) -> None:
+    """Two bright ellipsoids (labels 1 and 2) in noise, 1 mm, moved by ``shift`` voxels."""
+    import SimpleITK as sitk
+
+    rng = np.random.default_rng(seed)
+    z, y, x = np.meshgrid(*(np.arange(n, dtype=float) for n in size), indexing="ij")
+    centre = np.array(size) / 2 + np.asarray(shift)
+    labels = np.zeros(size, np.uint8)
+    for value, offset, radii in ((1, -3.5, (4, 3.5, 4)), (2, 3.5, (3.5, 4, 4))):
+        inside = ((z - centre[0]) / radii[0]) ** 2 + ((y - centre[1] - offset) / radii[1]) ** 2 + ((x - centre[2]) / radii[2]) ** 2
+        labels[inside < 1] = value
+    image = 40.0 + 60.0 * (labels == 1) + 110.0 * (labels == 2) + rng.normal(0, 3, size)
+    for array, path in ((image.astype(np.float32), path_image), (labels, path_labels)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sitk.WriteImage(sitk.GetImageFromArray(array), str(path))
+
+
+def random_field(size, amplitude, seed=0, smooth=4):
+    """Smooth random displacement (1, 3, D, H, W), voxels."""
+    from scipy.ndimage import gaussian_filter
+
+    rng = np.random.default_rng(seed)
+    u = np.stack([gaussian_filter(rng.standard_normal(size), smooth) for _ in range(3)])
+    return torch.from_numpy((u / np.abs(u).max() * amplitude).astype(np.float32))[None]
