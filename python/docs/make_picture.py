@@ -27,7 +27,7 @@ columns = [
     (f"labels before: Dice {mean_dice(scores, 'before'):.2f}", fixed, labels[1]),
     (f"labels after: Dice {mean_dice(scores):.2f}", fixed, labels[2]),
 ]
-figure = Figure(figsize=(13, 4.9), facecolor=report._BACKGROUND, dpi=90)
+figure = Figure(figsize=(13, 4.9), facecolor=report._BACKGROUND, dpi=80)
 grid = figure.add_gridspec(2, 5, left=0.004, right=0.996, top=0.935, bottom=0.008, wspace=0.02, hspace=0.02, height_ratios=[views.extent(p)[2] for p in (1, 0)])
 for row, plane in enumerate((1, 0)):
     for column, (title, image, outlines) in enumerate(columns):

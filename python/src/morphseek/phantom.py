@@ -31,17 +31,17 @@ LABELS = {
 _TISSUES = {
     "air": (8, -1000),
     "fat": (420, -95),
-    "muscle": (110, 55),
-    "cavity": (330, -60),
+    "muscle": (160, 55),
+    "cavity": (380, -75),
     "bowel": (210, 25),
     "bowel content": (520, 5),
-    "bone": (150, 320),
+    "bone": (330, 320),
     "cortex": (40, 720),
     "disc": (260, 80),
     "csf": (640, 15),
     "lung": (30, -820),
-    "heart": (150, 120),
-    "liver": (170, 105),
+    "heart": (250, 120),
+    "liver": (215, 105),
     "vessel": (60, 165),
     "gallbladder": (700, 8),
     "stomach": (300, 30),
@@ -219,14 +219,16 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
         paint(ellipsoid(c, (r[0] - 6, 8, 8), turn), "bowel content")
 
     for side in (-1, 1):  # iliac wings, psoas
-        paint(np.abs(ellipsoid((side * 60, 30, -180), (62, 62, 58))) - 5 + np.maximum(-side * (x - side * 40), 0), "cortex")
+        wing = np.abs(ellipsoid((side * 60, 30, -180), (62, 62, 58))) + np.maximum(-side * (x - side * 40), 0)
+        paint(wing - 8, "cortex")
+        paint(wing - 4, "bone")
         paint(tube(side * 38, 66, 19, 21) + np.maximum(z + 20, 0), "muscle")
 
     curve = 50 + 8 * np.cos(z / 90)
-    ribs = np.abs(body + 25) - 5
-    slant = z - 0.45 * y - 0.1 * np.abs(x)
-    ribs = np.maximum(ribs, np.abs((slant + 12) % 30 - 15) - 6)
-    paint(np.maximum(ribs, 5 - z), "cortex")
+    slant = np.abs((z - 0.45 * y - 0.1 * np.abs(x) + 12) % 30 - 15)
+    for thickness, tissue in ((0.0, "cortex"), (2.5, "bone")):
+        rib = np.maximum(np.abs(body + 25) - 6, slant - 7) + thickness
+        paint(np.maximum(rib, 5 - z), tissue)
 
     paint(ellipsoid((-74, 4, 128), (56, 78, 88)), "lung", 8)
     paint(ellipsoid((76, 8, 128), (54, 74, 88)), "lung", 9)
