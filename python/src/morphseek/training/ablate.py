@@ -166,7 +166,10 @@ def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int) -> Path
     }
     if not (folder / "done").exists():
         start = time.process_time()
-        Trainer(load("paper").replace(**values), folder, progress=False).run()
+        trainer = Trainer(load("paper").replace(**values), folder, progress=False)
+        trainer.run()
+        if trainer.visit < visits:
+            raise KeyboardInterrupt(f"stopped at visit {trainer.visit} of {visits} in {folder}")
         (folder / "done").write_text(f"{time.process_time() - start:.1f} CPU s\n")
     return folder / "last.pt"
 
@@ -228,7 +231,8 @@ def run(
                 cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
                 updates = trainer.updates
                 if trainer.visit < count:
-                    return  # stopped by a signal; the checkpoint continues later
+                    # Stopped by a signal: the checkpoint continues when the command is repeated.
+                    raise KeyboardInterrupt(f"stopped at visit {trainer.visit} of {count} in {folder}")
                 backbone, source = trainer.backbone, trainer.source
             else:
                 backbone, config, _ = load_backbone(start)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
+import sys
 import types
 import typing
 from dataclasses import dataclass, field
@@ -19,7 +19,12 @@ from typing import Any, Literal
 
 from .data import Augmentation
 
-__all__ = ["Config", "ConfigError", "Data", "Loss", "Model", "Optim", "Policy", "Run", "load", "presets"]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Bundle", "Config", "ConfigError", "Data", "Loss", "Model", "Optim", "Policy", "Run", "load", "presets"]
 
 
 class ConfigError(ValueError):
@@ -99,8 +104,13 @@ class Loss:
         Weight and margin of the hinge on the Jacobian determinant.
     segmentation : float
         Weight of the auxiliary segmentation (compact backbone only).
+    sharpness : float
+        Steepness of a logistic that is applied to warped and fixed label probabilities before soft Dice; 0 applies none.
+        Interpolated labels are blurred, and soft Dice of blurred labels hardly sees errors below a voxel.
     mask_fov : bool
         Compare intensities only inside both fields of view.
+    phases : list of tables
+        Changes of these weights later in the run: each table has ``visit`` and the keys that hold from that visit on.
     """
 
     similarity: Literal["mse", "ncc", "mind"] = "mse"
@@ -113,7 +123,19 @@ class Loss:
     fold: float = 0.0
     fold_margin: float = 0.1
     segmentation: float = 0.0
+    sharpness: float = 0.0
     mask_fov: bool = True
+    phases: list[dict[str, Any]] = field(default_factory=list)
+
+    def at(self, visit: int) -> Loss:
+        """The weights that hold during a visit, phases applied."""
+        values = {k: v for k, v in dataclasses.asdict(self).items() if k != "phases"}
+        for phase in sorted(self.phases, key=lambda p: p.get("visit", 0)):
+            if "visit" not in phase:
+                raise ConfigError("every table of 'loss.phases' needs 'visit'")
+            if phase["visit"] <= visit:
+                values |= {k: v for k, v in phase.items() if k != "visit"}
+        return _fill(Loss, values, "loss.phases.")
 
 
 @dataclass

@@ -23,6 +23,7 @@ __all__ = [
     "masked_mean",
     "mind_descriptor",
     "mind_loss",
+    "sharpen",
     "soft_dice",
     "soft_dice_per_label",
 ]
@@ -137,6 +138,14 @@ def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
 def kl_to_standard_normal(mu: Tensor, log_sigma: Tensor) -> Tensor:
     """KL(N(mu, sigma^2) || N(0, I)) per latent dimension."""
     return 0.5 * (mu.square() + torch.exp(2.0 * log_sigma) - 2.0 * log_sigma - 1.0).mean()
+
+
+def sharpen(probability: Tensor, steepness: float) -> Tensor:
+    """Logistic contrast curve on [0, 1] that keeps 0, 1/2 and 1 in place; ``steepness`` 0 is the identity."""
+    if steepness <= 0:
+        return probability
+    half = 0.5 * torch.tanh(torch.tensor(0.25 * steepness, dtype=probability.dtype, device=probability.device))
+    return 0.5 + 0.25 * torch.tanh(0.5 * steepness * (probability - 0.5)) / half
 
 
 def soft_dice_per_label(probability: Tensor, target: Tensor, eps: float = 1e-5) -> Tensor:

@@ -22,6 +22,7 @@ from .losses import (
     local_mse,
     local_ncc,
     mind_loss,
+    sharpen,
     soft_dice,
 )
 from .spatial import compose, warp
@@ -138,7 +139,8 @@ class StepObjective(nn.Module):
         if w.fold:
             terms["fold"] = fold_hinge(u, w.fold_margin)
         if with_dice:
-            terms["soft_dice"] = soft_dice(read[:, 2:], pair.fixed_labels).mean()
+            warped, target = (sharpen(x, w.sharpness) for x in (read[:, 2:], pair.fixed_labels))
+            terms["soft_dice"] = soft_dice(warped, target).mean()
         return terms
 
     def warm_loss(self, terms: dict[str, Tensor], encoded: Encoded) -> Tensor:

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from .backbones import Encoded
 from .data import Sample
-from .losses import hard_dice, soft_dice
+from .losses import hard_dice, sharpen, soft_dice
 from .spatial import compose, jacobian_determinant, njd_fraction, warp
 
 __all__ = [
@@ -92,8 +92,8 @@ def group_advantage(rewards: Tensor, eps: float = 1e-8) -> Tensor:
 def hd95(warped: Tensor, fixed: Tensor, labels: int, spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
     """95 % Hausdorff distance in mm, mean over labels; not differentiable.
 
-    The 95th percentile of the distances from each surface to the other one, both directions pooled. A label that is
-    missing in one of the maps counts the diagonal of the grid.
+    The larger of the two directed 95th percentiles of surface distances (MONAI's definition). A label that is missing in
+    one of the maps counts the diagonal of the grid.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def hd95(warped: Tensor, fixed: Tensor, labels: int, spacing: tuple[float, float
         edge_a, edge_b = a & ~binary_erosion(a), b & ~binary_erosion(b)
         to_b = distance_transform_edt(~edge_b, sampling=spacing)[edge_a]
         to_a = distance_transform_edt(~edge_a, sampling=spacing)[edge_b]
-        values.append(float(np.percentile(np.concatenate((to_a, to_b)), 95)))
+        values.append(float(max(np.percentile(to_b, 95), np.percentile(to_a, 95))))
     return float(np.mean(values)) if values else 0.0
 
 
@@ -171,7 +171,8 @@ def local_advantage(voxel_reward: Tensor, stride: int, window: int = 3) -> Tenso
     Tensor of shape (J, 1, d, h, w)
     """
     cells = F.avg_pool3d(voxel_reward, stride) * float(stride**3)
-    pooled = F.avg_pool3d(cells, window, stride=1, padding=window // 2) * float(window**3)
+    # Padded by hand: the pooling layer refuses grids smaller than its window.
+    pooled = F.avg_pool3d(F.pad(cells, (window // 2,) * 6), window, stride=1) * float(window**3)
     return pooled - pooled.mean(dim=0, keepdim=True)
 
 
@@ -363,10 +364,10 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
         z = leaf.mu + tau * torch.exp(leaf.log_sigma) * noise[first:last]
         u = _decode(objective, z, leaf.skips, u_prev)
         read = warp(pair.moving_labels, u)
-        dice = soft_dice(read, pair.fixed_labels)
+        dice = soft_dice(sharpen(read, w.sharpness), sharpen(pair.fixed_labels, w.sharpness))
         if w.dice:
             cut.backward(w.dice * (1.0 - dice).sum() / j_count)
-        soft.extend(float(d) for d in dice)
+        soft.extend(float(d) for d in dice.detach())
         for k in range(last - first):
             r, d, _ = _reward(objective, pair, u[k : k + 1].detach(), base)
             rewards.append(r), dices.append(d)

@@ -104,6 +104,7 @@ class Trainer:
             raise ValueError("fine-tuning needs labels: data.labels is 0")
 
         self.source = PairSource(config.data.path, config.data.labels, tuple(config.data.percentiles))
+        config.loss.at(run.visits)  # a mistake in a phase must not wait for its visit
         self.people: list[str] = []
         self.pairs: list[tuple[str, str]] = []
         if config.data.pairs.startswith("people:"):
@@ -250,6 +251,8 @@ class Trainer:
         pair = self.pair(self.visit, rng)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(self.visit)
+        if self.config.loss.phases:
+            self.objective.weights = self.config.loss.at(self.visit)
         sampling = {}
         if self.config.run.stage == "finetune" and self.config.policy.kind != "none":
             sampling = {"tau": self.temperature(self.visit), "rng": rng}
@@ -275,12 +278,16 @@ class Trainer:
             return
         gradients = []
         for i in range(p.refresh_pairs):
-            # Seeds of their own, far from those of the visits; the same on every process, so the bases agree.
+            # Seeds of their own, far from those of the visits.
             rng = np.random.default_rng([self.config.run.seed, 3, self.visit, i])
             pair = self.pair(int(rng.integers(1 << 30)), rng)
             u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
             gradients.append(self.objective.dice_gradient(pair, u))
-        self.objective.memory.basis = channel_basis(gradients, p.rank)
+        basis = channel_basis(gradients, p.rank).to(self.device)
+        if self.world > 1:
+            # Processes saw different pairs; the noise must live in one subspace.
+            dist.broadcast(basis, 0)
+        self.objective.memory.basis = basis.cpu()
 
     def _update(self, logs: dict) -> None:
         o = self.config.optim

@@ -1,0 +1,266 @@
+"""``morphseek train``: warm up, fine-tune, export, and look inside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(
+    help="Train a registration network on your own pairs and export it as a bundle.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_CONFIG = typer.Argument(help="A TOML file, or the name of a preset (see `presets`).", metavar="CONFIG")
+_DATA = typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder; overrides data.path.", metavar="DIR")
+_OUT = typer.Option("--out", help="Run folder; an unfinished run in it is continued.", metavar="DIR")
+_SET = typer.Option("--set", help="Change one key, e.g. --set run.visits=500 (repeatable; values are JSON).", metavar="KEY=VALUE")
+
+
+def _fail(error: Exception) -> None:
+    typer.secho(f"error: {error}", fg="red", err=True)
+    raise typer.Exit(2)
+
+
+def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional[str] = None):
+    from .config import ConfigError, load
+
+    try:
+        config = load(source)
+        values = {}
+        for item in changes or []:
+            key, sign, text = item.partition("=")
+            if not sign:
+                raise ConfigError(f"--set {item!r}: expected KEY=VALUE")
+            try:
+                values[key] = json.loads(text)
+            except json.JSONDecodeError:
+                values[key] = text
+        if data is not None:
+            values["data.path"] = str(data)
+        if stage:
+            values["run.stage"] = stage
+        return config.replace(**values)
+    except (ConfigError, ValueError) as error:
+        _fail(error)
+
+
+def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optional[Path], changes: list[str], quiet: bool) -> None:
+    from .trainer import Trainer
+
+    config = _load(source, data, changes, stage)
+    if not config.data.path:
+        _fail(ValueError("no data folder: give --data DIR or set data.path"))
+    try:
+        trainer = Trainer(config, out, init=init, progress=not quiet)
+    except (ValueError, FileNotFoundError) as error:
+        _fail(error)
+    last = trainer.run()
+    if trainer.rank == 0:
+        state = "done" if trainer.visit >= config.run.visits else "stopped; repeat the command to continue"
+        typer.echo(f"{state}: {trainer.visit} visits, {trainer.updates} updates, {trainer.seconds:.0f} s, in {out}")
+        if last:
+            typer.echo(f"validation Dice {100 * last['val_dice']:.2f} %, NJD {last['val_njd_percent']:.4f} %")
+
+
+@app.command()
+def warmup(
+    config: Annotated[str, _CONFIG],
+    out: Annotated[Path, _OUT],
+    data: Annotated[Optional[Path], _DATA] = None,
+    init: Annotated[Optional[Path], typer.Option(help="Checkpoint to start from.")] = None,
+    set_: Annotated[Optional[list[str]], _SET] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Stage 1: learn to register without labels, z = mu."""
+    _train("warmup", config, data, out, init, set_ or [], quiet)
+
+
+@app.command()
+def finetune(
+    config: Annotated[str, _CONFIG],
+    out: Annotated[Path, _OUT],
+    data: Annotated[Optional[Path], _DATA] = None,
+    init: Annotated[Optional[Path], typer.Option(help="Warm-up checkpoint (RUN/best.pt or last.pt).")] = None,
+    set_: Annotated[Optional[list[str]], _SET] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Stage 2: fine-tune with labelled pairs, with or without a policy."""
+    _train("finetune", config, data, out, init, set_ or [], quiet)
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
+    data: Annotated[Path, _DATA],
+    pairs: Annotated[str, typer.Option(help="Pair list.")] = "test",
+    steps: Annotated[int, typer.Option(help="T.")] = 3,
+    to: Annotated[Optional[Path], typer.Option(help="Write per-pair JSON here.")] = None,
+) -> None:
+    """Dice and NJD of a checkpoint on a pair list, from aligned centres."""
+    import numpy as np
+
+    from .data import PairSource, read_pairs
+    from .evaluate import evaluate_pairs
+    from .trainer import load_backbone
+
+    backbone, config, _ = load_backbone(checkpoint)
+    source = PairSource(data, config.data.labels, tuple(config.data.percentiles))
+    rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
+    for t in range(steps + 1):
+        dice, njd, surface = ([r["steps"][t][k] for r in rows] for k in ("dice", "njd", "hd95"))
+        typer.echo(
+            f"T = {t}: Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} %, NJD {np.mean(njd):.4f} %, "
+            f"HD95 {np.mean(surface):.2f} mm, {len(rows)} pairs"
+        )
+    if to:
+        to.write_text(json.dumps(rows, indent=1))
+
+
+@app.command()
+def export(
+    config: Annotated[str, _CONFIG],
+    checkpoint: Annotated[Path, typer.Option(help="RUN/best.pt or last.pt.")],
+    out: Annotated[Path, typer.Option("--out", help="Bundle to write (.onnx).", metavar="FILE")],
+    data: Annotated[Optional[Path], _DATA] = None,
+) -> None:
+    """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes from the checkpoint.
+
+    With --data, the test pairs are registered and their figures go into the manifest.
+    """
+    import numpy as np
+
+    from .data import PairSource, read_pairs
+    from .evaluate import evaluate_pairs
+    from .export import export_bundle
+    from .trainer import load_backbone
+
+    wanted = _load(config, data, [])
+    try:
+        backbone, trained, state = load_backbone(checkpoint)
+    except (FileNotFoundError, ValueError) as error:
+        _fail(error)
+    trained.bundle = wanted.bundle
+    metrics = {"training_visits": state["visit"]}
+    if state["best"] > -1:
+        metrics["validation_dice"] = round(state["best"], 4)
+    if data is not None:
+        source = PairSource(data, trained.data.labels, tuple(trained.data.percentiles))
+        pairs = read_pairs(data, trained.data.test)
+        rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
+        last = [r["steps"][-1] for r in rows]
+        metrics |= {
+            "test_pairs": len(rows),
+            "test_initial": "centres aligned",
+            "test_dice_before": round(float(np.mean([r["steps"][0]["dice"] for r in rows])), 4),
+            "test_dice": round(float(np.mean([r["dice"] for r in last])), 4),
+            "test_njd_percent": round(float(np.mean([r["njd"] for r in last])), 5),
+            "test_hd95_mm": round(float(np.mean([r["hd95"] for r in last])), 3),
+        }
+    manifest = export_bundle(backbone, trained, out, metrics)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256 {manifest['sha256']}")
+    typer.echo(json.dumps(manifest["metrics"]))
+
+
+@app.command()
+def diagnose(
+    checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
+    data: Annotated[Path, _DATA],
+    pairs: Annotated[int, typer.Option(help="Validation pairs to use.")] = 4,
+    tau: Annotated[float, typer.Option(help="Temperature of the samples.")] = 1.0,
+    signal: Annotated[bool, typer.Option(help="Also measure the policy-gradient signal (slow).")] = False,
+    trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
+    to: Annotated[Optional[Path], typer.Option(help="Write the figures here as JSON.")] = None,
+) -> None:
+    """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the policy's signal."""
+    import numpy as np
+
+    from . import diagnostics as d
+    from .objective import StepObjective
+    from .trainer import load_backbone
+
+    backbone, config, _ = load_backbone(checkpoint)
+    samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
+    objective = StepObjective(backbone, config.loss, config.policy, "finetune", False)
+    report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in samples]}
+    for row in report["collapse"]:
+        typer.echo(f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu: {row['dice_mu']:.2f})")
+    report["variance"] = d.variance_ratio(backbone, samples[0], tau=tau)
+    v = report["variance"]
+    typer.echo(f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}")
+    report["gradient_norms"] = d.gradient_norms(objective, samples[0])
+    typer.echo("gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items()))
+    run = checkpoint.parent
+    if (run / "log.jsonl").exists():
+        h = report["histories"] = d.histories(run)
+        for key in ("sigma", "mu_abs", "kl"):
+            parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
+            typer.echo(f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p)))
+    if signal:
+        counts = tuple(int(j) for j in trajectories.split(","))
+        report["signal"] = d.policy_signal(objective, samples, counts)
+        typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
+        for r in report["signal"]:
+            typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
+    if to:
+        to.write_text(json.dumps(report, indent=1))
+
+
+@app.command()
+def ablate(
+    group: Annotated[str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95 or all.")],
+    data: Annotated[Path, _DATA],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the results; finished arms in it are not repeated.")],
+    visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
+    seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
+    scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
+    arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
+) -> None:
+    """Run a group of ablations; `tables` then prints it."""
+    from .ablate import GROUPS, run
+
+    if group != "all" and group not in GROUPS:
+        _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
+    only = tuple(a for a in arms.split(",") if a)
+    for name in GROUPS if group == "all" else (group,):
+        run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only)
+
+
+@app.command()
+def tables(out: Annotated[Path, typer.Argument(help="Folder of `ablate`.")]) -> None:
+    """Markdown tables and p-values of the ablations in a folder."""
+    from .ablate import tables as make
+
+    typer.echo(make(out))
+
+
+@app.command()
+def memory(
+    trajectories: Annotated[str, typer.Option(help="Values of J.")] = "1,2,4,8,16",
+    size: Annotated[str, typer.Option(help="D,H,W.")] = "48,64,48",
+    backbone: Annotated[str, typer.Option()] = "compact",
+) -> None:
+    """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
+    from .diagnostics import peak_memory
+
+    shape = tuple(int(n) for n in size.split(","))
+    typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
+    for j in trajectories.split(","):
+        values = [peak_memory(int(j), s, shape, backbone) for s in (True, False)]
+        typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
+
+
+@app.command()
+def presets() -> None:
+    """List the presets that ship with the package."""
+    from .config import presets as known
+
+    for name, about in known().items():
+        typer.echo(f"{name:16s} {about}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,228 @@
+"""Diagnostics of a trained policy: does it still explore, is its likelihood sane, does its gradient point anywhere?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .config import Config
+from .data import PairSource, Sample, make_grid, make_sample, read_pairs
+from .losses import hard_dice
+from .objective import StepObjective
+from .policy import (
+    channel_basis,
+    gaussian_noise,
+    group_advantage,
+    local_advantage,
+    local_dice_reward,
+    smooth_noise,
+)
+from .spatial import compose, warp
+
+__all__ = [
+    "collapse_probe",
+    "gradient_norms",
+    "histories",
+    "load_pairs",
+    "peak_memory",
+    "policy_signal",
+    "variance_ratio",
+]
+
+
+def load_pairs(config: Config, data: str | Path, multiple: int, count: int, split: str = "") -> list[Sample]:
+    """The first pairs of a list (the validation list by default) on their network grids, not augmented."""
+    source = PairSource(data, config.data.labels, tuple(config.data.percentiles))
+    out = []
+    for fixed_name, moving_name in read_pairs(data, split or config.data.val or "val")[:count]:
+        fixed, moving = source.case(fixed_name), source.case(moving_name)
+        grid = make_grid(fixed, config.data.spacing, config.data.min_size, multiple)
+        out.append(make_sample(fixed, moving, grid, config.data.labels))
+    return out
+
+
+@torch.no_grad()
+def collapse_probe(model, pair: Sample, samples: int = 10, tau: float = 1.0, seed: int = 0) -> dict[str, float]:
+    """Posterior-collapse probe: Dice of samples of one state.
+
+    A standard deviation near 0 means that the decoder ignores the noise: nothing to explore.
+
+    Returns
+    -------
+    dict
+        ``dice_mean``, ``dice_sd``, ``dice_mu`` (of z = mu), all in percent.
+    """
+    labels = pair.fixed_labels.shape[1]
+    e = model.state(pair.fixed, pair.moving)
+    rng = np.random.default_rng(seed)
+
+    def dice(z: Tensor) -> float:
+        u = model.step_field(z, e.skips)
+        return 100.0 * float(hard_dice(warp(pair.moving_map, u, mode="nearest"), pair.fixed_map, labels))
+
+    noise = gaussian_noise((samples, *e.mu.shape[1:]), rng)
+    values = [dice(e.mu + tau * torch.exp(e.log_sigma) * noise[j : j + 1]) for j in range(samples)]
+    return {"dice_mean": float(np.mean(values)), "dice_sd": float(np.std(values)), "dice_mu": dice(e.mu)}
+
+
+@torch.no_grad()
+def variance_ratio(model, pair: Sample, samples: int = 1000, tau: float = 1.0, seed: int = 0) -> dict[str, float]:
+    """Monte Carlo check of LDVN's premise: Var(sum X_i) / (0.5 N), X_i the i-th dimension's share of log pi.
+
+    Independent dimensions give 1. X_i = -0.5 ((z_i - mu_i) / (tau sigma_i))^2 + constant has variance 1/2.
+
+    Returns
+    -------
+    dict
+        ``ratio``, ``standard_error`` (of a variance from this many samples) and ``n``.
+    """
+    e = model.state(pair.fixed, pair.moving)
+    n = e.mu.numel()
+    rng = np.random.default_rng(seed)
+    sigma = tau * torch.exp(e.log_sigma)
+    sums = []
+    for _ in range(samples):
+        z = e.mu + sigma * gaussian_noise(tuple(e.mu.shape), rng)
+        x = -0.5 * (((z - e.mu) / sigma).double().square() + torch.log(2 * torch.pi * sigma.double().square()))
+        sums.append(float(x.sum()))
+    ratio = float(np.var(sums, ddof=1)) / (0.5 * n)
+    return {"ratio": ratio, "standard_error": ratio * (2.0 / (samples - 1)) ** 0.5, "n": n}
+
+
+def gradient_norms(objective: StepObjective, pair: Sample) -> dict[str, float]:
+    """Norm of the gradient of each weighted term of the loss, over all parameters, at z = mu from the identity."""
+    w = objective.weights
+    u_prev = torch.zeros((1, 3, *pair.fixed.shape[2:]))
+    encoded = objective.backbone.state(pair.fixed, pair.moving)
+    u = compose(objective.backbone.step_field(encoded.mu, encoded.skips), u_prev)
+    terms = objective.field_losses(pair, u)
+    warm = objective.warm_loss(terms, encoded)
+    parts = {
+        "similarity": w.warm * terms["similarity"],
+        "regularity": w.warm * w.regularity * terms["regularity"],
+        "kl": w.warm * objective.kl_weight * terms["kl"],
+        "warm": w.warm * warm,
+    }
+    if "fold" in terms:
+        parts["fold"] = w.warm * w.fold * terms["fold"]
+    if "soft_dice" in terms:
+        parts["dice"] = w.dice * (1.0 - terms["soft_dice"])
+    parameters = list(objective.backbone.parameters())
+    out = {}
+    for name, value in parts.items():
+        found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
+        out[name] = float(torch.sqrt(sum(g.square().sum() for g in found if g is not None)))
+    return out
+
+
+def policy_signal(
+    objective: StepObjective,
+    pairs: list[Sample],
+    trajectories: tuple[int, ...] = (4, 16, 64),
+    target_sd: float = 0.75,
+    rank: int = 4,
+    smooth_sd: float = 0.8,
+    seed: int = 0,
+) -> list[dict]:
+    """How well policy gradients point along the exact one: cosine to the gradient of -soft Dice at mu.
+
+    Six estimators: white noise, smooth noise, smooth noise in ``rank`` channel directions, each with one scalar
+    advantage a trajectory and with local ones. The noise is scaled to ``target_sd`` points of Dice. Samples are antithetic
+    pairs in the structured rows and independent in the white ones.
+
+    Returns
+    -------
+    list of dict
+        ``noise``, ``advantage``, ``J``, ``cosine`` (mean over pairs), ``pairs``.
+    """
+    rng = np.random.default_rng(seed)
+    stride = objective.backbone.latent_stride
+    zero = torch.zeros((1, 3, *pairs[0].fixed.shape[2:]))
+    exact = [objective.dice_gradient(p, torch.zeros((1, 3, *p.fixed.shape[2:]))) for p in pairs]
+    rows: dict[tuple[str, str, int], list[float]] = {}
+    most = max(trajectories)
+    for index, (pair, gradient) in enumerate(zip(pairs, exact, strict=True)):
+        labels = pair.fixed_labels.shape[1]
+        zero = torch.zeros((1, 3, *pair.fixed.shape[2:]))
+        # Leave the pair at hand out of its own basis: in training the basis comes from other pairs too.
+        others = [g for i, g in enumerate(exact) if i != index] or exact
+        basis = channel_basis(others, rank)
+        with torch.no_grad():
+            e = objective.backbone.state(pair.fixed, warp(pair.moving, zero))
+            reference = warp(pair.moving_map, objective.backbone.step_field(e.mu, e.skips), mode="nearest")
+
+            def score(direction: Tensor, scale: float) -> tuple[float, Tensor]:
+                u = objective.backbone.step_field(e.mu + scale * direction, e.skips)
+                seen = warp(pair.moving_map, u, mode="nearest")
+                voxel = local_dice_reward(seen, pair.fixed_map, reference, labels)
+                return 100.0 * float(hard_dice(seen, pair.fixed_map, labels)), F.avg_pool3d(voxel, stride)
+
+            for kind in ("white", "smooth", f"smooth, {rank} channels"):
+                channels = rank if "channels" in kind else e.mu.shape[1]
+                half = gaussian_noise((most // 2, channels, *e.mu.shape[2:]), rng)
+                noise = torch.cat((half, -half), dim=1).reshape(most, channels, *e.mu.shape[2:])
+                if kind == "white":
+                    noise = gaussian_noise(tuple(noise.shape), rng)
+                else:
+                    noise = smooth_noise(noise, smooth_sd)
+                if "channels" in kind:
+                    noise = torch.einsum("ck,jkdhw->jcdhw", basis, noise)
+                scale = 0.3
+                for _ in range(6):
+                    sd = float(np.std([score(noise[j : j + 1], scale)[0] for j in range(4)]))
+                    scale *= float(np.clip(target_sd / max(sd, 1e-3), 0.33, 3.0))
+                scored = [score(noise[j : j + 1], scale) for j in range(most)]
+                for j_count in trajectories:
+                    dice = torch.tensor([s[0] for s in scored[:j_count]])
+                    scalar = group_advantage(dice).view(-1, 1, 1, 1, 1)
+                    local = local_advantage(torch.cat([s[1] for s in scored[:j_count]]), 1)
+                    for name, advantage in (("scalar", scalar), ("local", local)):
+                        estimate = -(advantage * noise[:j_count]).mean(0, keepdim=True)
+                        cosine = F.cosine_similarity(estimate.flatten(), gradient.flatten(), dim=0)
+                        rows.setdefault((kind, name, j_count), []).append(float(cosine))
+    return [
+        {"noise": k[0], "advantage": k[1], "J": k[2], "cosine": float(np.mean(v)), "pairs": len(v)} for k, v in rows.items()
+    ]
+
+
+def histories(run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")) -> dict[str, list[float]]:
+    """Columns of a run's ``log.jsonl``, with ``visit``."""
+    rows = [json.loads(line) for line in (Path(run) / "log.jsonl").read_text().splitlines()]
+    return {k: [r[k] for r in rows if all(x in r for x in keys)] for k in ("visit", *keys)}
+
+
+_MEMORY = """
+import json, resource, sys
+import numpy as np, torch
+from morphseek.training.config import load
+from morphseek.training.objective import StepObjective, build_backbone
+from morphseek.training.data import Sample
+torch.set_num_threads(1)
+j, sequential, size = int(sys.argv[1]), sys.argv[2] == "1", [int(v) for v in sys.argv[3:6]]
+config = load("paper").replace(**{"policy.trajectories": j, "policy.sequential": sequential, "policy.tau_init": 1.0,
+                                  "model.backbone": sys.argv[6]})
+torch.manual_seed(0)
+objective = StepObjective(build_backbone(config.model), config.loss, config.policy, "finetune", False)
+one = lambda c: torch.rand(1, c, *size)
+ones = torch.ones(1, 1, *size)
+pair = Sample(one(1), one(1), ones, ones, (one(2) > 0.5).float(), (one(2) > 0.5).float(), torch.ones(1, 1, *size), torch.ones(1, 1, *size))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+objective(pair, torch.zeros(1, 3, *size), tau=1.0, rng=np.random.default_rng(0)).loss.backward()
+print(json.dumps({"mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024}))
+"""
+
+
+def peak_memory(
+    trajectories: int, sequential: bool, size: tuple[int, int, int] = (48, 64, 48), backbone: str = "compact"
+) -> float:
+    """Growth of the peak resident memory, MiB, in one GRPO step, measured in a process of its own (Linux, macOS)."""
+    command = [sys.executable, "-c", _MEMORY, str(trajectories), str(int(sequential)), *map(str, size), backbone]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1])["mib"])
