@@ -16,7 +16,7 @@ def make(venv: Path) -> None:
 
 def install(venv: Path, wheel: Path, extras: str) -> None:
     """Install the wheel anew, whatever its version, then what it and its extras need and is not there yet."""
-    pip = [str(venv / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install"]
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install", "--no-compile"]
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
     subprocess.run([*pip, f"{wheel}[{extras}]" if extras else str(wheel)], check=True)
 
