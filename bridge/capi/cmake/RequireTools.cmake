@@ -11,7 +11,7 @@ else()
     OUTPUT_VARIABLE go_version ERROR_VARIABLE go_error OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT go_version MATCHES "^go([0-9]+\\.[0-9]+)" OR CMAKE_MATCH_1 VERSION_LESS 1.25)
     string(STRIP "${go_version} ${go_error}" go_found)
-    list(APPEND missing "Go >= 1.25; ${GO_EXECUTABLE} says: ${go_found}")
+    list(APPEND missing "Go >= 1.25 (${GO_EXECUTABLE} says: ${go_found})")
   endif()
 endif()
 
@@ -22,12 +22,12 @@ else()
   execute_process(
     COMMAND ${PYTHON_EXECUTABLE} -c "
 import importlib.util, os, sys, sysconfig
-if sys.version_info < (3, 10): print('Python >= 3.10; %s is %s' % (sys.executable, sys.version.split()[0]))
+if sys.version_info < (3, 10): print('Python >= 3.10 (%s is %s)' % (sys.executable, sys.version.split()[0]))
 if not os.path.exists(os.path.join(sysconfig.get_paths()['include'], 'Python.h')): print('the headers of %s (Debian: python3-dev)' % sys.executable)
 if not any(map(importlib.util.find_spec, ('ensurepip', 'virtualenv'))): print('the venv module of %s (Debian: python3-venv)' % sys.executable)"
     OUTPUT_VARIABLE python_missing RESULT_VARIABLE python_status OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT python_status EQUAL 0)
-    list(APPEND missing "a Python >= 3.10 that runs; ${PYTHON_EXECUTABLE} does not")
+    list(APPEND missing "a Python >= 3.10 that runs (${PYTHON_EXECUTABLE} does not)")
   elseif(python_missing)
     string(REPLACE "\n" ";" python_missing "${python_missing}")
     list(APPEND missing ${python_missing})
