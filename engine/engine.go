@@ -67,6 +67,7 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	if e.closed {
 		return nil, fault.New(fault.InvalidHandle, "the engine is closed")
 	}
+	defer tighten()()
 	ctx, cancel := context.WithCancel(ctx)
 	var (
 		report = newReporter()

@@ -334,6 +334,8 @@ func TestConcurrent(t *testing.T) {
 	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 3)}
 	opt := with(func(o *Options) { o.Model, o.Initial, o.Trajectories = tiny, "com", 2 })
 	want := register(t, e, p, opt)
+	percent := debug.SetGCPercent(90)
+	defer debug.SetGCPercent(percent)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -346,6 +348,9 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if got := debug.SetGCPercent(90); got != 90 {
+		t.Errorf("the collector was left at %d %%", got)
+	}
 }
 
 // goroutine names the calling goroutine: "goroutine 12".

@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
 )
@@ -31,6 +32,30 @@ func (p *memoryPeak) sample() {
 func (p *memoryPeak) bytes() int64 {
 	p.sample()
 	return p.most - p.first
+}
+
+// tighten makes the collector run early while any registration is under way, and returns what ends that. The heap is a few large
+// blocks without pointers: marking them costs next to nothing, and by default garbage could grow to the size of what lives.
+func tighten() (loosen func()) {
+	const percent = 25
+	collector.Lock()
+	defer collector.Unlock()
+	if collector.users++; collector.users == 1 {
+		collector.before = debug.SetGCPercent(percent)
+	}
+	return func() {
+		collector.Lock()
+		defer collector.Unlock()
+		if collector.users--; collector.users == 0 {
+			debug.SetGCPercent(collector.before)
+		}
+	}
+}
+
+// collector is the process's: its setting is restored when the last registration ends.
+var collector struct {
+	sync.Mutex
+	users, before int
 }
 
 // goBytes is what the Go runtime holds of the system's memory.
