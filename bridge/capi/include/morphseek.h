@@ -75,7 +75,7 @@ enum {
   MS_ERR_INVALID_ARGUMENT = 2,    /* an option or argument outside its range */
   MS_ERR_INVALID_HANDLE = 3,      /* a closed or foreign handle */
   MS_ERR_CANCELLED = 4,           /* the caller asked to stop */
-  MS_ERR_OUT_OF_MEMORY = 5,       /* */
+  MS_ERR_OUT_OF_MEMORY = 5,       /* too little memory for these images */
   MS_ERR_EMPTY_VOLUME = 10,       /* no voxels */
   MS_ERR_NON_FINITE_VOLUME = 11,  /* nothing but NaN or Inf */
   MS_ERR_CONSTANT_VOLUME = 12,    /* every voxel has the same value */
@@ -86,7 +86,7 @@ enum {
   MS_ERR_GRID_MISMATCH = 17,      /* a mask on another grid than its image */
   MS_ERR_NO_OVERLAP = 18,         /* the volumes do not overlap after the initial transform */
   MS_ERR_SINGULAR_TRANSFORM = 19, /* an initial transform that cannot be inverted */
-  MS_ERR_MODEL_NOT_FOUND = 30,    /* */
+  MS_ERR_MODEL_NOT_FOUND = 30,    /* no model of that name or path */
   MS_ERR_MODEL_CORRUPT = 31,      /* a truncated model, or no MorphSeek model at all */
   MS_ERR_MODEL_TAMPERED = 32,     /* weights whose sha256 differs from the manifest's */
   MS_ERR_MODEL_VERSION = 33,      /* a model format that this library does not know */
@@ -95,8 +95,8 @@ enum {
   MS_ERR_RUNTIME_FAILED = 36,     /* ONNX Runtime reported an error */
   MS_ERR_DEVICE_UNAVAILABLE = 37, /* the device asked for is not there */
   MS_ERR_INPUT_UNREADABLE = 50,   /* an input file that is missing or cannot be read */
-  MS_ERR_OUTPUT_UNWRITABLE = 51,  /* */
-  MS_ERR_DISK_FULL = 52,          /* */
+  MS_ERR_OUTPUT_UNWRITABLE = 51,  /* a file or folder that cannot be written */
+  MS_ERR_DISK_FULL = 52,          /* no space left where a file is written */
   MS_ERR_SNAPSHOT_CORRUPT = 53    /* a truncated, tampered or foreign result file */
 };
 
@@ -109,8 +109,8 @@ typedef uint64_t ms_result; /* a finished registration, immutable */
 /* What an engine is made with. */
 typedef struct ms_engine_config {
   size_t size;
-  const char *runtime_library; /* path of the ONNX Runtime library; NULL or "": MORPHSEEK_ORT_LIBRARY, then beside this library,
-                                  then the `onnxruntime` Python package */
+  const char *runtime_library; /* path of the ONNX Runtime library; NULL or "": MORPHSEEK_ORT_LIBRARY, or else beside this
+                                  library, in the `onnxruntime` Python package, on the system's path */
   const char *model_dir;       /* a further folder of models; NULL or "": none */
 } ms_engine_config;
 
