@@ -188,6 +188,10 @@ func (r *registration) prepare() error {
 		n := int64(r.model.Grid(fixed.Geometry).Voxels())
 		need += floats * (2 + 3 + 3*int64(r.opt.Trajectories)) * n
 	}
+	if r.iterations() > 0 {
+		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
+		need += floats * live * int64(min(fixed.Voxels(), effort[r.opt.Preset].voxels))
+	}
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
 	}
