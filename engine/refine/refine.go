@@ -53,7 +53,7 @@ type Level struct {
 // The regularisation and the steps, in voxels of the resolution at hand.
 const (
 	fluid   = 1.75
-	elastic = 0.7
+	elastic = 0.5
 	longest = 0.5 // displacement of one step, anywhere
 	window  = 2   // radius of the correlation's window
 

@@ -24,12 +24,15 @@ type level struct {
 	spacing int // between control points
 	radius  int // displacements are quantum*(-radius..radius) along each axis
 	quantum int
+	// stiffness is the cost, in bits a descriptor, of a unit strain between neighbours: higher where the window is wide, for
+	// there is more in it to be mistaken for the match.
+	stiffness float64
 }
 
 // reach is the longest displacement of a level.
 func (l level) reach() int { return l.radius * l.quantum }
 
-var levels = []level{{6, 5, 2}, {5, 5, 1}, {4, 3, 1}, {3, 2, 1}}
+var levels = []level{{6, 5, 2, 60}, {5, 5, 1, 60}, {4, 3, 1, 20}, {3, 2, 1, 20}}
 
 // reachShare bounds a level's reach, as a share of the working grid's mean side: in a small crop only the finer levels run.
 const reachShare = 0.12
@@ -38,7 +41,6 @@ const reachShare = 0.12
 const workingVoxels = 850e3
 
 const (
-	stiffness = 20  // cost, in bits a descriptor, of a unit strain between neighbours
 	smoothing = 0.5 // standard deviation, in control spacings, of the Gaussian on a level's field
 	leastJ    = 0.1 // Jacobian determinant that a level and the result may have
 )
@@ -79,7 +81,7 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 		if i > 0 {
 			now = im.Through(u, opt.Threads)
 		}
-		s := &step{level: l, grid: grid, margin: margin, threads: opt.Threads, stiffness: stiffness,
+		s := &step{level: l, grid: grid, margin: margin, threads: opt.Threads,
 			fixed: fixed, moving: describe(now.Moving, now.MovingValid, opt.Threads), image: im.Fixed.Data}
 		g := s.solve().Resample(grid, opt.Threads)
 		g.Smooth(smoothing*float64(l.spacing), opt.Threads)

@@ -14,7 +14,6 @@ type step struct {
 	grid          volume.Geometry // of the fixed descriptors; the moving ones have margin voxels more on every side
 	margin        int
 	threads       int
-	stiffness     float64 // cost, in bits a descriptor, of a unit strain between neighbours
 	fixed, moving []uint64
 	image         []float32 // fixed intensities, for the tree
 }
