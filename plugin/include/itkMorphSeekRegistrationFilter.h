@@ -1,0 +1,258 @@
+/** \file
+ * Part of ITKMorphSeek, the ITK module over morphseek.h: the registration.
+ */
+#ifndef itkMorphSeekRegistrationFilter_h
+#define itkMorphSeekRegistrationFilter_h
+
+#include "itkDataObjectDecorator.h"
+#include "itkDisplacementFieldTransform.h"
+#include "itkImageToImageFilter.h"
+#include "itkMorphSeekException.h"
+
+#include <exception>
+#include <string>
+#include <type_traits>
+
+namespace itk
+{
+/** \class MorphSeekRegistrationFilter
+ * \brief Registers a moving 3-D image onto a fixed one: initial alignment, learned latent-policy steps, refinement.
+ *
+ * The images may have any scalar pixel type and differ in size, spacing, origin and direction. The output is the displacement
+ * field on the fixed image's grid, in mm; GetTransform() is the same field as a transform, sharing its buffer. Both map points
+ * of the fixed image to points of the moving image, as ResampleImageFilter wants them:
+ *
+ * \code
+ *   using FilterType = itk::MorphSeekRegistrationFilter<ImageType>;
+ *   auto registration = FilterType::New();
+ *   registration->SetFixedImage(fixed);
+ *   registration->SetMovingImage(moving);
+ *   registration->Update();
+ *
+ *   auto warp = itk::MorphSeekWarpFilter<ImageType>::New();
+ *   warp->SetInput(moving);
+ *   warp->SetTransform(registration->GetTransform());
+ *   warp->SetReferenceImage(registration->GetOutput());
+ *   warp->Update();
+ * \endcode
+ *
+ * An initial transform that is linear is where the registration starts from. Any other is applied to the moving image (on the
+ * fixed grid) before the registration, and is part of the output.
+ *
+ * Images of float are read in place, others are converted. The outputs are written once. The thread count is the smaller of
+ * GetNumberOfWorkUnits() and the multi-threader's GetMaximumNumberOfThreads(). AbortGenerateDataOn(), from an observer
+ * or another thread, ends Update() with ProcessAborted. Failures are MorphSeekException.
+ *
+ * For the method see: MorphSeek: Fine-grained Latent Representation-Level Policy Optimization for Deformable Image Registration.
+ *
+ * \tparam TFixedImage a 3-D image of scalars.
+ * \tparam TMovingImage a 3-D image of scalars.
+ * \tparam TDisplacementField a 3-D image of Vector<float, 3>, or of Vector<double, 3>, which is converted to.
+ *
+ * \ingroup ITKMorphSeek RegistrationFilters
+ */
+template <typename TFixedImage, typename TMovingImage = TFixedImage, typename TDisplacementField = Image<Vector<float, 3>, 3>>
+class ITK_TEMPLATE_EXPORT MorphSeekRegistrationFilter : public ImageToImageFilter<TFixedImage, TDisplacementField>
+{
+public:
+  ITK_DISALLOW_COPY_AND_MOVE(MorphSeekRegistrationFilter);
+
+  static constexpr unsigned int ImageDimension = 3;
+  static_assert(TFixedImage::ImageDimension == 3 && TMovingImage::ImageDimension == 3 && TDisplacementField::ImageDimension == 3,
+                "MorphSeek registers 3-D images; give 3-D image types");
+  static_assert(std::is_arithmetic<typename TFixedImage::PixelType>::value && std::is_arithmetic<typename TMovingImage::PixelType>::value,
+                "MorphSeek registers scalar images; give image types whose pixels are numbers");
+
+  using Self = MorphSeekRegistrationFilter;
+  using Superclass = ImageToImageFilter<TFixedImage, TDisplacementField>;
+  using Pointer = SmartPointer<Self>;
+  using ConstPointer = SmartPointer<const Self>;
+
+  itkNewMacro(Self);
+  itkTypeMacro(MorphSeekRegistrationFilter, ImageToImageFilter);
+
+  using FixedImageType = TFixedImage;
+  using MovingImageType = TMovingImage;
+  using MaskImageType = Image<unsigned char, 3>;
+  using InitialTransformType = Transform<double, 3, 3>;
+  using DisplacementFieldType = TDisplacementField;
+  using ComponentType = typename DisplacementFieldType::PixelType::ValueType;
+  using TransformType = DisplacementFieldTransform<ComponentType, 3>;
+  using DecoratedTransformType = DataObjectDecorator<TransformType>;
+
+  /** The image onto which the other is brought. */
+  virtual void
+  SetFixedImage(const FixedImageType * image)
+  {
+    this->SetInput(image);
+  }
+  virtual const FixedImageType *
+  GetFixedImage() const
+  {
+    return this->GetInput();
+  }
+
+  /** The image that is brought onto the other. */
+  itkSetInputMacro(MovingImage, MovingImageType);
+  itkGetInputMacro(MovingImage, MovingImageType);
+
+  /** Where not zero, the fixed image counts. On the fixed image's grid; optional. */
+  itkSetInputMacro(FixedMask, MaskImageType);
+  itkGetInputMacro(FixedMask, MaskImageType);
+
+  /** Where not zero, the moving image counts. On the moving image's grid; optional. */
+  itkSetInputMacro(MovingMask, MaskImageType);
+  itkGetInputMacro(MovingMask, MaskImageType);
+
+  /** From fixed to moving points; optional. See the class's description. */
+  itkSetGetDecoratedObjectInputMacro(InitialTransform, InitialTransformType);
+
+  /** \name Options
+   * Their meanings, ranges and defaults are those of ms_options (see ms_options_json()). Values out of range are refused by
+   * Update(). */
+  ///@{
+  itkSetMacro(Preset, std::string);
+  itkGetConstMacro(Preset, std::string);
+  itkSetMacro(Model, std::string);
+  itkGetConstMacro(Model, std::string);
+  itkSetMacro(Initial, std::string);
+  itkGetConstMacro(Initial, std::string);
+  itkSetMacro(Search, std::string);
+  itkGetConstMacro(Search, std::string);
+  itkSetMacro(Steps, int);
+  itkGetConstMacro(Steps, int);
+  itkSetMacro(Trajectories, int);
+  itkGetConstMacro(Trajectories, int);
+  itkSetMacro(Tau, double);
+  itkGetConstMacro(Tau, double);
+  itkSetMacro(Refine, int);
+  itkGetConstMacro(Refine, int);
+  itkSetMacro(Similarity, std::string);
+  itkGetConstMacro(Similarity, std::string);
+  itkSetMacro(Device, std::string);
+  itkGetConstMacro(Device, std::string);
+  itkSetMacro(Seed, uint64_t);
+  itkGetConstMacro(Seed, uint64_t);
+  itkSetMacro(Cache, std::string);
+  itkGetConstMacro(Cache, std::string);
+  ///@}
+
+  /** Path of the ONNX Runtime library; empty: looked for as morphseek.h says at ms_engine_config. */
+  virtual void
+  SetRuntimeLibrary(const std::string & path);
+  itkGetConstMacro(RuntimeLibrary, std::string);
+
+  /** A further folder of models; empty: none. */
+  virtual void
+  SetModelDirectory(const std::string & path);
+  itkGetConstMacro(ModelDirectory, std::string);
+
+  /** The output displacement field as a transform, in its pipeline form. */
+  virtual DecoratedTransformType *
+  GetTransformOutput();
+  virtual const DecoratedTransformType *
+  GetTransformOutput() const;
+
+  /** The output displacement field as a transform. It stays as it is when the filter runs again, which makes a new one. */
+  virtual const TransformType *
+  GetTransform() const
+  {
+    return this->GetTransformOutput()->Get();
+  }
+
+  /** What the registration measured: a JSON object (similarity before and after, folding, seconds by stage, warnings, ...). */
+  itkGetConstReferenceMacro(Metrics, std::string);
+
+  /** Percentage of voxels where the field found folds (NJD); an initial transform that is not linear is left out of it. */
+  itkGetConstMacro(FoldingPercentage, double);
+
+  using DataObjectPointerArraySizeType = ProcessObject::DataObjectPointerArraySizeType;
+  using Superclass::MakeOutput;
+  DataObject::Pointer
+  MakeOutput(DataObjectPointerArraySizeType index) override;
+
+protected:
+  MorphSeekRegistrationFilter();
+  ~MorphSeekRegistrationFilter() override;
+
+  /** The images may lie on different grids. */
+  void
+  VerifyInputInformation() const override
+  {}
+
+  void
+  GenerateInputRequestedRegion() override;
+  void
+  EnlargeOutputRequestedRegion(DataObject * output) override;
+  void
+  GenerateData() override;
+  void
+  PrintSelf(std::ostream & os, Indent indent) const override;
+
+private:
+  using FloatImageType = Image<float, 3>;
+
+  /** A result's handle, destroyed with it. */
+  struct Result
+  {
+    ms_result handle{ 0 };
+    Result() = default;
+    ITK_DISALLOW_COPY_AND_MOVE(Result);
+    ~Result()
+    {
+      if (handle != 0)
+      {
+        ms_result_destroy(handle);
+      }
+    }
+  };
+
+  /** The image itself if it is one of float, or a converted copy; null for null. */
+  template <typename TImage>
+  FloatImageType::ConstPointer
+  AsFloat(const TImage * image) const;
+
+  /** The moving image (or mask) resampled by the initial transform onto the fixed grid. */
+  FloatImageType::ConstPointer
+  Premoved(const FloatImageType * image, bool isMask) const;
+
+  static ms_image
+  Wrap(const FloatImageType * image);
+  ms_options
+  MakeOptions() const;
+  void
+  OpenEngine();
+  void
+  CloseEngine();
+  void
+  WriteOutputs(ms_result result, const InitialTransformType * applied);
+  static int
+  OnProgress(const ms_progress * progress, void * self);
+
+  std::string m_Preset;
+  std::string m_Model;
+  std::string m_Initial;
+  std::string m_Search;
+  int         m_Steps;
+  int         m_Trajectories;
+  double      m_Tau;
+  int         m_Refine;
+  std::string m_Similarity;
+  std::string m_Device;
+  uint64_t    m_Seed;
+  std::string m_Cache;
+  std::string m_RuntimeLibrary;
+  std::string m_ModelDirectory;
+
+  ms_engine          m_Engine{ 0 };
+  std::exception_ptr m_ObserverException; // thrown by an observer of our progress
+  std::string        m_Metrics;
+  double             m_FoldingPercentage{ 0 };
+};
+} // namespace itk
+
+#ifndef ITK_MANUAL_INSTANTIATION
+#  include "itkMorphSeekRegistrationFilter.hxx"
+#endif
+
+#endif

@@ -1,0 +1,397 @@
+#ifndef itkMorphSeekRegistrationFilter_hxx
+#define itkMorphSeekRegistrationFilter_hxx
+
+#include "itkCastImageFilter.h"
+#include "itkImageRegionIteratorWithIndex.h"
+#include "itkMorphSeekWarpFilter.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace itk
+{
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MorphSeekRegistrationFilter()
+{
+  ms_options defaults;
+  MorphSeekException::ThrowUnlessOk(ms_options_init(&defaults, sizeof defaults), ITK_LOCATION);
+  m_Preset = defaults.preset;
+  m_Model = defaults.model;
+  m_Initial = defaults.initial;
+  m_Search = defaults.search;
+  m_Steps = defaults.steps;
+  m_Trajectories = defaults.trajectories;
+  m_Tau = defaults.tau;
+  m_Refine = defaults.refine;
+  m_Similarity = defaults.similarity;
+  m_Device = defaults.device;
+  m_Seed = defaults.seed;
+  m_Cache = defaults.cache;
+
+  this->AddRequiredInputName("MovingImage");
+  this->AddOptionalInputName("FixedMask");
+  this->AddOptionalInputName("MovingMask");
+  this->AddOptionalInputName("InitialTransform");
+  this->SetNumberOfRequiredOutputs(2);
+  this->SetNthOutput(1, this->MakeOutput(1));
+  this->ReleaseDataBeforeUpdateFlagOn(); // a transform of an earlier run keeps its buffer
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::~MorphSeekRegistrationFilter()
+{
+  this->CloseEngine();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+DataObject::Pointer
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MakeOutput(DataObjectPointerArraySizeType index)
+{
+  if (index == 1)
+  {
+    auto decorated = DecoratedTransformType::New();
+    decorated->Set(TransformType::New());
+    return decorated.GetPointer();
+  }
+  return Superclass::MakeOutput(index);
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+auto
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput() -> DecoratedTransformType *
+{
+  return itkDynamicCastInDebugMode<DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+auto
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput() const -> const DecoratedTransformType *
+{
+  return itkDynamicCastInDebugMode<const DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetRuntimeLibrary(const std::string & path)
+{
+  if (m_RuntimeLibrary != path)
+  {
+    this->CloseEngine();
+    m_RuntimeLibrary = path;
+    this->Modified();
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetModelDirectory(const std::string & path)
+{
+  if (m_ModelDirectory != path)
+  {
+    this->CloseEngine();
+    m_ModelDirectory = path;
+    this->Modified();
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::OpenEngine()
+{
+  if (m_Engine == 0)
+  {
+    const ms_engine_config config = { sizeof config, m_RuntimeLibrary.c_str(), m_ModelDirectory.c_str() };
+    MorphSeekException::ThrowUnlessOk(ms_engine_create(&config, &m_Engine), ITK_LOCATION);
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::CloseEngine()
+{
+  if (m_Engine != 0)
+  {
+    ms_engine_destroy(m_Engine);
+    m_Engine = 0;
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GenerateInputRequestedRegion()
+{
+  Superclass::GenerateInputRequestedRegion();
+  for (const auto & name : this->GetInputNames())
+  {
+    if (DataObject * input = this->ProcessObject::GetInput(name))
+    {
+      input->SetRequestedRegionToLargestPossibleRegion();
+    }
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::EnlargeOutputRequestedRegion(DataObject * output)
+{
+  Superclass::EnlargeOutputRequestedRegion(output);
+  output->SetRequestedRegionToLargestPossibleRegion();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TImage>
+auto
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AsFloat(const TImage * image) const ->
+  typename FloatImageType::ConstPointer
+{
+  if (image == nullptr)
+  {
+    return nullptr;
+  }
+  if constexpr (std::is_same<TImage, FloatImageType>::value)
+  {
+    return image;
+  }
+  else
+  {
+    auto detached = TImage::New(); // so that the conversion does not run the pipeline before us again
+    detached->Graft(image);
+    auto cast = CastImageFilter<TImage, FloatImageType>::New();
+    cast->SetInput(detached);
+    cast->SetNumberOfWorkUnits(this->GetNumberOfWorkUnits());
+    cast->Update();
+    return cast->GetOutput();
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+auto
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Premoved(const FloatImageType * image, bool isMask) const ->
+  typename FloatImageType::ConstPointer
+{
+  auto detached = FloatImageType::New();
+  detached->Graft(image);
+  auto warp = MorphSeekWarpFilter<FloatImageType, FloatImageType, double>::New();
+  warp->SetInput(detached);
+  warp->SetTransform(this->GetInitialTransform());
+  warp->SetReferenceImage(this->GetFixedImage());
+  warp->SetLabels(isMask);
+  warp->SetNumberOfWorkUnits(this->GetNumberOfWorkUnits());
+  warp->Update();
+  return warp->GetOutput();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+ms_image
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Wrap(const FloatImageType * image)
+{
+  const auto region = image->GetBufferedRegion();
+  const auto origin = image->template TransformIndexToPhysicalPoint<double>(region.GetIndex()); // the index need not begin at 0
+  ms_image   wrapped = {};
+  wrapped.size = sizeof wrapped;
+  for (unsigned int axis = 0; axis < 3; ++axis)
+  {
+    wrapped.dims[axis] = static_cast<int64_t>(region.GetSize(axis));
+    wrapped.spacing[axis] = image->GetSpacing()[axis];
+    wrapped.origin[axis] = origin[axis];
+    for (unsigned int column = 0; column < 3; ++column)
+    {
+      wrapped.direction[3 * axis + column] = image->GetDirection()[axis][column];
+    }
+  }
+  wrapped.voxels = image->GetBufferPointer();
+  return wrapped;
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+ms_options
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MakeOptions() const
+{
+  ms_options options;
+  MorphSeekException::ThrowUnlessOk(ms_options_init(&options, sizeof options), ITK_LOCATION);
+  options.preset = m_Preset.c_str();
+  options.model = m_Model.c_str();
+  options.initial = m_Initial.c_str();
+  options.search = m_Search.c_str();
+  options.steps = m_Steps;
+  options.trajectories = m_Trajectories;
+  options.tau = m_Tau;
+  options.refine = m_Refine;
+  options.similarity = m_Similarity.c_str();
+  options.device = m_Device.c_str();
+  options.threads = static_cast<int32_t>(
+    std::min<ThreadIdType>(this->GetNumberOfWorkUnits(), this->GetMultiThreader()->GetMaximumNumberOfThreads()));
+  options.seed = m_Seed;
+  options.cache = m_Cache.c_str();
+  return options;
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+int
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::OnProgress(const ms_progress * progress, void * self)
+{
+  auto * filter = static_cast<Self *>(self);
+  try
+  {
+    filter->UpdateProgress(static_cast<float>(progress->fraction));
+  }
+  catch (...) // no exception may cross the C interface
+  {
+    filter->m_ObserverException = std::current_exception();
+    return 1;
+  }
+  return filter->GetAbortGenerateData() ? 1 : 0;
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GenerateData()
+{
+  const InitialTransformType * initial = this->GetInitialTransform();
+  const bool                   isLinear = initial == nullptr || initial->IsLinear();
+  Result                       result;
+  {
+    auto fixed = this->AsFloat(this->GetFixedImage());
+    auto moving = this->AsFloat(this->GetMovingImage());
+    auto fixedMask = this->AsFloat(this->GetFixedMask());
+    auto movingMask = this->AsFloat(this->GetMovingMask());
+    if (!isLinear)
+    {
+      moving = this->Premoved(moving, false);
+      if (movingMask)
+      {
+        movingMask = this->Premoved(movingMask, true);
+      }
+    }
+
+    double matrix[12];
+    if (initial != nullptr && isLinear)
+    {
+      const auto offset = initial->TransformPoint(typename InitialTransformType::InputPointType(0.0));
+      for (unsigned int column = 0; column < 3; ++column)
+      {
+        typename InitialTransformType::InputPointType unit(0.0);
+        unit[column] = 1;
+        const auto mapped = initial->TransformPoint(unit) - offset;
+        for (unsigned int row = 0; row < 3; ++row)
+        {
+          matrix[4 * row + column] = mapped[row];
+        }
+      }
+      for (unsigned int row = 0; row < 3; ++row)
+      {
+        matrix[4 * row + 3] = offset[row];
+      }
+    }
+
+    const ms_image fixedImage = Wrap(fixed), movingImage = Wrap(moving);
+    const ms_image fixedMaskImage = fixedMask ? Wrap(fixedMask) : ms_image{}, movingMaskImage = movingMask ? Wrap(movingMask) : ms_image{};
+    const ms_pair  pair = { sizeof pair,
+                           &fixedImage,
+                           &movingImage,
+                           fixedMask ? &fixedMaskImage : nullptr,
+                           movingMask ? &movingMaskImage : nullptr,
+                           initial != nullptr && isLinear ? matrix : nullptr };
+    const ms_options options = this->MakeOptions();
+    this->OpenEngine();
+    const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);
+    if (m_ObserverException)
+    {
+      std::rethrow_exception(std::exchange(m_ObserverException, nullptr));
+    }
+    if (status == MS_ERR_CANCELLED)
+    {
+      throw ProcessAborted(__FILE__, __LINE__);
+    }
+    MorphSeekException::ThrowUnlessOk(status, ITK_LOCATION);
+  } // the converted images go before the outputs come
+
+  this->WriteOutputs(result.handle, isLinear ? nullptr : initial);
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(ms_result                    result,
+                                                                                         const InitialTransformType * applied)
+{
+  size_t needed = 0;
+  MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed), ITK_LOCATION);
+  m_Metrics.resize(needed);
+  MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, &m_Metrics[0], needed, nullptr), ITK_LOCATION);
+  m_Metrics.pop_back(); // the NUL
+  const std::string key = "\"njd_percent\":"; // its first occurrence is the whole transform's
+  const size_t      at = m_Metrics.find(key);
+  m_FoldingPercentage = at == std::string::npos ? 0.0 : std::strtod(m_Metrics.c_str() + at + key.size(), nullptr);
+
+  this->AllocateOutputs();
+  DisplacementFieldType * output = this->GetOutput();
+  const size_t            n = 3 * output->GetBufferedRegion().GetNumberOfPixels();
+  ComponentType *         components = output->GetBufferPointer()->GetDataPointer();
+  if constexpr (std::is_same<ComponentType, float>::value)
+  {
+    MorphSeekException::ThrowUnlessOk(ms_result_field_mm(result, components, n), ITK_LOCATION);
+  }
+  else
+  {
+    std::vector<float> field(n);
+    MorphSeekException::ThrowUnlessOk(ms_result_field_mm(result, field.data(), n), ITK_LOCATION);
+    std::copy(field.begin(), field.end(), components);
+  }
+
+  if (applied != nullptr) // the total transform is the applied one after the one found
+  {
+    this->GetMultiThreader()->template ParallelizeImageRegion<3>(
+      output->GetBufferedRegion(),
+      [output, applied](const typename DisplacementFieldType::RegionType & region) {
+        for (ImageRegionIteratorWithIndex<DisplacementFieldType> it(output, region); !it.IsAtEnd(); ++it)
+        {
+          const auto point = output->template TransformIndexToPhysicalPoint<double>(it.GetIndex());
+          auto       found = point;
+          for (unsigned int axis = 0; axis < 3; ++axis)
+          {
+            found[axis] += it.Value()[axis];
+          }
+          const auto total = applied->TransformPoint(found) - point;
+          for (unsigned int axis = 0; axis < 3; ++axis)
+          {
+            it.Value()[axis] = static_cast<ComponentType>(total[axis]);
+          }
+        }
+      },
+      nullptr);
+  }
+
+  auto field = TransformType::DisplacementFieldType::New();
+  field->Graft(output); // shares the buffer; the next run gets another one
+  auto transform = TransformType::New();
+  transform->SetDisplacementField(field);
+  this->GetTransformOutput()->Set(transform);
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::PrintSelf(std::ostream & os, Indent indent) const
+{
+  Superclass::PrintSelf(os, indent);
+  os << indent << "Preset: " << m_Preset << '\n';
+  os << indent << "Model: " << m_Model << '\n';
+  os << indent << "Initial: " << m_Initial << '\n';
+  os << indent << "Search: " << m_Search << '\n';
+  os << indent << "Steps: " << m_Steps << '\n';
+  os << indent << "Trajectories: " << m_Trajectories << '\n';
+  os << indent << "Tau: " << m_Tau << '\n';
+  os << indent << "Refine: " << m_Refine << '\n';
+  os << indent << "Similarity: " << m_Similarity << '\n';
+  os << indent << "Device: " << m_Device << '\n';
+  os << indent << "Seed: " << m_Seed << '\n';
+  os << indent << "Cache: " << m_Cache << '\n';
+  os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
+  os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
+  os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';
+  os << indent << "Metrics: " << m_Metrics << '\n';
+}
+} // namespace itk
+
+#endif
