@@ -11,7 +11,6 @@ import torch
 from training_helpers import random_field
 
 from morphseek.training import export
-from morphseek.training.backbones import build
 from morphseek.training.config import load
 from morphseek.training.objective import build_backbone
 
@@ -31,7 +30,7 @@ def bundle(tmp_path_factory):
     torch.manual_seed(0)
     backbone = build_backbone(config.model).eval()
     with torch.no_grad():
-        backbone.flow.weight.normal_(std=0.15)
+        backbone.flow.weight.normal_(std=0.03)  # some voxels in three steps; more would be chaos
         for p in backbone.parameters():
             p.copy_(p.half().float())
     path = tmp_path_factory.mktemp("bundle") / "tiny.onnx"
@@ -141,17 +140,4 @@ def test_reward_is_ncc_over_the_fixed_foreground_minus_njd():
     assert float(worse) < 0.7
     folded = zero.clone()
     folded[:, 0, 8] = -3.0
-    assert float(export.label_free_reward(fixed, fixed, folded)) == pytest.approx(float(export.label_free_reward(fixed, fixed, zero)) - 100 / 8, abs=1e-3)
-
-
-def test_voxelmorph_l_exports_too(tmp_path):
-    config = load("paper").replace(**{"model.backbone": "voxelmorph-l", "model.options": {"widths": [4, 4, 8, 8, 8]}, "data.min_size": [32, 32, 32]})
-    torch.manual_seed(0)
-    backbone = build("voxelmorph-l", widths=(4, 4, 8, 8, 8), parametrisation="displacement").eval()
-    manifest = export.export_bundle(backbone, config, tmp_path / "v.onnx")
-    assert manifest["latent"] == {"channels": 8, "stride": 32} and manifest["parametrisation"] == "displacement"
-    size = (32, 64, 32)
-    run = session(tmp_path / "v.onnx")
-    fixed, moving = images(size, 6)
-    out = run.run(None, {"fixed": fixed.numpy(), "moving": moving.numpy(), "u_prev": np.zeros((1, 3, *size), np.float32), "epsilon": np.zeros((2, 8, 1, 2, 1), np.float32), "tau": np.zeros(1, np.float32)})
-    assert out[0].shape == (2, 3, *size)
+    assert float(export.label_free_reward(fixed, fixed, folded)) == pytest.approx(float(export.label_free_reward(fixed, fixed, zero)) - 100 / 16, abs=1e-3)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 import torch
 
@@ -65,23 +64,23 @@ Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=Fa
 
 
 def test_killed_at_any_moment(tiny, tmp_path):
-    config = tiny("best", run__visits=30, run__steps=1, run__checkpoint_minutes=1e-9)
+    config = tiny("best", run__visits=14, run__steps=1, run__checkpoint_minutes=1e-9)
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     command = [sys.executable, "-c", _RUN, str(tmp_path / "c.json"), str(tmp_path / "run")]
     process = subprocess.Popen(command)
     deadline = time.time() + 120
     while not (tmp_path / "run" / "last.pt").exists() and time.time() < deadline:
         time.sleep(0.05)
-    time.sleep(0.3)
+    time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = torch.load(tmp_path / "run" / "last.pt", weights_only=True)["visit"]
-    assert 0 < done < 30, "the kill must come in the middle"
+    assert 0 < done < 14, "the kill must come in the middle"
     Trainer(config, tmp_path / "run", progress=False).run()
     Trainer(config, tmp_path / "whole", progress=False).run()
     assert same(final(tmp_path / "run"), final(tmp_path / "whole"))
     visits = [json.loads(line)["visit"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert visits == list(range(1, 31))
+    assert visits == list(range(1, 15))
 
 
 def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):
@@ -128,10 +127,10 @@ torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
 """
 
 
-@pytest.mark.parametrize("preset", ["best", "paper"])
-def test_two_processes_average_their_gradients(tiny, tmp_path, preset):
+def test_two_processes_average_their_gradients(tiny, tmp_path):
     """torchrun with gloo: both ranks end alike, with the weights that one process gets from the mean of both gradients."""
-    config = tiny(preset, run__visits=1, run__steps=1, data__val="", policy__trajectories=2, optim__clip=0.0, optim__ema=0.0)
+    # The harder case: the policy step, whose gradients are collected piecewise and handed on by a surrogate.
+    config = tiny("paper", run__visits=1, run__steps=1, data__val="", policy__trajectories=2, optim__clip=0.0, optim__ema=0.0)
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / "rank.py").write_text(_RANK)
     out = tmp_path / "run"
@@ -148,8 +147,7 @@ def test_two_processes_average_their_gradients(tiny, tmp_path, preset):
         rng = single.rng(0)
         pair = single.pair(0, rng)
         u = torch.zeros(1, 3, *pair.fixed.shape[2:])
-        sampling = {} if preset == "best" else {"tau": single.temperature(0), "rng": rng}
-        single.objective(pair, u, **sampling).loss.backward()
+        single.objective(pair, u, tau=single.temperature(0), rng=rng).loss.backward()
         found = [p.grad.clone() for p in single.backbone.parameters()]
         single.optimizer.zero_grad(set_to_none=True)
         total = found if total is None else [x + y for x, y in zip(total, found, strict=True)]
@@ -158,14 +156,10 @@ def test_two_processes_average_their_gradients(tiny, tmp_path, preset):
     for p, g in zip(single.backbone.parameters(), total, strict=True):
         p.grad = g / 2
     single.optimizer.step()
-    moved = 0.0
-    torch.manual_seed(config.run.seed)
     for k, v in single.backbone.state_dict().items():
         # The first Adam step is about lr * sign(g): where g is nearly 0 rounding decides the sign, so compare the bulk.
         close = ((a[k] - v).abs() <= 0.05 * single.learning_rate(0) + 1e-7).float().mean()
         assert close > 0.98, k
-        moved += float((a[k] - v).abs().sum())
-    assert np.isfinite(moved)
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -226,9 +226,9 @@ def run(
             updates = 0
             if arm.train:
                 trainer = Trainer(config, folder, init=start, progress=False)
-                before = time.process_time(), time.perf_counter()
                 trainer.run()
-                cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
+                # Kept in the checkpoint: an arm that was interrupted counts all its sessions.
+                cpu, wall = trainer.cpu_seconds, trainer.seconds
                 updates = trainer.updates
                 if trainer.visit < count:
                     # Stopped by a signal: the checkpoint continues when the command is repeated.

@@ -195,7 +195,7 @@ def diagnose(
     typer.echo("gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items()))
     run = checkpoint.parent
     if (run / "log.jsonl").exists():
-        h = report["histories"] = d.histories(run)
+        h = report["histories"] = d.histories(run, ("sigma", "mu_abs", "kl"))
         for key in ("sigma", "mu_abs", "kl"):
             parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
             typer.echo(f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p)))

@@ -200,6 +200,7 @@ def histories(run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl",
 
 _MEMORY = """
 import json, resource, sys
+from pathlib import Path
 import numpy as np, torch
 from morphseek.training.config import load
 from morphseek.training.objective import StepObjective, build_backbone
@@ -213,9 +214,15 @@ objective = StepObjective(build_backbone(config.model), config.loss, config.poli
 one = lambda c: torch.rand(1, c, *size)
 ones = torch.ones(1, 1, *size)
 pair = Sample(one(1), one(1), ones, ones, (one(2) > 0.5).float(), (one(2) > 0.5).float(), torch.ones(1, 1, *size), torch.ones(1, 1, *size))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    # Linux hands a parent's ru_maxrss on to its children; the high-water mark of this address space is its own.
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+before = peak()
 objective(pair, torch.zeros(1, 3, *size), tau=1.0, rng=np.random.default_rng(0)).loss.backward()
-print(json.dumps({"mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024}))
+print(json.dumps({"mib": (peak() - before) / 1024}))
 """
 
 

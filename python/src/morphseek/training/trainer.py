@@ -129,6 +129,7 @@ class Trainer:
         self.visit = 0
         self.updates = 0
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
         self.best = -math.inf
         self.ema = None
         self._stop = False
@@ -162,6 +163,7 @@ class Trainer:
             "visit": self.visit,
             "updates": self.updates,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "best": self.best,
             "kl_weight": self.objective.kl_weight,
             "policy": self.objective.policy_state(),
@@ -179,7 +181,7 @@ class Trainer:
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.visit, self.updates = state["visit"], state["updates"]
-        self.seconds, self.best = state["seconds"], state["best"]
+        self.seconds, self.cpu_seconds, self.best = state["seconds"], state.get("cpu_seconds", 0.0), state["best"]
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
         if state.get("policy"):
@@ -352,9 +354,10 @@ class Trainer:
         try:
             with bar:
                 while self.visit < run.visits and not self._stop:
-                    start = time.perf_counter()
+                    start, cpu = time.perf_counter(), time.process_time()
                     logs = self.run_visit()
                     self.seconds += time.perf_counter() - start
+                    self.cpu_seconds += time.process_time() - cpu
                     done = self.visit >= run.visits
                     if self.val_pairs and (self.visit % run.val_every == 0 or done):
                         if self.rank == 0:
