@@ -224,8 +224,9 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
     try:
         with pytest.raises(errors.DiskFullError):
             io.write_image(path, noise())
-        with pytest.raises(errors.MorphSeekError):
-            io.write_transform(tmp_path / "t.h5", sitk.DisplacementFieldTransform(sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)))
+        for name in ("t.h5", "t.tfm"):
+            with pytest.raises(errors.DiskFullError):
+                io.write_transform(tmp_path / name, sitk.DisplacementFieldTransform(sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
@@ -241,6 +242,9 @@ def test_full_disk(tmp_path: Path):
         for name in ("a.nii.gz", "a.nrrd", "a.mha"):
             with pytest.raises(errors.DiskFullError):
                 io.write_image(small / name, noise())
+        for name in ("t.h5", "t.tfm"):
+            with pytest.raises(errors.DiskFullError):
+                io.write_transform(small / name, sitk.DisplacementFieldTransform(sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)))
         with pytest.raises(errors.DiskFullError), io.output_folder(small / "out") as folder:
             io.write_text(folder / "report.json", "x" * 10)
             io.write_image(folder / "warped.nii.gz", noise())

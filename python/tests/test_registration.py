@@ -190,7 +190,7 @@ def test_ctrl_c(tmp_path: Path):
     assert time.monotonic() - sent < 20  # on a loaded machine; the engine looks ten times a second
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert out == "(24, 24, 24)\n"
+    assert out == "(16, 16, 16)\n"
 
 
 def test_fork_is_refused_and_spawn_works():
