@@ -1,0 +1,633 @@
+// MorphSeekRegistration: registers two image files, as a command-line module of the Slicer Execution Model.
+//
+// Exit codes are those of the `morphseek` command (ms_errors_json): 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a
+// device or memory; 6 the output; 130 cancelled; 1 a defect. Outputs appear all together at the end, or not at all.
+#include "MorphSeekRegistrationXml.h"
+#include "itkCommand.h"
+#include "itkGDCMImageIO.h"
+#include "itkGDCMSeriesFileNames.h"
+#include "itkImageFileReader.h"
+#include "itkImageFileWriter.h"
+#include "itkImageIOFactory.h"
+#include "itkImageSeriesReader.h"
+#include "itkMorphSeekRegistrationFilter.h"
+#include "itkMorphSeekWarpFilter.h"
+#include "itkTransformFileReader.h"
+#include "itkTransformFileWriter.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <random>
+#include <set>
+
+namespace fs = std::filesystem;
+
+namespace
+{
+using VolumeType = itk::Image<float, 3>;
+using MaskType = itk::Image<unsigned char, 3>;
+using LabelType = itk::Image<int, 3>;
+using FilterType = itk::MorphSeekRegistrationFilter<VolumeType>;
+
+// A failure with its status code and a sentence for people.
+struct Failure
+{
+  ms_status   code;
+  std::string message;
+};
+
+// The description of an ITK exception, without the object and the address that ITK puts before it.
+std::string
+Reason(const itk::ExceptionObject & error)
+{
+  std::string       text = error.GetDescription();
+  const std::string mark = "ITK ERROR: ";
+  const size_t      at = text.rfind(mark);
+  return at == std::string::npos ? text : text.substr(at + mark.size());
+}
+
+// ------------------------------------------------------------------------------------------------------------ Command line
+
+// The arguments by the names in the XML: flags without their dashes, and "0", "1" for the two images.
+class Arguments
+{
+public:
+  Arguments(int argc, char ** argv)
+  {
+    const std::set<std::string> flags = KnownFlags();
+    int                         positional = 0;
+    for (int i = 1; i < argc; ++i)
+    {
+      std::string argument = argv[i];
+      if (argument.compare(0, 2, "--") != 0)
+      {
+        m_Values[std::to_string(positional++)] = argument;
+        continue;
+      }
+      argument.erase(0, 2);
+      const size_t      equals = argument.find('=');
+      const std::string flag = argument.substr(0, equals);
+      if (flags.count(flag) == 0)
+      {
+        throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + flag + " is not an option; see --help" };
+      }
+      if (equals != std::string::npos)
+      {
+        m_Values[flag] = argument.substr(equals + 1);
+      }
+      else if (++i < argc)
+      {
+        m_Values[flag] = argv[i];
+      }
+      else
+      {
+        throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + flag + " needs a value" };
+      }
+    }
+    if (positional != 2)
+    {
+      throw Failure{ MS_ERR_INVALID_ARGUMENT, "give two images, fixed and moving; see --help" };
+    }
+  }
+
+  // The value of a flag; empty where it was not given.
+  std::string
+  operator[](const std::string & name) const
+  {
+    const auto found = m_Values.find(name);
+    return found == m_Values.end() ? "" : found->second;
+  }
+
+  // Calls set with the value of a flag, where it was given.
+  void
+  Text(const std::string & name, const std::function<void(const std::string &)> & set) const
+  {
+    if (!(*this)[name].empty())
+    {
+      set((*this)[name]);
+    }
+  }
+
+  template <typename TNumber>
+  void
+  Number(const std::string & name, const std::function<void(TNumber)> & set) const
+  {
+    this->Text(name, [&](const std::string & text) {
+      std::istringstream stream(text);
+      TNumber            value;
+      if (!(stream >> value) || stream.peek() != EOF || (std::is_unsigned<TNumber>::value && text[0] == '-'))
+      {
+        throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + name + " " + text + " is not a number that it takes; see --help" };
+      }
+      set(value);
+    });
+  }
+
+  // The flags in the XML, all of which take a value, and those of the Slicer Execution Model itself.
+  static std::set<std::string>
+  KnownFlags()
+  {
+    const std::string     text = xml, open = "<longflag>";
+    std::set<std::string> flags = { "returnparameterfile", "processinformationaddress" };
+    for (size_t at = text.find(open); at != std::string::npos; at = text.find(open, at))
+    {
+      at += open.size();
+      flags.insert(text.substr(at, text.find('<', at) - at));
+    }
+    return flags;
+  }
+
+private:
+  std::map<std::string, std::string> m_Values;
+};
+
+void
+PrintHelp()
+{
+  std::cout << "MorphSeekRegistration FIXED MOVING [--FLAG VALUE]...\n\nRegisters MOVING onto FIXED. --xml describes the flags; they are:\n ";
+  for (const std::string & flag : Arguments::KnownFlags())
+  {
+    std::cout << " --" << flag;
+  }
+  std::cout << "\nResearch software; not a medical device.\n";
+}
+
+// ------------------------------------------------------------------------------------------------------------------ Inputs
+
+// The one DICOM series in a folder.
+std::vector<std::string>
+SeriesFiles(const std::string & folder, const std::string & name)
+{
+  auto names = itk::GDCMSeriesFileNames::New();
+  names->SetDirectory(folder);
+  const auto & series = names->GetSeriesUIDs();
+  if (series.size() != 1)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                   name + ": the folder " + folder + " holds " + std::to_string(series.size()) + " DICOM series; give a folder with one, or a file" };
+  }
+  return names->GetFileNames(series.front());
+}
+
+// Reads one scalar volume. component, where given, becomes the pixel type on disk.
+template <typename TImage>
+typename TImage::Pointer
+ReadVolume(const std::string & path, const std::string & name, itk::IOComponentEnum * component = nullptr)
+{
+  if (!fs::exists(path))
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " does not exist; check the path" };
+  }
+  try
+  {
+    if (fs::is_directory(path))
+    {
+      auto reader = itk::ImageSeriesReader<TImage>::New();
+      reader->SetImageIO(itk::GDCMImageIO::New());
+      reader->SetFileNames(SeriesFiles(path, name));
+      reader->Update();
+      return reader->GetOutput();
+    }
+    auto io = itk::ImageIOFactory::CreateImageIO(path.c_str(), itk::ImageIOFactory::IOFileModeEnum::ReadMode);
+    if (!io)
+    {
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " is in no image format that ITK reads" };
+    }
+    io->SetFileName(path);
+    io->ReadImageInformation();
+    if (io->GetNumberOfDimensions() < 3)
+    {
+      throw Failure{ MS_ERR_THIN_VOLUME, name + ": " + path + " has two dimensions; registration needs a 3-D volume" };
+    }
+    for (unsigned int axis = 3; axis < io->GetNumberOfDimensions(); ++axis)
+    {
+      if (io->GetDimensions(axis) != 1)
+      {
+        throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " holds a series of volumes; give one of them" };
+      }
+    }
+    if (io->GetNumberOfComponents() != 1)
+    {
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has " + std::to_string(io->GetNumberOfComponents()) + " components a voxel; give a scalar volume" };
+    }
+    if (component != nullptr)
+    {
+      *component = io->GetComponentType();
+    }
+    auto reader = itk::ImageFileReader<TImage>::New();
+    reader->SetImageIO(io);
+    reader->SetFileName(path);
+    reader->Update();
+    return reader->GetOutput();
+  }
+  catch (const itk::ExceptionObject & error)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " cannot be read as an image: " + Reason(error) };
+  }
+}
+
+FilterType::InitialTransformType::ConstPointer
+ReadTransform(const std::string & path)
+{
+  try
+  {
+    auto reader = itk::TransformFileReaderTemplate<double>::New();
+    reader->SetFileName(path);
+    reader->Update();
+    if (!reader->GetTransformList()->empty())
+    {
+      if (auto * transform = dynamic_cast<FilterType::InitialTransformType *>(reader->GetTransformList()->front().GetPointer()))
+      {
+        return transform;
+      }
+    }
+  }
+  catch (const itk::ExceptionObject & error)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + Reason(error) };
+  }
+  throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds no 3-D transform" };
+}
+
+// ----------------------------------------------------------------------------------------------------------------- Outputs
+
+// Outputs are written to a hidden folder beside their destination, under their own names (formats of two files name one in the
+// other), and moved when all are there. What is left of them goes with this object.
+class Outputs
+{
+public:
+  ~Outputs()
+  {
+    for (const auto & folder : m_Folders)
+    {
+      std::error_code ignored;
+      fs::remove_all(folder.second, ignored);
+    }
+  }
+
+  // Claims a path before the work begins, so that an unwritable folder fails early; "" claims nothing.
+  void
+  Claim(const std::string & path)
+  {
+    if (path.empty())
+    {
+      return;
+    }
+    const fs::path folder = fs::absolute(path).parent_path();
+    if (m_Folders.count(folder) == 0)
+    {
+      const fs::path  temporary = folder / (".morphseek-" + std::to_string(std::random_device{}()));
+      std::error_code error;
+      if (!fs::create_directory(temporary, error))
+      {
+        throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
+      }
+      m_Folders[folder] = temporary;
+    }
+  }
+
+  // Calls write with the temporary name of a claimed path; "" does nothing.
+  void
+  Write(const std::string & path, const std::function<void(const std::string &)> & write)
+  {
+    if (path.empty())
+    {
+      return;
+    }
+    const fs::path final = fs::absolute(path), temporary = m_Folders.at(final.parent_path());
+    std::string    reason;
+    try
+    {
+      write((temporary / final.filename()).string());
+    }
+    catch (const itk::ExceptionObject & error)
+    {
+      reason = Reason(error);
+    }
+    // ITK does not notice that a disk fills up under a compressed NIfTI: a full disk is a failure whatever it says.
+    std::error_code error;
+    const auto      space = fs::space(temporary, error);
+    if (!error && space.available < (1 << 16))
+    {
+      throw Failure{ MS_ERR_DISK_FULL, path + ": the disk is full; free some space or choose another folder" };
+    }
+    if (!reason.empty() || !fs::exists(temporary / final.filename()))
+    {
+      throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + reason };
+    }
+  }
+
+  // Moves everything to its place.
+  void
+  Publish()
+  {
+    for (const auto & folder : m_Folders)
+    {
+      for (const auto & file : fs::directory_iterator(folder.second))
+      {
+        std::error_code error;
+        fs::rename(file.path(), folder.first / file.path().filename(), error);
+        if (error)
+        {
+          throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, (folder.first / file.path().filename()).string() + " cannot be written: " + error.message() };
+        }
+      }
+    }
+  }
+
+private:
+  std::map<fs::path, fs::path> m_Folders; // of a destination, the temporary one
+};
+
+template <typename TImage>
+void
+WriteImage(const TImage * image, const std::string & path)
+{
+  auto writer = itk::ImageFileWriter<TImage>::New();
+  writer->SetInput(image);
+  writer->SetFileName(path);
+  writer->UseCompressionOn();
+  writer->Update();
+}
+
+// Writes labels with the pixel type they had on disk, or as int.
+void
+WriteLabels(const LabelType * labels, itk::IOComponentEnum component, const std::string & path)
+{
+  const auto as = [&](auto pixel) {
+    using ImageType = itk::Image<decltype(pixel), 3>;
+    auto cast = itk::CastImageFilter<LabelType, ImageType>::New();
+    cast->SetInput(labels);
+    cast->Update();
+    WriteImage<ImageType>(cast->GetOutput(), path);
+  };
+  switch (component)
+  {
+    case itk::IOComponentEnum::UCHAR:
+      return as(static_cast<unsigned char>(0));
+    case itk::IOComponentEnum::SHORT:
+      return as(static_cast<short>(0));
+    case itk::IOComponentEnum::USHORT:
+      return as(static_cast<unsigned short>(0));
+    default:
+      return WriteImage(labels, path);
+  }
+}
+
+void
+WriteTransform(const FilterType * filter, const std::string & path)
+{
+  const std::string suffix = fs::path(path).extension().string();
+  if (suffix == ".h5" || suffix == ".hdf5" || suffix == ".tfm" || suffix == ".txt" || suffix == ".mat")
+  {
+    auto writer = itk::TransformFileWriterTemplate<FilterType::ComponentType>::New();
+    writer->SetInput(filter->GetTransform());
+    writer->SetFileName(path);
+    writer->UseCompressionOn();
+    writer->Update();
+    return;
+  }
+  WriteImage(filter->GetOutput(), path);
+}
+
+void
+WriteText(const std::string & text, const std::string & path)
+{
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush())
+  {
+    itkGenericExceptionMacro("the file cannot be written");
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------- The registration
+
+std::atomic<bool> interrupted{ false };
+
+void
+StopOnSignals()
+{
+#ifndef _WIN32 // the handler runs on the stack that the Go runtime's threads have for signals
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = true; };
+  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+#else
+  std::signal(SIGINT, [](int) { interrupted = true; });
+#endif
+}
+
+// Tells the host about a filter's progress, in the words of the Slicer Execution Model, and stops it on a signal.
+class Narrator : public itk::Command
+{
+public:
+  using Self = Narrator;
+  using Pointer = itk::SmartPointer<Self>;
+  itkNewMacro(Self);
+
+  void
+  Execute(itk::Object * caller, const itk::EventObject & event) override
+  {
+    auto * filter = static_cast<itk::ProcessObject *>(caller);
+    if (itk::StartEvent().CheckEvent(&event))
+    {
+      m_Start = std::chrono::steady_clock::now();
+      std::cout << "<filter-start>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-comment>Registers the volumes</filter-comment>\n</filter-start>"
+                << std::endl;
+    }
+    else if (itk::ProgressEvent().CheckEvent(&event))
+    {
+      if (interrupted)
+      {
+        filter->AbortGenerateDataOn();
+      }
+      if (filter->GetProgress() > m_Told)
+      {
+        m_Told = filter->GetProgress();
+        std::cout << "<filter-progress>" << m_Told << "</filter-progress>" << std::endl;
+      }
+    }
+    else if (itk::EndEvent().CheckEvent(&event))
+    {
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - m_Start;
+      std::cout << "<filter-end>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-time>" << seconds.count() << "</filter-time>\n</filter-end>"
+                << std::endl;
+    }
+  }
+
+  void
+  Execute(const itk::Object *, const itk::EventObject &) override
+  {}
+
+private:
+  std::chrono::steady_clock::time_point m_Start;
+  float                                 m_Told{ 0 };
+};
+
+void
+SetOptions(const Arguments & arguments, FilterType * filter)
+{
+  arguments.Text("preset", [&](const std::string & v) { filter->SetPreset(v); });
+  arguments.Text("model", [&](const std::string & v) { filter->SetModel(v); });
+  arguments.Text("initial", [&](const std::string & v) { filter->SetInitial(v); });
+  arguments.Text("search", [&](const std::string & v) { filter->SetSearch(v); });
+  arguments.Number<int>("steps", [&](int v) { filter->SetSteps(v); });
+  arguments.Number<int>("trajectories", [&](int v) { filter->SetTrajectories(v); });
+  arguments.Number<double>("tau", [&](double v) { filter->SetTau(v); });
+  arguments.Number<int>("refine", [&](int v) { filter->SetRefine(v); });
+  arguments.Text("similarity", [&](const std::string & v) { filter->SetSimilarity(v); });
+  arguments.Text("device", [&](const std::string & v) { filter->SetDevice(v); });
+  arguments.Number<uint64_t>("seed", [&](uint64_t v) { filter->SetSeed(v); });
+  arguments.Text("cache", [&](const std::string & v) { filter->SetCache(v); });
+  arguments.Text("runtime-library", [&](const std::string & v) { filter->SetRuntimeLibrary(v); });
+  arguments.Text("model-directory", [&](const std::string & v) { filter->SetModelDirectory(v); });
+  arguments.Number<int>("threads", [](int v) {
+    if (v < 0)
+    {
+      throw Failure{ MS_ERR_INVALID_ARGUMENT, "--threads is negative; 0 uses every core" };
+    }
+    if (v > 0)
+    {
+      itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(v);
+      itk::MultiThreaderBase::SetGlobalMaximumNumberOfThreads(v);
+    }
+  });
+}
+
+void
+Register(const Arguments & arguments)
+{
+  if (arguments["moving-labels"].empty() != arguments["output-labels"].empty())
+  {
+    throw Failure{ MS_ERR_INVALID_ARGUMENT, "--moving-labels and --output-labels belong together; give both or neither" };
+  }
+  Outputs outputs;
+  for (const char * name : { "output-volume", "output-transform", "output-labels", "report", "returnparameterfile" })
+  {
+    outputs.Claim(arguments[name]);
+  }
+
+  auto moving = ReadVolume<VolumeType>(arguments["1"], "moving");
+  SetOptions(arguments, FilterType::New()); // bad values fail, and the thread count holds, before the filter is made
+  auto filter = FilterType::New();
+  SetOptions(arguments, filter);
+  filter->SetFixedImage(ReadVolume<VolumeType>(arguments["0"], "fixed"));
+  filter->SetMovingImage(moving);
+  arguments.Text("fixed-mask", [&](const std::string & path) { filter->SetFixedMask(ReadVolume<MaskType>(path, "fixed mask")); });
+  arguments.Text("moving-mask", [&](const std::string & path) { filter->SetMovingMask(ReadVolume<MaskType>(path, "moving mask")); });
+  arguments.Text("initial-transform", [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
+  LabelType::Pointer   labels;
+  itk::IOComponentEnum labelComponent{};
+  arguments.Text("moving-labels", [&](const std::string & path) { labels = ReadVolume<LabelType>(path, "moving labels", &labelComponent); });
+
+  filter->AddObserver(itk::AnyEvent(), Narrator::New());
+  filter->Update();
+
+  outputs.Write(arguments["output-volume"], [&](const std::string & path) {
+    auto warp = itk::MorphSeekWarpFilter<VolumeType>::New();
+    warp->SetInput(moving);
+    warp->SetTransform(filter->GetTransform());
+    warp->SetReferenceImage(filter->GetOutput());
+    warp->Update();
+    WriteImage(warp->GetOutput(), path);
+  });
+  outputs.Write(arguments["output-labels"], [&](const std::string & path) {
+    auto warp = itk::MorphSeekWarpFilter<LabelType>::New();
+    warp->SetInput(labels);
+    warp->SetTransform(filter->GetTransform());
+    warp->SetReferenceImage(filter->GetOutput());
+    warp->LabelsOn();
+    warp->Update();
+    WriteLabels(warp->GetOutput(), labelComponent, path);
+  });
+  outputs.Write(arguments["output-transform"], [&](const std::string & path) { WriteTransform(filter, path); });
+  outputs.Write(arguments["report"], [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
+  outputs.Write(arguments["returnparameterfile"], [&](const std::string & path) {
+    WriteText("foldingPercentage = " + std::to_string(filter->GetFoldingPercentage()) + "\n", path);
+  });
+  if (interrupted)
+  {
+    throw itk::ProcessAborted(__FILE__, __LINE__);
+  }
+  outputs.Publish();
+}
+
+// The command line's exit code for a failure, from the engine's table.
+int
+ExitCode(ms_status code)
+{
+  size_t needed = 0;
+  ms_errors_json(nullptr, 0, &needed);
+  std::string table(needed, '\0');
+  ms_errors_json(&table[0], needed, nullptr);
+  const std::string exit = "\"exit\":";
+  size_t            at = table.find("\"code\":" + std::to_string(code) + ",");
+  at = at == std::string::npos ? at : table.find(exit, at);
+  return at == std::string::npos ? 1 : std::atoi(table.c_str() + at + exit.size());
+}
+
+int
+Fail(ms_status code, const std::string & message)
+{
+  std::cerr << "MorphSeekRegistration: " << message << std::endl;
+  return ExitCode(code);
+}
+} // namespace
+
+int
+main(int argc, char ** argv)
+{
+  for (int i = 1; i < argc; ++i)
+  {
+    const std::string argument = argv[i];
+    if (argument == "--xml")
+    {
+      std::cout << xml;
+      return 0;
+    }
+    if (argument == "--help")
+    {
+      PrintHelp();
+      return 0;
+    }
+    if (argument == "--version")
+    {
+      std::cout << "MorphSeekRegistration " << ms_version() << '\n';
+      return 0;
+    }
+  }
+  StopOnSignals();
+  try
+  {
+    Register(Arguments(argc, argv));
+    return 0;
+  }
+  catch (const Failure & failure)
+  {
+    return Fail(failure.code, failure.message);
+  }
+  catch (const itk::MorphSeekException & error)
+  {
+    return Fail(error.GetCode(), error.GetDescription());
+  }
+  catch (const itk::ProcessAborted &)
+  {
+    return Fail(MS_ERR_CANCELLED, "cancelled");
+  }
+  catch (const std::bad_alloc &)
+  {
+    return Fail(MS_ERR_OUT_OF_MEMORY, "there is too little memory; close other programs or give smaller images");
+  }
+  catch (const std::exception & error)
+  {
+    return Fail(MS_ERR_INTERNAL, error.what());
+  }
+}
