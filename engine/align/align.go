@@ -1,5 +1,6 @@
 // Package align finds the initial transform between two volumes that may share neither position, extent, orientation nor
-// modality: a global search over translations and scales, then refinement of several starts by gradient.
+// modality: a global search over translations and scales (over rotations too, where that finds nothing), then refinement of
+// several starts by gradient.
 //
 // One score serves throughout: the normalised agreement of MIND-SSC features (Heinrich et al., MICCAI 2013), which compare
 // within and across modalities, times a power of the overlap of the two bodies. What lies outside a field of view or a mask
@@ -7,6 +8,7 @@
 package align
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -29,7 +31,7 @@ const (
 type Options struct {
 	Method                Method
 	FixedMask, MovingMask *volume.Volume // non-zero selects; each on its image's grid; nil: everywhere
-	Initial               *volume.Affine // fixed -> moving LPS mm: where to start, or with None the result; nil: search
+	Initial               *volume.Affine // fixed -> moving LPS mm: where to start, or with None and COM the result; nil: search
 	Threads               int            // 0: every core; the result does not depend on it
 	Seed                  uint64         // of the sample of points
 	// Progress, if not nil, hears the fraction done, on the caller's goroutine; false cancels.
@@ -38,20 +40,29 @@ type Options struct {
 
 // Result of an alignment.
 type Result struct {
-	Transform    volume.Affine // fixed -> moving, LPS mm
-	Score        float64       // of the features, 0..1
+	Transform volume.Affine // fixed -> moving, LPS mm
+	Score     float64       // of the features under Transform, 0..1
+	// Confidence, 0..1, is the product of two factors. Strength: the score, averaged geometrically with that of the start
+	// that led there, between what chance reaches (0.15: volumes of different body parts came to 0.13 to 0.15) and what true
+	// partners reach (0.25: trunks of different people, CT to MR, came to 0.26 and more). Margin: how far the second best
+	// place that the refinement found is below, in tenths of the score; 1 where every start led to one place.
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
-	SameModality bool
-	Starts       int // candidates that were refined
+	SameModality bool    // the aligned intensities correlate: they are compared too
+	Starts       int     // candidates that were refined
 }
 
-// Tune is a scratch hook.
-var Tune = struct {
-	Components, Points1, Points2, It1, It2, Starts int
-	Sigma1, Sigma2                                 float64
-	Log                                            func(string, ...any)
-}{6, 6000, 20000, 25, 40, 3, 1.5, 0.7, nil}
+const (
+	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
+	poor            = 0.2        // below, rotations are searched
+	sameModality    = 0.45       // correlation of intensities
+	starts          = 3          // refined, of the search's peaks
+
+	searchComponents            = 6 // of the features
+	coarseSigma, fineSigma      = 2, 1
+	coarsePoints, finePoints    = 6000, 20000
+	coarseIterations, fineSteps = 25, 40
+)
 
 // scales are the factors that the affine search tries in plane (x, y) and along the body (z).
 var scales = []float64{0.85, 1, 1.17}
@@ -80,13 +91,14 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	}
 	if opt.Initial != nil || opt.Method == None {
 		if gap := separation(fixed.Geometry, moving.Geometry, start); gap > 0 {
-			return nil, fault.New(fault.NoOverlap, "the volumes do not overlap: under the initial transform the fixed field of view misses the moving one by %.0f mm; check the headers, or let the alignment search (initial: affine, no initial transform)", gap)
+			return nil, fault.New(fault.NoOverlap, "the volumes do not overlap: under the initial transform the fixed field of view misses the moving one by %.1f mm; check the headers, or let the alignment search (initial affine or rigid, without an initial transform)", gap)
 		}
 	}
 	a := &aligner{ctx: ctx, opt: opt, fixed: fixed, moving: moving}
 	return a.run(start)
 }
 
+// checkInput reports the first fault of an image and its mask.
 func checkInput(name string, v, mask *volume.Volume) error {
 	if err := v.Check(name); err != nil {
 		return err
@@ -100,32 +112,43 @@ func checkInput(name string, v, mask *volume.Volume) error {
 	if !mask.SameGrid(v.Geometry) {
 		return fault.New(fault.GridMismatch, "%s mask has size %v at spacing %v, its volume %v at %v: resample the mask onto the volume's grid", name, mask.Size, mask.Spacing, v.Size, v.Spacing)
 	}
-	selected := false
 	for i, m := range mask.Data {
 		if x := v.Data[i]; m != 0 && x-x == 0 {
-			selected = true
-			break
+			return nil
 		}
 	}
-	if !selected {
-		return fault.New(fault.EmptyMask, "%s mask selects no voxel with a finite value; check that it belongs to this volume", name)
-	}
-	return nil
+	return fault.New(fault.EmptyMask, "%s mask selects no voxel with a finite value; check that it belongs to this volume", name)
 }
 
-// aligner holds one alignment under way.
+// aligner is one alignment under way.
 type aligner struct {
 	ctx           context.Context
 	opt           Options
 	fixed, moving *volume.Volume
+	done          float64
 }
 
-// checkpoint reports progress and says whether to stop.
+// checkpoint reports progress, which never falls, and says whether to stop.
 func (a *aligner) checkpoint(fraction float64) error {
-	if a.ctx.Err() != nil || (a.opt.Progress != nil && !a.opt.Progress(fraction)) {
+	a.done = max(a.done, fraction)
+	if a.ctx.Err() != nil || (a.opt.Progress != nil && !a.opt.Progress(a.done)) {
 		return fault.New(fault.Cancelled, "alignment cancelled")
 	}
 	return nil
+}
+
+// views are the two images described in common terms, the moving one in a frame of axes of its own.
+type views struct {
+	fixed, moving features
+}
+
+// describe compares the images at voxels of h mm, the moving one along the columns of frame.
+func (a *aligner) describe(h float64, frame [9]float64) views {
+	threads := a.opt.Threads
+	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, h, threads), h, volume.Identity, threads), threads)
+	m := describe(newWorking(shrink(a.moving, a.opt.MovingMask, h, threads), h, frame, threads), threads)
+	basis := principal(f, m, threads)
+	return views{f.project(basis, threads), m.project(basis, threads)}
 }
 
 func (a *aligner) run(start volume.Affine) (*Result, error) {
@@ -134,63 +157,126 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	if err := a.checkpoint(0); err != nil {
 		return nil, err
 	}
-	fw := newWorking(a.fixed, a.opt.FixedMask, h, volume.Identity, threads)
-	mw := newWorking(a.moving, a.opt.MovingMask, h, volume.Identity, threads)
-	if a.opt.Method == COM && a.opt.Initial == nil {
-		f, m := centroid(fw), centroid(mw)
+	v := a.describe(h, volume.Identity)
+	for i, w := range []*working{v.fixed.working, v.moving.working} {
+		if w.bodyCount == 0 {
+			return nil, fault.New(fault.EmptyMask, "the %s mask selects less than one voxel of %.3g mm, at which the volumes are compared; enlarge it", [2]string{"fixed", "moving"}[i], h)
+		}
+	}
+	if a.opt.Method != None && a.opt.Initial == nil {
+		f, m := centroid(v.fixed.working), centroid(v.moving.working)
 		start.T = [3]float64{m[0] - f[0], m[1] - f[1], m[2] - f[2]}
 	}
-	ff, mf := describe(fw, threads), describe(mw, threads)
-	basis := principal(ff, mf, threads)
-	ff, mf = ff.project(basis, threads), mf.project(basis, threads)
 	if err := a.checkpoint(0.2); err != nil {
 		return nil, err
 	}
 
-	starts := []peak{{transform: start}}
-	if a.opt.Initial == nil && (a.opt.Method == Rigid || a.opt.Method == Affine) {
-		var err error
-		if starts, err = a.search(ff, mf); err != nil {
-			return nil, err
-		}
-	}
-	coarse := newObjective(fw, ff.interleaved(Tune.Sigma1, threads), mw, mf.interleaved(Tune.Sigma1, threads), Tune.Points1, a.opt.Seed, threads)
-	fine := newObjective(fw, ff.interleaved(Tune.Sigma2, threads), mw, mf.interleaved(Tune.Sigma2, threads), Tune.Points2, a.opt.Seed, threads)
-	best := starts[0].transform
-	score := 0.0
+	coarse := a.objective(v, coarseSigma, coarsePoints)
+	startScore, _, _ := coarse.score(coarse.centred(start))
+	best := outcome{transform: start, score: startScore, start: startScore, refined: 1}
+	var err error
 	if a.opt.Method == Rigid || a.opt.Method == Affine {
-		bestScore := math.Inf(-1)
-		for i, s := range starts {
-			t, c, err := coarse.refine(a.ctx, s.transform, a.opt.Method == Rigid, Tune.It1)
-			if err != nil {
-				return nil, a.failed(err)
-			}
-			if Tune.Log != nil {
-				Tune.Log("start %.4f -> %.4f %v", s.score, c, t)
-			}
-			if c > bestScore {
-				best, bestScore = t, c
-			}
-			if err := a.checkpoint(0.6 + 0.2*float64(i+1)/float64(len(starts))); err != nil {
+		var candidates []peak
+		if a.opt.Initial == nil {
+			if candidates, err = a.search(v); err != nil {
 				return nil, err
 			}
 		}
-		t, c, err := fine.refine(a.ctx, best, a.opt.Method == Rigid, Tune.It2)
+		if len(candidates) == 0 {
+			candidates = []peak{{startScore, start}}
+		}
+		if best, err = a.climb(coarse, candidates); err != nil {
+			return nil, err
+		}
+		if a.opt.Initial == nil && best.evidence() < poor {
+			turned, tv, err := a.searchRotations(h)
+			if err != nil {
+				return nil, err
+			}
+			turned.refined += best.refined
+			if turned.score > best.score {
+				best, v = turned, tv
+			}
+			best.refined = turned.refined
+		}
+		if best, v, err = a.follow(best, v, h); err != nil {
+			return nil, err
+		}
+	}
+	same := correlation(v.fixed.working, v.moving.working, best.transform, threads) > sameModality
+	if a.opt.Method == Rigid || a.opt.Method == Affine {
+		compared, sigma := v, float64(coarseSigma)
+		if same {
+			compared, sigma = views{v.fixed.withIntensity(), v.moving.withIntensity()}, fineSigma
+		}
+		best.transform, _, err = a.objective(compared, sigma, finePoints).refine(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
 		if err != nil {
 			return nil, a.failed(err)
 		}
-		best, score = t, c
-	} else {
-		score, _, _ = fine.score(fine.centred(best))
+		final := a.objective(v, coarseSigma, coarsePoints)
+		best.score, _, _ = final.score(final.centred(best.transform))
 	}
 	if err := a.checkpoint(1); err != nil {
 		return nil, err
 	}
 	return &Result{
-		Transform: best, Score: min(max(score, 0), 1), Confidence: 1, Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, best), Starts: len(starts),
+		Transform: best.transform, Score: min(max(best.score, 0), 1), Confidence: best.confidence(),
+		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, best.transform), SameModality: same, Starts: best.refined,
 	}, nil
 }
 
+func (a *aligner) objective(v views, sigma float64, points int) *objective {
+	return newObjective(v.fixed.working, v.fixed.interleaved(sigma, a.opt.Threads), v.moving.working, v.moving.interleaved(sigma, a.opt.Threads), points, a.opt.Seed, a.opt.Threads)
+}
+
+// outcome is where the refinement of several starts ended.
+type outcome struct {
+	transform volume.Affine
+	score     float64
+	start     float64 // score of the start that led here
+	rival     float64 // score of the best other place; 0 where there is none
+	refined   int
+}
+
+func (o outcome) evidence() float64 { return math.Sqrt(max(o.score, 0) * max(o.start, 0)) }
+
+func (o outcome) confidence() float64 {
+	strength := (o.evidence() - chance) / (certain - chance)
+	margin := (o.score - o.rival) / (0.1 * max(o.score, 1e-6))
+	return min(max(strength, 0), 1) * min(max(margin, 0), 1)
+}
+
+// climb refines every candidate and returns the best.
+func (a *aligner) climb(o *objective, candidates []peak) (outcome, error) {
+	ends := make([]outcome, len(candidates))
+	best := 0
+	for i, c := range candidates {
+		t, score, err := o.refine(a.ctx, c.transform, a.opt.Method == Rigid, coarseIterations)
+		if err != nil {
+			return outcome{}, a.failed(err)
+		}
+		ends[i] = outcome{transform: t, score: score, start: c.score}
+		if score > ends[best].score {
+			best = i
+		}
+		if err := a.checkpoint(0.6 + 0.2*float64(i+1)/float64(len(candidates))); err != nil {
+			return outcome{}, err
+		}
+	}
+	winner := ends[best]
+	corners := o.corners()
+	for _, e := range ends {
+		if meanDistance(corners, e.transform, winner.transform) > o.radius()/4 {
+			winner.rival = max(winner.rival, e.score)
+		} else {
+			winner.start = max(winner.start, e.start)
+		}
+	}
+	winner.refined = len(ends)
+	return winner, nil
+}
+
+// failed is the error of a refinement that ended early.
 func (a *aligner) failed(err error) error {
 	if a.ctx.Err() != nil {
 		return fault.New(fault.Cancelled, "alignment cancelled")
@@ -198,9 +284,9 @@ func (a *aligner) failed(err error) error {
 	return fault.Wrap(fault.Internal, err, "refinement of the initial transform failed")
 }
 
-// search returns the best distinct peaks over all scales.
-func (a *aligner) search(ff, mf features) ([]peak, error) {
-	f, m := ff.halved(a.opt.Threads), mf.halved(a.opt.Threads)
+// search returns the best distinct peaks over all translations and scales.
+func (a *aligner) search(v views) ([]peak, error) {
+	f, m := v.fixed.halved(searchComponents, a.opt.Threads), v.moving.halved(searchComponents, a.opt.Threads)
 	factors := scales
 	if a.opt.Method == Rigid {
 		factors = []float64{1}
@@ -220,40 +306,34 @@ func (a *aligner) search(ff, mf features) ([]peak, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(p, q peak) int {
-		switch {
-		case p.score > q.score:
-			return -1
-		case p.score < q.score:
-			return 1
-		}
-		return 0
-	})
-	corners := boxCorners(f.grid, 0)
+	return distinct(all, f.grid, starts), nil
+}
+
+// distinct returns the count highest peaks that differ by three voxels of the grid g on average over its corners.
+func distinct(all []peak, g volume.Geometry, count int) []peak {
+	slices.SortStableFunc(all, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
+	corners := boxCorners(g, 0)
 	var kept []peak
 	for _, p := range all {
-		distinct := true
-		for _, k := range kept {
-			distinct = distinct && meanDistance(corners, p.transform, k.transform) > 6*f.grid.Spacing[0]/2
-		}
-		if distinct {
+		near := slices.ContainsFunc(kept, func(k peak) bool {
+			return meanDistance(corners, p.transform, k.transform) <= 3*g.Spacing[0]
+		})
+		if !near {
 			kept = append(kept, p)
 		}
-		if len(kept) == Tune.Starts {
+		if len(kept) == count {
 			break
 		}
 	}
-	if len(kept) == 0 {
-		kept = []peak{{transform: volume.IdentityAffine()}}
-	}
-	return kept, nil
+	return kept
 }
 
+// meanDistance is how far two maps carry points apart, mm.
 func meanDistance(points [][3]float64, a, b volume.Affine) float64 {
 	total := 0.0
 	for _, p := range points {
 		x, y := a.Apply(p), b.Apply(p)
-		total += math.Sqrt((x[0]-y[0])*(x[0]-y[0]) + (x[1]-y[1])*(x[1]-y[1]) + (x[2]-y[2])*(x[2]-y[2]))
+		total += math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2])
 	}
 	return total / float64(len(points))
 }

@@ -2,19 +2,24 @@ package align
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 )
 
 // What is compared at each voxel: MIND-SSC, centred in the body and reduced to its principal components, and the body itself.
 const (
-	mindRadius   = 1
-	mindDilation = 2
-	components   = 6   // of MIND's twelve channels, which are strongly correlated
-	bodyWeight   = 0.3 // of the body channel, where a voxel's MIND components have RMS norm 1
+	mindRadius      = 1
+	mindDilation    = 2
+	components      = metric.MINDChannels
+	bodyWeight      = 0.04 // of the body channel, where a voxel's MIND components have RMS norm 1
+	intensityWeight = 0.3  // of the standardised intensity, for one modality
+	depthSigma      = 0.1  // of the blur that tells depth, in cube roots of the body's volume
 )
 
 // features are planes over a working grid: the components of MIND-SSC, zero outside the body.
@@ -29,6 +34,7 @@ func describe(w *working, threads int) features {
 	all := metric.MINDSSC(w.intensity, w.grid.Size, mindRadius, mindDilation, threads)
 	f := features{w, make([][]float32, metric.MINDChannels)}
 	energy := make([]float64, metric.MINDChannels)
+	depth := depthWeights(w, threads)
 	parallel.For(metric.MINDChannels, 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
 			plane := all[c*n : (c+1)*n]
@@ -37,9 +43,9 @@ func describe(w *working, threads int) features {
 			for i, b := range w.body {
 				mean += float64(b * plane[i])
 			}
-			mean /= w.bodyCount
+			mean /= max(w.bodyCount, 1)
 			for i, b := range w.body {
-				plane[i] = b * (plane[i] - float32(mean))
+				plane[i] = b * depth[i] * (plane[i] - float32(mean))
 				energy[c] += float64(plane[i]) * float64(plane[i])
 			}
 		}
@@ -60,6 +66,22 @@ func describe(w *working, threads int) features {
 		}
 	})
 	return f
+}
+
+// depthWeights rises from 0 on the surface of the body to 1 inside: outlines follow habitus and skull stripping more than
+// anatomy. The blur is over the field of view alone, so that where it cuts the body there is no surface.
+func depthWeights(w *working, threads int) []float32 {
+	sigma := depthSigma * math.Cbrt(w.bodyCount)
+	s := [3]float64{sigma, sigma, sigma}
+	depth, known := make([]float32, len(w.body)), make([]float32, len(w.body))
+	filter.Gaussian(depth, w.body, w.grid.Size, s, threads)
+	filter.Gaussian(known, w.valid, w.grid.Size, s, threads)
+	for i, b := range w.body {
+		if b > 0 {
+			depth[i] = min(max(2*depth[i]/known[i]-1, 0), 1)
+		}
+	}
+	return depth
 }
 
 // principal returns the leading principal directions of the described features of two images, pooled; the rows are unit
@@ -124,8 +146,10 @@ func (f features) project(basis *mat.Dense, threads int) features {
 	return out
 }
 
-// halved averages blocks of two voxels a side; blocks over the edge count what is beyond as zero.
-func (f features) halved(threads int) features {
+// halved averages the leading count components over blocks of two voxels a side; blocks over the edge count what is beyond
+// as zero.
+func (f features) halved(count, threads int) features {
+	f.planes = f.planes[:count]
 	w := &working{grid: f.grid}
 	var shift [3]float64
 	for a := range 3 {
@@ -167,12 +191,61 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 	stride := len(f.planes) + 2
 	out := make([]float32, stride*len(f.valid))
 	s := [3]float64{sigma, sigma, sigma}
-	scratch := make([]float32, len(f.valid))
-	for c, plane := range append(append([][]float32{}, f.planes...), f.body, f.valid) {
-		filter.Gaussian(scratch, plane, f.grid.Size, s, threads)
-		for i, v := range scratch {
-			out[i*stride+c] = v
+	smooth := make([][]float32, stride)
+	parallel.For(stride, 1, threads, func(lo, hi int) {
+		for c := lo; c < hi; c++ {
+			plane := f.valid
+			switch {
+			case c < len(f.planes):
+				plane = f.planes[c]
+			case c == len(f.planes):
+				plane = f.body
+			}
+			smooth[c] = make([]float32, len(plane))
+			filter.Gaussian(smooth[c], plane, f.grid.Size, s, 1)
+		}
+	})
+	const block = 1 << 8 // voxels that stay in the cache while the planes take turns
+	parallel.For(len(f.valid), block, threads, func(lo, hi int) {
+		for c, plane := range smooth {
+			for i, v := range plane[lo:hi] {
+				out[(lo+i)*stride+c] = v
+			}
+		}
+	})
+	return out
+}
+
+// withIntensity adds the intensity in the body, standardised and clipped at three standard deviations.
+func (f features) withIntensity() features {
+	var values []float64
+	for i, b := range f.body {
+		if b > 0 {
+			values = append(values, float64(f.intensity[i]))
 		}
 	}
-	return out
+	mean, deviation := stat.MeanStdDev(values, nil)
+	plane := make([]float32, len(f.body))
+	for i, b := range f.body {
+		z := min(max((float64(f.intensity[i])-mean)/deviation, -3), 3)
+		plane[i] = b * float32(math.Sqrt(intensityWeight)*z)
+	}
+	f.planes = append(slices.Clip(f.planes), plane)
+	return f
+}
+
+// correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t; 0 where they do not.
+func correlation(fixed, moving *working, t volume.Affine, threads int) float64 {
+	intensity := (&volume.Volume{Geometry: moving.grid, Data: moving.intensity}).Resample(fixed.grid, t, volume.Linear, 0, threads)
+	body := (&volume.Volume{Geometry: moving.grid, Data: moving.body}).Resample(fixed.grid, t, volume.Nearest, 0, threads)
+	var f, m []float64
+	for i, b := range fixed.body {
+		if b > 0 && body.Data[i] > 0 {
+			f, m = append(f, float64(fixed.intensity[i])), append(m, float64(intensity.Data[i]))
+		}
+	}
+	if r := stat.Correlation(f, m, nil); len(f) > 1 && !math.IsNaN(r) {
+		return r
+	}
+	return 0
 }

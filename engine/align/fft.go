@@ -3,6 +3,7 @@ package align
 import (
 	"math"
 	"math/cmplx"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
@@ -16,10 +17,23 @@ type fft3 struct {
 	n       [3]int
 	lines   [3]fftLine
 	threads int
+	scratch sync.Pool // of *[2][]complex64, each batch lines long
 }
 
 func newFFT3(n [3]int, threads int) *fft3 {
-	return &fft3{n, [3]fftLine{newFFTLine(n[0]), newFFTLine(n[1]), newFFTLine(n[2])}, threads}
+	f := &fft3{n: n, lines: [3]fftLine{newFFTLine(n[0]), newFFTLine(n[1]), newFFTLine(n[2])}, threads: threads}
+	longest := batch * max(n[0], n[1], n[2])
+	f.scratch.New = func() any { return &[2][]complex64{make([]complex64, longest), make([]complex64, longest)} }
+	return f
+}
+
+// work calls body over [0, n) in chunks of grain, with scratch for two batches of lines.
+func (f *fft3) work(n, grain int, body func(lo, hi int, in, out []complex64)) {
+	parallel.For(n, grain, f.threads, func(lo, hi int) {
+		s := f.scratch.Get().(*[2][]complex64)
+		body(lo, hi, s[0], s[1])
+		f.scratch.Put(s)
+	})
 }
 
 // spectrumLen is the length of a half spectrum: bins (x, y, z) for z up to n[2]/2, x fastest.
@@ -35,12 +49,11 @@ func (f *fft3) forward(dst []complex64, src []float32, m [3]int) {
 	clear(dst)
 	// Along z two columns of real data, neighbours in x, are one complex column: A + iB. Its spectrum is then taken apart by
 	// A[k] = (Z[k] + conj Z[n-k]) / 2 and B[k] = (Z[k] - conj Z[n-k]) / 2i.
-	parallel.For(m[1], 1, f.threads, func(lo, hi int) {
-		in, out := make([]complex64, nz*batch), make([]complex64, nz*batch)
+	f.work(m[1], 1, func(lo, hi int, in, out []complex64) {
 		for y := lo; y < hi; y++ {
 			for x0 := 0; x0 < m[0]; x0 += 2 * batch {
 				w := min(batch, (m[0]-x0+1)/2)
-				clear(in)
+				clear(in[m[2]*w : nz*w])
 				for z := range m[2] {
 					row := src[(z*m[1]+y)*m[0]+x0 : (z*m[1]+y+1)*m[0]]
 					for j := range w {
@@ -76,8 +89,7 @@ func (f *fft3) inverse(dst []float32, src []complex64) {
 	f.alongX(src, true)
 	f.alongY(src, nx, true)
 	scale := 1 / float32(nx*ny*nz)
-	parallel.For(ny, 1, f.threads, func(lo, hi int) {
-		in, out := make([]complex64, nz*batch), make([]complex64, nz*batch)
+	f.work(ny, 1, func(lo, hi int, in, out []complex64) {
 		for y := lo; y < hi; y++ {
 			for x0 := 0; x0 < nx; x0 += 2 * batch {
 				w := min(batch, (nx-x0)/2)
@@ -108,8 +120,7 @@ func (f *fft3) inverse(dst []float32, src []complex64) {
 // alongY transforms the columns x < width of every plane.
 func (f *fft3) alongY(data []complex64, width int, inverse bool) {
 	nx, ny := f.n[0], f.n[1]
-	parallel.For(f.n[2]/2+1, 1, f.threads, func(lo, hi int) {
-		in, out := make([]complex64, ny*batch), make([]complex64, ny*batch)
+	f.work(f.n[2]/2+1, 1, func(lo, hi int, in, out []complex64) {
 		for z := lo; z < hi; z++ {
 			plane := data[z*nx*ny : (z+1)*nx*ny]
 			for x0 := 0; x0 < width; x0 += batch {
@@ -130,15 +141,14 @@ func (f *fft3) alongY(data []complex64, width int, inverse bool) {
 func (f *fft3) alongX(data []complex64, inverse bool) {
 	nx := f.n[0]
 	rows := f.n[1] * (f.n[2]/2 + 1)
-	parallel.For(rows, batch, f.threads, func(lo, hi int) {
+	f.work(rows, batch, func(lo, hi int, in, out []complex64) {
 		w := hi - lo
-		in, out := make([]complex64, nx*w), make([]complex64, nx*w)
 		for r := range w {
 			for x, v := range data[(lo+r)*nx : (lo+r+1)*nx] {
 				in[x*w+r] = v
 			}
 		}
-		result := f.lines[0].transform(in, out, w, inverse)
+		result := f.lines[0].transform(in[:nx*w], out[:nx*w], w, inverse)
 		for r := range w {
 			row := data[(lo+r)*nx : (lo+r+1)*nx]
 			for x := range row {
@@ -278,9 +288,9 @@ func butterfly5(y, x [5][]complex64, w [5]complex64, inverse bool) {
 	}
 }
 
-// fastSize returns the least even 5-smooth number >= n.
-func fastSize(n int) int {
-	for n = max(n+n%2, 2); ; n += 2 {
+// fastSize returns the least 5-smooth multiple of step >= n.
+func fastSize(n, step int) int {
+	for n = (max(n, 1) + step - 1) / step * step; ; n += step {
 		m := n
 		for _, p := range []int{2, 3, 5} {
 			for m%p == 0 {

@@ -90,9 +90,9 @@ func TestFFTMatchesGonum(t *testing.T) {
 }
 
 func TestFastSize(t *testing.T) {
-	for n, want := range map[int]int{0: 2, 2: 2, 7: 8, 11: 12, 13: 16, 97: 100, 101: 108} {
-		if got := fastSize(n); got != want {
-			t.Errorf("fastSize(%d) = %d, want %d", n, got, want)
+	for _, c := range []struct{ n, step, want int }{{0, 2, 2}, {2, 2, 2}, {7, 2, 8}, {11, 2, 12}, {13, 1, 15}, {13, 2, 16}, {81, 1, 81}, {81, 2, 90}, {101, 2, 108}} {
+		if got := fastSize(c.n, c.step); got != c.want {
+			t.Errorf("fastSize(%d, %d) = %d, want %d", c.n, c.step, got, c.want)
 		}
 	}
 }

@@ -396,6 +396,26 @@ func (o *objective) radius() float64 {
 	return max(math.Sqrt(total/max(n, 1)), 1)
 }
 
+// corners are those of the box around the sample, LPS mm.
+func (o *objective) corners() [][3]float64 {
+	lo, hi := o.points[0], o.points[0]
+	for _, p := range o.points {
+		for a := range 3 {
+			lo[a], hi[a] = min(lo[a], p[a]), max(hi[a], p[a])
+		}
+	}
+	corners := make([][3]float64, 8)
+	for c := range corners {
+		for a := range 3 {
+			corners[c][a] = float64(lo[a]) + o.center[a]
+			if c>>a&1 == 1 {
+				corners[c][a] = float64(hi[a]) + o.center[a]
+			}
+		}
+	}
+	return corners
+}
+
 // centroid is the centre of mass of the body, LPS mm.
 func centroid(w *working) [3]float64 {
 	var c [3]float64

@@ -35,7 +35,11 @@ func newSearcher(fixed features, moving [3]int, threads int) *searcher {
 	for a := range 3 {
 		f := fixed.grid.Size[a]
 		// Offsets beyond the least overlap may wrap around: nobody looks at them.
-		s.size[a] = fastSize(f + moving[a] - int(minOverlap*float64(min(f, moving[a]))))
+		step := 1
+		if a == 0 {
+			step = 2
+		}
+		s.size[a] = fastSize(f+moving[a]-int(minOverlap*float64(min(f, moving[a]))), step)
 	}
 	s.fft = newFFT3(s.size, threads)
 	for _, plane := range s.channels(fixed) {
@@ -78,11 +82,17 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	energySpectrum := make([]complex64, len(product))
 	spectrum := make([]complex64, len(product))
 	accumulate := func(dst []complex64, fixed int, weight float32) {
-		w := complex(weight, 0)
-		f := s.spectra[fixed]
 		parallel.For(len(dst), 1<<14, s.threads, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				dst[i] += w * f[i] * spectrum[i]
+			out, a, b := dst[lo:hi], s.spectra[fixed][lo:hi], spectrum[lo:hi]
+			if weight != 1 {
+				for i := range out {
+					v := a[i] * b[i]
+					out[i] += complex(weight*real(v), weight*imag(v))
+				}
+				return
+			}
+			for i := range out {
+				out[i] += a[i] * b[i]
 			}
 		})
 	}

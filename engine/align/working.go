@@ -2,6 +2,7 @@ package align
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -26,20 +27,20 @@ func workingSpacing(fixed, moving volume.Geometry) float64 {
 	return math.Cbrt(max(voxel(fixed), voxel(moving), small/500e3, large/1.5e6))
 }
 
-// newWorking resamples v, which must have a finite voxel inside the mask (nil: everywhere), to voxels of h mm along the
-// columns of frame, a rotation.
-func newWorking(v, mask *volume.Volume, h float64, frame [9]float64, threads int) *working {
-	mean, known := shrink(v, mask, h, threads)
-	w := &working{grid: boundingGrid(v.Geometry, h, frame)}
+// newWorking resamples what shrink made of an image to voxels of h mm along the columns of frame, a rotation.
+func newWorking(image shrunken, h float64, frame [9]float64, threads int) *working {
+	w := &working{grid: boundingGrid(image.extent, h, frame)}
+	mean, known := image.mean, image.known
 	lowest, _ := mean.MinMax()
 	values := mean.Resample(w.grid, volume.IdentityAffine(), volume.Linear, lowest, threads)
 	w.intensity = values.Data
 	w.valid = known.Resample(w.grid, volume.IdentityAffine(), volume.Linear, 0, threads).Data
 	n := w.grid.Size
+	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
 	for i, x := range w.valid {
 		p := [3]int{i % n[0], i / n[0] % n[1], i / (n[0] * n[1])}
 		w.valid[i] = 0
-		if x >= 0.5 && min(p[0], p[1], p[2]) > 0 && p[0] < n[0]-1 && p[1] < n[1]-1 && p[2] < n[2]-1 {
+		if x > 0 && x >= half && min(p[0], p[1], p[2]) > 0 && p[0] < n[0]-1 && p[1] < n[1]-1 && p[2] < n[2]-1 {
 			w.valid[i] = 1
 		}
 	}
@@ -81,9 +82,16 @@ func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometr
 	return out
 }
 
-// shrink averages blocks of voxels that lie within h mm, so that resampling at h does not alias, and returns with the means
-// the fraction of each block that is finite and inside the mask. Blocks without any such voxel hold the least mean.
-func shrink(v, mask *volume.Volume, h float64, threads int) (mean, known *volume.Volume) {
+// shrunken is an image in blocks of voxels.
+type shrunken struct {
+	extent volume.Geometry // the image's own
+	mean   *volume.Volume  // of the voxels that are finite and inside the mask; the least such mean where there are none
+	known  *volume.Volume  // their fraction of the block
+}
+
+// shrink averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a finite voxel
+// inside the mask (nil: everywhere).
+func shrink(v, mask *volume.Volume, h float64, threads int) shrunken {
 	g := v.Geometry
 	var f [3]int
 	var shift [3]float64
@@ -94,7 +102,7 @@ func shrink(v, mask *volume.Volume, h float64, threads int) (mean, known *volume
 		shift[a] = float64(f[a]-1) / 2
 	}
 	g.Origin = v.IndexToPhysical().Apply(shift)
-	mean, known = volume.Zeros(g), volume.Zeros(g)
+	mean, known := volume.Zeros(g), volume.Zeros(g)
 	nx, ny := g.Size[0], g.Size[1]
 	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
@@ -136,5 +144,5 @@ func shrink(v, mask *volume.Volume, h float64, threads int) (mean, known *volume
 			mean.Data[i] = lowest
 		}
 	}
-	return mean, known
+	return shrunken{v.Geometry, mean, known}
 }

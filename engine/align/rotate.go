@@ -1,0 +1,171 @@
+package align
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/mat"
+)
+
+const (
+	rotations     = 100 // about 45 degrees apart
+	rotationTries = 4   // refined, of the best
+)
+
+// searchRotations looks for the moving image in every orientation: translations by FFT at a coarse grid for each of a set of
+// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they found.
+// MIND compares along the axes of a grid, so the moving image is described anew in every frame.
+func (a *aligner) searchRotations(h float64) (outcome, views, error) {
+	threads := a.opt.Threads
+	coarse := 4 * h
+	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, coarse, threads), coarse, volume.Identity, threads), threads)
+	basis := principal(f, f, threads)
+	f = f.project(basis, threads).leading(searchComponents)
+	moving := shrink(a.moving, a.opt.MovingMask, coarse, threads)
+	diagonal := 0.0
+	for i := range 3 {
+		n := float64(a.moving.Size[i]) * a.moving.Spacing[i]
+		diagonal += n * n
+	}
+	longest := int(math.Sqrt(diagonal)/coarse) + 4
+	s := newSearcher(f, [3]int{longest, longest, longest}, threads)
+
+	type candidate struct {
+		peak
+		frame [9]float64
+	}
+	var all []candidate
+	for i := range rotations {
+		frame := superFibonacci(i, rotations)
+		m := describe(newWorking(moving, coarse, frame, threads), threads).project(basis, threads).leading(searchComponents)
+		for _, p := range s.search(m, [3]float64{1, 1, 1}) {
+			all = append(all, candidate{p, frame})
+			break // the best of each rotation
+		}
+		if err := a.checkpoint(0.6); err != nil {
+			return outcome{}, views{}, err
+		}
+	}
+	slices.SortStableFunc(all, func(p, q candidate) int { return cmp.Compare(q.score, p.score) })
+
+	// Each step turns the frame to where the last one ended, so that the features become comparable.
+	climb := func(p peak, steps int) (outcome, error) {
+		o := outcome{transform: p.transform, start: p.score}
+		for range steps {
+			v := a.describe(2*h, o.transform.M)
+			t, score, err := a.objective(v, coarseSigma, coarsePoints).refine(a.ctx, o.transform, true, coarseIterations)
+			if err != nil {
+				return o, a.failed(err)
+			}
+			o.transform, o.score = t, score
+			if err := a.checkpoint(0.7); err != nil {
+				return o, err
+			}
+		}
+		return o, nil
+	}
+	var best outcome
+	tries := min(rotationTries, len(all))
+	for _, c := range all[:tries] {
+		o, err := climb(c.peak, 2)
+		if err != nil {
+			return outcome{}, views{}, err
+		}
+		if o.score > best.score {
+			best = o
+		}
+	}
+	if best.score <= 0 {
+		return outcome{refined: tries}, views{}, nil
+	}
+	best, err := climb(peak{best.start, best.transform}, 2)
+	if err != nil {
+		return outcome{}, views{}, err
+	}
+	v := a.describe(h, best.transform.M)
+	o := a.objective(v, coarseSigma, coarsePoints)
+	turned, err := a.climb(o, []peak{{best.start, best.transform}})
+	turned.refined += tries
+	return turned, v, err
+}
+
+// turnLimit is how far, in radians, the moving image may turn against the frame that it is described in.
+const turnLimit = 0.2
+
+// follow describes the moving image anew in the frame that the alignment has found, and refines again, until the two agree.
+func (a *aligner) follow(best outcome, v views, h float64) (outcome, views, error) {
+	for range 3 {
+		frame := nearestRotation(best.transform.M)
+		if angle(frame, v.moving.grid.Direction) < turnLimit {
+			break
+		}
+		turned := a.describe(h, frame)
+		t, score, err := a.objective(turned, coarseSigma, coarsePoints).refine(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
+		if err != nil {
+			return best, v, a.failed(err)
+		}
+		if err := a.checkpoint(0.8); err != nil {
+			return best, v, err
+		}
+		if score <= best.score {
+			break
+		}
+		best.transform, best.score, v = t, score, turned
+	}
+	return best, v, nil
+}
+
+// nearestRotation returns the rotation nearest to m, by its polar decomposition. A reflection in m is left out.
+func nearestRotation(m [9]float64) [9]float64 {
+	var svd mat.SVD
+	if !svd.Factorize(mat.NewDense(3, 3, m[:]), mat.SVDFull) {
+		return volume.Identity
+	}
+	var u, v, r mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	if mat.Det(&u)*mat.Det(&v) < 0 { // the axis of the least stretch gives way
+		for i := range 3 {
+			u.Set(i, 2, -u.At(i, 2))
+		}
+	}
+	r.Mul(&u, v.T())
+	var out [9]float64
+	for i := range out {
+		out[i] = r.At(i/3, i%3)
+	}
+	return out
+}
+
+// angle is that between two rotations, radians.
+func angle(p, q [9]float64) float64 {
+	trace := 0.0
+	for i := range p {
+		trace += p[i] * q[i]
+	}
+	return math.Acos(min(max((trace-1)/2, -1), 1))
+}
+
+// leading keeps the first count components.
+func (f features) leading(count int) features {
+	f.planes = f.planes[:count]
+	return f
+}
+
+// superFibonacci returns rotation i of n that cover all orientations evenly (Alexa, CVPR 2022).
+func superFibonacci(i, n int) [9]float64 {
+	const psi = 1.533751168755204288118041
+	s := float64(i) + 0.5
+	t := s / float64(n)
+	r, q := math.Sqrt(t), math.Sqrt(1-t)
+	sa, ca := math.Sincos(2 * math.Pi * s / math.Sqrt2)
+	sb, cb := math.Sincos(2 * math.Pi * s / psi)
+	x, y, z, w := r*sa, r*ca, q*sb, q*cb
+	return [9]float64{
+		1 - 2*(y*y+z*z), 2 * (x*y - z*w), 2 * (x*z + y*w),
+		2 * (x*y + z*w), 1 - 2*(x*x+z*z), 2 * (y*z - x*w),
+		2 * (x*z - y*w), 2 * (y*z + x*w), 1 - 2*(x*x+y*y),
+	}
+}
