@@ -1,0 +1,40 @@
+"""Registers a cohort with nipype: cohort.py FIXED MOVING_FOLDER OUT [--processes N] [--plugin MultiProc|SLURM|SGE|Dask] [option=value ...]
+
+Every image in MOVING_FOLDER is brought onto FIXED, each by its own run of MorphSeekRegistration, N at a time; on a cluster give
+its plugin. Runs that are done are not done again. Results: OUT/cohort/_moving_.../register/.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from nipype import Node, Workflow
+from nipype.interfaces.utility import IdentityInterface
+
+from morphseek.nipype import MorphSeekRegistration
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("fixed", type=Path)
+    parser.add_argument("moving", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--plugin", default="MultiProc")
+    parser.add_argument("options", nargs="*", metavar="option=value", help="of the registration, such as preset=fast")
+    args = parser.parse_args()
+
+    images = Node(IdentityInterface(fields=["moving"]), name="images")
+    images.iterables = ("moving", sorted(str(path.resolve()) for path in args.moving.iterdir()))
+    register = Node(MorphSeekRegistration(fixed=str(args.fixed.resolve()), threads=1), name="register", n_procs=1)
+    for option in args.options:
+        name, value = option.split("=", 1)
+        setattr(register.inputs, name, json.loads(value) if value.lstrip("-").replace(".", "").isdigit() else value)
+
+    workflow = Workflow(name="cohort", base_dir=str(args.out.resolve()))
+    workflow.connect(images, "moving", register, "moving")
+    workflow.run(plugin=args.plugin, plugin_args={"n_procs": args.processes})
+
+
+if __name__ == "__main__":
+    main()
