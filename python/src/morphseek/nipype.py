@@ -1,0 +1,72 @@
+"""The command-line module ``MorphSeekRegistration`` (plugin/) as a nipype interface: ``pip install morphseek[nipype]``.
+
+nipype runs a workflow of such nodes over a cohort on many processes or, by its plugins, on a cluster's scheduler (SLURM, SGE, Dask).
+The executable must be on PATH. plugin/examples/cohort.py is a worked example.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits
+
+from . import _core
+
+
+def _trait(option: dict[str, Any]) -> Any:
+    """Return the trait of an engine option; left undefined, the engine's default holds."""
+    info = {"argstr": f"--{option['name']} %s", "desc": option["help"]}
+    if "choices" in option:
+        return traits.Enum(*option["choices"], **info)
+    if option["type"] == "string":
+        return traits.Str(**info)
+    kind, cast = (traits.Int, int) if option["type"] == "int" else (traits.Float, float)
+    if "max" not in option:
+        return kind(**info)
+    return traits.Range(low=cast(option["min"]), high=cast(option["max"]), **info)
+
+
+class _Inputs(CommandLineInputSpec):
+    fixed = File(exists=True, mandatory=True, position=0, argstr="%s", desc="image onto which the other is brought")
+    moving = File(exists=True, mandatory=True, position=1, argstr="%s", desc="image that is brought onto the fixed one")
+    fixed_mask = File(exists=True, argstr="--fixed-mask %s", desc="where not zero, the fixed image counts")
+    moving_mask = File(exists=True, argstr="--moving-mask %s", desc="where not zero, the moving image counts")
+    moving_labels = File(exists=True, argstr="--moving-labels %s", requires=["warped_labels"], desc="label map to be brought along")
+    initial_transform = File(exists=True, argstr="--initial-transform %s", desc="where the registration starts, fixed to moving")
+    model_directory = traits.Directory(exists=True, argstr="--model-directory %s", desc="a further folder of models")
+    runtime_library = File(exists=True, argstr="--runtime-library %s", desc="the ONNX Runtime library")
+    warped = File(argstr="--output-volume %s", name_source="moving", name_template="%s_warped.nii.gz", keep_extension=False, desc="the moving image on the fixed grid")
+    transform = File(argstr="--output-transform %s", name_source="moving", name_template="%s_transform.h5", keep_extension=False, desc="the displacement field, fixed to moving")
+    report = File(argstr="--report %s", name_source="moving", name_template="%s_report.json", keep_extension=False, desc="what was measured, as JSON")
+    warped_labels = File(argstr="--output-labels %s", desc="the moving labels on the fixed grid")
+
+
+InputSpec = type("InputSpec", (_Inputs,), {"__doc__": "The module's inputs: files, and the engine's options.", **{o["name"]: _trait(o) for o in _core.option_table()}})
+
+
+class OutputSpec(TraitedSpec):
+    """The module's outputs."""
+
+    warped = File(exists=True, desc="the moving image on the fixed grid")
+    transform = File(exists=True, desc="the displacement field, fixed to moving")
+    report = File(exists=True, desc="what was measured, as JSON")
+    warped_labels = File(desc="the moving labels on the fixed grid; undefined without moving labels")
+
+
+class MorphSeekRegistration(CommandLine):
+    """Register two images by the executable ``MorphSeekRegistration``.
+
+    Examples
+    --------
+    >>> from morphseek.nipype import MorphSeekRegistration
+    >>> node = MorphSeekRegistration(preset="fast", threads=2)
+    >>> node.inputs.trait("refine").desc.split(";")[1].strip()
+    '0 switches them off, -1 leaves it to the preset (off after a network).'
+    """
+
+    _cmd = "MorphSeekRegistration"
+    input_spec = InputSpec
+    output_spec = OutputSpec
+
+    def _num_threads_update(self) -> None:
+        self.inputs.threads = self.num_threads
