@@ -205,11 +205,17 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 			filter.Gaussian(smooth[c], plane, f.grid.Size, s, 1)
 		}
 	})
-	const block = 1 << 8 // voxels that stay in the cache while the planes take turns
-	parallel.For(len(f.valid), block, threads, func(lo, hi int) {
-		for c, plane := range smooth {
-			for i, v := range plane[lo:hi] {
-				out[(lo+i)*stride+c] = v
+	// The outermost voxels stay zero, or the score would jump where a point leaves the grid.
+	nx, ny, nz := f.grid.Size[0], f.grid.Size[1], f.grid.Size[2]
+	parallel.For(ny*nz, parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			if y, z := r%ny, r/ny; y == 0 || y == ny-1 || z == 0 || z == nz-1 {
+				continue
+			}
+			for c, plane := range smooth {
+				for i := r*nx + 1; i < (r+1)*nx-1; i++ {
+					out[i*stride+c] = plane[i]
+				}
 			}
 		}
 	})

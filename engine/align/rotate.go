@@ -50,11 +50,12 @@ func (a *aligner) searchRotations(h float64) (outcome, views, error) {
 	}
 	slices.SortStableFunc(all, func(p, q candidate) int { return cmp.Compare(q.score, p.score) })
 
+	middle := max(2*h, math.Cbrt(max(extent(a.fixed.Geometry), extent(a.moving.Geometry))/200e3))
 	// Each step turns the frame to where the last one ended, so that the features become comparable.
 	climb := func(p peak, steps int) (outcome, error) {
 		o := outcome{transform: p.transform, start: p.score}
 		for range steps {
-			v := a.describe(2*h, o.transform.M)
+			v := a.describe(middle, o.transform.M)
 			t, score, err := a.objective(v, coarseSigma, coarsePoints).refine(a.ctx, o.transform, true, coarseIterations)
 			if err != nil {
 				return o, a.failed(err)
@@ -86,7 +87,8 @@ func (a *aligner) searchRotations(h float64) (outcome, views, error) {
 	}
 	v := a.describe(h, best.transform.M)
 	o := a.objective(v, coarseSigma, coarsePoints)
-	turned, err := a.climb(o, []peak{{best.start, best.transform}})
+	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
+	turned, err := a.climb(o, []peak{{chance, best.transform}})
 	turned.refined += tries
 	return turned, v, err
 }

@@ -21,10 +21,14 @@ type working struct {
 // workingSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the
 // smaller field of view would have over 500k voxels or the larger 1.5M.
 func workingSpacing(fixed, moving volume.Geometry) float64 {
-	voxel := func(g volume.Geometry) float64 { return math.Abs(g.IndexToPhysical().Det()) }
-	extent := func(g volume.Geometry) float64 { return voxel(g) * float64(g.Voxels()) }
+	voxel := func(g volume.Geometry) float64 { return extent(g) / float64(g.Voxels()) }
 	small, large := min(extent(fixed), extent(moving)), max(extent(fixed), extent(moving))
 	return math.Cbrt(max(voxel(fixed), voxel(moving), small/500e3, large/1.5e6))
+}
+
+// extent returns the volume of a field of view, mm^3.
+func extent(g volume.Geometry) float64 {
+	return math.Abs(g.IndexToPhysical().Det()) * float64(g.Voxels())
 }
 
 // newWorking resamples what shrink made of an image to voxels of h mm along the columns of frame, a rotation.

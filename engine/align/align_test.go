@@ -1,0 +1,272 @@
+package align
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// phantom is a body of blobs in space, known at every point: an image of it on any grid is exact.
+type phantom struct {
+	centers [][3]float64
+	radii   []float64
+	levels  []float64
+}
+
+func newPhantom() phantom {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var p phantom
+	for range 24 {
+		p.centers = append(p.centers, [3]float64{60 * (rng.Float64() - 0.5), 50 * (rng.Float64() - 0.5), 70 * (rng.Float64() - 0.5)})
+		p.radii = append(p.radii, 6+7*rng.Float64())
+		p.levels = append(p.levels, 30+150*rng.Float64())
+	}
+	return p
+}
+
+// at is the intensity at a point: 0 outside an ellipsoid with half axes of 45, 38 and 55 mm, else 100 and blobs.
+func (p phantom) at(x [3]float64) float64 {
+	if math.Pow(x[0]/45, 2)+math.Pow(x[1]/38, 2)+math.Pow(x[2]/55, 2) > 1 {
+		return 0
+	}
+	v := 100.0
+	for i, c := range p.centers {
+		d := math.Hypot(math.Hypot(x[0]-c[0], x[1]-c[1]), x[2]-c[2])
+		v += (p.levels[i] - v) / (1 + math.Exp(2*(d-p.radii[i])))
+	}
+	return v
+}
+
+// image draws the phantom on g as seen through toPhantom, its contrast changed by level (nil: as it is).
+func (p phantom) image(g volume.Geometry, toPhantom volume.Affine, level func(float64) float64) *volume.Volume {
+	v := volume.Zeros(g)
+	m := toPhantom.After(g.IndexToPhysical())
+	for i := range v.Data {
+		x := p.at(m.Apply([3]float64{float64(i % g.Size[0]), float64(i / g.Size[0] % g.Size[1]), float64(i / (g.Size[0] * g.Size[1]))}))
+		if level != nil {
+			x = level(x)
+		}
+		v.Data[i] = float32(x)
+	}
+	return v
+}
+
+func grid(size [3]int, spacing [3]float64, direction [9]float64, center [3]float64) volume.Geometry {
+	return volume.Geometry{Size: size, Spacing: spacing, Direction: direction}.CenteredAt(center)
+}
+
+func fixedGrid() volume.Geometry {
+	return grid([3]int{40, 36, 46}, [3]float64{2.5, 2.5, 2.6}, volume.Identity, [3]float64{})
+}
+
+// otherContrast is not monotonic: dark becomes bright and the reverse, air stays.
+func otherContrast(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	return 700 - 3*v
+}
+
+// about returns the map x -> m x + t.
+func about(m [9]float64, t [3]float64) volume.Affine { return volume.Affine{M: m, T: t} }
+
+// worst is the greatest distance in mm between two maps over the corners of the phantom's inner box.
+func worst(a, b volume.Affine) float64 {
+	w := 0.0
+	for c := range 8 {
+		p := [3]float64{-28, -24, -34}
+		for k := range 3 {
+			if c>>k&1 == 1 {
+				p[k] = -p[k]
+			}
+		}
+		w = max(w, meanDistance([][3]float64{p}, a, b))
+	}
+	return w
+}
+
+func TestAlignFindsKnownTransforms(t *testing.T) {
+	p := newPhantom()
+	tilt, _ := rotation([3]float64{0.15, -0.1, 0.2})
+	turned, _ := rotation([3]float64{0, 0, 40 * math.Pi / 180})
+	flipped := [9]float64{-1, 0, 0, 0, 0, 1, 0, -1, 0}
+	stretched := multiply(tilt, [9]float64{1.12, 0.03, 0, 0, 0.93, 0.04, 0, 0, 1.05})
+	for _, c := range []struct {
+		name      string
+		method    Method
+		truth     volume.Affine
+		direction [9]float64
+		level     func(float64) float64
+		tolerance float64 // mm
+	}{
+		{"translation of 80 mm", Affine, about(volume.Identity, [3]float64{80, -40, 30}), volume.Identity, nil, 1.2},
+		{"rigid", Rigid, about(tilt, [3]float64{10, 20, -15}), volume.Identity, nil, 1},
+		{"rigid, other contrast, axes permuted in the header", Rigid, about(tilt, [3]float64{-12, 5, 8}), flipped, otherContrast, 2},
+		{"affine", Affine, about(stretched, [3]float64{-20, 10, 25}), volume.Identity, nil, 1.5},
+		{"affine, other contrast, axes permuted in the header", Affine, about(stretched, [3]float64{9, -14, 3}), flipped, otherContrast, 3},
+		{"turned by 40 degrees", Rigid, about(turned, [3]float64{15, 0, -10}), volume.Identity, nil, 1.5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
+			back, err := c.truth.Inverse()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := grid([3]int{58, 52, 46}, [3]float64{2.2, 2.4, 3}, c.direction, c.truth.T)
+			moving := p.image(g, back, c.level)
+			r, err := Align(context.Background(), fixed, moving, Options{Method: c.method})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := worst(r.Transform, c.truth); d > c.tolerance {
+				t.Errorf("off by %.2f mm (score %.3f, confidence %.2f)", d, r.Score, r.Confidence)
+			}
+			if c.level == nil && !r.SameModality {
+				t.Error("one contrast is taken for two")
+			}
+			if c.level != nil && r.SameModality {
+				t.Error("two contrasts are taken for one")
+			}
+			if r.Confidence < 0.3 {
+				t.Errorf("confidence %.2f in a true match", r.Confidence)
+			}
+			if c.method == Rigid && math.Abs(r.Transform.Det()-1) > 1e-6 {
+				t.Errorf("determinant %g of a rigid transform", r.Transform.Det())
+			}
+		})
+	}
+}
+
+func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
+	p := newPhantom()
+	quarter, _ := rotation([3]float64{0, 0, math.Pi / 2})
+	truth := about(quarter, [3]float64{15, 0, -10})
+	back, _ := truth.Inverse()
+	a := aligner{
+		ctx: context.Background(), opt: Options{Method: Rigid},
+		fixed:  p.image(fixedGrid(), volume.IdentityAffine(), nil),
+		moving: p.image(fixedGrid().CenteredAt(truth.T), back, otherContrast),
+	}
+	found, v, err := a.searchRotations(workingSpacing(a.fixed.Geometry, a.moving.Geometry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, _, err = a.follow(found, v, 3); err != nil || worst(found.transform, truth) > 3 {
+		t.Errorf("off by %.1f mm (score %.3f): %v", worst(found.transform, truth), found.score, err)
+	}
+}
+
+func TestAlignIsReproducible(t *testing.T) {
+	p := newPhantom()
+	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
+	moving := p.image(fixedGrid(), about(volume.Identity, [3]float64{6, -4, 9}), otherContrast)
+	var first *Result
+	for _, threads := range []int{1, 1, 3} {
+		r, err := Align(context.Background(), fixed, moving, Options{Method: Affine, Threads: threads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = r
+		} else if *r != *first {
+			t.Errorf("%d threads: %+v, before %+v", threads, *r, *first)
+		}
+	}
+}
+
+func TestAlignWithoutSearch(t *testing.T) {
+	p := newPhantom()
+	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
+	truth := about(volume.Identity, [3]float64{50, 0, -20})
+	g := fixedGrid()
+	back, _ := truth.Inverse()
+	moving := p.image(g.CenteredAt(truth.T), back, nil)
+
+	r, err := Align(context.Background(), fixed, moving, Options{Method: COM})
+	if err != nil || worst(r.Transform, truth) > 1 {
+		t.Errorf("centre of mass: %+v, %v", r, err)
+	}
+	near := about(volume.Identity, [3]float64{46, 3, -18})
+	r, err = Align(context.Background(), fixed, moving, Options{Method: None, Initial: &near})
+	if err != nil || r.Transform != near {
+		t.Errorf("none must keep the caller's transform: %+v, %v", r, err)
+	}
+	r, err = Align(context.Background(), fixed, moving, Options{Method: Rigid, Initial: &near})
+	if err != nil || worst(r.Transform, truth) > 1 {
+		t.Errorf("from the caller's transform: %+v, %v", r, err)
+	}
+}
+
+func TestAlignErrors(t *testing.T) {
+	p := newPhantom()
+	g := grid([3]int{20, 20, 20}, [3]float64{5, 5, 5}, volume.Identity, [3]float64{})
+	v := p.image(g, volume.IdentityAffine(), nil)
+	far := about(volume.Identity, [3]float64{150, 0, 0})
+	singular := volume.Affine{}
+	empty, other := volume.Zeros(g), volume.Zeros(g.CenteredAt([3]float64{1, 0, 0}))
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		opt  Options
+		want fault.Code
+		says string
+	}{
+		{"method", nil, Options{Method: "similarity"}, fault.InvalidArgument, "similarity"},
+		{"no overlap", nil, Options{Method: Affine, Initial: &far}, fault.NoOverlap, "50.0 mm"},
+		{"singular", nil, Options{Method: None, Initial: &singular}, fault.SingularTransform, "inverted"},
+		{"empty mask", nil, Options{Method: COM, FixedMask: empty}, fault.EmptyMask, "fixed mask"},
+		{"mask elsewhere", nil, Options{Method: COM, MovingMask: other}, fault.GridMismatch, "moving mask"},
+		{"context", cancelled, Options{Method: Affine}, fault.Cancelled, ""},
+		{"progress", nil, Options{Method: Affine, Progress: func(f float64) bool { return f < 0.3 }}, fault.Cancelled, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := c.ctx
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			_, err := Align(ctx, v, v, c.opt)
+			if fault.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v (%v), want %v with %q", err, fault.CodeOf(err), c.want, c.says)
+			}
+		})
+	}
+}
+
+func TestGradientOfScore(t *testing.T) {
+	p := newPhantom()
+	a := aligner{ctx: context.Background(), fixed: p.image(fixedGrid(), volume.IdentityAffine(), nil), moving: p.image(fixedGrid(), volume.IdentityAffine(), otherContrast)}
+	v := a.describe(4, volume.Identity)
+	o := a.objective(v, 2, 4000)
+	m := [9]float64{1.15, 0.02, -0.03, 0.01, 1.05, 0.02, -0.02, 0.03, 1.1}
+	c := o.centred(about(m, [3]float64{1.3, -2.1, 0.7}))
+	_, gradM, gradT := o.score(c)
+	for i := range 12 {
+		shifted := func(step float64) float64 {
+			d := c
+			if i < 9 {
+				d.M[i] += step
+			} else {
+				d.T[i-9] += step
+			}
+			s, _, _ := o.score(d)
+			return s
+		}
+		step, got := 0.05, 0.0
+		if i < 9 {
+			step, got = 0.05/o.radius(), gradM[i]
+		} else {
+			got = gradT[i-9]
+		}
+		want := (shifted(step) - shifted(-step)) / (2 * step)
+		if math.Abs(got-want)*step > 2e-2*math.Abs(want)*step+2e-5 {
+			t.Errorf("parameter %d: gradient %g, finite difference %g", i, got, want)
+		}
+	}
+}
