@@ -27,27 +27,27 @@ LABELS = {
 }
 """Names of the labels."""
 
-# Intensity of each tissue: T2-weighted MR in arbitrary units, CT in Hounsfield units.
+# Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield units.
 _TISSUES = {
     "air": (8, -1000),
-    "fat": (420, -95),
-    "muscle": (160, 55),
-    "cavity": (380, -75),
+    "fat": (95, -95),
+    "muscle": (150, 55),
+    "cavity": (80, -75),
     "bowel": (210, 25),
     "bowel content": (520, 5),
-    "bone": (330, 320),
+    "bone": (110, 320),
     "cortex": (40, 720),
-    "disc": (260, 80),
+    "disc": (300, 80),
     "csf": (640, 15),
-    "lung": (30, -820),
-    "heart": (250, 120),
-    "liver": (215, 105),
+    "lung": (45, -820),
+    "heart": (260, 120),
+    "liver": (200, 105),
     "vessel": (60, 165),
     "gallbladder": (700, 8),
     "stomach": (300, 30),
-    "spleen": (290, 125),
-    "kidney": (360, 175),
-    "renal pelvis": (560, 40),
+    "spleen": (430, 125),
+    "kidney": (480, 175),
+    "renal pelvis": (640, 40),
 }
 
 _FIELD_OF_VIEW = np.array([384.0, 300.0, 336.0])  # mm along x, y, z
@@ -100,11 +100,11 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
     """
     rng = np.random.default_rng(seed)
     spacing = _FIELD_OF_VIEW / size
-    fixed = _grid((size, size, size), spacing, np.eye(3), np.zeros(3))
+    fixed = _grid((size, size, size), spacing, np.eye(3), np.array([0.0, 0.0, -40.0]))
     # The moving patient lies rotated and shifted in an oblique, differently sampled, taller scan.
     moving_size = tuple(int(round(f * size)) for f in (1.125, 1.125, 0.875))
     moving_spacing = np.array([10.0, 8.0, 12.0]) * 32 / size
-    moving = _grid(moving_size, moving_spacing, _rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, 12.0]))
+    moving = _grid(moving_size, moving_spacing, _rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, -28.0]))
     bend = _Bend(rng)
     linear = _rotation(-0.06, 0.04, 0.13) @ np.diag([1.06, 0.95, 1.04])
     shift = np.array([-14.0, 19.0, -22.0])
