@@ -14,6 +14,7 @@
 #include "itkMorphSeekWarpFilter.h"
 #include "itkTransformFileReader.h"
 #include "itkTransformFileWriter.h"
+#include "itk_zlib.h"
 
 #include <atomic>
 #include <chrono>
@@ -25,6 +26,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 namespace fs = std::filesystem;
 
@@ -175,6 +177,20 @@ SeriesFiles(const std::string & folder, const std::string & name)
   return names->GetFileNames(series.front());
 }
 
+// Whether a compressed file has its end and its checksum: ITK reads zeros where a NIfTI is cut off. True for what is not compressed.
+bool
+IsWhole(const std::string & path)
+{
+  const gzFile      file = gzopen(path.c_str(), "rb");
+  std::vector<char> buffer(1 << 20);
+  int               count;
+  do
+  {
+    count = gzread(file, buffer.data(), static_cast<unsigned int>(buffer.size()));
+  } while (count > 0);
+  return gzclose(file) == Z_OK && count == 0;
+}
+
 // Reads one scalar volume. component, where given, becomes the pixel type on disk.
 template <typename TImage>
 typename TImage::Pointer
@@ -198,6 +214,10 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     if (!io)
     {
       throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " is in no image format that ITK reads" };
+    }
+    if (fs::path(path).extension() == ".gz" && !IsWhole(path))
+    {
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " cannot be read as an image: the file is cut off or damaged" };
     }
     io->SetFileName(path);
     io->ReadImageInformation();

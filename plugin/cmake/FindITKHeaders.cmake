@@ -2,7 +2,7 @@
 # MORPHSEEK_INSTALL_ITK is on, installs the distribution's. Sets ITK_FOUND.
 
 option(MORPHSEEK_INSTALL_ITK "Install ITK's headers from the distribution (apt-get, as root) where they are missing" OFF)
-set(itk_modules ITKCommon ITKDisplacementField ITKImageGrid ITKImageFilterBase ITKImageStatistics ITKIOGDCM ITKImageIO ITKTransformIO)
+set(itk_modules ITKCommon ITKDisplacementField ITKImageGrid ITKImageFilterBase ITKImageStatistics ITKIOGDCM ITKZLIB ITKImageIO ITKTransformIO)
 set(package libinsighttoolkit5-dev)
 
 find_package(ITK 5.2 QUIET COMPONENTS ${itk_modules})
