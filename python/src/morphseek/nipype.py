@@ -31,14 +31,14 @@ class _Inputs(CommandLineInputSpec):
     moving = File(exists=True, mandatory=True, position=1, argstr="%s", desc="image that is brought onto the fixed one")
     fixed_mask = File(exists=True, argstr="--fixed-mask %s", desc="where not zero, the fixed image counts")
     moving_mask = File(exists=True, argstr="--moving-mask %s", desc="where not zero, the moving image counts")
-    moving_labels = File(exists=True, argstr="--moving-labels %s", requires=["warped_labels"], desc="label map to be brought along")
+    moving_labels = File(exists=True, argstr="--moving-labels %s", desc="label map to be brought along")
     initial_transform = File(exists=True, argstr="--initial-transform %s", desc="where the registration starts, fixed to moving")
     model_directory = traits.Directory(exists=True, argstr="--model-directory %s", desc="a further folder of models")
     runtime_library = File(exists=True, argstr="--runtime-library %s", desc="the ONNX Runtime library")
     warped = File(argstr="--output-volume %s", name_source="moving", name_template="%s_warped.nii.gz", keep_extension=False, desc="the moving image on the fixed grid")
     transform = File(argstr="--output-transform %s", name_source="moving", name_template="%s_transform.h5", keep_extension=False, desc="the displacement field, fixed to moving")
     report = File(argstr="--report %s", name_source="moving", name_template="%s_report.json", keep_extension=False, desc="what was measured, as JSON")
-    warped_labels = File(argstr="--output-labels %s", desc="the moving labels on the fixed grid")
+    warped_labels = File(argstr="--output-labels %s", name_source="moving_labels", name_template="%s_warped.nii.gz", keep_extension=False, desc="the moving labels on the fixed grid")
 
 
 InputSpec = type("InputSpec", (_Inputs,), {"__doc__": "The module's inputs: files, and the engine's options.", **{o["name"]: _trait(o) for o in _core.option_table()}})
