@@ -1,0 +1,508 @@
+// The test driver: itkMorphSeekTest NAME runs one test; it succeeds if no expectation fails.
+#include "itkCastImageFilter.h"
+#include "itkCenteredEuler3DTransform.h"
+#include "itkCommand.h"
+#include "itkImageRegionConstIterator.h"
+#include "itkImageRegionIteratorWithIndex.h"
+#include "itkMorphSeekRegistrationFilter.h"
+#include "itkMorphSeekWarpFilter.h"
+#include "itkResampleImageFilter.h"
+#include "itkTranslationTransform.h"
+
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+namespace
+{
+int failures = 0;
+
+#define EXPECT(condition)                                                                                                  \
+  do                                                                                                                       \
+  {                                                                                                                        \
+    if (!(condition))                                                                                                      \
+    {                                                                                                                      \
+      std::cerr << __FILE__ << ':' << __LINE__ << ": not so: " #condition "\n";                                            \
+      ++failures;                                                                                                          \
+    }                                                                                                                      \
+  } while (0)
+
+using FloatImage = itk::Image<float, 3>;
+
+itk::Vector<double, 3>
+Mm(double x, double y, double z)
+{
+  const double components[3] = { x, y, z };
+  return itk::Vector<double, 3>(components);
+}
+
+// Where an image lies: oblique if turned (radians about z, then x).
+struct Grid
+{
+  itk::Size<3>            size{ { 28, 26, 24 } };
+  itk::Vector<double, 3>  spacing{ Mm(1.5, 1.5, 1.5) };
+  double                  turn{ 0 };
+  itk::Index<3>           start{ { 0, 0, 0 } };
+};
+
+// Two blobs about the LPS origin, displaced by shift mm along x, on a grid that is centred there.
+template <typename TImage = FloatImage>
+typename TImage::Pointer
+Phantom(double shift, const Grid & grid = {})
+{
+  auto euler = itk::CenteredEuler3DTransform<double>::New();
+  euler->SetRotation(0.7 * grid.turn, 0, grid.turn);
+  auto image = TImage::New();
+  image->SetRegions(typename TImage::RegionType(grid.start, grid.size));
+  image->SetSpacing(grid.spacing);
+  image->SetDirection(euler->GetMatrix());
+  itk::ContinuousIndex<double, 3> centre;
+  for (unsigned int axis = 0; axis < 3; ++axis)
+  {
+    centre[axis] = grid.start[axis] + 0.5 * (grid.size[axis] - 1.0);
+  }
+  itk::Point<double, 3> offset;
+  image->TransformContinuousIndexToPhysicalPoint(centre, offset);
+  image->SetOrigin(image->GetOrigin() - offset.GetVectorFromOrigin());
+  image->Allocate();
+  for (itk::ImageRegionIteratorWithIndex<TImage> it(image, image->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+  {
+    itk::Point<double, 3> p;
+    image->TransformIndexToPhysicalPoint(it.GetIndex(), p);
+    const double x = p[0] - shift, y = p[1], z = p[2];
+    const double body = std::exp(-(x * x / 60 + y * y / 40 + z * z / 90));
+    const double spot = std::exp(-((x - 4) * (x - 4) + (y + 3) * (y + 3) + (z - 2) * (z - 2)) / 8);
+    it.Set(static_cast<typename TImage::PixelType>(100 * body + 60 * spot));
+  }
+  return image;
+}
+
+// A filter for the phantoms, which need no network.
+template <typename TFixed = FloatImage, typename TMoving = TFixed, typename TField = itk::Image<itk::Vector<float, 3>, 3>>
+typename itk::MorphSeekRegistrationFilter<TFixed, TMoving, TField>::Pointer
+Filter(const TFixed * fixed, const TMoving * moving)
+{
+  auto filter = itk::MorphSeekRegistrationFilter<TFixed, TMoving, TField>::New();
+  filter->SetFixedImage(fixed);
+  filter->SetMovingImage(moving);
+  filter->SetModel("none");
+  filter->SetInitial("rigid");
+  filter->SetSearch("off");
+  filter->SetRefine(5);
+  return filter;
+}
+
+template <typename TField>
+double
+MaxDifference(const TField * a, const TField * b)
+{
+  double                               most = 0;
+  itk::ImageRegionConstIterator<TField> other(b, b->GetBufferedRegion());
+  for (itk::ImageRegionConstIterator<TField> it(a, a->GetBufferedRegion()); !it.IsAtEnd(); ++it, ++other)
+  {
+    most = std::max<double>(most, (it.Get() - other.Get()).GetNorm());
+  }
+  return most;
+}
+
+// Expects the blob's centre to go where the moving image has it.
+template <typename TFilter>
+void
+ExpectShift(const TFilter * filter, double shift, double tolerance = 0.4)
+{
+  typename TFilter::TransformType::InputPointType centre(0.0);
+  const auto                                      mapped = filter->GetTransform()->TransformPoint(centre);
+  std::cout << "centre -> " << mapped << ", wanted x = " << shift << '\n';
+  EXPECT(std::abs(mapped[0] - shift) < tolerance && std::abs(mapped[1]) < tolerance && std::abs(mapped[2]) < tolerance);
+}
+
+// The status code that an update ends with.
+template <typename TFilter>
+ms_status
+CodeOf(TFilter * filter)
+{
+  try
+  {
+    filter->Update();
+  }
+  catch (const itk::MorphSeekException & error)
+  {
+    std::cout << error.GetDescription() << '\n';
+    EXPECT(std::string(error.GetDescription()).size() > 20);
+    return error.GetCode();
+  }
+  return MS_OK;
+}
+
+void
+TestDefaults()
+{
+  auto       filter = itk::MorphSeekRegistrationFilter<FloatImage>::New();
+  ms_options defaults;
+  EXPECT(ms_options_init(&defaults, sizeof defaults) == MS_OK);
+  EXPECT(filter->GetPreset() == defaults.preset && filter->GetModel() == defaults.model && filter->GetInitial() == defaults.initial);
+  EXPECT(filter->GetSteps() == defaults.steps && filter->GetTau() == defaults.tau && filter->GetRefine() == defaults.refine);
+  std::ostringstream text;
+  filter->SetSeed(4711);
+  filter->Print(text);
+  for (const char * name : { "Preset: ", "Model: ", "Initial: ", "Search: ", "Steps: ", "Trajectories: ", "Tau: ", "Refine: ", "Similarity: ",
+                             "Device: ", "Seed: 4711", "Cache: ", "RuntimeLibrary: ", "ModelDirectory: ", "FoldingPercentage: ", "Metrics: " })
+  {
+    EXPECT(text.str().find(name) != std::string::npos);
+  }
+}
+
+// The filter's field is the C interface's, to the bit, and its transform reads the same buffer.
+void
+TestSameAsC()
+{
+  auto fixed = Phantom(0), moving = Phantom(3, { { { 30, 24, 28 } }, Mm(1.25, 1.5, 1.75), 0.2 });
+  auto filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->Update();
+  ExpectShift(filter.GetPointer(), 3);
+  EXPECT(filter->GetOutput()->GetBufferPointer() == filter->GetTransform()->GetDisplacementField()->GetBufferPointer());
+  EXPECT(filter->GetOutput()->GetOrigin() == fixed->GetOrigin() && filter->GetOutput()->GetDirection() == fixed->GetDirection());
+  EXPECT(filter->GetMetrics().find("\"similarity_after\"") != std::string::npos);
+  EXPECT(filter->GetFoldingPercentage() == 0);
+
+  const auto wrap = [](const FloatImage * image) {
+    ms_image wrapped = {};
+    wrapped.size = sizeof wrapped;
+    wrapped.voxels = image->GetBufferPointer();
+    for (unsigned int a = 0; a < 3; ++a)
+    {
+      wrapped.dims[a] = image->GetBufferedRegion().GetSize(a);
+      wrapped.spacing[a] = image->GetSpacing()[a];
+      wrapped.origin[a] = image->GetOrigin()[a];
+      for (unsigned int b = 0; b < 3; ++b)
+        wrapped.direction[3 * a + b] = image->GetDirection()[a][b];
+    }
+    return wrapped;
+  };
+  const ms_image f = wrap(fixed), m = wrap(moving);
+  ms_options     options;
+  EXPECT(ms_options_init(&options, sizeof options) == MS_OK);
+  options.model = "none";
+  options.initial = "rigid";
+  options.search = "off";
+  options.refine = 5;
+  options.threads = 2;
+  ms_engine engine = 0;
+  ms_result result = 0;
+  EXPECT(ms_engine_create(nullptr, &engine) == MS_OK);
+  EXPECT(ms_register(engine, &f, &m, &options, nullptr, nullptr, &result) == MS_OK);
+  const size_t       voxels = fixed->GetBufferedRegion().GetNumberOfPixels();
+  std::vector<float> field(3 * voxels), warped(voxels);
+  EXPECT(ms_result_field_mm(result, field.data(), field.size()) == MS_OK);
+  EXPECT(ms_result_warped(result, warped.data(), warped.size()) == MS_OK);
+  const float * ours = filter->GetOutput()->GetBufferPointer()->GetDataPointer();
+  double        most = 0;
+  for (size_t i = 0; i < field.size(); ++i)
+  {
+    most = std::max<double>(most, std::abs(field[i] - ours[i]));
+  }
+  std::cout << "largest difference to the C interface: " << most << " mm\n";
+  EXPECT(most < 1e-4);
+
+  // ITK's resampling by the transform, ours in C++ and ours in Go are the same image
+  auto resample = itk::ResampleImageFilter<FloatImage, FloatImage, double, float>::New();
+  resample->SetInput(moving);
+  resample->SetTransform(filter->GetTransform());
+  resample->SetReferenceImage(fixed);
+  resample->UseReferenceImageOn();
+  resample->Update();
+  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
+  warp->SetInput(moving);
+  warp->SetTransform(filter->GetTransform());
+  warp->SetReferenceImage(filter->GetOutput());
+  warp->Update();
+  double toItk = 0, toOurs = 0;
+  for (size_t i = 0; i < voxels; ++i)
+  {
+    const bool inside = resample->GetOutput()->GetBufferPointer()[i] != 0;
+    toItk = std::max<double>(toItk, inside ? std::abs(warped[i] - resample->GetOutput()->GetBufferPointer()[i]) : 0);
+    toOurs = std::max<double>(toOurs, std::abs(warped[i] - warp->GetOutput()->GetBufferPointer()[i]));
+  }
+  std::cout << "largest difference of the warped images: " << toItk << ", " << toOurs << " of 160\n";
+  EXPECT(toItk < 0.01 && toOurs < 0.01);
+  EXPECT(ms_result_destroy(result) == MS_OK);
+  EXPECT(ms_engine_destroy(engine) == MS_OK);
+}
+
+void
+TestGrids()
+{
+  struct Case
+  {
+    const char * name;
+    Grid         fixed, moving;
+    double       tolerance;
+  };
+  const Case cases[] = {
+    { "oblique", { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0.3 }, { { { 26, 28, 30 } }, Mm(1.4, 1.6, 1.3), -0.2 }, 0.4 },
+    { "anisotropic", { { { 40, 40, 10 } }, Mm(1., 1., 4.), 0 }, { { { 26, 24, 22 } }, Mm(1.6, 1.6, 1.8), 0 }, 0.4 },
+    { "fixed smaller than moving", { { { 20, 18, 16 } }, Mm(1.5, 1.5, 1.5), 0 }, { { { 44, 42, 40 } }, Mm(1.5, 1.5, 1.5), 0 }, 0.8 }, // it cuts the body
+    { "index not from 0", { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0.3, { { 5, -7, 11 } } }, { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0, { { -3, 2, 1 } } }, 0.4 },
+  };
+  for (const Case & c : cases)
+  {
+    std::cout << c.name << ": ";
+    auto filter = Filter(Phantom(0, c.fixed).GetPointer(), Phantom(3, c.moving).GetPointer());
+    filter->Update();
+    EXPECT(filter->GetOutput()->GetLargestPossibleRegion() == filter->GetFixedImage()->GetLargestPossibleRegion());
+    ExpectShift(filter.GetPointer(), 3, c.tolerance);
+  }
+}
+
+void
+TestPixelTypes()
+{
+  auto inFloat = Filter(Phantom(0).GetPointer(), Phantom(3).GetPointer());
+  inFloat->Update();
+  using DoubleField = itk::Image<itk::Vector<double, 3>, 3>;
+  using Short = itk::Image<short, 3>;
+  using UChar = itk::Image<unsigned char, 3>;
+  using Double = itk::Image<double, 3>;
+  auto ofShort = Filter(Phantom<Short>(0).GetPointer(), Phantom<UChar>(3).GetPointer());
+  ofShort->Update();
+  ExpectShift(ofShort.GetPointer(), 3);
+  auto ofDouble = Filter<Double, Double, DoubleField>(Phantom<Double>(0).GetPointer(), Phantom<Double>(3).GetPointer());
+  ofDouble->Update();
+  auto cast = itk::CastImageFilter<itk::Image<itk::Vector<float, 3>, 3>, DoubleField>::New();
+  cast->SetInput(inFloat->GetOutput());
+  cast->Update();
+  EXPECT(MaxDifference(ofDouble->GetOutput(), cast->GetOutput()) < 1e-3);
+}
+
+void
+TestMasks()
+{
+  using Mask = itk::Image<unsigned char, 3>;
+  auto fixed = Phantom(0), moving = Phantom(3);
+  auto mask = Phantom<Mask>(0), empty = Phantom<Mask>(0), other = Phantom<Mask>(0, { { { 9, 9, 9 } } });
+  auto filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->SetFixedMask(mask);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_OK);
+  ExpectShift(filter.GetPointer(), 3, 0.8);
+  empty->FillBuffer(0);
+  filter->SetFixedMask(empty);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_EMPTY_MASK);
+  filter->SetFixedMask(nullptr);
+  filter->SetMovingMask(other);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_GRID_MISMATCH);
+}
+
+// A shift that lies bent inside a displacement field: a transform that is not linear.
+itk::DisplacementFieldTransform<double, 3>::Pointer
+BentShift(double shift)
+{
+  using Transform = itk::DisplacementFieldTransform<double, 3>;
+  auto grid = Phantom(0, { { { 60, 60, 60 } }, Mm(1.5, 1.5, 1.5) });
+  auto field = Transform::DisplacementFieldType::New();
+  field->CopyInformation(grid);
+  field->SetRegions(grid->GetBufferedRegion());
+  field->Allocate();
+  for (itk::ImageRegionIteratorWithIndex<Transform::DisplacementFieldType> it(field, field->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+  {
+    it.Set(Mm(shift + 0.3 * std::sin(0.2 * it.GetIndex()[1]), 0.0, 0.0));
+  }
+  auto transform = Transform::New();
+  transform->SetDisplacementField(field);
+  return transform;
+}
+
+void
+TestInitialTransform()
+{
+  auto fixed = Phantom(0), moving = Phantom(20, { { { 56, 26, 24 } } });
+  auto filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->SetInitial("none");
+
+  auto translation = itk::TranslationTransform<double, 3>::New();
+  translation->Translate(Mm(20., 0., 0.));
+  filter->SetInitialTransform(translation);
+  filter->Update();
+  ExpectShift(filter.GetPointer(), 20);
+
+  const auto kept = filter->GetTransform()->GetDisplacementField();
+  const itk::DisplacementFieldTransform<float, 3>::ConstPointer first = filter->GetTransform();
+  filter->SetInitialTransform(BentShift(19.5));
+  filter->Update();
+  ExpectShift(filter.GetPointer(), 20);
+  EXPECT(filter->GetTransform() != first && first->GetDisplacementField() == kept); // the first run's stays as it was
+  EXPECT(kept->GetBufferPointer() != filter->GetOutput()->GetBufferPointer());
+
+  auto far = itk::TranslationTransform<double, 3>::New();
+  far->Translate(Mm(5000., 0., 0.));
+  filter->SetInitialTransform(far);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_NO_OVERLAP);
+}
+
+void
+TestErrors()
+{
+  auto fixed = Phantom(0), moving = Phantom(3);
+  auto filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->SetTau(-1);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_INVALID_ARGUMENT);
+  filter->SetTau(1);
+  filter->SetModel("no-such-model");
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_MODEL_NOT_FOUND);
+  filter->SetModel("none");
+  auto flat = Phantom(0);
+  flat->FillBuffer(7);
+  filter->SetMovingImage(flat);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_CONSTANT_VOLUME);
+  filter->SetMovingImage(Phantom(0, { { { 28, 26, 1 } } }));
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_THIN_VOLUME);
+  filter->SetMovingImage(nullptr);
+  bool missing = false;
+  try
+  {
+    filter->Update();
+  }
+  catch (const itk::ExceptionObject & error)
+  {
+    missing = std::string(error.GetDescription()).find("MovingImage") != std::string::npos;
+  }
+  EXPECT(missing);
+  filter->SetMovingImage(moving); // after all of these it still works
+  EXPECT(CodeOf(filter.GetPointer()) == MS_OK);
+}
+
+struct Stop : itk::Command
+{
+  using Pointer = itk::SmartPointer<Stop>;
+  itkSimpleNewMacro(Stop);
+  bool throws{ false };
+  int  calls{ 0 };
+  void
+  Execute(itk::Object * caller, const itk::EventObject &) override
+  {
+    auto * filter = static_cast<itk::ProcessObject *>(caller);
+    ++calls;
+    if (filter->GetProgress() > 0.1f)
+    {
+      if (throws)
+      {
+        throw std::runtime_error("an observer's own");
+      }
+      filter->AbortGenerateDataOn();
+    }
+  }
+  void
+  Execute(const itk::Object *, const itk::EventObject &) override
+  {}
+};
+
+void
+TestAbort()
+{
+  auto filter = Filter(Phantom(0).GetPointer(), Phantom(3).GetPointer());
+  auto stop = Stop::New();
+  const auto tag = filter->AddObserver(itk::ProgressEvent(), stop);
+  bool       aborted = false;
+  try
+  {
+    filter->Update();
+  }
+  catch (const itk::ProcessAborted &)
+  {
+    aborted = true;
+  }
+  EXPECT(aborted && stop->calls > 0);
+  stop->throws = true;
+  std::string caught;
+  try
+  {
+    filter->Update();
+  }
+  catch (const std::runtime_error & error)
+  {
+    caught = error.what();
+  }
+  EXPECT(caught == "an observer's own");
+  filter->RemoveObserver(tag);
+  filter->Update();
+  ExpectShift(filter.GetPointer(), 3);
+}
+
+void
+TestThreads()
+{
+  auto fixed = Phantom(0), moving = Phantom(3);
+  auto alone = Filter(fixed.GetPointer(), moving.GetPointer());
+  alone->Update();
+  decltype(alone) filters[2] = { Filter(fixed.GetPointer(), moving.GetPointer()), Filter(fixed.GetPointer(), moving.GetPointer()) };
+  std::thread first([&] { filters[0]->Update(); }), second([&] { filters[1]->Update(); });
+  first.join();
+  second.join();
+  for (const auto & filter : filters)
+  {
+    EXPECT(MaxDifference(filter->GetOutput(), alone->GetOutput()) < 1e-4);
+  }
+}
+
+void
+TestLabels()
+{
+  using Labels = itk::Image<unsigned short, 3>;
+  auto filter = Filter(Phantom(0).GetPointer(), Phantom(3).GetPointer());
+  filter->Update();
+  auto labels = Phantom<Labels>(3);
+  for (itk::ImageRegionIteratorWithIndex<Labels> it(labels, labels->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+  {
+    it.Set(it.Get() > 50 ? 40000 : it.Get() > 20 ? 7 : 0);
+  }
+  auto warp = itk::MorphSeekWarpFilter<Labels>::New();
+  warp->SetInput(labels);
+  warp->SetTransform(filter->GetTransform());
+  warp->SetReferenceImage(filter->GetOutput());
+  warp->LabelsOn();
+  warp->Update();
+  size_t count[2] = { 0, 0 };
+  for (itk::ImageRegionConstIterator<Labels> it(warp->GetOutput(), warp->GetOutput()->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+  {
+    EXPECT(it.Get() == 0 || it.Get() == 7 || it.Get() == 40000);
+    count[0] += it.Get() == 7;
+    count[1] += it.Get() == 40000;
+  }
+  EXPECT(count[0] > 100 && count[1] > 100);
+}
+} // namespace
+
+int
+main(int argc, char ** argv)
+{
+  const std::map<std::string, void (*)()> tests = {
+    { "defaults", TestDefaults },     { "same-as-c", TestSameAsC }, { "grids", TestGrids },     { "pixel-types", TestPixelTypes },
+    { "masks", TestMasks },           { "errors", TestErrors },     { "abort", TestAbort },     { "threads", TestThreads },
+    { "initial-transform", TestInitialTransform }, { "labels", TestLabels },
+  };
+  itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);
+  try
+  {
+    for (const auto & test : tests)
+    {
+      if (argc < 2 || test.first == argv[1])
+      {
+        std::cout << "--- " << test.first << '\n';
+        test.second();
+      }
+    }
+    if (argc > 1 && tests.count(argv[1]) == 0)
+    {
+      std::cerr << "no such test: " << argv[1] << '\n';
+      return 2;
+    }
+  }
+  catch (const std::exception & error)
+  {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+  return failures != 0;
+}

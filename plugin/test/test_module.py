@@ -1,0 +1,204 @@
+"""The command-line module from outside: its XML, its files, its failures, and the Python package beside it.
+
+Run by ctest with the environment variable MORPHSEEK_REGISTRATION, the executable's path.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from morphseek import _core, phantom
+
+EXECUTABLE = os.environ["MORPHSEEK_REGISTRATION"]
+HERE = Path(__file__).parent
+
+
+def run(*arguments, **kwargs):
+    return subprocess.run([EXECUTABLE, *map(str, arguments)], capture_output=True, text=True, timeout=300, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Files of a small pair: oblique, anisotropic, of two contrasts, with labels."""
+    folder = tmp_path_factory.mktemp("pair")
+    made = phantom.make_pair(size=32)
+    for name in ("fixed", "moving", "moving_labels"):
+        sitk.WriteImage(getattr(made, name).to_sitk(), str(folder / f"{name}.nii.gz"))
+    return folder
+
+
+QUICK = ("--model", "none", "--initial", "com", "--search", "off", "--refine", "2", "--threads", "2")
+
+
+def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
+    from ctk_cli import CLIModule
+
+    module = CLIModule(EXECUTABLE)
+    assert not caplog.records  # ctk-cli logs what it misses
+    assert module.version == _core.version()
+    arguments, options, outputs = module.classifyParameters()
+    assert [a.name for a in arguments] == ["fixedVolume", "movingVolume"]
+    assert [o.name for o in outputs] == ["foldingPercentage"]
+    flags = {o.longflag: o for o in options}
+    for option in _core.option_table():
+        parameter = flags["--" + option["name"]]
+        assert parameter.description == option["help"]
+        assert parameter.default == (parameter.parseValue(str(option["default"])) if option["default"] != "" else None)
+        assert (parameter.elements or None) == option.get("choices")
+        if "min" in option:
+            assert float(parameter.constraints.minimum) == option["min"]
+        if "max" in option:
+            assert float(parameter.constraints.maximum) == option["max"]
+
+
+def test_every_flag_in_the_xml_is_taken(pair):
+    from ctk_cli import CLIModule
+
+    for parameter in CLIModule(EXECUTABLE).classifyParameters()[1]:
+        done = run("/no/fixed", "/no/moving", parameter.longflag)
+        assert done.returncode == 2 and f"{parameter.longflag} needs a value" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def outputs(pair, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    done = run(
+        pair / "fixed.nii.gz", pair / "moving.nii.gz", "--moving-labels", pair / "moving_labels.nii.gz", *QUICK,
+        "--output-volume", out / "warped.mhd", "--output-transform", out / "transform.h5", "--output-labels", out / "labels.nii.gz",
+        "--report", out / "report.json", "--returnparameterfile", out / "parameters",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_tells_its_progress(outputs):
+    _, text = outputs
+    assert re.match(r"<filter-start>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-comment>.+</filter-comment>\n</filter-start>\n", text)
+    fractions = [float(f) for f in re.findall(r"<filter-progress>(.+)</filter-progress>", text)]
+    assert fractions == sorted(fractions) and fractions[-1] == 1 and len(fractions) > 3
+    assert re.search(r"<filter-end>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-time>[\d.e-]+</filter-time>\n</filter-end>\n$", text)
+
+
+def test_writes_what_python_computes(pair, outputs):
+    out, _ = outputs
+    assert {p.name for p in out.iterdir()} - {"warped.raw", "warped.zraw"} == {"labels.nii.gz", "parameters", "report.json", "transform.h5", "warped.mhd"}
+    fixed = sitk.ReadImage(str(pair / "fixed.nii.gz"))
+    result = morphseek.register(pair / "fixed.nii.gz", pair / "moving.nii.gz", model="none", initial="com", search="off", refine=2, threads=2)
+    transform = sitk.DisplacementFieldTransform(sitk.ReadTransform(str(out / "transform.h5")))
+    ours = sitk.GetArrayFromImage(transform.GetDisplacementField())
+    assert np.abs(result.displacement_mm).max() > 5
+    assert np.abs((ours - result.displacement_mm) / fixed.GetSpacing()).max() < 1e-4  # the fixed grid's axes are those of space
+
+    moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
+    low = float(sitk.GetArrayViewFromImage(moving).min())
+    expected = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkLinear, low))
+    warped = sitk.GetArrayFromImage(sitk.ReadImage(str(out / "warped.mhd")))
+    assert np.abs(warped - expected).max() < 0.05  # of some 1000
+    labels = sitk.ReadImage(str(out / "labels.nii.gz"))
+    assert labels.GetPixelID() == sitk.ReadImage(str(pair / "moving_labels.nii.gz")).GetPixelID()
+    by_python = result.apply(pair / "moving_labels.nii.gz", interpolation="nearest")
+    assert np.mean(sitk.GetArrayFromImage(labels) == sitk.GetArrayFromImage(by_python)) > 0.9999
+    report = json.loads((out / "report.json").read_text())
+    assert report["njd_percent"] == result.metrics["njd_percent"]
+    assert (out / "parameters").read_text() == f"foldingPercentage = {report['njd_percent']:.6f}\n"
+
+
+def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
+    fixed, moving = pair / "fixed.nii.gz", pair / "moving.nii.gz"
+    flat, thin, broken = tmp_path / "flat.nrrd", tmp_path / "flat.png", tmp_path / "broken.nii.gz"
+    sitk.WriteImage(sitk.Image(8, 8, 8, sitk.sitkInt16), str(flat))
+    sitk.WriteImage(sitk.Image(8, 8, sitk.sitkUInt8), str(thin))
+    broken.write_bytes(moving.read_bytes()[:2000])
+    far = tmp_path / "far.tfm"
+    sitk.WriteTransform(sitk.TranslationTransform(3, (9999, 0, 0)), str(far))
+    out = tmp_path / "out"
+    out.mkdir()
+    for code, words, arguments in (
+        (2, "tau", (fixed, moving, "--tau", "-1")),
+        (2, "not a number", (fixed, moving, "--steps", "two")),
+        (2, "give two images", (fixed,)),
+        (2, "belong together", (fixed, moving, "--moving-labels", moving)),
+        (3, "does not exist", (fixed, tmp_path / "none.nii")),
+        (3, "constant", (fixed, flat)),
+        (3, "two dimensions", (thin, moving)),
+        (3, "cannot be read", (fixed, broken)),
+        (3, "do not overlap", (fixed, moving, "--initial", "none", "--initial-transform", far)),
+        (3, "fixed mask", (fixed, moving, "--fixed-mask", moving)),
+        (4, "no model", (fixed, moving, "--model", "no-such-model")),
+        (6, "cannot be written", (fixed, moving, "--report", tmp_path / "nowhere" / "r.json")),
+        (6, "cannot be written", (fixed, moving, *QUICK, "--output-transform", out / "field.png")),
+    ):
+        done = run("--output-volume", out / "warped.nii.gz", *arguments)
+        assert done.returncode == code and words in done.stderr, (arguments, done)
+        assert not list(out.iterdir()), arguments
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+def test_a_signal_cancels(pair, tmp_path):
+    arguments = (pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK[:-4], "--refine", "1000", "--output-volume", tmp_path / "warped.nrrd")
+    with subprocess.Popen([EXECUTABLE, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if "progress" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and "cancelled" in stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_needs_no_python(tmp_path):
+    """A pair of brains from files, if they are here, with nothing on PATH."""
+    data = Path(os.environ.get("MORPHSEEK_DATA", HERE.parents[2] / "shared" / "data")) / "brain"
+    if not data.is_dir():
+        pytest.skip(f"no brain pair: {data} is not there (MORPHSEEK_DATA)")
+    fixed, moving = json.loads((data / "split.json").read_text())["pairs"]["test"][0]
+    images = [data / "images" / f"{name}.nii.gz" for name in (fixed, moving)]
+    done = run(*images, "--preset", "fast", "--model", "none", "--search", "off", "--refine", "0", "--output-transform", tmp_path / "t.h5", "--report", tmp_path / "r.json", env={})
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["similarity_after"] > report["similarity_before"]
+
+
+class TestNipype:
+    @pytest.fixture(autouse=True)
+    def on_path(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", f"{Path(EXECUTABLE).parent}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.chdir(tmp_path)
+
+    def test_runs(self, pair):
+        from morphseek.nipype import MorphSeekRegistration
+
+        node = MorphSeekRegistration(
+            fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), moving_labels=str(pair / "moving_labels.nii.gz"),
+            model="none", initial="com", search="off", refine=0,
+        )  # fmt: skip
+        outputs = node.run().outputs
+        for path in (outputs.warped, outputs.transform, outputs.report, outputs.warped_labels):
+            assert Path(path).is_file()
+        assert sitk.ReadImage(outputs.warped).GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
+
+    def test_example_registers_a_cohort(self, pair, tmp_path):
+        """20 pairs, 2 processes."""
+        cohort = tmp_path / "moving"
+        cohort.mkdir()
+        moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
+        for i in range(20):
+            shifted = sitk.Image(moving)
+            shifted.SetOrigin([moving.GetOrigin()[0] + i, *moving.GetOrigin()[1:]])
+            sitk.WriteImage(shifted, str(cohort / f"subject{i:02}.nii.gz"))
+        example = HERE.parent / "examples" / "cohort.py"
+        options = ("model=none", "initial=com", "search=off", "refine=0")
+        subprocess.run([sys.executable, example, pair / "fixed.nii.gz", cohort, tmp_path / "out", *options], check=True, capture_output=True, timeout=300)
+        transforms = sorted((tmp_path / "out").rglob("subject*_transform.h5"))
+        assert len(transforms) == 20
+        shifts = [sitk.ReadTransform(str(t)).TransformPoint((0.0, 0.0, 0.0))[0] for t in (transforms[0], transforms[19])]
+        assert shifts[1] - shifts[0] == pytest.approx(19, abs=0.5)
