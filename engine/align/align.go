@@ -43,9 +43,9 @@ type Result struct {
 	Transform volume.Affine // fixed -> moving, LPS mm
 	Score     float64       // of the features under Transform, 0..1
 	// Confidence, 0..1, is the product of two factors. Strength: the score, averaged geometrically with that of the start
-	// that led there, between what chance reaches (0.15: volumes of different body parts came to 0.13 to 0.15) and what true
-	// partners reach (0.25: trunks of different people, CT to MR, came to 0.26 and more). Margin: how far the second best
-	// place that the refinement found is below, in tenths of the score; 1 where every start led to one place.
+	// that led there, between 0.15 (volumes of different body parts came to 0.13 to 0.15) and 0.25. Margin: how far the second
+	// best place that the refinement found is below, in tenths of the score; 1 where every start led to one place. A low
+	// margin says that several places fit alike, not that this one is wrong.
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
 	SameModality bool    // the aligned intensities correlate: they are compared too
