@@ -185,7 +185,11 @@ func (r *registration) prepare() error {
 	const floats = 4
 	need := floats * int64(6*fixed.Voxels()+2*moving.Voxels()) // total field, warped, two copies on the way; finite copies
 	if r.model != nil {
-		n := int64(r.model.Grid(fixed.Geometry).Voxels())
+		grid := r.model.Grid(fixed.Geometry)
+		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres
+			return err
+		}
+		n := int64(grid.Voxels())
 		need += floats * (2 + 3 + 3*int64(r.opt.Trajectories)) * n
 	}
 	if r.iterations() > 0 {
