@@ -282,7 +282,7 @@ func (r *registration) search() error {
 // effort is what a preset spends on the refinement.
 var effort = map[string]struct{ iterations, voxels int }{
 	"fast":    {30, 1 << 20},
-	"default": {30, 8 << 20},
+	"default": {30, 4 << 20},
 	"best":    {80, 16 << 20},
 }
 
