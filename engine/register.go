@@ -125,25 +125,17 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 // check reports the first fault of the inputs.
 func (p Pair) check() error {
 	for _, in := range []struct {
-		name     string
-		v        *volume.Volume
-		maskName string
-		mask     *volume.Volume
-	}{{"fixed", p.Fixed, "fixed mask", p.FixedMask}, {"moving", p.Moving, "moving mask", p.MovingMask}} {
+		name    string
+		v, mask *volume.Volume
+	}{{"fixed", p.Fixed, p.FixedMask}, {"moving", p.Moving, p.MovingMask}} {
 		if err := in.v.Check(in.name); err != nil {
 			return err
 		}
 		if in.mask == nil {
 			continue
 		}
-		if err := in.mask.CheckShape(in.maskName); err != nil {
+		if err := in.v.CheckMask(in.name, in.mask); err != nil {
 			return err
-		}
-		if !in.mask.SameGrid(in.v.Geometry) {
-			return fault.New(fault.GridMismatch, "%s (size %v) is not on the grid of the %s volume (size %v); resample it onto that grid, with nearest neighbours", in.maskName, in.mask.Size, in.name, in.v.Size)
-		}
-		if !anySelected(in.mask) {
-			return fault.New(fault.EmptyMask, "%s selects nothing: every voxel is 0; correct it or leave it out", in.maskName)
 		}
 	}
 	if p.Initial == nil {
@@ -158,15 +150,6 @@ func (p Pair) check() error {
 		return fault.Wrap(fault.SingularTransform, err, "initial transform is singular; correct it")
 	}
 	return nil
-}
-
-func anySelected(mask *volume.Volume) bool {
-	for _, x := range mask.Data {
-		if x != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // model resolves the model option; nil is none. Until a network that does not depend on the contrast is built in, "default" is none:

@@ -106,11 +106,8 @@ func checkInput(name string, v, mask *volume.Volume) error {
 	if mask == nil {
 		return nil
 	}
-	if err := mask.CheckShape(name + " mask"); err != nil {
+	if err := v.CheckMask(name, mask); err != nil {
 		return err
-	}
-	if !mask.SameGrid(v.Geometry) {
-		return fault.New(fault.GridMismatch, "%s mask has size %v at spacing %v, its volume %v at %v: resample the mask onto the volume's grid", name, mask.Size, mask.Spacing, v.Size, v.Spacing)
 	}
 	for i, m := range mask.Data {
 		if x := v.Data[i]; m != 0 && x-x == 0 {

@@ -40,3 +40,20 @@ func (v *Volume) CheckShape(name string) error {
 	}
 	return nil
 }
+
+// CheckMask reports the first fault of mask, non-zero where it selects, as a mask of v: shape, then grid, then whether it
+// selects anything. name says which input v is; v must have passed CheckShape.
+func (v *Volume) CheckMask(name string, mask *Volume) error {
+	if err := mask.CheckShape(name + " mask"); err != nil {
+		return err
+	}
+	if !mask.SameGrid(v.Geometry) {
+		return fault.New(fault.GridMismatch, "%s mask (size %v) is not on the grid of the %s volume (size %v); resample it onto that grid, with nearest neighbours", name, mask.Size, name, v.Size)
+	}
+	for _, m := range mask.Data {
+		if m != 0 {
+			return nil
+		}
+	}
+	return fault.New(fault.EmptyMask, "%s mask selects nothing: every voxel is 0; correct it or leave it out", name)
+}
