@@ -1,0 +1,259 @@
+"""What a registration is asked to do: the contract between the panel (or a script) and the library.
+
+A script, and the panel, do this:
+
+>>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, preset="MR <- CT", jacobian=True)
+>>> reason = request.validate()                  # "" when it can run, otherwise why the Register button is disabled
+>>> registration = Registration(request)         # MorphSeekLib.registration
+>>> registration.start()                         # writes the inputs, starts the worker, returns
+>>> while registration.running:                  # a QTimer of 100 ms in the panel; registration.wait() in a script
+...     for event in registration.poll():        # Events since the last call; the poll that finds the worker done makes the nodes
+...         show(event)
+>>> registration.state                           # "finished", "failed" or "cancelled"
+>>> registration.result                          # metrics (dict) when finished
+>>> registration.nodes                           # when finished: output name -> node; "transferred" -> list of nodes
+>>> registration.error                           # when failed: RegistrationError with name, code and str() for the user
+>>> registration.cancel()                        # at any time: the worker is gone when it returns, no node was made
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple, Union
+
+Output = Union[None, bool, Any]
+"""None or False: not wanted. True: a new node. A node: this one is filled."""
+
+
+class Event(NamedTuple):
+    """One report of a running registration."""
+
+    stage: str
+    """prepare, align, search, network, refine, finish or outputs; :data:`STAGES` has their names for the user."""
+    fraction: float
+    """Of the whole registration, 0 to 1, never decreasing."""
+    eta: float | None
+    """Seconds left; None while that is unknown."""
+    message: str
+    """A line for the log; may be empty."""
+
+
+STAGES = {
+    "prepare": "Preparing",
+    "align": "Initial alignment",
+    "search": "Search for large displacements",
+    "network": "Network",
+    "refine": "Refinement",
+    "finish": "Measuring",
+    "outputs": "Making the outputs",
+}
+"""Stage to its name on the progress bar."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A named choice of engine options."""
+
+    name: str
+    description: str
+    """For whom it is: a sentence for the tool tip."""
+    options: dict[str, Any]
+    """Engine options that it sets; all others keep the engine's defaults."""
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset("Automatic", "Any two volumes of the same part of the body; whether they are of one modality is found from the images.", {}),
+        Preset(
+            "Brain MR",
+            "Brain MR of one kind (T1 with T1, say), one person or two: no search, because an affine alignment leaves small displacements only.",
+            {"search": "off", "similarity": "ncc"},
+        ),
+        Preset(
+            "Abdomen CT",
+            "CT with CT, or MR with MR of one kind: searches for organs that lie centimetres apart, then compares intensities.",
+            {"search": "on", "similarity": "ncc"},
+        ),
+        Preset(
+            "MR <- CT",
+            "MR with CT, or any two modalities: searches for large displacements, and compares structure instead of intensity.",
+            {"search": "on", "similarity": "mind"},
+        ),
+        Preset("Fast", "A first look: as Automatic, with the refinement on a coarser grid.", {"preset": "fast"}),
+        Preset("Best", "As Automatic, with more iterations on a finer grid: several times slower.", {"preset": "best"}),
+    )
+}
+"""Name to :class:`Preset`, in the order of the menu."""
+
+OVERRIDES = ("initial", "steps", "trajectories", "refine", "search", "model", "device", "threads")
+"""Fields of :class:`RegistrationRequest` that override the engine option of the same name when they are not None. Their types,
+ranges, defaults and help texts are the engine's own: ``process.describe()["options"]``."""
+
+OUTPUTS = ("transformed_volume", "transform", "inverse_transform", "displacement_magnitude", "jacobian")
+"""Fields of :class:`RegistrationRequest` that are an :data:`Output`."""
+
+
+@dataclasses.dataclass
+class RegistrationRequest:
+    """One registration. Nodes are MRML nodes; everything is understood in world coordinates, parent transforms included."""
+
+    fixed: Any = None
+    """Scalar volume whose grid the results lie on."""
+    moving: Any = None
+    """Scalar volume that is brought onto the fixed one."""
+    preset: str = "Automatic"
+    """Key of :data:`PRESETS`."""
+    fixed_mask: Any = None
+    """Label map or segmentation: where it is not zero (any segment), the fixed volume counts."""
+    moving_mask: Any = None
+    initial_transform: Any = None
+    """Linear transform node that, set on the moving volume, brings it near the fixed one: where the alignment starts."""
+
+    initial: str | None = None
+    """none, com, rigid or affine: the initial alignment. This and the next ones: None leaves it to the preset."""
+    steps: int | None = None
+    """Network steps; 0 takes the model's own number."""
+    trajectories: int | None = None
+    """Latent trajectories per step."""
+    refine: int | None = None
+    """Refinement iterations; 0 switches them off."""
+    search: str | None = None
+    """auto, on or off."""
+    model: str | None = None
+    """Built-in name, path of a .onnx bundle, "default" or "none"."""
+    device: str | None = None
+    """auto, cpu or cuda."""
+    threads: int | None = None
+    """CPU threads; 0 uses every core."""
+    field_spacing: float = 0.0
+    """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does not change the transformed volume."""
+
+    transformed_volume: Output = True
+    """Moving volume resampled once onto the fixed grid."""
+    transform: Output = True
+    """Grid transform node, affine composed in: brings moving nodes that are put under it onto the fixed volume."""
+    inverse_transform: Output = None
+    """Grid transform node: brings fixed nodes onto the moving volume."""
+    displacement_magnitude: Output = None
+    """Volume on the fixed grid, mm, of the whole displacement (initial alignment included)."""
+    jacobian: Output = None
+    """Volume on the fixed grid: Jacobian determinant of the map from fixed to moving; below 0 where it folds."""
+
+    transfer: list = dataclasses.field(default_factory=list)
+    """Segmentations, label maps and markups of the moving side: each gives a new node on the fixed side."""
+    fixed_labels: Any = None
+    """Segmentation or label map of each side: their Dice is measured before and after."""
+    moving_labels: Any = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the engine options: the preset's, and over them those that were set."""
+        own = {name: getattr(self, name) for name in OVERRIDES if getattr(self, name) is not None}
+        return {**PRESETS[self.preset].options, **own}
+
+    def stages(self) -> list[str]:
+        """Return what will run, one line a stage, in plain words; for the Advanced section."""
+        option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", **self.options()}
+        named = option["model"] not in ("default", "none")
+        search = option["search"] == "on" or option["search"] == "auto" and not named
+        compare = {
+            "auto": "local correlation for one modality, structure (MIND) for two",
+            "ncc": "local correlation",
+            "mse": "mean squared difference",
+            "mind": "structure (MIND)",
+        }[option["similarity"]]
+        effort = {"fast": "up to 1 million voxels", "default": "up to 4 million voxels", "best": "up to 16 million voxels"}[option["preset"]]
+        lines = {
+            "none": "Initial alignment: none",
+            "com": "Initial alignment: centres of mass",
+            "rigid": "Initial alignment: rigid, by global search",
+            "affine": "Initial alignment: affine, by global search",
+        }[option["initial"]],
+        lines += ("Search for large displacements",) if search else ()
+        lines += (f"Network: {Path(option['model']).name}",) if named else ()
+        if option["refine"] > 0 or option["refine"] < 0 and not named:
+            count = f", {option['refine']} iterations" if option["refine"] > 0 else ""
+            lines += (f"Refinement: {compare}, {effort}{count}",)
+        return list(lines)
+
+    def validate(self) -> str:
+        """Return why the request cannot run, in words for the user; an empty string when it can."""
+        if self.fixed is None and self.moving is None:
+            return "Select the fixed and the moving volume"
+        for name in ("fixed", "moving"):
+            node = getattr(self, name)
+            if node is None:
+                return f"Select the {name} volume"
+            if reason := _volume_problem(node):
+                return f"The {name} volume {reason}"
+        if self.fixed is self.moving:
+            return "The fixed and the moving volume are the same: select two"
+        if self.preset not in PRESETS:
+            return f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}"
+        for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels"):
+            if reason := _labels_problem(getattr(self, name)):
+                return f"The {name.replace('_', ' ')} {reason}"
+        if (self.fixed_labels is None) != (self.moving_labels is None):
+            return "To measure Dice, select the labels of both sides or of none"
+        if reason := self._initial_problem():
+            return f"The initial transform {reason}"
+        for node in self.transfer:
+            if not (_is_labels(node) or node.IsA("vtkMRMLMarkupsNode")):
+                return f"{node.GetName()} cannot be transferred: it is no segmentation, label map or markups"
+        if self.field_spacing < 0:
+            return "The field spacing must be 0 (the fixed grid) or more"
+        if self.model and self.model.endswith(".onnx") and not Path(self.model).is_file():
+            return f"There is no model file {self.model}"
+        return self._outputs_problem()
+
+    def _initial_problem(self) -> str:
+        node = self.initial_transform
+        if node is None:
+            return ""
+        if not node.IsA("vtkMRMLTransformNode") or not node.IsTransformToWorldLinear():
+            return "is not linear: a registration starts from a rigid or affine one"
+        parent = self.moving.GetParentTransformNode()
+        if parent is node or parent is not None and parent.IsTransformNodeMyParent(node):
+            return "is on the moving volume already: take it off the volume, or leave the initial transform empty"
+        return ""
+
+    def _outputs_problem(self) -> str:
+        chosen = [getattr(self, name) for name in OUTPUTS]
+        if not any(chosen) and not self.transfer and self.fixed_labels is None:
+            return "Select at least one output"
+        nodes = [node for node in chosen if node and node is not True]
+        inputs = [self.fixed, self.moving, self.fixed_mask, self.moving_mask, self.initial_transform, self.fixed_labels, self.moving_labels, *self.transfer]
+        for i, node in enumerate(nodes):
+            if any(node is other for other in inputs):
+                return f"{node.GetName()} is an input: select another node for the output"
+            if any(node is other for other in nodes[:i]):
+                return f"{node.GetName()} is selected for two outputs"
+        return ""
+
+
+def _is_labels(node: Any) -> bool:
+    return node.IsA("vtkMRMLSegmentationNode") or node.IsA("vtkMRMLLabelMapVolumeNode")
+
+
+def _volume_problem(node: Any) -> str:
+    if not node.IsA("vtkMRMLScalarVolumeNode"):
+        return "is no scalar volume"
+    image = node.GetImageData()
+    if image is None or not image.GetPointData().GetScalars():
+        return "holds no image"
+    if image.GetNumberOfScalarComponents() != 1:
+        return f"has {image.GetNumberOfScalarComponents()} components a voxel; select a scalar volume"
+    if min(image.GetDimensions()) < 2:
+        return "is a single slice; registration needs a 3-D volume"
+    return ""
+
+
+def _labels_problem(node: Any) -> str:
+    if node is None:
+        return ""
+    if not _is_labels(node):
+        return "is neither a segmentation nor a label map"
+    if node.IsA("vtkMRMLSegmentationNode"):
+        return "" if node.GetSegmentation().GetNumberOfSegments() else "has no segments"
+    return "" if node.GetImageData() is not None else "holds no image"
