@@ -307,6 +307,12 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         _write(lambda: temporary.write_text(text, encoding="utf-8"), temporary, path)
 
 
+def write_array(path: str | os.PathLike, array: np.ndarray) -> None:
+    """Write an array as ``.npy``."""
+    with replacing(path) as temporary:
+        _write(lambda: np.save(temporary, array), temporary, path)
+
+
 def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike) -> None:
     try:
         write()

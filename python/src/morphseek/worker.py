@@ -1,0 +1,197 @@
+"""A registration in a process of its own, for programs with a window: ``python -m morphseek.worker FOLDER``.
+
+FOLDER is a private one of the caller's. ``request.json`` in it says what to do; arrays are .npy files beside it, shape
+(z, y, x), and geometry is LPS mm, as in :class:`morphseek.io.Image`::
+
+    {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0, 0, 0, 1, 0, 0, 0, 1]},
+     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...},    the masks may be absent
+     "initial_transform": [[...]],                                  4x4, fixed -> moving; may be absent
+     "options": {"refine": 10},                                     of morphseek.register
+     "outputs": ["warped", "displacement"],                         of OUTPUTS
+     "field_spacing": 0,                                            mm between the vectors; 0: the image's own grid
+     "temporary": true}                                             remove FOLDER if the caller goes away
+
+Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}`` any number of times, then either
+``{"result": {"metrics": {...}, "files": {"warped": {"file", "spacing", "origin", "direction"}, ...}}}`` or
+``{"error": {"name", "code", "class", "message"}}``. The exit code is the command line's. A result line means that all files are
+whole. The process ends when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
+
+``python -m morphseek.worker --describe`` prints what there is: ``{"version", "options", "models", "devices"}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, Callable, TextIO
+
+import numpy as np
+
+from . import _core, errors, io
+from .registration import Progress, RegistrationResult, register
+from .transform import DenseTransform
+
+OUTPUTS = ("warped", "displacement", "inverse", "magnitude", "jacobian")
+"""What can be asked for. ``displacement`` and ``inverse`` are float32 (z, y, x, 3), LPS mm, components x, y, z: from fixed to
+moving space on the fixed grid, and back on the moving one. The others are float32 (z, y, x) on the fixed grid."""
+
+
+def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
+    """Do what ``request.json`` in a folder says; return the result line's content."""
+    try:
+        request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+        inputs = {name: _read(folder, request.get(name), name) for name in ("fixed", "moving", "fixed_mask", "moving_mask")}
+        outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
+        options, initial = request.get("options", {}), request.get("initial_transform")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.InputUnreadableError(f"{folder / 'request.json'} is not a request: {error!r}") from None
+    if unknown := set(outputs) - set(OUTPUTS):
+        raise errors.InvalidArgumentError(f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}")
+    if initial is not None:
+        initial = np.array(initial, dtype=np.float64)
+    result = register(**inputs, initial_transform=initial, progress=progress, **options)
+    files = {}
+    for name in outputs:
+        progress(Progress("outputs", 1.0, name))
+        array, grid = _output(result, name, spacing)
+        io.write_array(folder / f"{name}.npy", array)
+        files[name] = {"file": f"{name}.npy", **geometry(grid)}
+    return {"metrics": result.report(), "files": files}
+
+
+def _read(folder: Path, entry: dict[str, Any] | None, name: str) -> io.Image | None:
+    if entry is None:
+        return None
+    array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+    return io.Image(array, *(tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")), name.replace("_", " "))
+
+
+def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return an output's array and its grid, as :attr:`io.Image.grid`."""
+    if name == "displacement":
+        return vectors(result, spacing)
+    if name == "inverse":
+        return vectors(result.inverse(), spacing)
+    if name == "warped":
+        return result.warped, result.grid
+    if name == "jacobian":
+        return result.jacobian(), result.grid
+    return np.linalg.norm(result.displacement_mm, axis=-1), result.grid
+
+
+def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the displacements of a transform with at least ``spacing`` mm between them, from its grid's first to its last voxel.
+
+    Returns
+    -------
+    array, grid
+        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as :attr:`io.Image.grid`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grid = io.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
+    >>> array, coarse = vectors(DenseTransform(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
+    >>> array.shape, coarse[3:6].round(2)
+    ((5, 3, 4, 3), array([2.33, 2.5 , 3.  ]))
+    """
+    own = transform.grid[3:6]
+    if spacing <= own.min():
+        return transform.displacement_mm, transform.grid
+    grid = transform.grid.copy()
+    extent = (grid[:3] - 1) * own
+    steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
+    grid[:3], grid[3:6] = steps + 1, extent / steps
+    x, y, z = (int(n) for n in grid[:3])
+    matrix = io.index_to_physical(grid)
+    points = np.indices((z, y, x)).reshape(3, -1)[::-1].T @ matrix[:3, :3].T + matrix[:3, 3]
+    moved = transform.transform_points(points) - points
+    return moved.astype(np.float32).reshape(z, y, x, 3), grid
+
+
+def geometry(grid: np.ndarray) -> dict[str, list[float]]:
+    """Return a grid, as :attr:`io.Image.grid`, as it travels."""
+    return {"spacing": grid[3:6].tolist(), "origin": grid[6:9].tolist(), "direction": grid[9:18].tolist()}
+
+
+def describe() -> dict[str, Any]:
+    """Return what a panel shows: version, the engine's options, the models, and the devices found with their names."""
+    return {"version": _core.version(), "options": _core.option_table(), "models": _core.models(), "devices": {"cpu": f"{os.cpu_count()} cores", **_cuda()}}
+
+
+def _cuda() -> dict[str, str]:
+    """Return the first CUDA device's name, where there is one and the ONNX Runtime at hand can use it."""
+    import onnxruntime
+
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        return {}
+    try:
+        cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return {}
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, len(name), device):
+        return {}
+    return {"cuda": name.value.decode(errors="replace")}
+
+
+def _end_with_caller(folder: Path) -> None:
+    """Wait for the end of standard input, that is, of the caller; then end, whatever is under way."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if json.loads((folder / "request.json").read_text(encoding="utf-8")).get("temporary") is True:
+            shutil.rmtree(folder, ignore_errors=True)
+    os._exit(errors.CancelledError.exit_code)
+
+
+def _lines() -> TextIO:
+    """Take standard output for our lines alone: what a library prints goes to standard error."""
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    """The command; returns its exit code."""
+    if len(arguments) != 1:
+        print("usage: python -m morphseek.worker FOLDER | --describe", file=sys.stderr)
+        return errors.InvalidArgumentError.exit_code
+    lines = _lines()
+
+    def send(**line: Any) -> None:
+        lines.write(json.dumps(line) + "\n")
+
+    try:
+        if arguments[0] == "--describe":
+            send(**describe())
+            return 0
+        folder = Path(arguments[0])
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()
+        send(result=run(folder, lambda report: send(progress=report._asdict())))
+        return 0
+    except errors.MorphSeekError as error:
+        failure = error
+    except KeyboardInterrupt:
+        failure = errors.CancelledError("cancelled")
+    except MemoryError:
+        failure = errors.OutOfMemoryError("the registration needs more memory than there is; close other programs or use smaller volumes")
+    except Exception as error:
+        traceback.print_exc()
+        failure = errors.InternalError(f"{type(error).__name__}: {error}")
+    send(error={"name": failure.name, "code": failure.code, "class": type(failure).__name__, "message": str(failure)})
+    return failure.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

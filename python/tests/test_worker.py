@@ -1,0 +1,158 @@
+"""The worker process: the same answer as register(), one clear line for every failure, and an end when its caller wants one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from conftest import QUICK, blob, oblique
+from morphseek import errors, worker
+from morphseek.io import Image
+
+LONG = {"model": "none", "search": "off", "refine": 1000, "initial": "com", "threads": 1}
+
+
+def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Path:
+    request = {"options": QUICK, "outputs": ["warped"], **more}
+    for name, image in {"fixed": fixed, "moving": moving, "fixed_mask": more.get("fixed_mask")}.items():
+        if image is not None:
+            np.save(folder / f"{name}.npy", image.array)
+            request[name] = {"file": f"{name}.npy", **worker.geometry(image.grid)}
+    (folder / "request.json").write_text(json.dumps(request))
+    return folder
+
+
+def start(folder: Path) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "morphseek.worker", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen, expect: int = 0) -> list[dict[str, Any]]:
+    """Read to the end, standard input open all the while as a living caller's is."""
+    out = process.stdout.read()
+    assert process.wait(60) == expect, out + process.stderr.read()
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def until_refinement(process: subprocess.Popen) -> None:
+    for line in process.stdout:
+        if json.loads(line)["progress"]["stage"] == "refine":
+            return
+
+
+@pytest.fixture(scope="module")
+def images() -> tuple[Image, Image]:
+    return oblique(blob()), oblique(blob((18, 26, 30), shift=0.1))
+
+
+def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
+    mask = images[0].like((images[0].array > 0.2).astype(np.uint8))
+    shift = np.eye(4)
+    shift[0, 3] = 2.0
+    write_request(tmp_path, *images, fixed_mask=mask, initial_transform=shift.tolist(), outputs=list(worker.OUTPUTS))
+    *progress, last = finish(start(tmp_path))
+    stages = [line["progress"]["stage"] for line in progress]
+    assert "align" in stages and stages[-len(worker.OUTPUTS) :] == ["outputs"] * len(worker.OUTPUTS)
+    expected = morphseek.register(*images, fixed_mask=mask, initial_transform=shift, **QUICK)
+    assert last["result"]["metrics"]["similarity_after"] == pytest.approx(expected.metrics["similarity_after"])
+
+    def output(name: str) -> np.ndarray:
+        entry = last["result"]["files"][name]
+        assert entry["direction"] == pytest.approx(list(images[0].direction))
+        return np.load(tmp_path / entry["file"])
+
+    np.testing.assert_array_equal(output("warped"), expected.warped)
+    np.testing.assert_array_equal(output("displacement"), expected.displacement_mm)
+    np.testing.assert_array_equal(output("inverse"), expected.inverse().displacement_mm)
+    np.testing.assert_array_equal(output("jacobian"), expected.jacobian())
+    squares = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
+    np.testing.assert_allclose(output("magnitude"), squares, rtol=1e-5)
+
+
+def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
+    """Between the coarse vectors, ITK's linear interpolation gives what the full field has: the field is linear here."""
+    z, y, x = np.indices(images[0].array.shape)
+    u = np.stack([0.05 * z, 0.1 * x - 0.5, 0.02 * y]).astype(np.float32)
+    transform = morphseek.DenseTransform(u, images[0].grid, images[1].grid)
+    array, grid = worker.vectors(transform, spacing=3.0)
+    assert all(3.0 <= s < 4.5 for s in grid[3:6]) and array.size < transform.displacement.size / 8
+    vectors = sitk.GetImageFromArray(array.astype(np.float64), isVector=True)
+    field = sitk.DisplacementFieldTransform(morphseek.io.placed(vectors, grid))
+    own = transform.to_sitk()
+    for index in [(2, 3, 4), (13, 10, 9), (20, 15, 12)]:
+        point = images[0].to_sitk().TransformIndexToPhysicalPoint(index)
+        assert field.TransformPoint(point) == pytest.approx(own.TransformPoint(point), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "change, error",
+    [
+        ({"outputs": ["warped", "colour"]}, errors.InvalidArgumentError),
+        ({"options": {"refine": "many"}}, errors.InvalidArgumentError),
+        ({"options": {"model": "/nowhere/net.onnx"}}, errors.ModelNotFoundError),
+        ({"initial_transform": np.zeros((4, 4)).tolist()}, errors.InvalidArgumentError),
+        ({"fixed": {"file": "absent.npy"}}, errors.InputUnreadableError),
+    ],
+)
+def test_failures(images: tuple[Image, Image], tmp_path: Path, change: dict[str, Any], error: type[errors.MorphSeekError]):
+    write_request(tmp_path, *images)
+    request = json.loads((tmp_path / "request.json").read_text())
+    (tmp_path / "request.json").write_text(json.dumps({**request, **change}))
+    last = finish(start(tmp_path), expect=error.exit_code)[-1]["error"]
+    assert (last["class"], last["name"], last["code"]) == (error.__name__, error.name, error.code) and last["message"]
+    assert not (tmp_path / "warped.npy").exists()
+
+
+def test_constant_volume(images: tuple[Image, Image], tmp_path: Path):
+    write_request(tmp_path, images[0], images[1].like(np.ones_like(images[1].array)))
+    last = finish(start(tmp_path), expect=3)[-1]["error"]
+    assert last["class"] == "ConstantVolumeError" and "moving" in last["message"]
+
+
+@pytest.mark.parametrize("temporary", [True, False])
+def test_ends_with_its_caller(tmp_path: Path, temporary: bool):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    write_request(folder, Image(blob((40, 40, 40))), Image(blob((40, 40, 40), shift=0.1)), options=LONG, temporary=temporary)
+    process = start(folder)
+    until_refinement(process)
+    began = time.monotonic()
+    process.stdin.close()
+    assert process.wait(5) == errors.CancelledError.exit_code
+    assert time.monotonic() - began < 1
+    assert folder.exists() != temporary
+    process.stdout.close(), process.stderr.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGTERM")
+def test_sigterm_in_the_middle(tmp_path: Path):
+    write_request(tmp_path, Image(blob((40, 40, 40))), Image(blob((40, 40, 40), shift=0.1)), options=LONG)
+    process = start(tmp_path)
+    until_refinement(process)
+    began = time.monotonic()
+    process.terminate()
+    process.communicate(timeout=5)
+    assert process.returncode == -signal.SIGTERM and time.monotonic() - began < 1
+    assert {p.name for p in tmp_path.iterdir()} == {"request.json", "fixed.npy", "moving.npy"}
+
+
+def test_describe():
+    out = subprocess.run([sys.executable, "-m", "morphseek.worker", "--describe"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    found = json.loads(out)
+    assert found["version"] == morphseek.__version__ and "cpu" in found["devices"]
+    assert {option["name"] for option in found["options"]} >= {"preset", "initial", "refine"}
+
+
+def test_usage():
+    process = subprocess.run([sys.executable, "-m", "morphseek.worker"], capture_output=True, text=True)
+    assert process.returncode == 2 and "usage" in process.stderr
