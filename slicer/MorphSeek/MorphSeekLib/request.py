@@ -164,18 +164,16 @@ class RegistrationRequest:
             "mind": "structure (MIND)",
         }[option["similarity"]]
         effort = {"fast": "up to 1 million voxels", "default": "up to 4 million voxels", "best": "up to 16 million voxels"}[option["preset"]]
-        lines = {
-            "none": "Initial alignment: none",
-            "com": "Initial alignment: centres of mass",
-            "rigid": "Initial alignment: rigid, by global search",
-            "affine": "Initial alignment: affine, by global search",
-        }[option["initial"]],
-        lines += ("Search for large displacements",) if search else ()
-        lines += (f"Network: {Path(option['model']).name}",) if named else ()
+        initial = {"none": "none", "com": "centres of mass", "rigid": "rigid, by global search", "affine": "affine, by global search"}
+        lines = [f"Initial alignment: {initial[option['initial']]}"]
+        if search:
+            lines.append("Search for large displacements")
+        if named:
+            lines.append(f"Network: {Path(option['model']).name}")
         if option["refine"] > 0 or option["refine"] < 0 and not named:
             count = f", {option['refine']} iterations" if option["refine"] > 0 else ""
-            lines += (f"Refinement: {compare}, {effort}{count}",)
-        return list(lines)
+            lines.append(f"Refinement: {compare}, {effort}{count}")
+        return lines
 
     def validate(self) -> str:
         """Return why the request cannot run, in words for the user; an empty string when it can."""
@@ -194,13 +192,13 @@ class RegistrationRequest:
         for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels"):
             if reason := _labels_problem(getattr(self, name)):
                 return f"The {name.replace('_', ' ')} {reason}"
-        if (self.fixed_labels is None) != (self.moving_labels is None):
-            return "To measure Dice, select the labels of both sides or of none"
+        if reason := self._dice_problem():
+            return reason
         if reason := self._initial_problem():
             return f"The initial transform {reason}"
         for node in self.transfer:
-            if not (_is_labels(node) or node.IsA("vtkMRMLMarkupsNode")):
-                return f"{node.GetName()} cannot be transferred: it is no segmentation, label map or markups"
+            if not (_is_labels(node) or _is_points(node)):
+                return f"{node.GetName()} cannot be transferred: it is no segmentation, label map, or markups of points"
         if self.field_spacing < 0:
             return "The field spacing must be 0 (the fixed grid) or more"
         if self.model and self.model.endswith(".onnx") and not Path(self.model).is_file():
@@ -218,10 +216,25 @@ class RegistrationRequest:
             return "is on the moving volume already: take it off the volume, or leave the initial transform empty"
         return ""
 
+    def _dice_problem(self) -> str:
+        fixed, moving = self.fixed_labels, self.moving_labels
+        if (fixed is None) != (moving is None):
+            return "To measure Dice, select the labels of both sides or of none"
+        if fixed is None:
+            return ""
+        if fixed.GetClassName() != moving.GetClassName():
+            return "To measure Dice, select two segmentations or two label maps"
+        if fixed.IsA("vtkMRMLSegmentationNode") and not _segment_names(fixed) & _segment_names(moving):
+            return "To measure Dice, give the segments of both sides the same names: they have none in common"
+        return ""
+
     def _outputs_problem(self) -> str:
         chosen = [getattr(self, name) for name in OUTPUTS]
         if not any(chosen) and not self.transfer and self.fixed_labels is None:
             return "Select at least one output"
+        for name, node in zip(OUTPUTS, chosen):
+            if node and node is not True and not _can_be(node, name):
+                return f"{node.GetName()} cannot be the {name.replace('_', ' ')}: select another node"
         nodes = [node for node in chosen if node and node is not True]
         inputs = [self.fixed, self.moving, self.fixed_mask, self.moving_mask, self.initial_transform, self.fixed_labels, self.moving_labels, *self.transfer]
         for i, node in enumerate(nodes):
@@ -234,6 +247,21 @@ class RegistrationRequest:
 
 def _is_labels(node: Any) -> bool:
     return node.IsA("vtkMRMLSegmentationNode") or node.IsA("vtkMRMLLabelMapVolumeNode")
+
+
+def _is_points(node: Any) -> bool:
+    return node.IsA("vtkMRMLMarkupsNode") and not node.IsA("vtkMRMLMarkupsROINode") and not node.IsA("vtkMRMLMarkupsPlaneNode")
+
+
+def _segment_names(node: Any) -> set[str]:
+    segmentation = node.GetSegmentation()
+    return {segmentation.GetNthSegment(i).GetName() for i in range(segmentation.GetNumberOfSegments())}
+
+
+def _can_be(node: Any, output: str) -> bool:
+    if output in ("transform", "inverse_transform"):
+        return node.GetClassName() in ("vtkMRMLTransformNode", "vtkMRMLGridTransformNode")
+    return node.GetClassName() == "vtkMRMLScalarVolumeNode"
 
 
 def _volume_problem(node: Any) -> str:

@@ -1,0 +1,110 @@
+"""A study list: many pairs from files, one after the other, each row with its own answer.
+
+>>> from MorphSeekLib.batch import run
+>>> rows = run("study.csv", "results", preset="MR <- CT", show=print)     # in Slicer's Python console
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any, Callable
+
+from .registration import RegistrationError, register
+from .request import RegistrationRequest
+
+IMAGES = ("fixed", "moving", "fixed_mask", "moving_mask", "fixed_labels", "moving_labels")
+RESULTS = ("name", "error", "similarity_before", "similarity_after", "dice_before", "dice_after", "njd_percent", "seconds")
+
+
+def run(study: str | Path, out: str | Path, show: Callable[[str], Any] = lambda line: None, **fields: Any) -> list[dict[str, Any]]:
+    """Register every row of a study list.
+
+    Parameters
+    ----------
+    study : path
+        CSV with the columns fixed and moving and, optionally, name, fixed_mask, moving_mask, fixed_labels, moving_labels (label maps) and
+        landmarks (markups of the moving side). Paths are relative to the file.
+    out : path
+        Folder; each row writes NAME.nii.gz (transformed volume), NAME.h5 (transform) and, where given, NAME-labels.nii.gz and
+        NAME-landmarks.mrk.json. results.csv has a line for every row.
+    show : callable
+        Called with a line a row.
+    fields
+        Of RegistrationRequest, for every row: preset="Abdomen CT", refine=20, ...
+
+    Returns
+    -------
+    list of dict
+        RESULTS of every row. A row that fails has its error and no files; the others go on.
+
+    Raises
+    ------
+    ValueError
+        The list lacks a column or a name is there twice.
+    """
+    study, out = Path(study), Path(out)
+    with open(study, newline="", encoding="utf-8-sig") as file:
+        pairs = list(csv.DictReader(file))
+    if not pairs or not {"fixed", "moving"} <= pairs[0].keys():
+        raise ValueError(f"{study} needs a header with the columns fixed and moving, and at least one row")
+    names = [pair.get("name") or f"{i:03d}-{_stem(pair['moving'])}-to-{_stem(pair['fixed'])}" for i, pair in enumerate(pairs, 1)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"{study} has the name {', '.join(sorted(twice))} more than once")
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name, pair in zip(names, pairs):
+        paths = {key: study.parent / value for key, value in pair.items() if key in (*IMAGES, "landmarks") and value}
+        rows.append({"name": name, **_row(paths, out / name, fields)})
+        row = rows[-1]
+        show(f"{name}: {row['error'] or 'similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s'.format(**row)}")
+        with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, RESULTS, restval="")
+            table.writeheader()
+            table.writerows(rows)
+    return rows
+
+
+def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[str, Any]:
+    import slicer
+
+    scene = slicer.vtkMRMLScene()  # of its own: a hundred pairs do not fill the application's
+    try:
+        nodes = {key: load(scene, path, "vtkMRMLScalarVolumeNode" if key in ("fixed", "moving") else "vtkMRMLLabelMapVolumeNode") for key, path in paths.items() if key in IMAGES}
+        landmarks = [load(scene, paths["landmarks"], "vtkMRMLMarkupsFiducialNode")] if "landmarks" in paths else []
+        labels = [nodes["moving_labels"]] if "moving_labels" in nodes else []
+        done = register(RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene)
+        save(done.nodes["transformed_volume"], f"{target}.nii.gz")
+        save(done.nodes["transform"], f"{target}.h5")
+        endings = ["-labels.nii.gz"] * len(labels) + ["-landmarks.mrk.json"] * len(landmarks)
+        for node, ending in zip(done.nodes["transferred"] if endings else (), endings):
+            save(node, f"{target}{ending}")
+    except (RegistrationError, ValueError, OSError) as error:
+        return {"error": str(error)}
+    found = {key: done.result[key] for key in RESULTS if key in done.result}
+    return {"error": "", **found, "seconds": done.result["seconds"]["total"]}
+
+
+def load(scene: Any, path: str | Path, kind: str) -> Any:
+    """Read a file into a new node of that class, by the class's own storage node. Raises OSError."""
+    import slicer
+
+    node = scene.AddNode(getattr(slicer, kind)())
+    node.SetName(_stem(path))
+    storage = scene.AddNode(node.CreateDefaultStorageNode())
+    storage.SetFileName(str(path))
+    if not Path(path).is_file() or not storage.ReadData(node):
+        raise OSError(f"{path} cannot be read")
+    return node
+
+
+def save(node: Any, path: str | Path) -> None:
+    """Write a node to a file by its class's own storage node. Raises OSError."""
+    storage = node.CreateDefaultStorageNode()
+    storage.SetFileName(str(path))
+    if not storage.WriteData(node):
+        raise OSError(f"{path} cannot be written")
+
+
+def _stem(path: str | Path) -> str:
+    return Path(path).name.split(".")[0]

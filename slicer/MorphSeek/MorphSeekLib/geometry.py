@@ -1,0 +1,133 @@
+"""MRML volumes <-> arrays and LPS geometry, in world coordinates.
+
+Slicer is RAS, MorphSeek LPS: x and y change sign. The user's nodes are only read. What needs a node to work on gets a copy in a
+scene of our own (`scratch`), with the copy's transform to the world as its parent there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+RAS_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+"""RAS to LPS, and back: it is its own inverse."""
+
+
+def add(scratch: Any, kind: str) -> Any:
+    """Add a node of a class to the scratch scene, which, unlike the application's, may not have that class registered."""
+    import slicer
+
+    return scratch.AddNode(getattr(slicer, kind)())
+
+
+def in_world(scratch: Any, node: Any) -> Any:
+    """Return a volume as it lies in the world: itself, or a hardened copy in the scratch scene if it is under a transform."""
+    if node.GetParentTransformNode() is None:
+        return node
+    copy = copy_volume(scratch, node)
+    copy.HardenTransform()
+    return copy
+
+
+def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
+    """Return a copy of a volume in the scratch scene, under a copy of its transform to the world, and that under `above`."""
+    import slicer
+
+    copy = slicer.vtkSlicerVolumesLogic.CloneVolumeGeneric(scratch, node, node.GetName() or "volume", True)
+    put_under(scratch, copy, node.GetParentTransformNode(), above)
+    return copy
+
+
+def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
+    """Put a node of the scratch scene under what the transform node `parent` of another scene does to the world, and under `above`."""
+    import vtk
+
+    copy.SetAndObserveTransformNodeID(above.GetID() if above else None)
+    if parent is None:
+        return
+    to_world = vtk.vtkGeneralTransform()
+    parent.GetTransformToWorld(to_world)
+    own = add(scratch, "vtkMRMLTransformNode")
+    own.SetAndObserveTransformToParent(to_world)
+    own.SetAndObserveTransformNodeID(above.GetID() if above else None)
+    copy.SetAndObserveTransformNodeID(own.GetID())
+
+
+def array_of(volume: Any) -> np.ndarray:
+    """Return a view of a volume's voxels, shape (z, y, x)."""
+    from vtk.util.numpy_support import vtk_to_numpy
+
+    image = volume.GetImageData()
+    return vtk_to_numpy(image.GetPointData().GetScalars()).reshape(image.GetDimensions()[::-1])
+
+
+def matrix_of(volume: Any) -> np.ndarray:
+    """Return the 4x4 matrix from a volume's index (x, y, z) to LPS mm, its parent transform aside."""
+    import slicer
+    import vtk
+
+    matrix = vtk.vtkMatrix4x4()
+    volume.GetIJKToRASMatrix(matrix)
+    return RAS_LPS @ slicer.util.arrayFromVTKMatrix(matrix)
+
+
+def to_geometry(matrix: np.ndarray) -> dict[str, list[float]]:
+    """Return a 4x4 index to LPS matrix as it travels: spacing, origin, row-major direction."""
+    spacing = np.linalg.norm(matrix[:3, :3], axis=0)
+    return {"spacing": spacing.tolist(), "origin": matrix[:3, 3].tolist(), "direction": (matrix[:3, :3] / spacing).ravel().tolist()}
+
+
+def to_matrix(geometry: dict[str, Any]) -> np.ndarray:
+    """Return the 4x4 index to LPS matrix of a geometry that travelled."""
+    matrix = np.eye(4)
+    matrix[:3, :3] = np.reshape(geometry["direction"], (3, 3)) * geometry["spacing"]
+    matrix[:3, 3] = geometry["origin"]
+    return matrix
+
+
+def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
+    """Give a volume node voxels, (z, y, x), on the grid of a 4x4 index to LPS matrix."""
+    import slicer
+
+    slicer.util.updateVolumeFromArray(volume, array)
+    volume.SetIJKToRASMatrix(slicer.util.vtkMatrixFromArray(RAS_LPS @ matrix))
+
+
+def initial_matrix(node: Any) -> np.ndarray:
+    """Return a linear transform node that brings moving nodes near the fixed ones as 4x4 LPS matrix from fixed to moving space."""
+    import slicer
+    import vtk
+
+    matrix = vtk.vtkMatrix4x4()
+    node.GetMatrixTransformToWorld(matrix)
+    return RAS_LPS @ np.linalg.inv(slicer.util.arrayFromVTKMatrix(matrix)) @ RAS_LPS
+
+
+def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
+    """Return displacements as a vtkOrientedGridTransform, which MRML takes as transform FROM parent.
+
+    Parameters
+    ----------
+    vectors : numpy.ndarray
+        float32 (z, y, x, 3), LPS mm, components x, y, z.
+    geometry : dict
+        Of their grid, LPS.
+    """
+    import slicer
+    import vtk
+    from vtk.util.numpy_support import numpy_to_vtk
+
+    ras = np.array(vectors, dtype=np.float32)
+    ras[..., :2] *= -1
+    image = vtk.vtkImageData()
+    image.SetDimensions(ras.shape[2::-1])
+    image.SetSpacing(geometry["spacing"])
+    image.SetOrigin((RAS_LPS[:3, :3] @ geometry["origin"]).tolist())
+    image.GetPointData().SetScalars(numpy_to_vtk(ras.reshape(-1, 3), deep=True))
+    direction = np.eye(4)
+    direction[:3, :3] = RAS_LPS[:3, :3] @ np.reshape(geometry["direction"], (3, 3))
+    transform = slicer.vtkOrientedGridTransform()
+    transform.SetDisplacementGridData(image)
+    transform.SetGridDirectionMatrix(slicer.util.vtkMatrixFromArray(direction))
+    return transform

@@ -1,0 +1,81 @@
+"""The Python package `morphseek` in Slicer's own Python: installed once, with consent, without touching what Slicer brings."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import Callable
+
+PACKAGE = "morphseek"
+KEEP = ("numpy", "simpleitk")
+"""Slicer's own builds: whatever a requirement says, they are never installed, upgraded or replaced."""
+
+
+def installed() -> str:
+    """Return the installed package's version, or an empty string. Imports nothing."""
+    importlib.invalidate_caches()
+    try:
+        return importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def missing(package: str = PACKAGE) -> list[str]:
+    """Return the requirements, of an installed package and of theirs in turn, that are not installed; those of KEEP are passed over."""
+    from packaging.requirements import Requirement
+
+    importlib.invalidate_caches()
+    found: dict[str, str] = {}
+    seen, waiting = set(), [package]
+    while waiting:
+        for text in importlib.metadata.requires(waiting.pop()) or ():
+            requirement = Requirement(text)
+            name = requirement.name.lower().replace("_", "-")
+            if name in seen or name in KEEP or requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            seen.add(name)
+            try:
+                importlib.metadata.version(name)
+                waiting.append(name)
+            except importlib.metadata.PackageNotFoundError:
+                found[name] = f"{requirement.name}{requirement.specifier}"
+    return list(found.values())
+
+
+def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] | None = None, source: str = PACKAGE) -> bool:
+    """See that the package is there; return whether it is.
+
+    Parameters
+    ----------
+    confirm : callable
+        Asked once, with the question in words, and only if something is missing.
+    install : callable, optional
+        Takes pip's arguments; slicer.util.pip_install by default. (slicer.packaging.pip_ensure asks by itself and follows
+        requirements, numpy's too: it does not fit here.)
+    source : str
+        What pip installs: the package's name, or the path of a wheel.
+
+    Raises
+    ------
+    Exception
+        What `install` raises.
+    """
+    if installed() and not missing():
+        return True
+    question = (
+        f"MorphSeek needs its Python package ({source}) and the libraries that it builds on (ONNX Runtime among them, about 50 MB in all). "
+        "They are downloaded from the Python Package Index into Slicer's own Python; Slicer's numpy and SimpleITK stay as they are. Install them now?"
+    )
+    if not confirm(question):
+        return False
+    if install is None:
+        import slicer.util
+
+        install = slicer.util.pip_install
+    if not installed():
+        install(["--no-deps", source])
+    before: list[str] = []
+    while (wanted := missing()) and wanted != before:  # what was installed may itself miss something
+        install(["--no-deps", *wanted])
+        before = wanted
+    return bool(installed()) and not missing()

@@ -1,0 +1,64 @@
+"""Results into the user's scene: nodes are built whole in the scratch scene, then published, all of them or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import geometry
+
+_NAMES = {
+    "transformed_volume": "{moving} on {fixed}",
+    "transform": "{moving} to {fixed}",
+    "inverse_transform": "{fixed} to {moving}",
+    "displacement_magnitude": "{moving} to {fixed} displacement (mm)",
+    "jacobian": "{moving} to {fixed} Jacobian",
+}
+WORKER = {
+    "transformed_volume": "warped",
+    "transform": "displacement",
+    "inverse_transform": "inverse",
+    "displacement_magnitude": "magnitude",
+    "jacobian": "jacobian",
+}
+"""Output to what the worker calls it."""
+
+
+def build(scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fixed: Any, moving: Any) -> Any:
+    """Return an output as a node of the scratch scene."""
+    if output in ("transform", "inverse_transform"):
+        node = geometry.add(scratch, "vtkMRMLGridTransformNode")
+        node.SetAndObserveTransformFromParent(geometry.grid_transform(array, grid))
+    else:
+        node = geometry.add(scratch, "vtkMRMLScalarVolumeNode")
+        geometry.fill_volume(node, array, geometry.to_matrix(grid))
+    node.SetName(_NAMES[output].format(moving=moving.GetName(), fixed=fixed.GetName()))
+    return node
+
+
+def publish(scene: Any, made: Any, target: Any) -> Any:
+    """Copy a node of the scratch scene into the user's: into a new node, or into `target` where that is a node."""
+    node = scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName())) if target is True else target
+    node.CopyContent(made, True)
+    node.SetAndObserveTransformNodeID(None)  # results lie in the world
+    node.CreateDefaultDisplayNodes()
+    return node
+
+
+def refer(node: Any, fixed: Any, moving: Any) -> None:
+    """Say on a transform node which volumes it came from and goes to."""
+    node.SetNodeReferenceID(node.GetFixedNodeReferenceRole(), fixed.GetID())
+    node.SetNodeReferenceID(node.GetMovingNodeReferenceRole(), moving.GetID())
+
+
+def show_like(node: Any, source: Any) -> None:
+    """Give a volume the window, level and colours of another."""
+    display, like = node.GetDisplayNode(), source.GetDisplayNode()
+    if display is None or like is None:
+        return
+    if not node.IsA("vtkMRMLLabelMapVolumeNode"):
+        display.SetAutoWindowLevel(False)
+        display.SetWindowLevel(like.GetWindow(), like.GetLevel())
+    if like.GetColorNodeID():
+        display.SetAndObserveColorNodeID(like.GetColorNodeID())

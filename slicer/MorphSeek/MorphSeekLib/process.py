@@ -1,0 +1,110 @@
+"""The worker process: `python -m morphseek.worker` in a temporary folder, its lines read by a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_HIDDEN = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {"start_new_session": True}
+
+
+def python() -> str:
+    """Return the Python to run: inside Slicer its own, PythonSlicer, whatever the process is called."""
+    return shutil.which("PythonSlicer") or sys.executable
+
+
+@functools.cache
+def describe() -> dict[str, Any]:
+    """Return what the installed package offers: version, options (the engine's table), models and devices.
+
+    Raises RuntimeError if it is not installed or does not run. Takes about a second the first time; MorphSeek is not loaded into
+    this process.
+    """
+    done = subprocess.run([python(), "-m", "morphseek.worker", "--describe"], stdin=subprocess.DEVNULL, capture_output=True, text=True, **_HIDDEN)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}")
+    return json.loads(done.stdout)
+
+
+class Worker:
+    """One worker and its folder. Put arrays, start, take lines; close() ends the process and removes the folder, always."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="morphseek-"))
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._process: subprocess.Popen | None = None
+
+    def put(self, name: str, array: np.ndarray, grid: dict[str, Any]) -> dict[str, Any]:
+        """Write an input array; return its entry for the request."""
+        np.save(self.folder / f"{name}.npy", np.ascontiguousarray(array))
+        return {"file": f"{name}.npy", **grid}
+
+    def get(self, entry: dict[str, Any]) -> np.ndarray:
+        """Return an output array, mapped into memory: gone once the worker is closed."""
+        return np.load(self.folder / entry["file"], mmap_mode="r", allow_pickle=False)
+
+    def start(self, request: dict[str, Any]) -> None:
+        """Write the request and start the process. Standard input stays open as long as we live: the worker ends with it."""
+        (self.folder / "request.json").write_text(json.dumps({**request, "temporary": True}), encoding="utf-8")
+        with open(self.folder / "stderr.txt", "wb") as errors:
+            self._process = subprocess.Popen(
+                [python(), "-m", "morphseek.worker", str(self.folder)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8", **_HIDDEN,
+            )  # fmt: skip
+        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+
+    def _read(self, process: subprocess.Popen) -> None:
+        with process.stdout:
+            for line in process.stdout:
+                with contextlib.suppress(ValueError):  # a line cut off by the worker's death
+                    self._lines.put(json.loads(line))
+        process.wait()
+        self._lines.put(None)
+
+    def lines(self) -> list[dict[str, Any] | None]:
+        """Return the lines since the last call; None, the last one, once the process is gone."""
+        taken = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                taken.append(self._lines.get_nowait())
+        return taken
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def why(self) -> str:
+        """Return how a process ended that said nothing itself, and the last line it wrote to standard error."""
+        code = self._process.returncode
+        name = f"signal {-code}" if code < 0 else f"exit code {code}"
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-code).name if code < 0 else name
+        last = (self.folder / "stderr.txt").read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        return f"{name}: {last}" if last else name
+
+    def close(self) -> None:
+        """End the process, whatever it does, and remove the folder."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()  # reaches the worker behind a launcher, too
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+            process.wait()
+        elif process is not None:
+            process.stdin.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,249 @@
+"""Runs a request: inputs out, worker, progress, nodes in. A Qt timer or a loop drives it; nothing here blocks but start() and wait()."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Callable
+
+import numpy as np
+
+from . import geometry, outputs, transfer
+from .process import Worker
+from .request import OUTPUTS, Event, RegistrationRequest
+
+_SHARE = (0.03, 0.95)  # of the whole time: where the worker's part begins and ends
+
+
+class RegistrationError(RuntimeError):
+    """A registration that failed. str() is for the user; `name` and `code` are those of :mod:`morphseek.errors`."""
+
+    def __init__(self, message: str, name: str = "internal", code: int = 1):
+        super().__init__(message)
+        self.name, self.code = name, code
+
+
+class Registration:
+    """One run of a request.
+
+    Parameters
+    ----------
+    request : RegistrationRequest
+    scene : vtkMRMLScene, optional
+        Where new nodes go: by default that of the fixed volume.
+
+    Attributes
+    ----------
+    state : {"ready", "running", "finished", "failed", "cancelled"}
+    result : dict or None
+        When finished: the engine's metrics (similarity_before, similarity_after, njd_percent, seconds, warnings, ...) and, where labels
+        were given, ``dice`` (label to [before, after]), ``dice_before`` and ``dice_after`` (means).
+    nodes : dict
+        When finished: output name (of ``request.OUTPUTS``) to node, and "transferred" to the list of nodes from ``request.transfer``.
+    error : RegistrationError or None
+        When failed.
+    """
+
+    def __init__(self, request: RegistrationRequest, scene: Any = None):
+        self.request = request
+        self.scene = scene
+        self.state = "ready"
+        self.result: dict[str, Any] | None = None
+        self.nodes: dict[str, Any] = {}
+        self.error: RegistrationError | None = None
+        self._worker: Worker | None = None
+        self._scratch: Any = None
+        self._began = self._fraction = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether poll() has still something to wait for."""
+        return self.state == "running"
+
+    @property
+    def pid(self) -> int:
+        """Of the worker process, while running."""
+        return self._worker.pid
+
+    def start(self) -> None:
+        """Write the inputs and start the worker.
+
+        Raises
+        ------
+        ValueError
+            The request cannot run; the text is validate()'s.
+        RegistrationError
+            The worker could not be started, or the temporary folder could not be written.
+        """
+        if self.state != "ready":
+            raise RuntimeError("a Registration runs once; make a new one")
+        if reason := self.request.validate():
+            raise ValueError(reason)
+        import slicer
+
+        self.scene = self.scene or self.request.fixed.GetScene()
+        self._scratch, self._began = slicer.vtkMRMLScene(), time.monotonic()
+        try:
+            self._worker = Worker()
+            self._worker.start(self._prepare())
+        except OSError as error:
+            self._end("failed")
+            self.error = RegistrationError(f"The registration could not be started: {error}. Is the disk full, or the Python package damaged?")
+            raise self.error from None
+        except BaseException:
+            self._end("failed")
+            raise
+        self.state = "running"
+
+    def _prepare(self) -> dict[str, Any]:
+        """Write the arrays; return the worker's request."""
+        r, put = self.request, self._worker.put
+        job: dict[str, Any] = {"options": r.options(), "field_spacing": r.field_spacing}
+        for side in ("fixed", "moving"):
+            volume = geometry.in_world(self._scratch, getattr(r, side))
+            grid = geometry.to_geometry(geometry.matrix_of(volume))
+            job[side] = put(side, geometry.array_of(volume), grid)
+            if (mask := getattr(r, f"{side}_mask")) is not None:
+                reference = transfer.on_scratch(self._scratch, volume)
+                job[f"{side}_mask"] = put(f"{side}_mask", transfer.mask_on(self._scratch, mask, reference), grid)
+        if r.initial_transform is not None:
+            job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
+        wanted = [name for name in OUTPUTS if getattr(r, name)]
+        if (r.transfer or r.fixed_labels is not None) and "transform" not in wanted:
+            wanted.append("transform")
+        job["outputs"] = [outputs.WORKER[name] for name in wanted]
+        return job
+
+    def poll(self) -> list[Event]:
+        """Return what happened since the last call. The call that finds the worker done also makes the nodes, or sets `error`."""
+        events = []
+        if not self.running:
+            return events
+        for line in self._worker.lines():
+            if line is None:
+                self._fail(
+                    f"The registration process ended unexpectedly ({self._worker.why()}). If memory ran out, close other programs, choose the "
+                    "preset Fast or crop the volumes; then click Register again"
+                )
+            elif "progress" in line:
+                events.append(self._event(**line["progress"]))
+            elif "error" in line:
+                self._fail(line["error"]["message"], line["error"]["name"], line["error"]["code"])
+            elif "result" in line:
+                events.append(Event("outputs", self._fraction, None, "making the nodes"))
+                self._finish(line["result"])
+                events.append(Event("outputs", self._fraction, 0.0, "") if self.state == "failed" else Event("outputs", 1.0, 0.0, "done"))
+            if not self.running:
+                break
+        return events
+
+    def _event(self, stage: str, fraction: float, message: str) -> Event:
+        begin, end = _SHARE
+        self._fraction = max(self._fraction, begin + fraction * (end - begin))
+        elapsed = time.monotonic() - self._began
+        known = elapsed > 2 and self._fraction > begin + 0.05
+        return Event(stage, self._fraction, elapsed * (1 - self._fraction) / self._fraction if known else None, message)
+
+    def _fail(self, message: str, name: str = "internal", code: int = 1) -> None:
+        self.error = RegistrationError(message, name, code)
+        self._end("failed")
+
+    def _finish(self, result: dict[str, Any]) -> None:
+        made: list[Any] = []
+        try:
+            built, metrics = self._build(result)
+            self.scene.SaveStateForUndo()
+            for output, nodes in built.items():
+                published = []
+                for node, target in nodes:
+                    published.append(outputs.publish(self.scene, node, target))
+                    made += published[-1:] if target is True else []
+                self.nodes[output] = published if output == "transferred" else published[0]
+            self._dress()
+        except Exception as error:
+            for node in made:
+                self.scene.RemoveNode(node)
+            self.nodes = {}
+            self._fail(f"The registration is done, but its results could not be brought into the scene: {type(error).__name__}: {error}")
+            return
+        metrics["seconds"]["with_transfers"] = time.monotonic() - self._began
+        self.result = metrics
+        self._end("finished")
+
+    def _build(self, result: dict[str, Any]) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
+        """Build every output in the scratch scene; return them with their targets, and the metrics."""
+        r, scratch, metrics = self.request, self._scratch, result["metrics"]
+        nodes = {}
+        for output in OUTPUTS:
+            if entry := result["files"].get(outputs.WORKER[output]):
+                nodes[output] = outputs.build(scratch, output, self._worker.get(entry), entry, r.fixed, r.moving)
+        built = {output: [(node, getattr(r, output))] for output, node in nodes.items() if getattr(r, output)}
+        if r.transfer or r.fixed_labels is not None:
+            reference, above = transfer.on_scratch(scratch, r.fixed), nodes["transform"]
+            built["transferred"] = [(transfer.moved(scratch, node, above, reference), True) for node in r.transfer]
+        if r.fixed_labels is not None:
+            fixed = transfer.labels_on(scratch, r.fixed_labels, reference)
+            before, after = (transfer.dice(fixed, transfer.labels_on(scratch, r.moving_labels, reference, t)) for t in (None, above))
+            metrics["dice"] = {name: [before.get(name, 0.0), score] for name, score in after.items()}
+            if after:
+                metrics["dice_before"], metrics["dice_after"] = (float(np.mean(column)) for column in zip(*metrics["dice"].values()))
+        return built, metrics
+
+    def _dress(self) -> None:
+        r = self.request
+        if node := self.nodes.get("transform"):
+            outputs.refer(node, r.fixed, r.moving)
+        if node := self.nodes.get("inverse_transform"):
+            outputs.refer(node, r.moving, r.fixed)
+        if node := self.nodes.get("transformed_volume"):
+            outputs.show_like(node, r.moving)
+        for node, source in zip(self.nodes.get("transferred", ()), r.transfer):
+            if node.IsA("vtkMRMLVolumeNode"):
+                outputs.show_like(node, source)
+
+    def cancel(self) -> None:
+        """End the worker at once; no node was made, none will be."""
+        if self.running:
+            self._end("cancelled")
+
+    def wait(self, show: Callable[[Event], Any] | None = None, interval: float = 0.05) -> dict[str, Any]:
+        """Drive the run to its end, for scripts; return the result. An exception, Ctrl-C too, cancels.
+
+        Raises
+        ------
+        RegistrationError
+            It failed.
+        """
+        try:
+            while self.running:
+                for event in self.poll():
+                    if show is not None:
+                        show(event)
+                time.sleep(interval if self.running else 0)
+        finally:
+            self.cancel()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        worker, self._worker, self._scratch = self._worker, None, None
+        if worker is not None:
+            worker.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._end(self.state)
+
+
+def register(request: RegistrationRequest, show: Callable[[Event], Any] | None = None, scene: Any = None) -> Registration:
+    """Run a request to its end, for scripts; return the finished Registration.
+
+    >>> done = register(RegistrationRequest(fixed=fixedNode, moving=movingNode, transfer=[segmentationNode]))
+    >>> done.nodes["transform"], done.result["njd_percent"]
+    """
+    registration = Registration(request, scene)
+    registration.start()
+    registration.wait(show)
+    return registration
