@@ -9,6 +9,7 @@
 #include "itkImageToImageFilter.h"
 #include "itkMorphSeekException.h"
 
+#include <cstddef>
 #include <exception>
 #include <string>
 #include <type_traits>
@@ -37,13 +38,15 @@ namespace itk
  * \endcode
  *
  * An initial transform that is linear is where the registration starts from. Any other is applied to the moving image (on the
- * fixed grid) before the registration, and is part of the output.
+ * fixed grid) before the registration, and is part of the output; of the metrics, only the folding percentage is then that of the
+ * whole.
  *
  * Images of float are read in place, others are converted. The outputs are written once. The thread count is the smaller of
  * GetNumberOfWorkUnits() and the multi-threader's GetMaximumNumberOfThreads(). AbortGenerateDataOn(), from an observer
  * or another thread, ends Update() with ProcessAborted. Failures are MorphSeekException.
  *
- * For the method see: MorphSeek: Fine-grained Latent Representation-Level Policy Optimization for Deformable Image Registration.
+ * For the method see R. Zhang, Y. Liu, D. Li, B. Xu, J. Wei, "MorphSeek: Fine-grained Latent Representation-Level Policy
+ * Optimization for Deformable Image Registration".
  *
  * \tparam TFixedImage a 3-D image of scalars.
  * \tparam TMovingImage a 3-D image of scalars.
@@ -104,8 +107,25 @@ public:
   itkSetInputMacro(MovingMask, MaskImageType);
   itkGetInputMacro(MovingMask, MaskImageType);
 
-  /** From fixed to moving points; optional. See the class's description. */
-  itkSetGetDecoratedObjectInputMacro(InitialTransform, InitialTransformType);
+  /** From fixed to moving points, of double or single precision (as another registration's); optional. See the class's description. */
+  virtual void
+  SetInitialTransform(const InitialTransformType * transform)
+  {
+    this->SetInitial(transform);
+  }
+  virtual void
+  SetInitialTransform(const Transform<float, 3, 3> * transform)
+  {
+    this->SetInitial(transform);
+  }
+  virtual void SetInitialTransform(std::nullptr_t) { this->SetInitial<double>(nullptr); }
+
+  /** The initial transform; null where there is none of double precision. */
+  virtual const InitialTransformType *
+  GetInitialTransform() const
+  {
+    return this->GetInitial<double>();
+  }
 
   /** \name Options
    * Their meanings, ranges and defaults are those of ms_options (see ms_options_json()). Values out of range are refused by
@@ -163,7 +183,7 @@ public:
   /** What the registration measured: a JSON object (similarity before and after, folding, seconds by stage, warnings, ...). */
   itkGetConstReferenceMacro(Metrics, std::string);
 
-  /** Percentage of voxels where the field found folds (NJD); an initial transform that is not linear is left out of it. */
+  /** Percentage of voxels where the output displacement field folds (NJD). */
   itkGetConstMacro(FoldingPercentage, double);
 
   using DataObjectPointerArraySizeType = ProcessObject::DataObjectPointerArraySizeType;
@@ -212,9 +232,22 @@ private:
   FloatImageType::ConstPointer
   AsFloat(const TImage * image) const;
 
+  /** The initial transform, if it is of this precision. */
+  template <typename TPrecision>
+  const Transform<TPrecision, 3, 3> *
+  GetInitial() const;
+  template <typename TPrecision>
+  void
+  SetInitial(const Transform<TPrecision, 3, 3> * transform);
+
   /** The moving image (or mask) resampled by the initial transform onto the fixed grid. */
+  template <typename TPrecision>
   FloatImageType::ConstPointer
-  Premoved(const FloatImageType * image, bool isMask) const;
+  Premoved(const FloatImageType * image, const Transform<TPrecision, 3, 3> * initial, bool isMask) const;
+
+  template <typename TPrecision>
+  void
+  RegisterFrom(const Transform<TPrecision, 3, 3> * initial);
 
   static ms_image
   Wrap(const FloatImageType * image);
@@ -224,8 +257,9 @@ private:
   OpenEngine();
   void
   CloseEngine();
+  template <typename TPrecision>
   void
-  WriteOutputs(ms_result result, const InitialTransformType * applied);
+  WriteOutputs(ms_result result, const Transform<TPrecision, 3, 3> * applied);
   static int
   OnProgress(const ms_progress * progress, void * self);
 

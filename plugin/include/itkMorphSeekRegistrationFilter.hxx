@@ -3,6 +3,7 @@
 
 #include "itkCastImageFilter.h"
 #include "itkImageRegionIteratorWithIndex.h"
+#include "itkMorphSeekFolding.h"
 #include "itkMorphSeekWarpFilter.h"
 
 #include <algorithm>
@@ -167,15 +168,44 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AsFl
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TPrecision>
+const Transform<TPrecision, 3, 3> *
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetInitial() const
+{
+  using DecoratorType = DataObjectDecorator<Transform<TPrecision, 3, 3>>;
+  const auto * decorated = dynamic_cast<const DecoratorType *>(this->ProcessObject::GetInput("InitialTransform"));
+  return decorated == nullptr ? nullptr : decorated->Get();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TPrecision>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetInitial(const Transform<TPrecision, 3, 3> * transform)
+{
+  if (transform == nullptr)
+  {
+    this->ProcessObject::SetInput("InitialTransform", nullptr);
+  }
+  else if (transform != this->GetInitial<TPrecision>())
+  {
+    auto decorated = DataObjectDecorator<Transform<TPrecision, 3, 3>>::New();
+    decorated->Set(transform);
+    this->ProcessObject::SetInput("InitialTransform", decorated);
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TPrecision>
 auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Premoved(const FloatImageType * image, bool isMask) const ->
-  typename FloatImageType::ConstPointer
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Premoved(const FloatImageType *              image,
+                                                                                     const Transform<TPrecision, 3, 3> * initial,
+                                                                                     bool isMask) const -> typename FloatImageType::ConstPointer
 {
   auto detached = FloatImageType::New();
   detached->Graft(image);
-  auto warp = MorphSeekWarpFilter<FloatImageType, FloatImageType, double>::New();
+  auto warp = MorphSeekWarpFilter<FloatImageType, FloatImageType, TPrecision>::New();
   warp->SetInput(detached);
-  warp->SetTransform(this->GetInitialTransform());
+  warp->SetTransform(initial);
   warp->SetReferenceImage(this->GetFixedImage());
   warp->SetLabels(isMask);
   warp->SetNumberOfWorkUnits(this->GetNumberOfWorkUnits());
@@ -249,9 +279,24 @@ template <typename TFixedImage, typename TMovingImage, typename TDisplacementFie
 void
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GenerateData()
 {
-  const InitialTransformType * initial = this->GetInitialTransform();
-  const bool                   isLinear = initial == nullptr || initial->IsLinear();
-  Result                       result;
+  if (const auto * single = this->GetInitial<float>())
+  {
+    this->RegisterFrom(single);
+  }
+  else
+  {
+    this->RegisterFrom(this->GetInitial<double>());
+  }
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TPrecision>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::RegisterFrom(const Transform<TPrecision, 3, 3> * initial)
+{
+  using PointType = typename Transform<TPrecision, 3, 3>::InputPointType;
+  const bool isLinear = initial == nullptr || initial->IsLinear();
+  Result     result;
   {
     auto fixed = this->AsFloat(this->GetFixedImage());
     auto moving = this->AsFloat(this->GetMovingImage());
@@ -259,25 +304,26 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Gene
     auto movingMask = this->AsFloat(this->GetMovingMask());
     if (!isLinear)
     {
-      moving = this->Premoved(moving, false);
+      moving = this->Premoved(moving.GetPointer(), initial, false);
       if (movingMask)
       {
-        movingMask = this->Premoved(movingMask, true);
+        movingMask = this->Premoved(movingMask.GetPointer(), initial, true);
       }
     }
 
     double matrix[12];
     if (initial != nullptr && isLinear)
     {
-      const auto offset = initial->TransformPoint(typename InitialTransformType::InputPointType(0.0));
+      const double reach = 1000; // mm, from the origin: far, for the sake of single precision
+      const auto   offset = initial->TransformPoint(PointType(0.0));
       for (unsigned int column = 0; column < 3; ++column)
       {
-        typename InitialTransformType::InputPointType unit(0.0);
-        unit[column] = 1;
-        const auto mapped = initial->TransformPoint(unit) - offset;
+        PointType point(0.0);
+        point[column] = reach;
+        const auto mapped = initial->TransformPoint(point) - offset;
         for (unsigned int row = 0; row < 3; ++row)
         {
-          matrix[4 * row + column] = mapped[row];
+          matrix[4 * row + column] = mapped[row] / reach;
         }
       }
       for (unsigned int row = 0; row < 3; ++row)
@@ -308,13 +354,14 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Gene
     MorphSeekException::ThrowUnlessOk(status, ITK_LOCATION);
   } // the converted images go before the outputs come
 
-  this->WriteOutputs(result.handle, isLinear ? nullptr : initial);
+  this->WriteOutputs(result.handle, isLinear ? nullptr : initial); // a linear one is in the result
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TPrecision>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(ms_result                    result,
-                                                                                         const InitialTransformType * applied)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(ms_result                           result,
+                                                                                         const Transform<TPrecision, 3, 3> * applied)
 {
   size_t needed = 0;
   MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed), ITK_LOCATION);
@@ -347,7 +394,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
       [output, applied](const typename DisplacementFieldType::RegionType & region) {
         for (ImageRegionIteratorWithIndex<DisplacementFieldType> it(output, region); !it.IsAtEnd(); ++it)
         {
-          const auto point = output->template TransformIndexToPhysicalPoint<double>(it.GetIndex());
+          const auto point = output->template TransformIndexToPhysicalPoint<TPrecision>(it.GetIndex());
           auto       found = point;
           for (unsigned int axis = 0; axis < 3; ++axis)
           {
@@ -361,6 +408,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
         }
       },
       nullptr);
+    m_FoldingPercentage = MorphSeekFoldingPercentage(output);
   }
 
   auto field = TransformType::DisplacementFieldType::New();

@@ -5,13 +5,16 @@
 #define itkMorphSeekWarpFilter_h
 
 #include "itkMinimumMaximumImageCalculator.h"
+#include "itkMorphSeekFolding.h"
 #include "itkNearestNeighborInterpolateImageFunction.h"
 #include "itkResampleImageFilter.h"
+#include "itkTransformToDisplacementFieldFilter.h"
 
 namespace itk
 {
 /** \class MorphSeekWarpFilter
- * \brief Resamples an image or a label map of the moving space by a registration's transform, as the registration itself does.
+ * \brief Resamples an image or a label map of the moving space by a registration's transform, as the registration itself does,
+ * and measures where the transform folds.
  *
  * A ResampleImageFilter with the settings of MorphSeek's own warp: the grid is the reference image's, an image is interpolated
  * linearly with its minimum outside, labels take their nearest neighbour with 0 outside.
@@ -38,6 +41,18 @@ public:
   itkSetMacro(Labels, bool);
   itkGetConstMacro(Labels, bool);
   itkBooleanMacro(Labels);
+
+  /** Percentage of the output's voxels where the transform folds (NJD). Samples the transform anew at every call. */
+  double
+  GetFoldingPercentage() const
+  {
+    auto sampled = TransformToDisplacementFieldFilter<Image<Vector<TPrecision, 3>, 3>, TPrecision>::New();
+    sampled->SetTransform(this->GetTransform());
+    sampled->SetReferenceImage(this->GetOutput());
+    sampled->UseReferenceImageOn();
+    sampled->Update();
+    return MorphSeekFoldingPercentage(sampled->GetOutput());
+  }
 
 protected:
   MorphSeekWarpFilter() { this->UseReferenceImageOn(); }
