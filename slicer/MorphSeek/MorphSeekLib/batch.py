@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import csv
+import tempfile
 from pathlib import Path
 from typing import Any, Callable
 
@@ -14,6 +15,14 @@ from .registration import RegistrationError, register
 from .request import RegistrationRequest
 
 IMAGES = ("fixed", "moving", "fixed_mask", "moving_mask", "fixed_labels", "moving_labels")
+ENDINGS = {
+    "transformed_volume": ".nii.gz",
+    "transform": ".h5",
+    "inverse_transform": "-inverse.h5",
+    "displacement_magnitude": "-magnitude.nii.gz",
+    "jacobian": "-jacobian.nii.gz",
+}
+"""Output to how its file's name ends."""
 RESULTS = ("name", "error", "similarity_before", "similarity_after", "dice_before", "dice_after", "njd_percent", "seconds")
 
 
@@ -24,10 +33,10 @@ def run(study: str | Path, out: str | Path, show: Callable[[str], Any] = lambda 
     ----------
     study : path
         CSV with the columns fixed and moving and, optionally, name, fixed_mask, moving_mask, fixed_labels, moving_labels (label maps) and
-        landmarks (markups of the moving side). Paths are relative to the file.
+        landmarks (.mrk.json, of the moving side). Paths are relative to the file.
     out : path
-        Folder; each row writes NAME.nii.gz (transformed volume), NAME.h5 (transform) and, where given, NAME-labels.nii.gz and
-        NAME-landmarks.mrk.json. results.csv has a line for every row.
+        Folder; each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume) and NAME.h5 (transform) unless `fields`
+        says otherwise; and, where given, NAME-labels.nii.gz and NAME-landmarks.mrk.json. results.csv has a line for every row.
     show : callable
         Called with a line a row.
     fields
@@ -74,11 +83,14 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
         landmarks = [load(scene, paths["landmarks"], "vtkMRMLMarkupsFiducialNode")] if "landmarks" in paths else []
         labels = [nodes["moving_labels"]] if "moving_labels" in nodes else []
         done = register(RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene)
-        save(done.nodes["transformed_volume"], f"{target}.nii.gz")
-        save(done.nodes["transform"], f"{target}.h5")
+        files = {ENDINGS[output]: done.nodes[output] for output in ENDINGS if output in done.nodes}
         endings = ["-labels.nii.gz"] * len(labels) + ["-landmarks.mrk.json"] * len(landmarks)
-        for node, ending in zip(done.nodes["transferred"] if endings else (), endings):
-            save(node, f"{target}{ending}")
+        files |= zip(endings, done.nodes.get("transferred", ()))
+        with tempfile.TemporaryDirectory(prefix=".morphseek-", dir=target.parent) as folder:
+            for ending, node in files.items():
+                save(node, Path(folder, f"{target.name}{ending}"))
+            for path in Path(folder).iterdir():
+                path.replace(target.parent / path.name)
     except (RegistrationError, ValueError, OSError) as error:
         return {"error": str(error)}
     found = {key: done.result[key] for key in RESULTS if key in done.result}
@@ -91,7 +103,7 @@ def load(scene: Any, path: str | Path, kind: str) -> Any:
 
     node = scene.AddNode(getattr(slicer, kind)())
     node.SetName(_stem(path))
-    storage = scene.AddNode(node.CreateDefaultStorageNode())
+    storage = scene.AddNode(_storage(node))
     storage.SetFileName(str(path))
     if not Path(path).is_file() or not storage.ReadData(node):
         raise OSError(f"{path} cannot be read")
@@ -100,10 +112,17 @@ def load(scene: Any, path: str | Path, kind: str) -> Any:
 
 def save(node: Any, path: str | Path) -> None:
     """Write a node to a file by its class's own storage node. Raises OSError."""
-    storage = node.CreateDefaultStorageNode()
+    storage = _storage(node)
     storage.SetFileName(str(path))
     if not storage.WriteData(node):
         raise OSError(f"{path} cannot be written")
+
+
+def _storage(node: Any) -> Any:
+    import slicer
+
+    # A scene of our own does not know the classes that the application's modules registered with its scene.
+    return slicer.vtkMRMLMarkupsJsonStorageNode() if node.IsA("vtkMRMLMarkupsNode") else node.CreateDefaultStorageNode()
 
 
 def _stem(path: str | Path) -> str:

@@ -41,17 +41,29 @@ def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
 
 def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
     """Put a node of the scratch scene under what the transform node `parent` of another scene does to the world, and under `above`."""
-    import vtk
-
     copy.SetAndObserveTransformNodeID(above.GetID() if above else None)
     if parent is None:
         return
-    to_world = vtk.vtkGeneralTransform()
-    parent.GetTransformToWorld(to_world)
-    own = add(scratch, "vtkMRMLTransformNode")
-    own.SetAndObserveTransformToParent(to_world)
+    own = copy_transform(scratch, parent)
     own.SetAndObserveTransformNodeID(above.GetID() if above else None)
     copy.SetAndObserveTransformNodeID(own.GetID())
+
+
+def copy_transform(scratch: Any, node: Any) -> Any:
+    """Return what a transform node of another scene does to the world as one node of the scratch scene."""
+    import vtk
+
+    if node.IsTransformToWorldLinear():  # said so by its class: a general transform hides it from hardening
+        copy = add(scratch, "vtkMRMLLinearTransformNode")
+        matrix = vtk.vtkMatrix4x4()
+        node.GetMatrixTransformToWorld(matrix)
+        copy.SetMatrixTransformToParent(matrix)
+        return copy
+    copy = add(scratch, "vtkMRMLTransformNode")
+    to_world = vtk.vtkGeneralTransform()
+    node.GetTransformToWorld(to_world)
+    copy.SetAndObserveTransformToParent(to_world)
+    return copy
 
 
 def array_of(volume: Any) -> np.ndarray:

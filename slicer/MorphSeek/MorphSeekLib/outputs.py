@@ -46,6 +46,11 @@ def publish(scene: Any, made: Any, target: Any) -> Any:
     return node
 
 
+def nodes_of(scene: Any) -> list[Any]:
+    """Return every node of a scene."""
+    return [scene.GetNthNode(i) for i in range(scene.GetNumberOfNodes())]
+
+
 def refer(node: Any, fixed: Any, moving: Any) -> None:
     """Say on a transform node which volumes it came from and goes to."""
     node.SetNodeReferenceID(node.GetFixedNodeReferenceRole(), fixed.GetID())

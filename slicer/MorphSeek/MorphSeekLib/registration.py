@@ -149,20 +149,18 @@ class Registration:
         self._end("failed")
 
     def _finish(self, result: dict[str, Any]) -> None:
-        made: list[Any] = []
+        known = {node.GetID() for node in outputs.nodes_of(self.scene)}
         try:
             built, metrics = self._build(result)
             self.scene.SaveStateForUndo()
             for output, nodes in built.items():
-                published = []
-                for node, target in nodes:
-                    published.append(outputs.publish(self.scene, node, target))
-                    made += published[-1:] if target is True else []
+                published = [outputs.publish(self.scene, node, target) for node, target in nodes]
                 self.nodes[output] = published if output == "transferred" else published[0]
             self._dress()
         except Exception as error:
-            for node in made:
-                self.scene.RemoveNode(node)
+            for node in outputs.nodes_of(self.scene):
+                if node.GetID() not in known:
+                    self.scene.RemoveNode(node)
             self.nodes = {}
             self._fail(f"The registration is done, but its results could not be brought into the scene: {type(error).__name__}: {error}")
             return

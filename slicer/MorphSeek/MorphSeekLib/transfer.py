@@ -36,14 +36,9 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     vtkMRMLNode
     """
     import slicer
-    import vtk
 
     scratch = slicer.vtkMRMLScene()
-    above = geometry.add(scratch, "vtkMRMLTransformNode")
-    to_world = vtk.vtkGeneralTransform()
-    transform.GetTransformToWorld(to_world)
-    above.SetAndObserveTransformToParent(to_world)
-    made = moved(scratch, node, above, on_scratch(scratch, reference))
+    made = moved(scratch, node, geometry.copy_transform(scratch, transform), on_scratch(scratch, reference))
     return outputs.publish(scene or reference.GetScene(), made, True)
 
 

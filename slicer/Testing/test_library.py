@@ -1,0 +1,699 @@
+"""MorphSeekLib on the real Slicer core, through the real worker, against SimpleITK."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import morphseek
+import numpy as np
+import pytest
+import SimpleITK as sitk
+import slicer
+import vtk
+from MorphSeekLib import batch, geometry, install, outputs, process, transfer
+from MorphSeekLib.registration import Registration, RegistrationError, register
+from MorphSeekLib.request import OUTPUTS, PRESETS, STAGES, RegistrationRequest
+from phantoms import points_of, write_pair
+
+QUICK = {"search": "off", "refine": 4, "model": "none"}
+LONG = {"search": "off", "refine": 1000, "model": "none", "initial": "com"}
+FLIP = np.array([-1.0, -1.0, 1.0])
+VOLUME, LABELS = slicer.vtkMRMLScalarVolumeNode, slicer.vtkMRMLLabelMapVolumeNode
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def images(paths: dict[str, Path]) -> dict[str, sitk.Image]:
+    return {name: sitk.ReadImage(str(path)) for name, path in paths.items()}
+
+
+class Study:
+    """A scene with the pair in it, loaded as the application loads files."""
+
+    def __init__(self, paths: dict[str, Path]):
+        self.scene = slicer.vtkMRMLScene()
+        logic = slicer.vtkSlicerVolumesLogic()
+        logic.SetMRMLScene(self.scene)
+        for name, path in paths.items():
+            setattr(self, name, logic.AddArchetypeVolume(str(path), name, 1 if "labels" in name else 0))
+
+    def request(self, **fields: Any) -> RegistrationRequest:
+        return RegistrationRequest(self.fixed, self.moving, **{**QUICK, **fields})
+
+    def segmentation(self, labels: Any) -> Any:
+        node = self.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "organs")
+        slicer.vtkSlicerSegmentationsModuleLogic.ImportLabelmapToSegmentationNode(labels, node)
+        for i, name in enumerate(("liver", "kidney", "spleen")):
+            node.GetSegmentation().GetNthSegment(i).SetName(name)
+        return node
+
+    def points(self, positions: np.ndarray) -> Any:
+        node = self.scene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "landmarks")
+        for p in positions:
+            node.AddControlPoint(*p)
+        return node
+
+    def linear(self, matrix: np.ndarray, name: str = "linear") -> Any:
+        node = self.scene.AddNewNodeByClass("vtkMRMLLinearTransformNode", name)
+        node.SetMatrixTransformToParent(slicer.util.vtkMatrixFromArray(matrix))
+        return node
+
+    def nodes(self) -> list[tuple[str, str]]:
+        """Every node, as what must not change when nothing is made."""
+        return [(node.GetID(), node.GetName()) for node in outputs.nodes_of(self.scene)]
+
+
+@pytest.fixture
+def study(paths: dict[str, Path]) -> Study:
+    return Study(paths)
+
+
+LANDMARKS = np.array([(12.0, -7.0, 30.0), (4.0, -2.0, 36.0), (22.0, -12.0, 20.0), (15.0, 1.0, 41.0), (1.0, -15.0, 17.0)]) * FLIP  # RAS
+
+
+@pytest.fixture(scope="module")
+def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
+    """One registration with every output, and everything transferred."""
+    study = Study(paths)
+    everything = [study.moving_labels, study.segmentation(study.moving_labels), study.points(LANDMARKS)]
+    labels = {"fixed_labels": study.fixed_labels, "moving_labels": study.moving_labels}
+    return study, register(study.request(**{name: True for name in OUTPUTS}, transfer=everything, **labels))
+
+
+@pytest.fixture(scope="module")
+def expected(images: dict[str, sitk.Image]) -> morphseek.RegistrationResult:
+    """The same registration without Slicer."""
+    return morphseek.register(images["fixed"], images["moving"], **QUICK)
+
+
+def to_itk(node: Any) -> sitk.Image:
+    """A volume node as SimpleITK's, its parent transform aside."""
+    image = sitk.GetImageFromArray(np.array(slicer.util.arrayFromVolume(node)))
+    matrix = vtk.vtkMatrix4x4()
+    node.GetIJKToRASDirectionMatrix(matrix)
+    direction = slicer.util.arrayFromVTKMatrix(matrix)[:3, :3]
+    image.SetDirection((FLIP[:, None] * direction).ravel().tolist())
+    image.SetSpacing(node.GetSpacing())
+    image.SetOrigin((FLIP * node.GetOrigin()).tolist())
+    return image
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> float:
+    """Mean absolute difference, as part of the range."""
+    return float(np.abs(a.astype(float) - b).mean() / np.ptp(b))
+
+
+def from_world(node: Any, ras: np.ndarray) -> np.ndarray:
+    """Where a transform node takes points of the world: what it does is the way back from there."""
+    transform = vtk.vtkGeneralTransform()
+    node.GetTransformFromWorld(transform)
+    return np.array([transform.TransformPoint(p) for p in ras])
+
+
+def itk_points(transform: sitk.Transform, ras: np.ndarray) -> np.ndarray:
+    return np.array([transform.TransformPoint((p * FLIP).tolist()) for p in ras]) * FLIP
+
+
+def resampled(node: Any, transform: Any, reference: Any) -> Any:
+    node.SetAndObserveTransformNodeID(transform.GetID())
+    try:
+        return slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(node, reference)
+    finally:
+        node.SetAndObserveTransformNodeID(None)
+
+
+def segment_array(node: Any, index: int, reference: Any) -> np.ndarray:
+    """Where a segment is on a volume's grid, as Slicer's own export says."""
+    labels = node.GetScene().AddNewNodeByClass("vtkMRMLLabelMapVolumeNode")
+    name = node.GetSegmentation().GetNthSegmentID(index)
+    assert slicer.vtkSlicerSegmentationsModuleLogic.ExportSegmentsToLabelmapNode(node, [name], labels, reference)
+    return slicer.util.arrayFromVolume(labels) != 0
+
+
+def inside(image: sitk.Image, margin: int = 3) -> np.ndarray:
+    """Some voxel centres away from the border, RAS."""
+    return (points_of(image)[margin:-margin:4, margin:-margin:5, margin:-margin:5].reshape(-1, 3)) * FLIP
+
+
+# ------------------------------------------------------------------------------------------------------ volumes and results
+
+
+@pytest.mark.parametrize("name", ["fixed", "moving", "fixed_labels", "moving_labels"])
+def test_loaded_volumes_are_itks(name: str, study: Study, images: dict[str, sitk.Image]):
+    node, image = getattr(study, name), images[name]
+    np.testing.assert_array_equal(geometry.array_of(node), sitk.GetArrayFromImage(image))
+    matrix = geometry.matrix_of(node)
+    for index in ((0, 0, 0), (7, 3, 11), (20, 19, 2)):
+        np.testing.assert_allclose((matrix @ (*index, 1))[:3], image.TransformIndexToPhysicalPoint(index), atol=1e-4)
+    np.testing.assert_allclose(geometry.to_matrix(geometry.to_geometry(matrix)), matrix, atol=1e-12)
+
+
+def test_transformed_volume(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+    node = finished[1].nodes["transformed_volume"]
+    assert difference(geometry.array_of(node), expected.warped) < 1e-4
+    np.testing.assert_allclose(geometry.matrix_of(node), geometry.matrix_of(finished[0].fixed), atol=1e-4)
+    before = sitk.GetArrayFromImage(sitk.Resample(images["moving"], images["fixed"]))
+    fixed = sitk.GetArrayFromImage(images["fixed"])
+    assert difference(geometry.array_of(node), fixed) < 0.4 * difference(before, fixed)
+
+
+def test_grid_transform_resamples_as_itk(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+    study, done = finished
+    slicers = geometry.array_of(resampled(study.moving, done.nodes["transform"], study.fixed))
+    itks = sitk.GetArrayFromImage(sitk.Resample(images["moving"], images["fixed"], expected.to_sitk(), sitk.sitkLinear, 0.0))
+    assert difference(slicers, geometry.array_of(done.nodes["transformed_volume"])) <= 0.001
+    assert difference(slicers, itks) <= 0.001
+
+
+def test_moving_side_is_what_moves(finished: tuple[Study, Registration], images: dict[str, sitk.Image]):
+    """A landmark of the moving image under the node lies where ITK's transform brings it back from."""
+    study, done = finished
+    moved = slicer.util.arrayFromMarkupsControlPoints(done.nodes["transferred"][2])
+    grid = sitk.Cast(to_vectors(done.nodes["transform"]), sitk.sitkVectorFloat64)
+    back = itk_points(sitk.DisplacementFieldTransform(grid), moved)
+    assert np.linalg.norm(back - LANDMARKS, axis=1).max() < 0.01
+    assert np.linalg.norm(moved - LANDMARKS, axis=1).min() > 1  # there was something to do
+
+
+def to_vectors(node: Any) -> sitk.Image:
+    """A grid transform node as SimpleITK's vector image, by way of its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        batch.save(node, Path(folder, "t.nrrd"))
+        return sitk.ReadImage(str(Path(folder, "t.nrrd")), sitk.sitkVectorFloat32)
+
+
+def test_landmarks_of_morphseek(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
+    moved = slicer.util.arrayFromMarkupsControlPoints(finished[1].nodes["transferred"][2])
+    assert np.linalg.norm(itk_points(expected.to_sitk(), moved) - LANDMARKS, axis=1).max() < 0.01
+
+
+def test_label_map_is_nearest(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+    node = finished[1].nodes["transferred"][0]
+    itks = sitk.GetArrayFromImage(sitk.Resample(images["moving_labels"], images["fixed"], expected.to_sitk(), sitk.sitkNearestNeighbor))
+    ours = geometry.array_of(node)
+    assert node.IsA("vtkMRMLLabelMapVolumeNode") and ours.dtype == itks.dtype
+    assert np.count_nonzero(ours != itks) <= 1e-4 * itks.size
+    assert set(np.unique(ours)) == {0, 1, 2, 3}
+
+
+def test_segmentation_is_the_label_map(finished: tuple[Study, Registration]):
+    study, done = finished
+    labels, segmentation, _ = done.nodes["transferred"]
+    for i, name in enumerate(("liver", "kidney", "spleen"), 1):
+        segment = segmentation.GetSegmentation().GetNthSegment(i - 1)
+        assert segment.GetName() == name
+        assert segment.GetColor() == study.scene.GetFirstNodeByName("organs").GetSegmentation().GetNthSegment(i - 1).GetColor()
+        np.testing.assert_array_equal(segment_array(segmentation, i - 1, study.fixed), geometry.array_of(labels) == i)
+
+
+def test_dice(finished: tuple[Study, Registration], images: dict[str, sitk.Image]):
+    _, done = finished
+    fixed = images["fixed_labels"]
+    identity = sitk.Resample(images["moving_labels"], fixed, sitk.Transform(), sitk.sitkNearestNeighbor)
+    after = sitk.GetImageFromArray(geometry.array_of(done.nodes["transferred"][0]))
+    after.CopyInformation(fixed)
+    for column, moving in enumerate((identity, after)):
+        measure = sitk.LabelOverlapMeasuresImageFilter()
+        measure.Execute(fixed, moving)
+        for label in (1, 2, 3):
+            assert done.result["dice"][str(label)][column] == pytest.approx(measure.GetDiceCoefficient(label), abs=2e-3)
+    assert done.result["dice_after"] > done.result["dice_before"] + 0.1
+
+
+def test_inverse(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+    study, done = finished
+    inverse = done.nodes["inverse_transform"]
+    itk = expected.inverse().to_sitk()
+    points = inside(images["moving"])
+    assert np.linalg.norm(from_world(inverse, points) - itk_points(itk, points), axis=1).max() < 0.01
+    there_and_back = from_world(done.nodes["transform"], from_world(inverse, LANDMARKS))
+    assert np.linalg.norm(there_and_back - LANDMARKS, axis=1).max() < 0.1
+    slicers = geometry.array_of(resampled(study.fixed, inverse, study.moving))
+    assert difference(slicers, sitk.GetArrayFromImage(sitk.Resample(images["fixed"], images["moving"], itk, sitk.sitkLinear, 0.0))) <= 0.001
+
+
+def test_magnitude_and_jacobian(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+    nodes = finished[1].nodes
+    length = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
+    np.testing.assert_allclose(geometry.array_of(nodes["displacement_magnitude"]), length, atol=0.01)
+    where = points_of(images["fixed"])
+    columns = [np.stack(np.gradient(phi, axis=(2, 1, 0)), axis=-1) for phi in (where + expected.displacement_mm, where)]  # d phi / d index
+    jacobian = np.linalg.det(columns[0]) / np.linalg.det(columns[1])
+    inner = (slice(2, -2),) * 3
+    assert np.abs(geometry.array_of(nodes["jacobian"]) - jacobian)[inner].mean() < 0.01
+    assert np.ptp(jacobian[inner]) > 0.1
+
+
+def test_h5_from_slicer_to_itk(finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path):
+    node = finished[1].nodes["transform"]
+    batch.save(node, tmp_path / "transform.h5")
+    points = inside(images["fixed"])
+    itk = itk_points(sitk.ReadTransform(str(tmp_path / "transform.h5")), points)
+    assert np.linalg.norm(from_world(node, points) - itk, axis=1).max() < 1e-3
+
+
+def test_h5_from_morphseek_to_slicer(expected: morphseek.RegistrationResult, images: dict[str, sitk.Image], study: Study, tmp_path: Path):
+    morphseek.io.write_transform(tmp_path / "transform.h5", expected.to_sitk())
+    node = batch.load(study.scene, tmp_path / "transform.h5", "vtkMRMLTransformNode")
+    points = inside(images["fixed"])
+    assert np.linalg.norm(from_world(node, points) - itk_points(expected.to_sitk(), points), axis=1).max() < 0.01
+
+
+def test_references(finished: tuple[Study, Registration]):
+    study, done = finished
+    node, inverse = done.nodes["transform"], done.nodes["inverse_transform"]
+    fixed, moving = node.GetFixedNodeReferenceRole(), node.GetMovingNodeReferenceRole()
+    assert (node.GetNodeReference(fixed), node.GetNodeReference(moving)) == (study.fixed, study.moving)
+    assert (inverse.GetNodeReference(fixed), inverse.GetNodeReference(moving)) == (study.moving, study.fixed)
+
+
+def test_scene_saved_and_loaded(finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path):
+    study, done = finished
+    for name in ("transform", "transformed_volume"):
+        node = done.nodes[name]
+        node.AddDefaultStorageNode()
+        node.GetStorageNode().SetFileName(str(tmp_path / f"{name}{'.h5' if name == 'transform' else '.nrrd'}"))
+        assert node.GetStorageNode().WriteData(node)
+    study.scene.SetRootDirectory(str(tmp_path))
+    study.scene.SetURL(str(tmp_path / "scene.mrml"))
+    study.scene.Commit()
+
+    again = slicer.vtkMRMLScene()
+    again.SetURL(str(tmp_path / "scene.mrml"))
+    again.Connect()
+    node = again.GetFirstNodeByName("moving to fixed")
+    assert node.GetNodeReference(node.GetFixedNodeReferenceRole()).GetName() == "fixed"
+    assert node.GetNodeReference(node.GetMovingNodeReferenceRole()).GetName() == "moving"
+    points = inside(images["fixed"])
+    assert np.linalg.norm(from_world(node, points) - from_world(done.nodes["transform"], points), axis=1).max() < 0.01
+    volume = again.GetFirstNodeByName("moving on fixed")
+    np.testing.assert_array_equal(geometry.array_of(volume), geometry.array_of(done.nodes["transformed_volume"]))
+
+
+# ---------------------------------------------------------------------------------------------- what the user's nodes are due
+
+
+def test_inputs_stay_as_they_are(finished: tuple[Study, Registration], paths: dict[str, Path], images: dict[str, sitk.Image]):
+    study, _ = finished
+    for name, path in paths.items():
+        node = getattr(study, name)
+        assert node.GetName() == name and node.GetStorageNode().GetFileName() == str(path)
+        assert node.GetParentTransformNode() is None and not node.GetModifiedSinceRead()
+        np.testing.assert_array_equal(geometry.array_of(node), sitk.GetArrayFromImage(images[name]))
+    np.testing.assert_array_equal(slicer.util.arrayFromMarkupsControlPoints(study.scene.GetFirstNodeByName("landmarks")), LANDMARKS)
+
+
+def turned(angle: float = 0.2, shift: tuple[float, ...] = (5.0, -3.0, 2.0)) -> np.ndarray:
+    matrix = np.eye(4)
+    matrix[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    matrix[:3, 3] = shift
+    return matrix
+
+
+def itk_turned(image: sitk.Image, ras: np.ndarray) -> sitk.Image:
+    """An image as it lies under a rigid RAS matrix."""
+    lps = geometry.RAS_LPS @ ras @ geometry.RAS_LPS
+    image = sitk.Image(image)
+    image.SetOrigin((lps @ (*image.GetOrigin(), 1))[:3].tolist())
+    image.SetDirection((lps[:3, :3] @ np.reshape(image.GetDirection(), (3, 3))).ravel().tolist())
+    return image
+
+
+def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
+    """Linear parents, one of them under another: as if the scans had been taken there. The user's nodes keep their parents."""
+    first, second, other = turned(0.2), turned(-0.1, (0.0, 8.0, 1.0)), turned(-0.15, (-4.0, 2.0, 6.0))
+    outer, inner, own = study.linear(second), study.linear(first), study.linear(other)
+    inner.SetAndObserveTransformNodeID(outer.GetID())
+    study.fixed.SetAndObserveTransformNodeID(inner.GetID())
+    study.moving.SetAndObserveTransformNodeID(own.GetID())
+    landmarks, labels = study.points(LANDMARKS), study.moving_labels
+    for node in (landmarks, labels):
+        node.SetAndObserveTransformNodeID(own.GetID())
+    matrix = geometry.matrix_of(study.fixed)
+    done = register(study.request(transfer=[landmarks, labels], displacement_magnitude=True))
+    assert study.fixed.GetParentTransformNode() is inner and study.moving.GetParentTransformNode() is own
+    np.testing.assert_array_equal(geometry.matrix_of(study.fixed), matrix)
+
+    fixed, moving = itk_turned(images["fixed"], second @ first), itk_turned(images["moving"], other)
+    result = morphseek.register(fixed, moving, **QUICK)
+    assert difference(geometry.array_of(done.nodes["transformed_volume"]), result.warped) < 1e-3
+    np.testing.assert_allclose(to_itk(done.nodes["transformed_volume"]).GetOrigin(), fixed.GetOrigin(), atol=1e-3)
+    moved_points, moved_labels = done.nodes["transferred"]
+    in_world = LANDMARKS @ other[:3, :3].T + other[:3, 3]
+    back = from_world(done.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(moved_points))
+    assert np.linalg.norm(back - in_world, axis=1).max() < 0.01
+    nearest = sitk.GetArrayFromImage(sitk.Resample(itk_turned(images["moving_labels"], other), fixed, result.to_sitk(), sitk.sitkNearestNeighbor))
+    assert np.count_nonzero(geometry.array_of(moved_labels) != nearest) <= 1e-3 * nearest.size
+
+
+def test_volume_under_a_grid_transform(finished: tuple[Study, Registration], study: Study, images: dict[str, sitk.Image]):
+    """A bending parent: the copy is resampled by it, as ITK does; the node itself is left alone."""
+    scratch = slicer.vtkMRMLScene()
+    parent = study.scene.AddNewNodeByClass("vtkMRMLGridTransformNode")
+    parent.CopyContent(finished[1].nodes["transform"])
+    study.moving.SetAndObserveTransformNodeID(parent.GetID())
+    before = study.nodes()
+    copied = geometry.in_world(scratch, study.moving)
+    assert study.nodes() == before and copied.GetScene() is scratch
+    np.testing.assert_array_equal(geometry.array_of(study.moving), sitk.GetArrayFromImage(images["moving"]))
+    vectors = sitk.DisplacementFieldTransform(sitk.Cast(to_vectors(parent), sitk.sitkVectorFloat64))
+    grid = to_itk(copied)
+    itks = sitk.GetArrayFromImage(sitk.Resample(images["moving"], grid, vectors, sitk.sitkLinear, 0.0))
+    known = within(grid, images["fixed"])
+    assert known.mean() > 0.2
+    assert np.abs(geometry.array_of(copied) - itks)[known].mean() <= 0.001 * np.ptp(itks)
+
+
+def within(grid: sitk.Image, other: sitk.Image) -> np.ndarray:
+    """Which voxels of one grid lie well inside another's: there ITK and Slicer both know the displacement."""
+    index = np.linalg.inv(np.reshape(other.GetDirection(), (3, 3)) * other.GetSpacing())
+    position = (points_of(grid) - other.GetOrigin()) @ index.T
+    return ((position > 0.5) & (position < np.array(other.GetSize()) - 1.5)).all(axis=-1)
+
+
+@pytest.mark.parametrize("kind", ["segmentation", "label map"])
+def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
+    """A mask on the labels' grid, under a transform of its own, is the nearest resampling onto the fixed volume."""
+    matrix = turned(0.05, (2.0, 1.0, 0.0))
+    labels = itk_turned(images["moving_labels"], matrix)
+    mask = sitk.Resample(labels, images["fixed"], sitk.Transform(), sitk.sitkNearestNeighbor) > 0
+    node = study.segmentation(study.moving_labels) if kind == "segmentation" else study.moving_labels
+    node.SetAndObserveTransformNodeID(study.linear(matrix).GetID())
+    done = register(study.request(fixed_mask=node))
+    scratch = slicer.vtkMRMLScene()
+    ours = transfer.mask_on(scratch, node, transfer.on_scratch(scratch, study.fixed))
+    assert np.count_nonzero(ours != sitk.GetArrayFromImage(mask)) <= 1e-3 * ours.size
+    masked = morphseek.register(images["fixed"], images["moving"], fixed_mask=ours, **QUICK)
+    unmasked = morphseek.register(images["fixed"], images["moving"], **QUICK)
+    array = geometry.array_of(done.nodes["transformed_volume"])
+    assert difference(array, masked.warped) < 1e-4 < 10 * difference(array, unmasked.warped)
+
+
+def test_empty_mask_is_refused(study: Study):
+    geometry.array_of(study.fixed_labels)[:] = 0
+    with pytest.raises(RegistrationError, match="mask") as caught:
+        register(study.request(fixed_mask=study.fixed_labels))
+    assert caught.value.name == "empty_mask"
+
+
+def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Image]):
+    """Alone, it is the result: the same as the moving volume put under it."""
+    node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
+    done = register(study.request(initial_transform=node, initial="none", refine=0))
+    points = inside(images["fixed"])
+    assert np.linalg.norm(from_world(done.nodes["transform"], points) - from_world(node, points), axis=1).max() < 1e-3
+    under = geometry.array_of(resampled(study.moving, node, study.fixed))
+    assert difference(geometry.array_of(done.nodes["transformed_volume"]), under) <= 0.001
+
+
+def test_coarser_field(study: Study, finished: tuple[Study, Registration], images: dict[str, sitk.Image]):
+    done = register(study.request(field_spacing=5.0, transformed_volume=None))
+    assert "transformed_volume" not in done.nodes  # a transform alone is an answer, too
+    coarse, full = (slicer.util.arrayFromGridTransform(node) for node in (done.nodes["transform"], finished[1].nodes["transform"]))
+    assert coarse.size < full.size / 10
+    points = inside(images["fixed"])
+    assert np.linalg.norm(from_world(done.nodes["transform"], points) - from_world(finished[1].nodes["transform"], points), axis=1).mean() < 0.5
+
+
+def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.RegistrationResult):
+    volume, transform = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"), study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform")
+    volume.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
+    kinds = [node.GetClassName() for node in outputs.nodes_of(study.scene)]
+    done = register(study.request(transformed_volume=volume, transform=transform))
+    assert done.nodes == {"transformed_volume": volume, "transform": transform}
+    assert volume.GetName() == "mine" and volume.GetParentTransformNode() is None
+    assert difference(geometry.array_of(volume), expected.warped) < 1e-4
+    made = [node.GetClassName() for node in outputs.nodes_of(study.scene)][len(kinds) :]
+    assert all("Display" in kind for kind in made)
+
+
+def test_overlapping_segments_survive(study: Study, finished: tuple[Study, Registration]):
+    node = study.segmentation(study.moving_labels)
+    body = slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, study.moving_labels, "body")
+    geometry.array_of(body)[:] = geometry.array_of(body) > 0
+    slicer.vtkSlicerSegmentationsModuleLogic.ImportLabelmapToSegmentationNode(body, node)
+    assert node.GetSegmentation().GetNumberOfLayers() == 2
+    made = transfer.transfer(node, finished[1].nodes["transform"], study.fixed)
+    assert made.GetScene() is study.scene
+    arrays = [segment_array(made, i, study.fixed) for i in range(4)]
+    np.testing.assert_array_equal(arrays[3], arrays[0] | arrays[1] | arrays[2])
+    assert arrays[0].any() and arrays[1].any() and arrays[2].any()
+
+
+# ------------------------------------------------------------------------------------------------------- cancel, crash, errors
+
+
+def leftovers() -> set[str]:
+    return {path.name for path in Path(tempfile.gettempdir()).glob("morphseek-*")}
+
+
+def until(registration: Registration, stop: Callable[[Any], bool]) -> list[Any]:
+    events, deadline = [], time.monotonic() + 30
+    while registration.running and time.monotonic() < deadline:
+        events += registration.poll()
+        if events and stop(events[-1]):
+            break
+        time.sleep(0.02)
+    return events
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def clean(study: Study) -> Iterator[None]:
+    """Nothing is left: no node, no temporary folder."""
+    nodes, folders = study.nodes(), leftovers()
+    yield
+    assert study.nodes() == nodes and leftovers() <= folders
+
+
+def test_cancel_in_the_middle(study: Study, clean: None):
+    registration = Registration(study.request(**LONG))
+    registration.start()
+    events = until(registration, lambda event: event.stage == "refine" and event.fraction > 0.1)
+    pid = registration.pid
+    assert alive(pid) and {event.stage for event in events} <= STAGES.keys()
+    fractions = [event.fraction for event in events]
+    assert fractions == sorted(fractions) and fractions[-1] < 1
+    began = time.monotonic()
+    registration.cancel()
+    assert not alive(pid) and time.monotonic() - began < 1
+    assert registration.state == "cancelled" and registration.poll() == [] and registration.nodes == {}
+
+
+def test_killed_from_outside_then_again(study: Study, paths: dict[str, Path]):
+    nodes, folders = study.nodes(), leftovers()
+    registration = Registration(study.request(**LONG))
+    registration.start()
+    until(registration, lambda event: event.stage == "refine")
+    os.kill(registration.pid, signal.SIGKILL)
+    until(registration, lambda event: False)
+    assert registration.state == "failed" and study.nodes() == nodes and leftovers() <= folders
+    assert "ended unexpectedly (SIGKILL" in str(registration.error) and registration.poll() == []
+    assert register(study.request()).state == "finished"
+
+
+def test_error_of_the_engine(study: Study, clean: None):
+    geometry.array_of(study.moving)[:] = 7
+    with pytest.raises(RegistrationError, match="moving") as caught:
+        register(study.request())
+    assert caught.value.name == "constant_volume" and caught.value.code == morphseek.errors.ConstantVolumeError.code
+
+
+def test_publication_is_all_or_nothing(study: Study, monkeypatch: pytest.MonkeyPatch, clean: None):
+    def fail(*args: Any) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(outputs, "refer", fail)
+    with pytest.raises(RegistrationError, match="no room"):
+        register(study.request(jacobian=True))
+
+
+def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch, clean: None):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "nowhere"))
+    monkeypatch.setattr(process, "python", lambda: "/usr/bin/env")  # runs, but is no Python
+    with pytest.raises(RegistrationError, match="ended unexpectedly"):
+        register(study.request())
+    monkeypatch.setattr(process, "python", lambda: "/nowhere/python")
+    with pytest.raises(RegistrationError, match="could not be started"):
+        Registration(study.request()).start()
+
+
+def test_interrupted_wait_cancels(study: Study, clean: None):
+    registration = Registration(study.request(**LONG))
+    registration.start()
+
+    def interrupt(event: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        registration.wait(interrupt)
+    assert registration.state == "cancelled"
+
+
+# ------------------------------------------------------------------------------------------------------------------- requests
+
+
+def test_a_sound_request(study: Study):
+    for preset in PRESETS:
+        request = study.request(preset=preset)
+        assert request.validate() == "" and request.stages()[0].startswith("Initial alignment")
+    table = {option["name"]: option for option in process.describe()["options"]}
+    for preset in PRESETS.values():
+        for name, value in preset.options.items():
+            assert value in table[name]["choices"]
+    assert study.request(preset="MR <- CT", threads=2).options() == {**QUICK, "similarity": "mind", "threads": 2}
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (lambda s, r: setattr(r, "fixed", None), "Select the fixed volume"),
+        (lambda s, r: setattr(r, "moving", None), "Select the moving volume"),
+        (lambda s, r: setattr(r, "moving", s.fixed), "the same"),
+        (lambda s, r: setattr(r, "moving", s.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode")), "moving volume holds no image"),
+        (lambda s, r: setattr(r, "fixed", s.points(LANDMARKS)), "fixed volume is no scalar volume"),
+        (lambda s, r: setattr(r, "fixed_mask", s.fixed), "fixed mask is neither"),
+        (lambda s, r: setattr(r, "moving_mask", s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode")), "moving mask has no segments"),
+        (lambda s, r: setattr(r, "initial_transform", s.scene.AddNode(bent())), "initial transform is not linear"),
+        (lambda s, r: already_there(s, r), "on the moving volume already"),
+        (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
+        (lambda s, r: no_common_segment(s, r), "none in common"),
+        (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be transferred"),
+        (lambda s, r: setattr(r, "field_spacing", -1.0), "field spacing"),
+        (lambda s, r: setattr(r, "model", "/nowhere/net.onnx"), "no model file"),
+        (lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)), "at least one output"),
+        (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
+        (lambda s, r: (setattr(r, "transformed_volume", new(s)), setattr(r, "jacobian", r.transformed_volume)), "two outputs"),
+        (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
+        (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),
+    ],
+)
+def test_reasons(change: Callable[[Study, RegistrationRequest], Any], reason: str, study: Study):
+    request = copy.copy(study.request())
+    change(study, request)
+    assert reason in request.validate()
+    nodes = study.nodes()
+    with pytest.raises(ValueError, match=reason):
+        Registration(request).start()
+    assert study.nodes() == nodes
+
+
+def new(study: Study) -> Any:
+    return study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "new")
+
+
+def bent() -> Any:
+    node = slicer.vtkMRMLGridTransformNode()
+    geometry_of = {"spacing": [5, 5, 5], "origin": [0, 0, 0], "direction": np.eye(3).ravel().tolist()}
+    node.SetAndObserveTransformFromParent(geometry.grid_transform(np.ones((3, 3, 3, 3), np.float32), geometry_of))
+    return node
+
+
+def already_there(study: Study, request: RegistrationRequest) -> None:
+    request.initial_transform = study.linear(turned())
+    study.moving.SetAndObserveTransformNodeID(request.initial_transform.GetID())
+
+
+def no_common_segment(study: Study, request: RegistrationRequest) -> None:
+    request.fixed_labels, request.moving_labels = study.segmentation(study.fixed_labels), study.segmentation(study.moving_labels)
+    for i in range(3):
+        request.moving_labels.GetSegmentation().GetNthSegment(i).SetName(f"other {i}")
+
+
+# ------------------------------------------------------------------------------------------------------- batch and installation
+
+
+def test_batch(paths: dict[str, Path], images: dict[str, sitk.Image], expected: morphseek.RegistrationResult, study: Study, tmp_path: Path):
+    batch.save(study.points(LANDMARKS), tmp_path / "points.mrk.json")
+    header = "name,fixed,moving,fixed_labels,moving_labels,landmarks\n"
+    first = f"one,{paths['fixed']},{paths['moving']},{paths['fixed_labels']},{paths['moving_labels']},points.mrk.json\n"
+    (tmp_path / "study.csv").write_text(f"{header}{first}two,absent.nrrd,{paths['moving']},,,\n")
+    shown: list[str] = []
+    rows = batch.run(tmp_path / "study.csv", tmp_path / "out", show=shown.append, **QUICK)
+    assert len(shown) == 2 and rows[0]["error"] == "" and "absent.nrrd cannot be read" in rows[1]["error"]
+    assert rows[0]["dice_after"] > rows[0]["dice_before"]
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"results.csv", "one.nii.gz", "one.h5", "one-labels.nii.gz", "one-landmarks.mrk.json"}
+    warped = sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / "out" / "one.nii.gz")))
+    assert difference(warped, expected.warped) < 1e-4
+    points = inside(images["fixed"])
+    itk = itk_points(sitk.ReadTransform(str(tmp_path / "out" / "one.h5")), points)
+    assert np.linalg.norm(itk - itk_points(expected.to_sitk(), points), axis=1).max() < 1e-3
+
+
+@pytest.mark.parametrize("text, reason", [("a,b\n1,2\n", "columns fixed and moving"), ("name,fixed,moving\na,1,2\na,3,4\n", "more than once")])
+def test_batch_list_that_is_wrong(text: str, reason: str, tmp_path: Path):
+    (tmp_path / "study.csv").write_text(text)
+    with pytest.raises(ValueError, match=reason):
+        batch.run(tmp_path / "study.csv", tmp_path / "out")
+
+
+class Environment:
+    """Stands for Slicer's Python: what is installed, and pip."""
+
+    REQUIRES = {
+        "morphseek": ["numpy>=99", "SimpleITK>=99", "onnxruntime>=1.26", "rich>=13", "torch>=2; extra == 'training'"],
+        "onnxruntime": ["numpy>=1.21.6", "flatbuffers", "oldpack; python_version < '3'"],
+        "rich": ["pygments>=2.13"],
+    }
+
+    def __init__(self, *installed: str):
+        self.installed, self.calls = set(installed), []
+
+    def requires(self, name: str) -> list[str]:
+        self.version(name)
+        return self.REQUIRES.get(name, [])
+
+    def version(self, name: str) -> str:
+        if name not in self.installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    def pip(self, arguments: list[str]) -> None:
+        self.calls.append(arguments)
+        assert arguments[0] == "--no-deps"
+        self.installed |= {argument.split(">")[0] for argument in arguments[1:]}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
+    made = Environment("numpy", "simpleitk", "rich", "pygments")
+    monkeypatch.setattr(importlib.metadata, "requires", made.requires)
+    monkeypatch.setattr(importlib.metadata, "version", made.version)
+    return made
+
+
+def test_installation_asks_first(environment: Environment):
+    questions: list[str] = []
+    assert not install.ensure(lambda question: questions.append(question), environment.pip)
+    assert environment.calls == [] and "stay as they are" in questions[0]
+    assert install.ensure(lambda question: True, environment.pip)
+    assert environment.calls == [["--no-deps", "morphseek"], ["--no-deps", "onnxruntime>=1.26"], ["--no-deps", "flatbuffers"]]
+    assert install.ensure(lambda question: pytest.fail("nothing is missing"), environment.pip)
+
+
+def test_installation_that_does_nothing_ends(environment: Environment):
+    environment.installed.add("morphseek")
+    assert not install.ensure(lambda question: True, lambda arguments: environment.calls.append(arguments))
+    assert len(environment.calls) == 1
+
+
+def test_the_package_here_is_complete():
+    assert install.installed() == morphseek.__version__ and install.missing() == []
