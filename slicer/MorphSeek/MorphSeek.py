@@ -1,0 +1,632 @@
+"""The MorphSeek module of 3D Slicer: its panel, and the logic that the panel and scripts call.
+
+The widget moves values between the panel (Resources/UI/MorphSeek.ui) and the parameter node; what is asked for is a
+MorphSeekLib.request.RegistrationRequest, whose field names are the parameter node's. The work is MorphSeekLib's. It is imported
+where it is used: if that fails, the panel still opens and says why.
+"""
+
+import concurrent.futures
+import html
+import time
+from typing import Annotated, Any, Optional, Union
+
+import qt
+import slicer
+import vtk
+from slicer import (
+    vtkMRMLGridTransformNode,
+    vtkMRMLLabelMapVolumeNode,
+    vtkMRMLMarkupsCurveNode,
+    vtkMRMLMarkupsFiducialNode,
+    vtkMRMLMarkupsLineNode,
+    vtkMRMLScalarVolumeNode,
+    vtkMRMLSegmentationNode,
+    vtkMRMLTransformNode,
+)
+from slicer.parameterNodeWrapper import Choice, WithinRange, parameterNodeWrapper
+from slicer.ScriptedLoadableModule import (
+    ScriptedLoadableModule,
+    ScriptedLoadableModuleLogic,
+    ScriptedLoadableModuleTest,
+    ScriptedLoadableModuleWidget,
+)
+from slicer.util import VTKObservationMixin
+
+HOMEPAGE = "https://github.com/morphseek/morphseek"
+POLL_MS = 100
+FLICKER_MS = 600
+
+# What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that a failed import leaves the menu; the
+# others translate to the engine's words, where None leaves it to the preset.
+PRESETS = ["Automatic", "Brain MR", "Abdomen CT", "MR <- CT", "Fast", "Best"]
+INITIAL = {"as the preset": None, "none": "none", "centres of mass": "com", "rigid": "rigid", "affine": "affine"}
+SEARCH = {"as the preset": None, "automatic": "auto", "search": "on", "do not search": "off"}
+DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda"}
+
+Labels = Optional[Union[vtkMRMLSegmentationNode, vtkMRMLLabelMapVolumeNode]]
+Markups = Optional[Union[vtkMRMLMarkupsFiducialNode, vtkMRMLMarkupsLineNode, vtkMRMLMarkupsCurveNode]]
+
+
+class MorphSeek(ScriptedLoadableModule):
+    """What the module list shows."""
+
+    def __init__(self, parent):
+        ScriptedLoadableModule.__init__(self, parent)
+        self.parent.title = "MorphSeek"
+        self.parent.categories = ["Registration"]
+        self.parent.dependencies = []
+        self.parent.contributors = ["The MorphSeek authors"]
+        self.parent.helpText = (
+            "Deformable registration: brings a moving volume onto a fixed one, with its segmentations and landmarks. "
+            "For research use; not a medical device. "
+            f'<a href="{HOMEPAGE}/tree/main/slicer">Documentation</a>'
+        )
+        self.parent.acknowledgementText = "An implementation of multi-step latent policy search for registration. Apache License 2.0."
+
+
+@parameterNodeWrapper
+class MorphSeekParameterNode:
+    """The panel's choices, saved with the scene. Names are RegistrationRequest's; what differs is said here."""
+
+    fixed: vtkMRMLScalarVolumeNode
+    moving: vtkMRMLScalarVolumeNode
+    preset: Annotated[str, Choice(PRESETS)] = PRESETS[0]
+
+    # make_X says whether output X is wanted; X is the node to fill, None for a new one.
+    make_transformed_volume: bool = True
+    transformed_volume: vtkMRMLScalarVolumeNode
+    make_transform: bool = True
+    transform: vtkMRMLGridTransformNode
+    make_inverse_transform: bool = False
+    inverse_transform: vtkMRMLGridTransformNode
+    make_displacement_magnitude: bool = False
+    displacement_magnitude: vtkMRMLScalarVolumeNode
+    make_jacobian: bool = False
+    jacobian: vtkMRMLScalarVolumeNode
+
+    # Labels and landmarks of the moving side are transferred; with fixed_labels, Dice is measured as well.
+    moving_labels: Labels
+    fixed_labels: Labels
+    landmarks: Markups
+
+    fixed_mask: Labels
+    moving_mask: Labels
+    initial_transform: vtkMRMLTransformNode
+    initial: Annotated[str, Choice(list(INITIAL))] = "as the preset"
+    search: Annotated[str, Choice(list(SEARCH))] = "as the preset"
+    model: str = ""  # empty: as the preset
+    steps: Annotated[int, WithinRange(0, 16)] = 0
+    trajectories: Annotated[int, WithinRange(1, 64)] = 1
+    refine: Annotated[int, WithinRange(-1, 1000)] = -1  # -1: as the preset
+    device: Annotated[str, Choice(list(DEVICE))] = "automatic"
+    threads: Annotated[int, WithinRange(0, 1024)] = 0
+    field_spacing: Annotated[float, WithinRange(0.0, 20.0)] = 0.0
+
+    # The last result, for Review and Transfer: no widget shows these.
+    last_fixed: vtkMRMLScalarVolumeNode
+    last_moving: vtkMRMLScalarVolumeNode
+    last_transformed_volume: vtkMRMLScalarVolumeNode
+    last_transform: vtkMRMLGridTransformNode
+
+
+class MorphSeekLogic(ScriptedLoadableModuleLogic):
+    """What the module does, without its panel.
+
+    >>> from MorphSeek import MorphSeekLogic
+    >>> logic = MorphSeekLogic()
+    >>> registration = logic.register(getNode("ct1"), getNode("ct2"), preset="Abdomen CT", transfer=[getNode("liver")])
+    >>> registration.nodes["transformed_volume"], registration.result["njd_percent"]
+    """
+
+    def getParameterNode(self) -> MorphSeekParameterNode:
+        return MorphSeekParameterNode(super().getParameterNode())
+
+    def request(self, parameters: MorphSeekParameterNode):
+        """Return the RegistrationRequest that the parameter node stands for."""
+        from MorphSeekLib.request import OUTPUTS, RegistrationRequest
+
+        p = parameters
+        same = ("fixed", "moving", "preset", "fixed_mask", "moving_mask", "initial_transform", "trajectories", "threads", "field_spacing", "fixed_labels")
+        return RegistrationRequest(
+            **{name: getattr(p, name) for name in same},
+            **{name: (getattr(p, name) or True) if getattr(p, f"make_{name}") else None for name in OUTPUTS},
+            initial=INITIAL[p.initial],
+            search=SEARCH[p.search],
+            device=DEVICE[p.device],
+            model=p.model.strip() or None,
+            steps=p.steps,
+            refine=None if p.refine < 0 else p.refine,
+            transfer=[node for node in (p.moving_labels, p.landmarks) if node is not None],
+            moving_labels=p.moving_labels if p.fixed_labels is not None else None,
+        )
+
+    def start(self, request):
+        """Start a RegistrationRequest; return its running Registration, to be polled."""
+        from MorphSeekLib.registration import Registration
+
+        registration = Registration(request, slicer.mrmlScene)
+        registration.start()
+        return registration
+
+    def register(self, fixed, moving, **fields):
+        """Register, and return when it is done. For many pairs see MorphSeekLib.batch.
+
+        Parameters
+        ----------
+        fixed, moving : vtkMRMLScalarVolumeNode
+        **fields
+            RegistrationRequest's: preset, transfer, inverse_transform=True and so on.
+
+        Returns
+        -------
+        Registration
+            Finished: its ``nodes`` and its ``result``.
+
+        Raises
+        ------
+        ValueError
+            The request cannot run; says why.
+        MorphSeekLib.registration.RegistrationError
+            The registration failed.
+        """
+        from MorphSeekLib.request import RegistrationRequest
+
+        registration = self.start(RegistrationRequest(fixed=fixed, moving=moving, **fields))
+        registration.wait()
+        return registration
+
+    def transfer(self, nodes, transform, fixed) -> list:
+        """Bring segmentations, label maps and markups of the moving side onto the fixed side; return the new nodes."""
+        from MorphSeekLib.transfer import transfer
+
+        slicer.mrmlScene.SaveStateForUndo()
+        return [transfer(node, transform, fixed) for node in nodes]
+
+    def checkerboard(self, fixed, other, squares: int = 8):
+        """Return a hidden volume, on the fixed grid, of cubes taken in turn from the fixed volume and from another.
+
+        The other's window is mapped onto the fixed volume's; along the longest side there are `squares` cubes. The node is made
+        once, filled anew after that, and not saved with the scene.
+        """
+        import numpy as np
+        from MorphSeekLib import geometry, transfer
+
+        scratch = slicer.vtkMRMLScene()
+        reference = transfer.on_scratch(scratch, fixed)
+        resampled = slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(geometry.copy_volume(scratch, other), reference)
+        a, b = (geometry.array_of(volume).astype(np.float32) for volume in (reference, resampled))
+        (window, level), (other_window, other_level) = (_window(node, array) for node, array in ((fixed, a), (other, b)))
+        b = (b - other_level) * (window / other_window) + level
+        spacing = np.array(reference.GetSpacing()[::-1])
+        cube = np.maximum(np.round((np.array(a.shape) * spacing).max() / squares / spacing), 1).astype(int)
+        z, y, x = np.ogrid[tuple(slice(n) for n in a.shape)]
+        odd = (z // cube[0] + y // cube[1] + x // cube[2]) % 2 == 1
+        node = slicer.mrmlScene.GetFirstNodeByName("MorphSeek checkerboard")
+        if node is None:
+            node = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "MorphSeek checkerboard")
+            node.SetHideFromEditors(True)
+            node.SetSaveWithScene(False)
+            node.CreateDefaultDisplayNodes()
+        slicer.util.updateVolumeFromArray(node, np.where(odd, b, a))
+        node.CopyOrientation(reference)
+        node.GetDisplayNode().AutoWindowLevelOff()
+        node.GetDisplayNode().SetWindowLevel(window, level)
+        return node
+
+
+def _window(volume, array) -> tuple[float, float]:
+    """Return a volume's window and level: its display's or, without one, its range's."""
+    display = volume.GetDisplayNode()
+    if display is not None and display.GetWindow() > 0:
+        return display.GetWindow(), display.GetLevel()
+    low, high = float(array.min()), float(array.max())
+    return max(high - low, 1e-6), (high + low) / 2
+
+
+class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
+    """The panel: shows the parameter node, the state of the one running registration, and the last result."""
+
+    def __init__(self, parent=None):
+        ScriptedLoadableModuleWidget.__init__(self, parent)
+        VTKObservationMixin.__init__(self)  # the base does not call it
+        self.logic = None
+        self._parameters = None
+        self._guiTag = None
+        self._registration = None
+        self._outcome = ""  # of the last registration, in words
+        self._package = self._asking = None  # what the installed package offers, and the thread that asks
+        self._packageError = ""
+        self._reviewing = self._flickered = False
+
+    # ------------------------------------------------------------------------------------------ life of the panel and the scene
+
+    def setup(self):
+        ScriptedLoadableModuleWidget.setup(self)
+        panel = slicer.util.loadUI(self.resourcePath("UI/MorphSeek.ui"))
+        self.layout.addWidget(panel)
+        self.ui = slicer.util.childWidgetVariables(panel)
+        panel.setMRMLScene(slicer.mrmlScene)
+        self.logic = MorphSeekLogic()
+
+        self._pollTimer = qt.QTimer()
+        self._pollTimer.setInterval(POLL_MS)
+        self._pollTimer.timeout.connect(self.onPoll)
+        self._flickerTimer = qt.QTimer()
+        self._flickerTimer.setInterval(FLICKER_MS)
+        self._flickerTimer.timeout.connect(self.onFlicker)
+        self._askTimer = qt.QTimer()
+        self._askTimer.setInterval(POLL_MS)
+        self._askTimer.timeout.connect(self.onAsked)
+
+        self.addObserver(slicer.mrmlScene, slicer.mrmlScene.StartCloseEvent, self.onSceneStartClose)
+        self.addObserver(slicer.mrmlScene, slicer.mrmlScene.EndCloseEvent, self.onSceneEndClose)
+        self.addObserver(slicer.mrmlScene, slicer.mrmlScene.EndImportEvent, self.onSceneEndImport)
+
+        ui = self.ui
+        ui.installButton.clicked.connect(self.onInstall)
+        ui.installFileButton.clicked.connect(self.onInstallFile)
+        ui.modelButton.clicked.connect(self.onChooseModel)
+        ui.registerButton.clicked.connect(self.onRegister)
+        ui.transferButton.clicked.connect(self.onTransfer)
+        ui.reviewButton.clicked.connect(self.onReview)
+        ui.fadeSlider.valueChanged.connect(self.onReviewChanged)
+        for button in (ui.fadeRadioButton, ui.checkerboardRadioButton, ui.flickerRadioButton, ui.beforeCheckBox):
+            button.toggled.connect(self.onReviewChanged)
+        ui.resultTable.horizontalHeader().setSectionResizeMode(0, qt.QHeaderView.Stretch)
+        ui.installFrame.setVisible(False)
+        ui.progressBar.setVisible(False)
+        ui.warningsLabel.setVisible(False)
+        self.initializeParameterNode()
+
+    def cleanup(self):
+        """The application closes, or the module is reloaded."""
+        self._stop()
+        self.setParameterNode(None)
+        self.removeObservers()
+
+    def enter(self):
+        """The user comes to this module. A running registration goes on while they are in another."""
+        self.initializeParameterNode()
+        self._askPackage()
+        self.updatePanel()
+
+    def exit(self):
+        """The user goes to another module: the slice views are theirs."""
+        self._endReview()
+
+    def onSceneStartClose(self, caller=None, event=None):
+        self._stop()
+        self.setParameterNode(None)
+
+    def onSceneEndClose(self, caller=None, event=None):
+        self.initializeParameterNode()
+
+    def onSceneEndImport(self, caller=None, event=None):
+        """A scene was loaded over this one: its parameters are the panel's."""
+        self.setParameterNode(None)
+        self.initializeParameterNode()
+
+    def initializeParameterNode(self):
+        if self._parameters is None:
+            self.setParameterNode(self.logic.getParameterNode())
+
+    def setParameterNode(self, parameters):
+        if self._parameters is not None:
+            self._parameters.disconnectGui(self._guiTag)
+            self.removeObserver(self._parameters, vtk.vtkCommand.ModifiedEvent, self.updatePanel)
+        self._parameters = parameters
+        if parameters is not None:
+            self._guiTag = parameters.connectGui(self.ui)
+            self.addObserver(parameters, vtk.vtkCommand.ModifiedEvent, self.updatePanel)
+            self.updatePanel()
+
+    def _stop(self):
+        """End what runs: the worker and the timers."""
+        self._pollTimer.stop()
+        self._askTimer.stop()
+        self._endReview()
+        if self._registration is not None:
+            self._registration.cancel()
+            self._registration = None
+
+    # ------------------------------------------------------------------------------------------------- what the panel shows
+
+    def updatePanel(self, caller=None, event=None):
+        """Show what can be done now, and why something cannot."""
+        p, ui = self._parameters, self.ui
+        if p is None:
+            return
+        reason, description, stages = "", "", []
+        try:
+            from MorphSeekLib.request import OUTPUTS, PRESETS as presets
+
+            request = self.logic.request(p)
+            reason, description, stages = request.validate(), presets[p.preset].description, request.stages()
+            for name in OUTPUTS:
+                self._outputSelector(name).setEnabled(getattr(p, f"make_{name}"))
+        except Exception as error:
+            reason = f"The module could not be loaded: {type(error).__name__}: {error}"
+        ui.presetDescriptionLabel.setText(description)
+        ui.stagesLabel.setText(_stages_html(stages))
+        self._updateRegisterButton(self._packageProblem() or reason)
+        problem = self._transferProblem()
+        ui.transferButton.setEnabled(not problem)
+        ui.transferButton.setToolTip(problem or "Carry the labels and landmarks selected above over with the output transform.")
+        reviewable = p.last_fixed is not None and p.last_transformed_volume is not None
+        ui.reviewButton.setEnabled(reviewable)
+        ui.reviewButton.setToolTip("Lay the result over the fixed volume." if reviewable else "Register with a transformed volume as output first.")
+
+    def _outputSelector(self, name: str):
+        first, *rest = name.split("_")
+        return getattr(self.ui, first + "".join(word.capitalize() for word in rest) + "Selector")
+
+    def _updateRegisterButton(self, reason: str):
+        """Register, and under it why it cannot be clicked; or Cancel."""
+        ui, running = self.ui, self._registration is not None
+        ui.registerButton.setText("Cancel" if running else "Register")
+        ui.registerButton.setEnabled(running or not reason)
+        ui.registerButton.setToolTip("Stop at once; nothing is added to the scene." if running else reason or "Bring the moving volume onto the fixed one.")
+        ui.progressBar.setVisible(running)
+        for section in (ui.inputsCollapsibleButton, ui.outputsCollapsibleButton, ui.transferCollapsibleButton, ui.advancedCollapsibleButton):
+            section.setEnabled(not running)
+        if not running:
+            ui.statusLabel.setText(reason or self._outcome or "Ready")
+
+    def _transferProblem(self) -> str:
+        p = self._parameters
+        if p.moving_labels is None and p.landmarks is None:
+            return "Select moving labels or landmarks"
+        if self._transferTransform() is None:
+            return "Register first, or select a transform under Outputs"
+        if p.fixed is None:
+            return "Select the fixed volume"
+        return ""
+
+    def _transferTransform(self):
+        return self._parameters.transform or self._parameters.last_transform
+
+    # --------------------------------------------------------------------------------------------------------- registration
+
+    def onRegister(self):
+        """Register; or, while that runs, Cancel."""
+        if self._registration is not None:
+            self._registration.cancel()
+            self._end()
+            return
+        self.ui.logTextEdit.clear()
+        self.ui.resultTable.setRowCount(0)
+        self.ui.warningsLabel.setVisible(False)
+        self._outcome = ""
+        self._endReview()
+        try:
+            self._registration = self.logic.start(self.logic.request(self._parameters))
+        except Exception as error:
+            self._fail(error)
+            return
+        self._log("started")
+        self._showProgress("Preparing", 0.0, None)
+        self._pollTimer.start()
+        self.updatePanel()
+
+    def onPoll(self):
+        registration = self._registration
+        try:
+            for event in registration.poll():
+                self._showEvent(event)
+        except Exception as error:
+            registration.cancel()
+            self._registration = None
+            self._pollTimer.stop()
+            self._fail(error)
+            return
+        if not registration.running:
+            self._end()
+
+    def _end(self):
+        """The registration has ended: show how."""
+        registration, self._registration = self._registration, None
+        self._pollTimer.stop()
+        if registration.state == "failed":
+            self._fail(registration.error)
+        elif registration.state == "cancelled":
+            self._outcome = "Cancelled. Nothing was added to the scene."
+            self._log("cancelled")
+            self.updatePanel()
+        else:
+            self._finish(registration)
+
+    def _fail(self, error: Exception):
+        self._outcome = f"Not registered. {error}"
+        self._log(str(error))
+        self.ui.resultCollapsibleButton.setCollapsed(False)
+        self.updatePanel()
+        slicer.util.errorDisplay(str(error), windowTitle="MorphSeek")
+
+    def _finish(self, registration):
+        p, request, metrics = self._parameters, registration.request, registration.result
+        self._outcome = f"Done in {metrics['seconds']['total']:.0f} s."
+        self._log("done")
+        self._showResult(metrics)
+        p.last_fixed, p.last_moving = request.fixed, request.moving
+        p.last_transformed_volume = registration.nodes.get("transformed_volume")
+        p.last_transform = registration.nodes.get("transform")
+        self.ui.resultCollapsibleButton.setCollapsed(False)
+        self.updatePanel()
+        if p.last_transformed_volume is not None:
+            self.ui.reviewCollapsibleButton.setCollapsed(False)
+            self.onReview()
+
+    def _showEvent(self, event):
+        from MorphSeekLib.request import STAGES
+
+        self._showProgress(STAGES.get(event.stage, event.stage), event.fraction, event.eta)
+        if event.message:
+            self._log(f"{event.stage}: {event.message}")
+
+    def _showProgress(self, stage: str, fraction: float, eta: Optional[float]):
+        self.ui.progressBar.setValue(round(100 * fraction))
+        self.ui.statusLabel.setText(stage if eta is None else f"{stage}, {_duration(eta)} left")
+
+    def _showResult(self, metrics: dict[str, Any]):
+        rows = [("Similarity", f"{metrics['similarity_before']:.3f}", f"{metrics['similarity_after']:.3f}")]
+        if "dice_after" in metrics:
+            rows.append(("Dice (overlap of the labels)", f"{metrics['dice_before']:.3f}", f"{metrics['dice_after']:.3f}"))
+        rows += [("Folding", "", f"{metrics['njd_percent']:.3f} %"), ("Time", "", f"{metrics['seconds']['total']:.1f} s")]
+        rows += [("Network", "", metrics["model"]), ("Device", "", metrics["device"])]
+        rows += [(f"Dice of {name}", f"{before:.3f}", f"{after:.3f}") for name, (before, after) in metrics.get("dice", {}).items()]
+        table = self.ui.resultTable
+        table.setRowCount(len(rows))
+        for i, row in enumerate(rows):
+            for j, text in enumerate(row):
+                table.setItem(i, j, qt.QTableWidgetItem(text))
+        table.item(0, 0).setToolTip(f"{metrics['similarity']}; higher is better")
+        self.ui.warningsLabel.setText("\n".join(f"Note: {warning}" for warning in metrics["warnings"]))
+        self.ui.warningsLabel.setVisible(bool(metrics["warnings"]))
+
+    def _log(self, text: str):
+        self.ui.logTextEdit.appendPlainText(f"{time.strftime('%H:%M:%S')}  {text}")
+
+    def onTransfer(self):
+        p = self._parameters
+        nodes = [node for node in (p.moving_labels, p.landmarks) if node is not None]
+        with slicer.util.tryWithErrorDisplay("The transfer failed.", waitCursor=True):
+            made = self.logic.transfer(nodes, self._transferTransform(), p.fixed)
+            self._log("transferred: " + ", ".join(node.GetName() for node in made))
+
+    # --------------------------------------------------------------------------------------------------------------- review
+
+    def onReview(self):
+        """Lay the result over the fixed volume, in all slice views."""
+        self._reviewing = True
+        self._showReview(fit=True)
+
+    def onReviewChanged(self, value=None):
+        if self._reviewing:
+            self._showReview()
+
+    def _showReview(self, fit: bool = False):
+        p, ui = self._parameters, self.ui
+        other = p.last_moving if ui.beforeCheckBox.checked else p.last_transformed_volume
+        if p.last_fixed is None or other is None:
+            self._endReview()
+            return
+        ui.fadeWidget.setVisible(ui.fadeRadioButton.checked)
+        self._flickerTimer.stop()
+        if ui.checkerboardRadioButton.checked:
+            board = self.logic.checkerboard(p.last_fixed, other)
+            slicer.util.setSliceViewerLayers(background=board, foreground=None, fit=fit)
+            return
+        opacity = 1.0 if ui.flickerRadioButton.checked else ui.fadeSlider.value / 100
+        slicer.util.setSliceViewerLayers(background=p.last_fixed, foreground=other, foregroundOpacity=opacity, fit=fit)
+        if ui.flickerRadioButton.checked:
+            self._flickered = True
+            self._flickerTimer.start()
+
+    def onFlicker(self):
+        self._flickered = not self._flickered
+        slicer.util.setSliceViewerLayers(foregroundOpacity=1.0 if self._flickered else 0.0)
+
+    def _endReview(self):
+        self._reviewing = False
+        self._flickerTimer.stop()
+
+    # --------------------------------------------------------------------------------------------------- package and model file
+
+    def _askPackage(self):
+        """Ask the installed package, in a thread, what it offers: its first start takes seconds."""
+        if self._package is None and self._asking is None:
+            from MorphSeekLib.process import describe
+
+            self._asking = concurrent.futures.ThreadPoolExecutor(1).submit(describe)
+            self._askTimer.start()
+
+    def onAsked(self):
+        if not self._asking.done():
+            return
+        self._askTimer.stop()
+        asked, self._asking = self._asking, None
+        try:
+            self._package, self._packageError = asked.result(), ""
+            devices = self._package["devices"]
+            found = [f"processor ({devices['cpu']})", f"graphics card ({devices['cuda']})" if "cuda" in devices else "no CUDA graphics card"]
+            self.ui.deviceLabel.setText("Found: " + ", ".join(found))
+        except Exception as error:
+            self._packageError = str(error)
+        self.ui.installLabel.setText(f"The MorphSeek package does not run in this Slicer yet: {self._packageError}.")
+        self.ui.installFrame.setVisible(bool(self._packageError))
+        self.updatePanel()
+
+    def _packageProblem(self) -> str:
+        return "Install the MorphSeek package first: see the top of this panel" if self._packageError else ""
+
+    def onInstall(self):
+        self._install()
+
+    def onInstallFile(self):
+        path = qt.QFileDialog.getOpenFileName(None, "MorphSeek package", "", "Python wheels (*.whl)")
+        if path:
+            self._install(path)
+
+    def _install(self, *source: str):
+        """Install the package, after asking, from the package index or from a wheel; then see what it offers."""
+        from MorphSeekLib import install
+
+        def pip(arguments: list[str]):
+            with slicer.util.WaitCursor():
+                slicer.util.pip_install(arguments)
+
+        def confirm(question: str) -> bool:
+            return slicer.util.confirmOkCancelDisplay(question, windowTitle="MorphSeek")
+
+        with slicer.util.tryWithErrorDisplay("The package could not be installed."):
+            if install.ensure(confirm, pip, *source):
+                self._askPackage()
+
+    def onChooseModel(self):
+        path = qt.QFileDialog.getOpenFileName(None, "Network", "", "Networks (*.onnx)")
+        if path:
+            self._parameters.model = path
+
+
+def _stages_html(stages: list[str]) -> str:
+    return "<b>What will run</b><ol>" + "".join(f"<li>{html.escape(stage)}</li>" for stage in stages) + "</ol>" if stages else ""
+
+
+def _duration(seconds: float) -> str:
+    """Return a time left, no more exact than the estimate is."""
+    if seconds < 60:
+        return f"about {max(5, 5 * round(seconds / 5))} s"
+    return f"about {round(seconds / 60)} min"
+
+
+class MorphSeekTest(ScriptedLoadableModuleTest):
+    """The self-test inside Slicer (Reload and Test); the other tests are in Testing/ and need no Slicer application."""
+
+    def setUp(self):
+        slicer.mrmlScene.Clear()
+
+    def runTest(self):
+        self.setUp()
+        self.test_a_moved_body_is_brought_back()
+
+    def test_a_moved_body_is_brought_back(self):
+        import numpy as np
+
+        def body(name: str, shift_mm: float):
+            """An ellipsoid with a hollow, `shift_mm` along R, on a grid of 2.5 mm."""
+            z, y, x = np.indices((40, 40, 40)) * 2.5 - 50
+            x = x - shift_mm
+            image = 100.0 * ((x / 32) ** 2 + (y / 24) ** 2 + (z / 38) ** 2 < 1) - 60.0 * ((x - 9) ** 2 + (y + 5) ** 2 + z**2 < 100)
+            matrix = np.diag([2.5, 2.5, 2.5, 1.0])
+            matrix[:3, 3] = -50
+            return slicer.util.addVolumeFromArray(image.astype(np.float32), ijkToRAS=matrix, name=name)
+
+        fixed, moving = body("fixed", 0.0), body("moving", 7.5)
+        registration = MorphSeekLogic().register(fixed, moving, initial="rigid", search="off", refine=0, model="none")
+        arrays = [slicer.util.arrayFromVolume(node) for node in (fixed, moving, registration.nodes["transformed_volume"])]
+        before, after = (np.abs(array - arrays[0]).mean() for array in arrays[1:])
+        self.assertLess(after, before / 5)
+        to_fixed = vtk.vtkGeneralTransform()
+        registration.nodes["transform"].GetTransformToWorld(to_fixed)
+        self.assertLess(np.linalg.norm(np.subtract(to_fixed.TransformPoint(16.5, -5.0, 0.0), (9.0, -5.0, 0.0))), 1.0)
+        self.delayDisplay("Test passed")

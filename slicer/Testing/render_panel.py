@@ -1,0 +1,89 @@
+"""Draws Screenshots/panel.png: the panel after a real registration of the demonstration pair, through its own button;
+beside it the panel with its options opened.
+
+    QT_QPA_PLATFORM=offscreen python slicer/Testing/render_panel.py OUT.png
+
+Everything but Slicer's own widget classes (stand_ins.py) is real: the .ui, MorphSeek.py, the worker, the nodes.
+"""
+
+import sys
+import time
+
+import slicer
+import stand_ins
+from PySide6 import QtCore, QtGui
+
+WIDTH, SCALE = 430, 1.5
+
+
+def add_volume(name, image, kind="vtkMRMLScalarVolumeNode"):
+    """Put a morphseek.io.Image (LPS) into the scene (RAS)."""
+    import numpy as np
+    from morphseek.io import index_to_physical
+
+    node = slicer.mrmlScene.AddNewNodeByClass(kind, name)
+    node.CreateDefaultDisplayNodes()
+    slicer.util.updateVolumeFromArray(node, image.array)
+    node.SetIJKToRASMatrix(slicer.util.vtkMatrixFromArray(np.diag([-1.0, -1.0, 1.0, 1.0]) @ index_to_physical(image.grid)))
+    return node
+
+
+def picture(panel):
+    """Return the panel laid out as in a narrow dock, as an image."""
+    app = stand_ins.application()
+    panel.show()
+    for _ in range(2):  # labels that wrap know their height once they know their width
+        panel.resize(WIDTH, panel.layout().totalHeightForWidth(WIDTH))
+        app.processEvents()
+    image = QtGui.QImage(panel.size() * SCALE, QtGui.QImage.Format_RGB32)
+    image.setDevicePixelRatio(SCALE)
+    panel.render(image)
+    return image
+
+
+def beside(images, gap=24):
+    """Return images side by side."""
+    sheet = QtGui.QImage(sum(i.width() for i in images) + gap * (len(images) - 1), max(i.height() for i in images), QtGui.QImage.Format_RGB32)
+    sheet.fill(QtCore.Qt.white)
+    painter, x = QtGui.QPainter(sheet), 0
+    for image in images:
+        image.setDevicePixelRatio(1)
+        painter.drawImage(x, 0, image)
+        x += image.width() + gap
+    painter.end()
+    return sheet.convertToFormat(QtGui.QImage.Format_Indexed8, QtCore.Qt.ThresholdDither | QtCore.Qt.AvoidDither)
+
+
+def main(path):
+    from morphseek import phantom
+
+    with stand_ins.install() as said:
+        import MorphSeek
+
+        widget = MorphSeek.MorphSeekWidget()
+        widget.setup()
+        widget.enter()
+        pair = phantom.make_pair(size=72)
+        parameters = widget._parameters
+        parameters.fixed, parameters.moving = add_volume("Abdomen MR", pair.fixed), add_volume("Abdomen CT", pair.moving)
+        labels = "vtkMRMLLabelMapVolumeNode"
+        parameters.fixed_labels, parameters.moving_labels = add_volume("MR organs", pair.fixed_labels, labels), add_volume("CT organs", pair.moving_labels, labels)
+        parameters.preset = "MR <- CT"
+        widget.ui.registerButton.click()
+        while widget._registration is not None or widget._asking is not None:
+            stand_ins.application().processEvents()
+            time.sleep(0.02)
+        if said.errors:
+            sys.exit(said.errors[0])
+        widget.layout.setContentsMargins(6, 6, 6, 6)
+        after = picture(widget.parent)
+        for name in ("transfer", "advanced"):
+            getattr(widget.ui, f"{name}CollapsibleButton").setCollapsed(False)
+        for name in ("result", "review"):
+            getattr(widget.ui, f"{name}CollapsibleButton").setCollapsed(True)
+        beside([after, picture(widget.parent)]).save(path)
+        widget.cleanup()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
