@@ -106,7 +106,9 @@ def dice(a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, in
 def _resampled(volume: Any, reference: Any) -> Any:
     import slicer
 
-    return slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference)
+    made = slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference)
+    made.SetAndObserveTransformNodeID(None)  # the voxels are where they belong, but the node still has the volume's parent
+    return made
 
 
 def _layers(scratch: Any, node: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
