@@ -14,5 +14,10 @@ add_custom_target(slicer-environment DEPENDS ${slicer_venv}/installed)
 add_dependencies(slicer-environment python) # one pip at a time, and the wheel is made once
 add_dependencies(test-environment slicer-environment)
 
-add_test(NAME slicer COMMAND ${CMAKE_COMMAND} -DVENV=${slicer_venv} -DTESTS=${slicer_tests} -P ${slicer_tests}/run.cmake)
-set_tests_properties(slicer PROPERTIES LABELS slicer SKIP_REGULAR_EXPRESSION "SKIPPED: no Slicer core")
+# The library (volumes, worker, nodes) and the panel (Qt), each in its own process.
+function(add_slicer_test name)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -DVENV=${slicer_venv} "-DTESTS=${ARGN}" -P ${slicer_tests}/run.cmake)
+  set_tests_properties(${name} PROPERTIES LABELS slicer SKIP_REGULAR_EXPRESSION "SKIPPED: no Slicer core")
+endfunction()
+add_slicer_test(slicer-library ${slicer_tests}/test_library.py)
+add_slicer_test(slicer-panel ${slicer_tests} --ignore=${slicer_tests}/test_library.py)

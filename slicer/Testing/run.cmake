@@ -1,4 +1,4 @@
-# The test "slicer": pytest in VENV, unless the Slicer core could not be installed there.
+# One test of tests.cmake: pytest in VENV with the arguments TESTS, unless the Slicer core could not be installed there.
 if(EXISTS ${VENV}/unavailable)
   file(READ ${VENV}/unavailable reason)
   message("SKIPPED: no Slicer core here, so the 3D Slicer extension was NOT tested. pip said:\n${reason}")
