@@ -121,6 +121,12 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
     def getParameterNode(self) -> MorphSeekParameterNode:
         return MorphSeekParameterNode(super().getParameterNode())
 
+    def package(self) -> dict[str, Any]:
+        """Return what the installed Python package offers: version, options, models, devices. Raises if it does not run."""
+        from MorphSeekLib.process import describe
+
+        return describe()
+
     def request(self, parameters: MorphSeekParameterNode):
         """Return the RegistrationRequest that the parameter node stands for."""
         from MorphSeekLib.request import OUTPUTS, RegistrationRequest
@@ -336,7 +342,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         p, ui = self._parameters, self.ui
         if p is None:
             return
-        reason, description, stages = "", "", []
+        reason, broken, description, stages = "", "", "", []
         try:
             from MorphSeekLib.request import OUTPUTS, PRESETS as presets
 
@@ -345,10 +351,10 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             for name in OUTPUTS:
                 self._outputSelector(name).setEnabled(getattr(p, f"make_{name}"))
         except Exception as error:
-            reason = f"The module could not be loaded: {type(error).__name__}: {error}"
+            broken = f"The module could not be loaded: {type(error).__name__}: {error}"
         ui.presetDescriptionLabel.setText(description)
         ui.stagesLabel.setText(_stages_html(stages))
-        self._updateRegisterButton(self._packageProblem() or reason)
+        self._updateRegisterButton(broken or self._packageProblem() or reason)
         problem = self._transferProblem()
         ui.transferButton.setEnabled(not problem)
         ui.transferButton.setToolTip(problem or "Carry the labels and landmarks selected above over with the output transform.")
@@ -535,9 +541,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
     def _askPackage(self):
         """Ask the installed package, in a thread, what it offers: its first start takes seconds."""
         if self._package is None and self._asking is None:
-            from MorphSeekLib.process import describe
-
-            self._asking = concurrent.futures.ThreadPoolExecutor(1).submit(describe)
+            self._asking = concurrent.futures.ThreadPoolExecutor(1).submit(self.logic.package)
             self._askTimer.start()
 
     def onAsked(self):

@@ -9,6 +9,7 @@ widget classes that Slicer's own connectors take.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import types
 import typing
@@ -27,7 +28,8 @@ MODULE = Path(__file__).resolve().parents[1] / "MorphSeek"
 
 
 def application() -> QtWidgets.QApplication:
-    """Return the one application, with a look like Slicer's on a plain desktop."""
+    """Return the one application, without a display and with a look like Slicer's on a plain desktop."""
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     app = QtWidgets.QApplication.instance()
     if app is None:
         app = QtWidgets.QApplication([])
@@ -145,13 +147,11 @@ class qMRMLNodeComboBox(QtWidgets.QWidget):
     def _fill(self, caller: Any = None, event: Any = None) -> None:
         accepted = [node for node in slicer.util.getNodesByClass("vtkMRMLNode") if self._accepts(node)] if self._scene else []
         self._nodes = ([None] if self._values["noneEnabled"] else []) + accepted
-        current = self._current
         self._box.blockSignals(True)
         self._box.clear()
         self._box.addItems([self._values["noneDisplay"] if node is None else node.GetName() for node in self._nodes])
         self._box.blockSignals(False)
-        self._current = object()  # so that the next line reports a node that is gone
-        self.setCurrentNode(current)
+        self.setCurrentNode(self._current)  # reports it if it is gone
 
     def _accepts(self, node: Any) -> bool:
         if node.GetHideFromEditors():
@@ -214,7 +214,7 @@ class Loader(QUiLoader):
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Swallow the loader's remark that it cannot connect the scene's signal, which qMRMLWidget.setMRMLScene stands for."""
-    previous = QtCore.qInstallMessageHandler(lambda kind, context, text: None if "mrmlSceneChanged" in text else sys.stderr.write(text + "\n"))
+    previous = QtCore.qInstallMessageHandler(lambda kind, context, text: None if text.startswith("QObject::connect") else sys.stderr.write(text + "\n"))
     try:
         yield
     finally:
@@ -420,12 +420,15 @@ def install() -> Iterator[types.SimpleNamespace]:
     patch.delitem(sys.modules, "MorphSeek", raising=False)
     patch.syspath_prepend(str(MODULE))
     patch.setattr(slicer, "mrmlScene", slicer.vtkMRMLScene(), raising=False)
-    patch.setattr(slicer, "app", types.SimpleNamespace(layoutManager=lambda: None, processEvents=lambda: application().processEvents()), raising=False)
+    app = types.SimpleNamespace(layoutManager=lambda: None, testingEnabled=lambda: False, processEvents=lambda: application().processEvents())
+    app.setOverrideCursor, app.restoreOverrideCursor = lambda cursor: None, lambda: None
+    patch.setattr(slicer, "app", app, raising=False)
     patch.setattr(slicer.util, "childWidgetVariables", child_widgets)
     patch.setattr(slicer.util, "errorDisplay", lambda text, **ignored: said.errors.append(text))
     patch.setattr(slicer.util, "confirmOkCancelDisplay", confirm)
     try:
         yield said
     finally:
+        slicer.mrmlScene.RemoveAllObservers()  # of panels that are gone
         sys.modules.pop("MorphSeek", None)
         patch.undo()

@@ -1,0 +1,187 @@
+"""The panel's .ui file against Qt, against MorphSeek.py, and against the engine's own table of options."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import typing
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import slicer
+import stand_ins
+from MorphSeekLib.request import OUTPUTS, OVERRIDES, PRESETS, RegistrationRequest
+from PySide6 import QtWidgets
+
+MODULE = stand_ins.MODULE
+UI = MODULE / "Resources" / "UI" / "MorphSeek.ui"
+TREE = ast.parse((MODULE / "MorphSeek.py").read_text(encoding="utf-8"))
+XML = {widget.get("name"): widget for widget in ElementTree.parse(UI).iter("widget")}
+KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform"}  # parameters that no widget shows
+INPUTS = ("QPushButton", "QToolButton", "QComboBox", "QCheckBox", "QRadioButton", "QSpinBox", "QDoubleSpinBox", "QSlider", "QLineEdit", "qMRMLNodeComboBox")
+
+
+def property_of(widget: ElementTree.Element, name: str) -> str | None:
+    found = widget.find(f"property[@name='{name}']")
+    return None if found is None else "".join(found.itertext()).strip()
+
+
+BOUND = {property_of(widget, "SlicerParameterName"): widget for widget in XML.values() if property_of(widget, "SlicerParameterName")}
+
+
+@pytest.fixture(scope="module")
+def module() -> typing.Iterator[typing.Any]:
+    with stand_ins.install():
+        import MorphSeek
+
+        yield MorphSeek
+
+
+@pytest.fixture(scope="module")
+def panel(module: typing.Any) -> stand_ins.Dialect:
+    return slicer.util.loadUI(str(UI))
+
+
+def parameters() -> dict[str, ast.expr]:
+    """The annotated fields of MorphSeekParameterNode, from the source."""
+    (cls,) = (node for node in TREE.body if isinstance(node, ast.ClassDef) and node.name == "MorphSeekParameterNode")
+    return {node.target.id: node.annotation for node in cls.body if isinstance(node, ast.AnnAssign)}
+
+
+def used_widgets() -> set[str]:
+    """The names X of `self.ui.X` and `ui.X` in MorphSeek.py."""
+    found = set()
+    for node in ast.walk(TREE):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            if isinstance(owner, ast.Name) and owner.id == "ui" or isinstance(owner, ast.Attribute) and owner.attr == "ui":
+                found.add(node.attr)
+    return found
+
+
+def engine_options() -> dict[str, dict[str, str]]:
+    """The engine's options, from the tags of its source: choices, min, max, default."""
+    text = (MODULE.parents[1] / "engine" / "options.go").read_text(encoding="utf-8")
+    tags = re.findall(r"`json:\"(\w+)\" ([^`]*)`", text.split("type Options struct")[1].split("\n}")[0])
+    return {name: dict(re.findall(r"(\w+):\"([^\"]*)\"", rest)) for name, rest in tags}
+
+
+def test_qt_loads_the_file_and_knows_every_widget_and_property(panel: stand_ins.Dialect) -> None:
+    loaded = {child.objectName(): child for child in [panel.wrapped, *panel.wrapped.findChildren(QtWidgets.QWidget)]}
+    for name, element in XML.items():
+        assert type(loaded[name]).__name__ == element.get("class")
+        unknown = {bytes(p).decode() for p in loaded[name].dynamicPropertyNames()} - {"SlicerParameterName"}
+        assert not {p for p in unknown if not p.startswith("_")}, f"{name} has no such property"
+
+
+def test_names_are_unique() -> None:
+    names = [widget.get("name") for widget in ElementTree.parse(UI).iter("widget")]
+    bound = [property_of(widget, "SlicerParameterName") for widget in ElementTree.parse(UI).iter("widget")]
+    bound = [name for name in bound if name]
+    assert len(set(names)) == len(names) and len(set(bound)) == len(bound)
+
+
+def test_every_widget_that_the_module_uses_is_in_the_file() -> None:
+    assert used_widgets() <= XML.keys()
+    assert len(used_widgets()) > 20  # the search finds them
+
+
+def test_every_widget_that_a_user_can_operate_is_bound_or_used() -> None:
+    idle = {name for name, w in XML.items() if w.get("class") in INPUTS and name not in used_widgets() and property_of(w, "SlicerParameterName") is None}
+    assert not idle
+
+
+def test_parameters_and_bindings_are_the_same() -> None:
+    assert BOUND.keys() == parameters().keys() - KEPT
+    assert KEPT <= parameters().keys()
+
+
+def test_every_field_of_a_request_is_a_parameter() -> None:
+    fields = {field.name for field in dataclasses.fields(RegistrationRequest)}
+    assert fields - {"transfer"} <= parameters().keys()  # transfer: moving_labels and landmarks
+    extra = parameters().keys() - fields - KEPT
+    assert extra == {"landmarks", *(f"make_{name}" for name in OUTPUTS)}
+
+
+def naming_widget(module: typing.Any) -> typing.Any:
+    """A MorphSeekWidget whose `ui` answers with the names themselves."""
+    widget = module.MorphSeekWidget()
+    widget.ui = type("Names", (), {"__getattr__": lambda self, name: name})()
+    return widget
+
+
+def test_every_output_has_its_selector(module: typing.Any) -> None:
+    widget = naming_widget(module)
+    assert {widget._outputSelector(name) for name in OUTPUTS} == {BOUND[name].get("name") for name in OUTPUTS}
+
+
+def test_presets_are_the_library_s(module: typing.Any) -> None:
+    assert module.PRESETS == list(PRESETS) == items("preset")
+    assert property_of(XML["presetDescriptionLabel"], "text") == PRESETS["Automatic"].description
+
+
+def items(parameter: str) -> list[str]:
+    return [property_of(item, "text") or "" for item in BOUND[parameter].findall("item")]
+
+
+@pytest.mark.parametrize("parameter, table", [("initial", "INITIAL"), ("search", "SEARCH"), ("device", "DEVICE")])
+def test_menus_translate_to_every_choice_of_the_engine(module: typing.Any, parameter: str, table: str) -> None:
+    words = getattr(module, table)
+    assert items(parameter) == list(words)
+    assert [word for word in words.values() if word is not None] and {*words.values()} - {None} == {*engine_options()[parameter]["choices"].split("|")}
+
+
+@pytest.mark.parametrize("parameter", ["steps", "trajectories", "refine", "threads"])
+def test_spin_boxes_have_the_engine_s_range_and_default(module: typing.Any, parameter: str) -> None:
+    option, widget = engine_options()[parameter], BOUND[parameter]
+    assert [property_of(widget, name) for name in ("minimum", "maximum", "value")] == [option["min"], option["max"], option["default"]]
+    annotation = typing.get_type_hints(module.MorphSeekParameterNode, include_extras=True)[parameter]
+    assert tuple(annotation.__metadata__[0]) == (float(option["min"]), float(option["max"]))
+    assert module.MorphSeekParameterNode.allParameters[parameter].default == int(option["default"])
+
+
+def test_overrides_are_all_on_the_panel() -> None:
+    assert set(OVERRIDES) <= BOUND.keys()
+
+
+def test_node_boxes_hold_the_parameter_s_classes_and_get_the_scene(module: typing.Any) -> None:
+    connected = {c.findtext("receiver") for c in ElementTree.parse(UI).iter("connection") if c.findtext("slot") == "setMRMLScene(vtkMRMLScene*)"}
+    boxes = {w.get("name"): w for w in XML.values() if w.get("class") == "qMRMLNodeComboBox"}
+    assert connected == boxes.keys()
+    for name, box in boxes.items():
+        classes = module.MorphSeekParameterNode.allParameters[property_of(box, "SlicerParameterName")].node_classes
+        listed = [string.text for string in box.find("property[@name='nodeTypes']").iter("string")]
+        assert listed == [kind.__name__ for kind in classes], name
+        assert property_of(box, "noneEnabled") == "true" and property_of(box, "addEnabled") == property_of(box, "removeEnabled") == "false", name
+
+
+def test_everything_a_user_can_operate_has_a_tool_tip() -> None:
+    for name, widget in XML.items():
+        if widget.get("class") in INPUTS:
+            tip = property_of(widget, "toolTip")
+            assert tip and tip[-1] in ".:" or name in ("registerButton", "reviewButton"), name  # these two say what is missing
+
+
+def test_sections_are_in_order() -> None:
+    sections = [property_of(w, "text") for w in XML.values() if w.get("class") == "ctkCollapsibleButton"]
+    assert sections == ["Inputs", "Outputs", "Transfer", "Advanced", "Result", "Review"]
+
+
+def test_the_panel_fits_a_narrow_dock(panel: stand_ins.Dialect) -> None:
+    stand_ins.application()
+    assert panel.wrapped.minimumSizeHint().width() < 430
+
+
+def test_the_stand_ins_refuse_what_pythonqt_refuses(panel: stand_ins.Dialect) -> None:
+    label = stand_ins.child_widgets(panel).statusLabel
+    with pytest.raises(TypeError):
+        label.text()
+    with pytest.raises(AttributeError):
+        label.txt = "misspelt"
+
+
+def test_files_of_the_extension_are_named_in_its_build() -> None:
+    text = (MODULE / "CMakeLists.txt").read_text()
+    for name in ("MorphSeek.py", "Resources/Icons/MorphSeek.png", "Resources/UI/MorphSeek.ui"):
+        assert name in text and (MODULE / name).is_file()

@@ -1,0 +1,568 @@
+"""The panel's wiring: MorphSeek.py on the real Slicer core, with real Qt widgets and a scripted registration in the worker's place."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import MorphSeekLib.process
+import MorphSeekLib.registration
+import numpy as np
+import pytest
+import slicer
+import stand_ins
+from MorphSeekLib.request import Event, RegistrationRequest
+
+METRICS = {
+    "similarity": "normalized mutual information", "similarity_before": 1.0861, "similarity_after": 1.2748, "njd_percent": 0.0123,
+    "seconds": {"total": 24.66}, "model": "none", "device": "cpu", "warnings": ["the masks were ignored"],
+    "dice": {"liver": [0.5, 0.9]}, "dice_before": 0.5, "dice_after": 0.9,
+}  # fmt: skip
+DESCRIPTION = {"version": "0.1.0", "options": [], "models": [], "devices": {"cpu": "8 cores", "cuda": "NVIDIA H100"}}
+
+
+class ScriptedRegistration:
+    """Says what the test wrote into `script`: lists of events, one a poll; then it is `end`."""
+
+    script: list[Any] = []
+    end = "finished"
+    made: list[ScriptedRegistration] = []
+
+    def __init__(self, request: RegistrationRequest, scene: Any = None):
+        self.request, self.state, self.error, self.result, self.nodes = request, "ready", None, None, {}
+        self.polls = list(self.script)
+        self.made.append(self)
+
+    @property
+    def running(self) -> bool:
+        return self.state == "running"
+
+    def start(self) -> None:
+        if reason := self.request.validate():
+            raise ValueError(reason)
+        if self.end == "unstartable":
+            raise MorphSeekLib.registration.RegistrationError("the disk is full")
+        self.state = "running"
+
+    def poll(self) -> list[Event]:
+        if self.polls:
+            events = self.polls.pop(0)
+            if isinstance(events, Exception):
+                raise events
+            return events
+        self.state = self.end
+        if self.end == "failed":
+            self.error = MorphSeekLib.registration.RegistrationError("the volumes do not overlap", "no_overlap", 7)
+        else:
+            self.result = METRICS
+            for name, kind in (("transformed_volume", "vtkMRMLScalarVolumeNode"), ("transform", "vtkMRMLGridTransformNode")):
+                if wanted := getattr(self.request, name):
+                    self.nodes[name] = slicer.mrmlScene.AddNewNodeByClass(kind, name) if wanted is True else wanted
+            if node := self.nodes.get("transformed_volume"):
+                slicer.util.updateVolumeFromArray(node, slicer.util.arrayFromVolume(self.request.fixed) + 1)
+                node.CopyOrientation(self.request.fixed)
+        return []
+
+    def cancel(self) -> None:
+        if self.running:
+            self.state = "cancelled"
+
+
+class Panel:
+    """The module's widget as a user has it, and what it said to the user."""
+
+    def __init__(self, said: Any):
+        import MorphSeek
+
+        self.said = said
+        self.widget = MorphSeek.MorphSeekWidget()
+        self.widget.setup()
+        self.widget.enter()
+        self.ui = self.widget.ui
+        self.wait(lambda: self.widget._asking is None)
+
+    @property
+    def parameters(self) -> Any:
+        return self.widget._parameters
+
+    @property
+    def layers(self) -> tuple[Any, ...]:
+        """Background, foreground and opacity of the slice views."""
+        view = slicer.mrmlScene.GetFirstNodeByClass("vtkMRMLSliceCompositeNode")
+        names = [slicer.mrmlScene.GetNodeByID(i).GetName() if i else None for i in (view.GetBackgroundVolumeID(), view.GetForegroundVolumeID())]
+        return (*names, round(view.GetForegroundOpacity(), 2))
+
+    def wait(self, ready: Any, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < end, "the panel does not get there"
+            stand_ins.application().processEvents()
+            time.sleep(0.005)
+
+    def select_volumes(self) -> None:
+        self.ui.fixedSelector.setCurrentNode(volume("fixed"))
+        self.ui.movingSelector.setCurrentNode(volume("moving"))
+
+    def register(self) -> ScriptedRegistration:
+        self.ui.registerButton.click()
+        self.wait(lambda: self.widget._registration is None)
+        return ScriptedRegistration.made[-1]
+
+
+def volume(name: str, kind: str = "vtkMRMLScalarVolumeNode", shape: tuple[int, ...] = (8, 10, 12)) -> Any:
+    node = slicer.mrmlScene.AddNewNodeByClass(kind, name)
+    values = np.arange(np.prod(shape), dtype=np.float32 if "Scalar" in kind else np.int16).reshape(shape)
+    slicer.util.updateVolumeFromArray(node, values)
+    node.CreateDefaultDisplayNodes()
+    return node
+
+
+def segmentation(name: str) -> Any:
+    node = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLSegmentationNode", name)
+    node.GetSegmentation().AddEmptySegment("liver", "liver")
+    return node
+
+
+@pytest.fixture()
+def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with stand_ins.install() as said:
+        slicer.mrmlScene.AddNewNodeByClass("vtkMRMLSliceCompositeNode")
+        monkeypatch.setattr(MorphSeekLib.registration, "Registration", ScriptedRegistration)
+        monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: DESCRIPTION)
+        monkeypatch.setattr(ScriptedRegistration, "script", [])
+        monkeypatch.setattr(ScriptedRegistration, "end", "finished")
+        yield said
+
+
+@pytest.fixture()
+def panel(said: Any) -> Iterator[Panel]:
+    panel = Panel(said)
+    yield panel
+    panel.widget.cleanup()
+
+
+# ------------------------------------------------------------------------------------------------------- the Register button
+
+
+def test_says_what_is_missing_until_it_can_register(panel: Panel) -> None:
+    def state() -> tuple[bool, str, str]:
+        return panel.ui.registerButton.enabled, panel.ui.registerButton.toolTip, panel.ui.statusLabel.text
+
+    assert state() == (False, "Select the fixed and the moving volume", "Select the fixed and the moving volume")
+    panel.ui.fixedSelector.setCurrentNode(volume("fixed"))
+    assert state() == (False, "Select the moving volume", "Select the moving volume")
+    panel.ui.movingSelector.setCurrentNode(volume("moving"))
+    assert state() == (True, "Bring the moving volume onto the fixed one.", "Ready")
+    panel.ui.transformedVolumeCheckBox.setChecked(False)
+    panel.ui.transformCheckBox.setChecked(False)
+    assert state() == (False, "Select at least one output", "Select at least one output")
+
+
+def test_a_removed_volume_disables_it(panel: Panel) -> None:
+    panel.select_volumes()
+    slicer.mrmlScene.RemoveNode(panel.parameters.moving)
+    assert not panel.ui.registerButton.enabled and panel.ui.statusLabel.text == "Select the moving volume"
+
+
+# ------------------------------------------------------------------------------- panel <-> parameter node -> request, each way
+
+
+def operate(panel: Panel) -> dict[str, Any]:
+    """Set every widget away from its default; return what the request must be."""
+    ui = panel.ui
+    panel.select_volumes()
+    nodes = {name: volume(name, "vtkMRMLLabelMapVolumeNode") for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels")}
+    points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
+    linear = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode", "near")
+    grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "grid")
+    jacobian = volume("jacobian")
+    for selector, node in (
+        (ui.fixedMaskSelector, nodes["fixed_mask"]), (ui.movingMaskSelector, nodes["moving_mask"]), (ui.fixedLabelsSelector, nodes["fixed_labels"]),
+        (ui.movingLabelsSelector, nodes["moving_labels"]), (ui.landmarksSelector, points), (ui.initialTransformSelector, linear),
+        (ui.inverseTransformSelector, grid), (ui.jacobianSelector, jacobian),
+    ):  # fmt: skip
+        selector.setCurrentNode(node)
+    ui.presetComboBox.setCurrentText("Best")
+    ui.transformCheckBox.setChecked(False)
+    for box in (ui.inverseTransformCheckBox, ui.displacementMagnitudeCheckBox, ui.jacobianCheckBox):
+        box.setChecked(True)
+    ui.initialComboBox.setCurrentText("centres of mass")
+    ui.searchComboBox.setCurrentText("do not search")
+    ui.deviceComboBox.setCurrentText("CPU")
+    ui.modelLineEdit.setText(" hippocampus ")
+    for box, value in ((ui.stepsSpinBox, 5), (ui.trajectoriesSpinBox, 6), (ui.refineSpinBox, 0), (ui.threadsSpinBox, 3), (ui.fieldSpacingSpinBox, 2.5)):
+        box.setValue(value)
+    return {
+        **nodes, "fixed": panel.parameters.fixed, "moving": panel.parameters.moving, "preset": "Best", "initial_transform": linear,
+        "initial": "com", "search": "off", "device": "cpu", "model": "hippocampus", "steps": 5, "trajectories": 6, "refine": 0, "threads": 3,
+        "field_spacing": 2.5, "transformed_volume": True, "transform": None, "inverse_transform": grid, "displacement_magnitude": True,
+        "jacobian": jacobian, "transfer": [nodes["moving_labels"], points],
+    }  # fmt: skip
+
+
+def test_every_widget_reaches_the_request(panel: Panel) -> None:
+    expected = operate(panel)
+    request = panel.widget.logic.request(panel.parameters)
+    assert vars(request) == expected
+    assert expected.keys() == vars(RegistrationRequest()).keys()
+    defaults = {"transformed_volume"}  # left as it was
+    assert {name for name, value in vars(RegistrationRequest()).items() if expected[name] == value} == defaults
+
+
+def test_defaults_leave_everything_to_the_preset(panel: Panel) -> None:
+    panel.select_volumes()
+    request = panel.widget.logic.request(panel.parameters)
+    expected = RegistrationRequest(fixed=panel.parameters.fixed, moving=panel.parameters.moving)
+    options = {**request.options()}
+    assert {options.pop(name) for name in ("steps", "threads")} == {0} and options.pop("trajectories") == 1 and options.pop("device") == "auto"
+    assert options == expected.options() == {}
+    assert request.stages() == expected.stages()
+
+
+def test_moving_labels_alone_are_transferred_but_not_scored(panel: Panel) -> None:
+    panel.select_volumes()
+    panel.ui.movingLabelsSelector.setCurrentNode(segmentation("organs"))
+    request = panel.widget.logic.request(panel.parameters)
+    assert [node.GetName() for node in request.transfer] == ["organs"] and request.moving_labels is None and request.validate() == ""
+
+
+def test_the_parameter_node_reaches_the_panel(panel: Panel) -> None:
+    p, ui = panel.parameters, panel.ui
+    p.preset, p.refine, p.model, p.field_spacing, p.make_jacobian = "Fast", 7, "none", 4.0, True
+    assert (ui.presetComboBox.currentText, ui.refineSpinBox.value, ui.modelLineEdit.text, ui.fieldSpacingSpinBox.value) == ("Fast", 7, "none", 4.0)
+    assert ui.jacobianCheckBox.checked and ui.jacobianSelector.enabled and not ui.inverseTransformSelector.enabled
+
+
+def test_preset_and_settings_show_their_stages(panel: Panel) -> None:
+    panel.ui.presetComboBox.setCurrentText("Brain MR")
+    assert "one person or two" in panel.ui.presetDescriptionLabel.text
+    assert "Search" not in panel.ui.stagesLabel.text and "local correlation" in panel.ui.stagesLabel.text
+    panel.ui.refineSpinBox.setValue(0)
+    panel.ui.modelLineEdit.setText("hippo<campus>")
+    assert "Refinement" not in panel.ui.stagesLabel.text and "hippo&lt;campus&gt;" in panel.ui.stagesLabel.text
+
+
+def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", "/models/knee.onnx")
+    panel.select_volumes()
+    panel.ui.modelButton.click()
+    assert panel.parameters.model == panel.ui.modelLineEdit.text == "/models/knee.onnx"
+    assert panel.ui.statusLabel.text == "There is no model file /models/knee.onnx"
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", "")  # the dialog was closed
+    panel.ui.modelButton.click()
+    assert panel.parameters.model == "/models/knee.onnx"
+
+
+# ---------------------------------------------------------------------------------------------------------- while it runs
+
+
+def test_progress_is_shown(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [[Event("align", 0.2, None, "affine, 4 mm")], [Event("refine", 0.514, 41.0, "")], [Event("finish", 0.9, 130.0, "")]]
+    monkeypatch.setattr(ScriptedRegistration, "script", events)
+    panel.select_volumes()
+    ui = panel.ui
+    ui.registerButton.click()
+    panel.widget._pollTimer.stop()  # the test polls
+    assert (ui.registerButton.text, ui.registerButton.enabled, ui.progressBar.wrapped.isHidden()) == ("Cancel", True, False)
+    assert not ui.inputsCollapsibleButton.enabled and not ui.advancedCollapsibleButton.enabled
+    seen = []
+    for _ in range(3):
+        panel.widget.onPoll()
+        seen.append((ui.statusLabel.text, ui.progressBar.value))
+    assert seen == [("Initial alignment", 20), ("Refinement, about 40 s left", 51), ("Measuring, about 2 min left", 90)]
+    assert "align: affine, 4 mm" in ui.logTextEdit.plainText
+    panel.widget.onPoll()
+    assert (ui.registerButton.text, ui.registerButton.enabled, ui.progressBar.wrapped.isHidden()) == ("Register", True, True)
+    assert ui.inputsCollapsibleButton.enabled
+
+
+def test_the_timer_drives_it_to_the_end(panel: Panel) -> None:
+    panel.select_volumes()
+    assert panel.register().state == "finished"
+    assert panel.ui.statusLabel.text == "Done in 25 s." and not panel.widget._pollTimer.isActive()
+
+
+def test_cancel(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedRegistration, "script", [[]] * 1000)
+    panel.select_volumes()
+    before = slicer.mrmlScene.GetNumberOfNodes()
+    panel.ui.registerButton.click()
+    panel.ui.registerButton.click()
+    assert ScriptedRegistration.made[-1].state == "cancelled" and not panel.widget._pollTimer.isActive()
+    assert panel.ui.statusLabel.text == "Cancelled. Nothing was added to the scene."
+    assert panel.ui.registerButton.text == "Register" and panel.ui.registerButton.enabled
+    assert slicer.mrmlScene.GetNumberOfNodes() == before and not panel.said.errors
+    monkeypatch.setattr(ScriptedRegistration, "script", [])
+    assert panel.register().state == "finished"
+
+
+@pytest.mark.parametrize("end, script, message", [
+    ("failed", [], "the volumes do not overlap"),
+    ("unstartable", [], "the disk is full"),
+    ("finished", [ValueError("broken")], "broken"),
+])  # fmt: skip
+def test_a_failure_is_one_message_and_the_next_run_works(panel: Panel, monkeypatch: pytest.MonkeyPatch, end: str, script: list, message: str) -> None:
+    monkeypatch.setattr(ScriptedRegistration, "end", end)
+    monkeypatch.setattr(ScriptedRegistration, "script", script)
+    panel.select_volumes()
+    registration = panel.register()
+    assert panel.said.errors == [message]
+    assert panel.ui.statusLabel.text == f"Not registered. {message}" and message in panel.ui.logTextEdit.plainText
+    assert not registration.running and not panel.widget._pollTimer.isActive()
+    assert panel.ui.registerButton.text == "Register" and panel.ui.registerButton.enabled and panel.parameters.last_transform is None
+    monkeypatch.setattr(ScriptedRegistration, "end", "finished")
+    monkeypatch.setattr(ScriptedRegistration, "script", [])
+    assert panel.register().state == "finished" and panel.said.errors == [message]
+
+
+# ------------------------------------------------------------------------------------------------- the result and its review
+
+
+def test_result_table(panel: Panel) -> None:
+    panel.select_volumes()
+    panel.register()
+    table = panel.ui.resultTable
+    rows = [[table.item(i, j).text() for j in range(3)] for i in range(table.rowCount)]
+    assert rows == [
+        ["Similarity", "1.086", "1.275"], ["Dice (overlap of the labels)", "0.500", "0.900"], ["Folding", "", "0.012 %"],
+        ["Time", "", "24.7 s"], ["Network", "", "none"], ["Device", "", "cpu"], ["Dice of liver", "0.500", "0.900"],
+    ]  # fmt: skip
+    assert table.item(0, 0).toolTip() == "normalized mutual information; higher is better"
+    assert panel.ui.warningsLabel.text == "Note: the masks were ignored" and not panel.ui.warningsLabel.wrapped.isHidden()
+    assert not panel.ui.resultCollapsibleButton.collapsed and not panel.ui.reviewCollapsibleButton.collapsed
+
+
+def test_review(panel: Panel) -> None:
+    panel.select_volumes()
+    ui = panel.ui
+    assert not ui.reviewButton.enabled
+    panel.register()
+    assert panel.layers == ("fixed", "transformed_volume", 0.5)
+    ui.fadeSlider.setValue(80)
+    assert panel.layers == ("fixed", "transformed_volume", 0.8)
+    ui.beforeCheckBox.setChecked(True)
+    assert panel.layers == ("fixed", "moving", 0.8)
+    ui.checkerboardRadioButton.setChecked(True)
+    assert panel.layers[:2] == ("MorphSeek checkerboard", None)
+    assert ui.fadeWidget.wrapped.isHidden()
+    ui.flickerRadioButton.setChecked(True)
+    assert panel.layers == ("fixed", "moving", 1.0) and panel.widget._flickerTimer.isActive()
+    panel.widget.onFlicker()
+    assert panel.layers[2] == 0.0
+    panel.widget.onFlicker()
+    assert panel.layers[2] == 1.0
+    panel.widget.exit()
+    assert not panel.widget._flickerTimer.isActive()
+    ui.fadeRadioButton.setChecked(True)
+    assert panel.layers[2] == 1.0  # in another module, the views are left alone
+    ui.reviewButton.click()
+    assert panel.layers == ("fixed", "moving", 0.8)
+
+
+def test_review_needs_a_transformed_volume(panel: Panel) -> None:
+    panel.select_volumes()
+    panel.ui.transformedVolumeCheckBox.setChecked(False)
+    panel.register()
+    assert not panel.ui.reviewButton.enabled and "transformed volume" in panel.ui.reviewButton.toolTip
+    assert panel.layers == (None, None, 0.0)
+    assert panel.parameters.last_transform.GetName() == "transform"
+
+
+def test_checkerboard_is_made_of_both_volumes(panel: Panel) -> None:
+    shape = (16, 16, 32)
+    fixed, other = volume("fixed", shape=shape), volume("other", shape=shape)
+    for node, (window, level) in ((fixed, (200.0, 100.0)), (other, (50.0, 10.0))):
+        node.SetSpacing(2.0, 2.0, 1.0)
+        node.GetDisplayNode().AutoWindowLevelOff()
+        node.GetDisplayNode().SetWindowLevel(window, level)
+    slicer.util.updateVolumeFromArray(fixed, np.full(shape, 60.0, np.float32))
+    slicer.util.updateVolumeFromArray(other, np.full(shape, 20.0, np.float32))
+    board = panel.widget.logic.checkerboard(fixed, other, squares=4)
+    # 64 mm along x: cubes of 16 mm, that is 8 voxels of 2 mm along x and y and 16 of 1 mm along z. (20 - 10) / 50 of a window of 200 at 100: 140.
+    expected = np.indices(shape)
+    odd = (expected[0] // 16 + expected[1] // 8 + expected[2] // 8) % 2
+    assert np.array_equal(slicer.util.arrayFromVolume(board), np.where(odd, 140.0, 60.0))
+    assert board.GetSpacing() == fixed.GetSpacing() and not board.GetSaveWithScene()
+    assert panel.widget.logic.checkerboard(fixed, other) is board
+
+
+def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
+    fixed, other = volume("fixed", shape=(8, 8, 8)), volume("other", shape=(4, 4, 4))
+    slicer.util.updateVolumeFromArray(fixed, np.zeros((8, 8, 8), np.float32))
+    slicer.util.updateVolumeFromArray(other, np.ones((4, 4, 4), np.float32))
+    other.SetSpacing(2, 2, 2)
+    transform = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode")
+    matrix = slicer.util.vtkMatrixFromArray(np.array([[1.0, 0, 0, 30], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
+    transform.SetMatrixTransformToParent(matrix)
+    for node in (fixed, other):
+        node.GetDisplayNode().AutoWindowLevelOff()
+        node.GetDisplayNode().SetWindowLevel(1.0, 0.5)
+        node.SetAndObserveTransformNodeID(transform.GetID())
+    board = panel.widget.logic.checkerboard(fixed, other, squares=2)
+    assert board.GetOrigin() == (30.0, 0.0, 0.0) and board.GetTransformNodeID() is None
+    array = slicer.util.arrayFromVolume(board)
+    assert array[1, 1, 1] == 0 and array[1, 1, 5] == 1
+    assert fixed.GetTransformNodeID() == other.GetTransformNodeID() == transform.GetID()  # the user's nodes are as they were
+
+
+# ---------------------------------------------------------------------------------------------------------------- transfer
+
+
+def test_transfer_afterwards(panel: Panel) -> None:
+    import vtk
+
+    ui = panel.ui
+    panel.select_volumes()
+    points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
+    points.AddControlPoint(1.0, 2.0, 3.0)
+    assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (False, "Select moving labels or landmarks")
+    ui.landmarksSelector.setCurrentNode(points)
+    assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (False, "Register first, or select a transform under Outputs")
+    grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "shift")
+    shift = vtk.vtkTransform()
+    shift.Translate(-10, 0, 0)  # from the parent: fixed -> moving
+    grid.SetAndObserveTransformFromParent(shift)
+    ui.transformSelector.setCurrentNode(grid)
+    assert ui.transferButton.enabled
+    ui.transferButton.click()
+    (made,) = [node for node in slicer.util.getNodesByClass("vtkMRMLMarkupsFiducialNode") if node is not points]
+    assert made.GetNthControlPointPosition(0) == pytest.approx((11.0, 2.0, 3.0)) and not panel.said.errors
+    assert "transferred: points (registered)" in ui.logTextEdit.plainText
+
+
+# ----------------------------------------------------------------------------------------------------- the life of the scene
+
+
+def test_leaving_the_module_keeps_it_running_and_closing_the_scene_ends_it(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedRegistration, "script", [[]] * 1000)
+    panel.select_volumes()
+    panel.ui.registerButton.click()
+    panel.widget.exit()
+    panel.widget.enter()
+    registration = ScriptedRegistration.made[-1]
+    assert registration.running and panel.ui.registerButton.text == "Cancel"
+    slicer.mrmlScene.Clear()
+    assert registration.state == "cancelled" and not panel.widget._pollTimer.isActive()
+    assert panel.ui.registerButton.text == "Register" and panel.ui.statusLabel.text == "Select the fixed and the moving volume"
+    panel.select_volumes()  # the panel works on the new scene
+    assert panel.ui.registerButton.enabled
+
+
+def test_cleanup_ends_everything(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedRegistration, "script", [[]] * 1000)
+    panel = Panel(said)
+    panel.select_volumes()
+    panel.ui.registerButton.click()
+    node = panel.parameters.parameterNode
+    panel.widget.cleanup()
+    assert ScriptedRegistration.made[-1].state == "cancelled" and not panel.widget.Observations
+    node.SetParameter("preset", "Fast")
+    assert panel.ui.presetComboBox.currentText == "Automatic"  # no longer connected
+
+
+def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path) -> None:
+    expected = operate(panel)
+    names = {name: value.GetName() if isinstance(value, slicer.vtkMRMLNode) else value for name, value in expected.items() if name != "transfer"}
+    slicer.mrmlScene.Commit(str(tmp_path / "scene.mrml"))
+    slicer.mrmlScene.Clear()
+    assert panel.parameters.preset == "Automatic" and panel.parameters.fixed is None
+    slicer.mrmlScene.SetURL(str(tmp_path / "scene.mrml"))
+    slicer.mrmlScene.Import()
+    request = panel.widget.logic.request(panel.parameters)
+    assert {n: v.GetName() if isinstance(v, slicer.vtkMRMLNode) else v for n, v in vars(request).items() if n != "transfer"} == names
+    assert [node.GetName() for node in request.transfer] == ["moving_labels", "points"]
+    assert panel.ui.presetComboBox.currentText == "Best" and panel.ui.landmarksSelector.currentNode().GetName() == "points"
+
+
+# -------------------------------------------------------------------------------------------------- the package and the imports
+
+
+def test_devices_found(panel: Panel) -> None:
+    assert panel.ui.deviceLabel.text == "Found: processor (8 cores), graphics card (NVIDIA H100)"
+    assert panel.ui.installFrame.wrapped.isHidden()
+
+
+def test_a_missing_package_is_said_and_installed_after_asking(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from MorphSeekLib import install
+
+    state = {"installed": False}
+    pip: list[list[str]] = []
+
+    def describe() -> dict[str, Any]:
+        if not state["installed"]:
+            raise RuntimeError("No module named morphseek")
+        return DESCRIPTION
+
+    def pip_install(arguments: list[str]) -> None:
+        pip.append(arguments)
+        state["installed"] = True
+
+    monkeypatch.setattr(MorphSeekLib.process, "describe", describe)
+    monkeypatch.setattr(install, "installed", lambda: "0.1.0" if state["installed"] else "")
+    monkeypatch.setattr(install, "missing", lambda *package: [])
+    monkeypatch.setattr(slicer.util, "pip_install", pip_install)
+    panel = Panel(said)
+    panel.select_volumes()
+    ui = panel.ui
+    assert not ui.installFrame.wrapped.isHidden() and "No module named morphseek" in ui.installLabel.text
+    assert not ui.registerButton.enabled and ui.statusLabel.text.startswith("Install the MorphSeek package first")
+    said.confirm = False
+    ui.installButton.click()
+    assert len(said.questions) == 1 and not pip
+    said.confirm = True
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", "/usb/morphseek-0.1.0.whl")
+    ui.installFileButton.click()
+    assert pip == [["--no-deps", "/usb/morphseek-0.1.0.whl"]] and "/usb/morphseek-0.1.0.whl" in said.questions[-1]
+    panel.wait(lambda: panel.widget._asking is None)
+    assert ui.installFrame.wrapped.isHidden() and ui.registerButton.enabled and not said.errors
+    panel.widget.cleanup()
+
+
+def test_an_installation_that_fails_is_a_message(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from MorphSeekLib import install
+
+    def pip_install(arguments: list[str]) -> None:
+        raise RuntimeError("no network")
+
+    monkeypatch.setattr(install, "installed", lambda: "")
+    monkeypatch.setattr(slicer.util, "pip_install", pip_install)
+    panel.ui.installButton.click()
+    assert len(panel.said.errors) == 1 and "no network" in panel.said.errors[0]
+
+
+def test_a_library_that_cannot_be_imported_leaves_a_panel_that_says_so(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MorphSeekLib", "MorphSeekLib.request", "MorphSeekLib.process", "MorphSeekLib.registration"):
+        monkeypatch.setitem(sys.modules, name, None)
+    panel = Panel(said)
+    assert panel.ui.statusLabel.text.startswith("The module could not be loaded: ModuleNotFoundError") and not panel.ui.registerButton.enabled
+    assert panel.ui.presetComboBox.count == 6
+    panel.widget.cleanup()
+
+
+# ------------------------------------------------------------------------------------------------------------------ for real
+
+
+def test_the_module_s_own_self_test_with_the_real_worker() -> None:
+    with stand_ins.install():
+        import MorphSeek
+
+        test = MorphSeek.MorphSeekTest()
+        test.runTest()
+
+
+def test_through_the_buttons_with_the_real_worker() -> None:
+    with stand_ins.install() as said:
+        panel = Panel(said)
+        assert "cpu" in panel.widget._package["devices"]
+        panel.select_volumes()
+        panel.ui.searchComboBox.setCurrentText("do not search")
+        panel.ui.modelLineEdit.setText("none")
+        panel.ui.refineSpinBox.setValue(2)
+        panel.ui.registerButton.click()
+        panel.wait(lambda: panel.widget._registration is None, 60)
+        assert panel.ui.statusLabel.text.startswith("Done in") and not said.errors
+        assert panel.parameters.last_transform.IsA("vtkMRMLGridTransformNode")
+        assert slicer.util.arrayFromVolume(panel.parameters.last_transformed_volume).shape == (8, 10, 12)
+        panel.widget.cleanup()
