@@ -38,8 +38,9 @@ def build(scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fi
 
 
 def publish(scene: Any, made: Any, target: Any) -> Any:
-    """Copy a node of the scratch scene into the user's: into a new node, or into `target` where that is a node."""
-    node = scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName())) if target is True else target
+    """Copy a node of the scratch scene into the user's: into a new node, or into `target` where that is a node still there."""
+    new = target is True or target.GetScene() is None
+    node = scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName())) if new else target
     node.CopyContent(made, True)
     node.SetAndObserveTransformNodeID(None)  # results lie in the world
     node.CreateDefaultDisplayNodes()

@@ -119,6 +119,9 @@ class Registration:
         events = []
         if not self.running:
             return events
+        if not self._fraction:
+            self._fraction = _SHARE[0]
+            events.append(Event("prepare", self._fraction, None, "the volumes are with the worker, which starts"))
         for line in self._worker.lines():
             if line is None:
                 self._fail(
