@@ -596,6 +596,7 @@ def test_a_sound_request(study: Study):
         (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
         (lambda s, r: (setattr(r, "transformed_volume", new(s)), setattr(r, "jacobian", r.transformed_volume)), "two outputs"),
         (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
+        (lambda s, r: under_its_own_output(s, r), "moving lies under earlier, which would be overwritten"),
         (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),
     ],
 )
@@ -623,6 +624,13 @@ def bent() -> Any:
 def already_there(study: Study, request: RegistrationRequest) -> None:
     request.initial_transform = study.linear(turned())
     study.moving.SetAndObserveTransformNodeID(request.initial_transform.GetID())
+
+
+def under_its_own_output(study: Study, request: RegistrationRequest) -> None:
+    """As after a first registration whose result was put on the moving volume."""
+    request.transform = study.scene.AddNode(bent())
+    request.transform.SetName("earlier")
+    study.moving.SetAndObserveTransformNodeID(request.transform.GetID())
 
 
 def no_common_segment(study: Study, request: RegistrationRequest) -> None:

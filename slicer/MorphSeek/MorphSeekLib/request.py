@@ -211,8 +211,7 @@ class RegistrationRequest:
             return ""
         if not node.IsA("vtkMRMLTransformNode") or not node.IsTransformToWorldLinear():
             return "is not linear: a registration starts from a rigid or affine one"
-        parent = self.moving.GetParentTransformNode()
-        if parent is node or parent is not None and parent.IsTransformNodeMyParent(node):
+        if _is_under(self.moving, node):
             return "is on the moving volume already: take it off the volume, or leave the initial transform empty"
         return ""
 
@@ -242,7 +241,14 @@ class RegistrationRequest:
                 return f"{node.GetName()} is an input: select another node for the output"
             if any(node is other for other in nodes[:i]):
                 return f"{node.GetName()} is selected for two outputs"
+            if under := next((other for other in inputs if other is not None and _is_under(other, node)), None):
+                return f"{under.GetName()} lies under {node.GetName()}, which would be overwritten: take it off that transform, or select another output"
         return ""
+
+
+def _is_under(node: Any, transform: Any) -> bool:
+    parent = node.GetParentTransformNode() if node.IsA("vtkMRMLTransformableNode") else None
+    return parent is not None and (parent is transform or parent.IsTransformNodeMyParent(transform))
 
 
 def _is_labels(node: Any) -> bool:
