@@ -34,6 +34,7 @@ from slicer.util import VTKObservationMixin
 
 HOMEPAGE = "https://github.com/morphseek/morphseek"
 POLL_MS = 100
+YIELD_S = 0.005  # Slicer's event loop keeps Python's lock: other threads (the worker's reader) run while a poll sleeps
 FLICKER_MS = 600
 
 # What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that a failed import leaves the menu; the
@@ -416,6 +417,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
     def onPoll(self):
         registration = self._registration
+        time.sleep(YIELD_S)
         try:
             for event in registration.poll():
                 self._showEvent(event)
@@ -545,6 +547,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self._askTimer.start()
 
     def onAsked(self):
+        time.sleep(YIELD_S)
         if not self._asking.done():
             return
         self._askTimer.stop()

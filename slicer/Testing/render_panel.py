@@ -11,6 +11,7 @@ import time
 
 import slicer
 import stand_ins
+from PIL import Image
 from PySide6 import QtCore, QtGui
 
 WIDTH, SCALE = 430, 1.5
@@ -51,7 +52,7 @@ def beside(images, gap=24):
         painter.drawImage(x, 0, image)
         x += image.width() + gap
     painter.end()
-    return sheet.convertToFormat(QtGui.QImage.Format_Indexed8, QtCore.Qt.ThresholdDither | QtCore.Qt.AvoidDither)
+    return sheet
 
 
 def main(path):
@@ -82,6 +83,7 @@ def main(path):
         for name in ("result", "review"):
             getattr(widget.ui, f"{name}CollapsibleButton").setCollapsed(True)
         beside([after, picture(widget.parent)]).save(path)
+        Image.open(path).quantize(128).save(path, optimize=True)
         widget.cleanup()
 
 

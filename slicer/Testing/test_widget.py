@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any, Iterator
 
+import MorphSeekLib.batch
 import MorphSeekLib.process
 import MorphSeekLib.registration
 import numpy as np
@@ -552,6 +554,30 @@ def test_the_module_s_own_self_test_with_the_real_worker() -> None:
         test.runTest()
 
 
+def test_the_examples_of_the_user_s_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    page = (stand_ins.MODULE.parent / "README.md").read_text(encoding="utf-8")
+    script, study = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with stand_ins.install():
+        for name, shift in (("MR", 0), ("CT", 2)):
+            z, y, x = np.indices((24, 24, 24)) - 12
+            node = volume(name, shape=(24, 24, 24))
+            body = 100.0 * (((x - shift) / 9) ** 2 + (y / 7) ** 2 + (z / 10) ** 2 < 1) + 50.0 * ((x - shift - 3) ** 2 + y**2 + z**2 < 9)
+            slicer.util.updateVolumeFromArray(node, body.astype(np.float32))
+            node.SetSpacing(4, 4, 4)
+            MorphSeekLib.batch.save(node, tmp_path / f"{name}.nrrd")
+        slicer.util.updateVolumeFromArray(volume("CT organs", "vtkMRMLLabelMapVolumeNode"), (body > 120).astype(np.int16))
+        slicer.util.getNode("CT organs").SetSpacing(4, 4, 4)
+        variables = {"slicer": slicer}
+        exec(script, variables)
+        assert variables["moved_organs"].GetName() == "CT organs (registered)" and variables["transformed"].GetImageData().GetDimensions() == (24, 24, 24)
+        before, after, folding = map(float, capsys.readouterr().out.split())
+        assert after > before and folding == 0
+        monkeypatch.chdir(tmp_path)
+        Path("study.csv").write_text("name,fixed,moving\nanna,MR.nrrd,CT.nrrd\n")
+        exec(study, variables)
+        assert Path("results/anna.nii.gz").is_file() and Path("results/anna.h5").is_file() and variables["rows"][0]["error"] == ""
+
+
 def test_through_the_buttons_with_the_real_worker() -> None:
     with stand_ins.install() as said:
         panel = Panel(said)
@@ -565,4 +591,25 @@ def test_through_the_buttons_with_the_real_worker() -> None:
         assert panel.ui.statusLabel.text.startswith("Done in") and not said.errors
         assert panel.parameters.last_transform.IsA("vtkMRMLGridTransformNode")
         assert slicer.util.arrayFromVolume(panel.parameters.last_transformed_volume).shape == (8, 10, 12)
+        panel.widget.cleanup()
+
+
+def test_the_worker_is_heard_although_slicer_s_event_loop_keeps_python_s_lock() -> None:
+    interval = sys.getswitchinterval()
+    with stand_ins.install():
+        panel = Panel(None)
+        panel.select_volumes()
+        panel.parameters.model, panel.parameters.search, panel.parameters.refine = "none", "do not search", 0
+        sys.setswitchinterval(1000)  # no thread gets the lock unless this one gives it up
+        try:
+            panel.ui.registerButton.click()
+            end = time.monotonic() + 60
+            while panel.widget._registration is not None and time.monotonic() < end:
+                panel.widget.onPoll()
+                until = time.monotonic() + 0.05
+                while time.monotonic() < until:
+                    pass
+        finally:
+            sys.setswitchinterval(interval)
+        assert panel.ui.statusLabel.text.startswith("Done in")
         panel.widget.cleanup()
