@@ -540,7 +540,6 @@ def test_publication_is_all_or_nothing(study: Study, monkeypatch: pytest.MonkeyP
 
 
 def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch, clean: None):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "nowhere"))
     monkeypatch.setattr(process, "python", lambda: "/usr/bin/env")  # runs, but is no Python
     with pytest.raises(RegistrationError, match="ended unexpectedly"):
         register(study.request())
