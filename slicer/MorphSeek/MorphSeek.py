@@ -277,8 +277,9 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         ui.transferButton.clicked.connect(self.onTransfer)
         ui.reviewButton.clicked.connect(self.onReview)
         ui.fadeSlider.valueChanged.connect(self.onReviewChanged)
-        for button in (ui.fadeRadioButton, ui.checkerboardRadioButton, ui.flickerRadioButton, ui.beforeCheckBox):
-            button.toggled.connect(self.onReviewChanged)
+        ui.beforeCheckBox.toggled.connect(self.onReviewChanged)
+        for button in (ui.fadeRadioButton, ui.checkerboardRadioButton, ui.flickerRadioButton):
+            button.toggled.connect(self.onReviewMode)
         ui.resultTable.horizontalHeader().setSectionResizeMode(0, qt.QHeaderView.Stretch)
         ui.installFrame.setVisible(False)
         ui.progressBar.setVisible(False)
@@ -287,6 +288,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
     def cleanup(self):
         """The application closes, or the module is reloaded."""
+        self._askTimer.stop()
         self._stop()
         self.setParameterNode(None)
         self.removeObservers()
@@ -330,7 +332,6 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
     def _stop(self):
         """End what runs: the worker and the timers."""
         self._pollTimer.stop()
-        self._askTimer.stop()
         self._endReview()
         if self._registration is not None:
             self._registration.cancel()
@@ -507,6 +508,10 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         """Lay the result over the fixed volume, in all slice views."""
         self._reviewing = True
         self._showReview(fit=True)
+
+    def onReviewMode(self, chosen: bool):
+        if chosen:  # the button that was left reports, too
+            self.onReviewChanged()
 
     def onReviewChanged(self, value=None):
         if self._reviewing:

@@ -452,6 +452,30 @@ def test_leaving_the_module_keeps_it_running_and_closing_the_scene_ends_it(panel
     assert panel.ui.registerButton.enabled
 
 
+def test_a_scene_closed_while_the_package_is_asked_does_not_stop_the_question(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: time.sleep(0.3) or DESCRIPTION)
+    import MorphSeek
+
+    widget = MorphSeek.MorphSeekWidget()
+    widget.setup()
+    widget.enter()
+    slicer.mrmlScene.Clear()
+    end = time.monotonic() + 10
+    while widget._asking is not None and time.monotonic() < end:
+        stand_ins.application().processEvents()
+    assert "NVIDIA H100" in widget.ui.deviceLabel.text
+    widget.cleanup()
+
+
+def test_volumes_that_go_while_it_runs(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedRegistration, "script", [[]])
+    panel.select_volumes()
+    panel.ui.registerButton.click()
+    slicer.mrmlScene.RemoveNode(panel.parameters.fixed)
+    panel.wait(lambda: panel.widget._registration is None)
+    assert panel.parameters.last_fixed is None and not panel.ui.reviewButton.enabled and not panel.widget._reviewing
+
+
 def test_cleanup_ends_everything(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScriptedRegistration, "script", [[]] * 1000)
     panel = Panel(said)
