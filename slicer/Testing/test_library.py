@@ -25,7 +25,6 @@ from phantoms import points_of, write_pair
 QUICK = {"search": "off", "refine": 4, "model": "none"}
 LONG = {"search": "off", "refine": 1000, "model": "none", "initial": "com"}
 FLIP = np.array([-1.0, -1.0, 1.0])
-VOLUME, LABELS = slicer.vtkMRMLScalarVolumeNode, slicer.vtkMRMLLabelMapVolumeNode
 
 
 @pytest.fixture(scope="module")
@@ -461,6 +460,36 @@ def test_overlapping_segments_survive(study: Study, finished: tuple[Study, Regis
     arrays = [segment_array(made, i, study.fixed) for i in range(4)]
     np.testing.assert_array_equal(arrays[3], arrays[0] | arrays[1] | arrays[2])
     assert arrays[0].any() and arrays[1].any() and arrays[2].any()
+
+
+def test_segmentation_made_of_surfaces(study: Study, finished: tuple[Study, Registration]):
+    """As from a DICOM structure set: it is moved as label maps, but the user's node gets none."""
+    node = study.segmentation(study.moving_labels)
+    segmentation = node.GetSegmentation()
+    assert segmentation.CreateRepresentation("Closed surface")
+    segmentation.SetSourceRepresentationName("Closed surface")
+    segmentation.RemoveRepresentation(transfer.BINARY)
+    made = transfer.transfer(node, finished[1].nodes["transform"], study.fixed)
+    assert not segmentation.ContainsRepresentation(transfer.BINARY)
+    labels = geometry.array_of(finished[1].nodes["transferred"][0])
+    for i in (0, 1):
+        array = segment_array(made, i, study.fixed)
+        assert 2 * np.count_nonzero(array & (labels == i + 1)) / (array.sum() + np.count_nonzero(labels == i + 1)) > 0.7
+
+
+def test_undo(study: Study):
+    study.scene.SetUndoOn()
+    for kind in (slicer.vtkMRMLScalarVolumeNode, slicer.vtkMRMLGridTransformNode):
+        default = kind()
+        default.SetUndoEnabled(True)
+        study.scene.AddDefaultNode(default)
+    before = {node.GetName() for node in outputs.nodes_of(study.scene)}
+    done = register(study.request())
+    made = {node.GetName() for node in done.nodes.values()}
+    assert made <= {node.GetName() for node in outputs.nodes_of(study.scene)}
+    study.scene.Undo()
+    names = {node.GetName() for node in outputs.nodes_of(study.scene)}
+    assert not made & names and before <= names
 
 
 # ------------------------------------------------------------------------------------------------------- cancel, crash, errors
