@@ -44,6 +44,7 @@ INITIAL = {"as the preset": None, "none": "none", "centres of mass": "com", "rig
 SEARCH = {"as the preset": None, "automatic": "auto", "search": "on", "do not search": "off"}
 DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda"}
 
+# Written with Optional and Union: the parameter node knows no `A | B`.
 Labels = Optional[Union[vtkMRMLSegmentationNode, vtkMRMLLabelMapVolumeNode]]
 Markups = Optional[Union[vtkMRMLMarkupsFiducialNode, vtkMRMLMarkupsLineNode, vtkMRMLMarkupsCurveNode]]
 
@@ -560,8 +561,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         try:
             self._package, self._packageError = asked.result(), ""
             devices = self._package["devices"]
-            found = [f"processor ({devices['cpu']})", f"graphics card ({devices['cuda']})" if "cuda" in devices else "no CUDA graphics card"]
-            self.ui.deviceLabel.setText("Found: " + ", ".join(found))
+            card = f"graphics card ({devices['cuda']})" if "cuda" in devices else "no CUDA graphics card"
+            self.ui.deviceLabel.setText(f"Found: processor ({devices['cpu']}), {card}")
         except Exception as error:
             self._packageError = str(error)
         self.ui.installLabel.setText(f"The MorphSeek package does not run in this Slicer yet: {self._packageError}.")
