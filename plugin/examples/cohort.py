@@ -1,10 +1,11 @@
 """Registers a cohort with nipype: cohort.py FIXED MOVING_FOLDER OUT [--processes N] [--plugin MultiProc|SLURM|SGE|Dask] [option=value ...]
 
 Every image in MOVING_FOLDER is brought onto FIXED, each by its own run of MorphSeekRegistration, N at a time; on a cluster give
-its plugin. Runs that are done are not done again. Results: OUT/cohort/_moving_.../register/.
+its plugin. Runs that are done are not done again. Results: OUT/cohort/_moving_.../register/, and a line for each in OUT/cohort.csv.
 """
 
 import argparse
+import csv
 import json
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--plugin", default="MultiProc")
     parser.add_argument("options", nargs="*", metavar="option=value", help="of the registration, such as preset=fast")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
 
     images = Node(IdentityInterface(fields=["moving"]), name="images")
     images.iterables = ("moving", sorted(str(path.resolve()) for path in args.moving.iterdir()))
@@ -34,6 +35,14 @@ def main() -> None:
     workflow = Workflow(name="cohort", base_dir=str(args.out.resolve()))
     workflow.connect(images, "moving", register, "moving")
     workflow.run(plugin=args.plugin, plugin_args={"n_procs": args.processes})
+
+    columns = ("similarity", "similarity_before", "similarity_after", "njd_percent")
+    with open(args.out / "cohort.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("moving", *columns, "seconds"))
+        for path in sorted((args.out / "cohort").glob("*/register/*_report.json")):
+            report = json.loads(path.read_text())
+            table.writerow((path.name.removesuffix("_report.json"), *(report[name] for name in columns), report["seconds"]["total"]))
 
 
 if __name__ == "__main__":

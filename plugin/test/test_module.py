@@ -5,6 +5,7 @@ Run by ctest with the environment variable MORPHSEEK_REGISTRATION, the executabl
 
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -185,6 +186,12 @@ class TestNipype:
         for path in (outputs.warped, outputs.transform, outputs.report, outputs.warped_labels):
             assert Path(path).is_file()
         assert sitk.ReadImage(outputs.warped).GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
+
+    def test_travels_to_workers(self, pair):
+        from morphseek.nipype import MorphSeekRegistration
+
+        node = MorphSeekRegistration(fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), refine=3, preset="fast")
+        assert pickle.loads(pickle.dumps(node)).cmdline == node.cmdline
 
     @pytest.mark.skipif("MORPHSEEK_LONG_TESTS" not in os.environ, reason="takes minutes on a busy machine: set MORPHSEEK_LONG_TESTS")
     def test_example_registers_a_cohort(self, pair, tmp_path):

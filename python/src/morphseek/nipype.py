@@ -41,7 +41,15 @@ class _Inputs(CommandLineInputSpec):
     warped_labels = File(argstr="--output-labels %s", name_source="moving_labels", name_template="%s_warped.nii.gz", keep_extension=False, desc="the moving labels on the fixed grid")
 
 
-InputSpec = type("InputSpec", (_Inputs,), {"__doc__": "The module's inputs: files, and the engine's options.", **{o["name"]: _trait(o) for o in _core.option_table()}})
+InputSpec = type(
+    "InputSpec",
+    (_Inputs,),
+    {
+        "__doc__": "The module's inputs: files, and the engine's options.",
+        "__module__": __name__,  # or pickle, by which workers get their nodes, does not find the class
+        **{option["name"]: _trait(option) for option in _core.option_table()},
+    },
+)
 
 
 class OutputSpec(TraitedSpec):
