@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from MorphSeekLib.request import PRESETS
 from PySide6 import QtGui
 
 EXTENSION = Path(__file__).resolve().parents[1]
@@ -48,3 +49,8 @@ def test_links_of_the_user_s_page_lead_somewhere() -> None:
     assert targets
     for target in targets:
         assert not target or (EXTENSION / target).exists(), target
+
+
+def test_the_user_s_page_explains_every_preset() -> None:
+    page = (EXTENSION / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| ([^|]+) \|", page.partition("| preset |")[2].partition("\n\n")[0], re.MULTILINE) == list(PRESETS)
