@@ -79,6 +79,19 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     np.testing.assert_allclose(output("magnitude"), squares, rtol=1e-5)
 
 
+def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_path: Path):
+    coarse = Image((blob((9, 13, 15), shift=0.1) > 0.3).astype(np.int16) * 7, (1.6, 2.6, 5.0), images[1].origin, images[1].direction)
+    np.save(tmp_path / "labels-in-0.npy", coarse.array)
+    write_request(tmp_path, *images, outputs=[], labels=[{"file": "labels-in-0.npy", **worker.geometry(coarse.grid)}])
+    result = finish(start(tmp_path))[-1]["result"]
+    (entry,) = result["labels"]
+    moved = np.load(tmp_path / entry["file"])
+    expected = morphseek.register(*images, **QUICK).to_sitk()
+    itks = sitk.GetArrayFromImage(sitk.Resample(coarse.to_sitk(), images[0].to_sitk(), expected, sitk.sitkNearestNeighbor))
+    assert result["files"] == {} and moved.dtype == np.int16 and np.count_nonzero(moved) > 100
+    assert np.count_nonzero(moved != itks) <= 1e-3 * itks.size
+
+
 def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
     """Between the coarse vectors, ITK's linear interpolation gives what the full field has: the field is linear here."""
     z, y, x = np.indices(images[0].array.shape)

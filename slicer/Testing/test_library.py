@@ -462,6 +462,19 @@ def test_overlapping_segments_survive(study: Study, finished: tuple[Study, Regis
     assert arrays[0].any() and arrays[1].any() and arrays[2].any()
 
 
+def test_empty_segments(study: Study, finished: tuple[Study, Registration]):
+    node = study.segmentation(study.moving_labels)
+    node.GetSegmentation().AddEmptySegment("nothing", "nothing")
+    only = study.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "only")
+    only.GetSegmentation().AddEmptySegment("nothing", "nothing")
+    during = register(study.request(transfer=[node, only])).nodes["transferred"]
+    afterwards = [transfer.transfer(n, finished[1].nodes["transform"], study.fixed) for n in (node, only)]
+    for made, count in zip((*during, *afterwards), (4, 1, 4, 1)):
+        assert made.GetSegmentation().GetNumberOfSegments() == count
+        assert not segment_array(made, count - 1, study.fixed).any()
+    assert segment_array(during[0], 0, study.fixed).any() and segment_array(afterwards[0], 0, study.fixed).any()
+
+
 def test_segmentation_made_of_surfaces(study: Study, finished: tuple[Study, Registration]):
     """As from a DICOM structure set: it is moved as label maps, but the user's node gets none."""
     node = study.segmentation(study.moving_labels)

@@ -8,12 +8,13 @@ FOLDER is a private one of the caller's. ``request.json`` in it says what to do;
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be absent
      "options": {"refine": 10},                                     of morphseek.register
      "outputs": ["warped", "displacement"],                         of OUTPUTS
+     "labels": [{"file": ...}, ...],                                label maps of the moving side, on any grid; may be absent
      "field_spacing": 0,                                            mm between the vectors; 0: the image's own grid
      "temporary": true}                                             remove FOLDER if the caller goes away
 
 Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}`` any number of times, then either
-``{"result": {"metrics": {...}, "files": {"warped": {"file", "spacing", "origin", "direction"}, ...}}}`` or
-``{"error": {"name", "code", "class", "message"}}``. The exit code is the command line's. A result line means that all files are
+``{"result": {"metrics": {...}, "files": {"warped": {"file", "spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...]}}``
+or ``{"error": {"name", "code", "class", "message"}}``. The label maps come back on the fixed grid, by nearest neighbours. The exit code is the command line's. A result line means that all files are
 whole. The process ends when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
 
 ``python -m morphseek.worker --describe`` prints what there is: ``{"version", "options", "models", "devices"}``.
@@ -49,6 +50,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     try:
         request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         inputs = {name: _read(folder, request.get(name), name) for name in ("fixed", "moving", "fixed_mask", "moving_mask")}
+        labels = [_read(folder, entry, f"label map {i}") for i, entry in enumerate(request.get("labels", ()))]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
         options, initial = request.get("options", {}), request.get("initial_transform")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -61,10 +63,12 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     files = {}
     for name in outputs:
         progress(Progress("outputs", 1.0, name))
-        array, grid = _output(result, name, spacing)
-        io.write_array(folder / f"{name}.npy", array)
-        files[name] = {"file": f"{name}.npy", **geometry(grid)}
-    return {"metrics": result.report(), "files": files}
+        files[name] = _write(folder, name, *_output(result, name, spacing))
+    moved = []
+    for i, image in enumerate(labels):
+        progress(Progress("outputs", 1.0, image.name))
+        moved.append(_write(folder, f"labels-{i}", result.apply(image, interpolation="nearest").array, result.grid))
+    return {"metrics": result.report(), "files": files, "labels": moved}
 
 
 def _read(folder: Path, entry: dict[str, Any] | None, name: str) -> io.Image | None:
@@ -85,6 +89,11 @@ def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.n
     if name == "jacobian":
         return result.jacobian(), result.grid
     return np.linalg.norm(result.displacement_mm, axis=-1), result.grid
+
+
+def _write(folder: Path, name: str, array: np.ndarray, grid: np.ndarray) -> dict[str, Any]:
+    io.write_array(folder / f"{name}.npy", array)
+    return {"file": f"{name}.npy", **geometry(grid)}
 
 
 def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

@@ -54,6 +54,9 @@ class Registration:
         self._worker: Worker | None = None
         self._scratch: Any = None
         self._began = self._fraction = 0.0
+        self._layers: dict[str, list[transfer.Layer]] = {}
+        self._fixed_labels: dict[str, tuple[np.ndarray, int]] = {}
+        self._dice_before: dict[str, float] = {}
 
     @property
     def running(self) -> bool:
@@ -96,7 +99,7 @@ class Registration:
         self.state = "running"
 
     def _prepare(self) -> dict[str, Any]:
-        """Write the arrays; return the worker's request."""
+        """Write the arrays, all of it as it is now; return the worker's request."""
         r, put = self.request, self._worker.put
         job: dict[str, Any] = {"options": r.options(), "field_spacing": r.field_spacing}
         for side in ("fixed", "moving"):
@@ -109,10 +112,28 @@ class Registration:
         if r.initial_transform is not None:
             job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
         wanted = [name for name in OUTPUTS if getattr(r, name)]
-        if (r.transfer or r.fixed_labels is not None) and "transform" not in wanted:
+        if any(node.IsA("vtkMRMLMarkupsNode") for node in r.transfer) and "transform" not in wanted:
             wanted.append("transform")
         job["outputs"] = [outputs.WORKER[name] for name in wanted]
+        job["labels"] = self._prepare_labels()
         return job
+
+    def _prepare_labels(self) -> list[dict[str, Any]]:
+        """Write the label arrays that the worker brings onto the fixed grid; measure Dice as it is before."""
+        r, entries = self.request, []
+        nodes = [node for node in (*r.transfer, r.moving_labels) if node is not None and not node.IsA("vtkMRMLMarkupsNode")]
+        if r.fixed_labels is not None:
+            reference = transfer.on_scratch(self._scratch, r.fixed)
+            self._fixed_labels = transfer.labels_on(self._scratch, r.fixed_labels, reference)
+            self._dice_before = transfer.dice(self._fixed_labels, transfer.labels_on(self._scratch, r.moving_labels, reference))
+        for node in nodes:
+            if node.GetID() in self._layers:
+                continue
+            self._layers[node.GetID()] = layers = transfer.layers(self._scratch, node)
+            for layer in layers:
+                array, matrix = layer.in_world()
+                entries.append(self._worker.put(f"labels-in-{len(entries)}", array, geometry.to_geometry(matrix)))
+        return entries
 
     def poll(self) -> list[Event]:
         """Return what happened since the last call. The call that finds the worker done also makes the nodes, or sets `error`."""
@@ -173,19 +194,27 @@ class Registration:
 
     def _build(self, result: dict[str, Any]) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
         """Build every output in the scratch scene; return them with their targets, and the metrics."""
-        r, scratch, metrics = self.request, self._scratch, result["metrics"]
+        r, scratch, metrics, get = self.request, self._scratch, result["metrics"], self._worker.get
         nodes = {}
         for output in OUTPUTS:
             if entry := result["files"].get(outputs.WORKER[output]):
-                nodes[output] = outputs.build(scratch, output, self._worker.get(entry), entry, r.fixed, r.moving)
+                nodes[output] = outputs.build(scratch, output, get(entry), entry, r.fixed, r.moving)
         built = {output: [(node, getattr(r, output))] for output, node in nodes.items() if getattr(r, output)}
-        if r.transfer or r.fixed_labels is not None:
-            reference, above = transfer.on_scratch(scratch, r.fixed), nodes["transform"]
-            built["transferred"] = [(transfer.moved(scratch, node, above, reference), True) for node in r.transfer]
+        moved = iter(result["labels"])
+        arrays = {node: [next(moved) for _ in layers] for node, layers in self._layers.items()}
+        if r.transfer:
+            built["transferred"] = []
+        for node in r.transfer:
+            if node.IsA("vtkMRMLMarkupsNode"):
+                made = transfer.moved_markups(scratch, node, nodes["transform"])
+            else:
+                entries = arrays[node.GetID()]
+                made = transfer.assemble(scratch, node, self._layers[node.GetID()], [get(e) for e in entries], geometry.to_matrix(entries[0]))
+            built["transferred"].append((made, True))
         if r.fixed_labels is not None:
-            fixed = transfer.labels_on(scratch, r.fixed_labels, reference)
-            before, after = (transfer.dice(fixed, transfer.labels_on(scratch, r.moving_labels, reference, t)) for t in (None, above))
-            metrics["dice"] = {name: [before.get(name, 0.0), score] for name, score in after.items()}
+            key = r.moving_labels.GetID()
+            after = transfer.dice(self._fixed_labels, transfer.by_name(self._layers[key], [get(e) for e in arrays[key]]))
+            metrics["dice"] = {name: [self._dice_before.get(name, 0.0), score] for name, score in after.items()}
             if after:
                 metrics["dice_before"], metrics["dice_after"] = (float(np.mean(column)) for column in zip(*metrics["dice"].values()))
         return built, metrics

@@ -1,20 +1,22 @@
-"""Segmentations, label maps and landmarks through a transform, from the moving to the fixed side.
+"""Segmentations, label maps and landmarks, from the moving to the fixed side.
 
 Label maps are resampled by nearest neighbours, once, from their own grid. Segmentations are never hardened (on oblique grids that
-loses their shape): each of their layers is moved as a label map, so that overlapping segments survive.
+loses their shape): each of their layers is moved as a label map, so that overlapping segments survive. During a registration the
+worker resamples them; afterwards `transfer` does, through a transform node:
 
 >>> new = transfer(segmentationNode, transformNode, reference=fixedVolumeNode)      # in Slicer's Python console
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import geometry, outputs
 
 BINARY = "Binary labelmap"
+_NAME = "{} (registered)"
 
 
 def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> Any:
@@ -38,20 +40,13 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     import slicer
 
     scratch = slicer.vtkMRMLScene()
-    made = moved(scratch, node, geometry.copy_transform(scratch, transform), on_scratch(scratch, reference))
-    return outputs.publish(scene or reference.GetScene(), made, True)
-
-
-def moved(scratch: Any, node: Any, above: Any, reference: Any) -> Any:
-    """Return, in the scratch scene, a node as it lies under the transform `above` of that scene; labels on the reference's grid."""
+    above = geometry.copy_transform(scratch, transform)
     if node.IsA("vtkMRMLMarkupsNode"):
-        made = _moved_markups(scratch, node, above)
-    elif node.IsA("vtkMRMLSegmentationNode"):
-        made = _moved_segmentation(scratch, node, above, reference)
+        made = moved_markups(scratch, node, above)
     else:
-        made = _resampled(geometry.copy_volume(scratch, node, above), reference)
-    made.SetName(f"{node.GetName()} (registered)")
-    return made
+        found, grid = layers(scratch, node, above), on_scratch(scratch, reference)
+        made = assemble(scratch, node, found, [_resampled(layer.volume, grid) for layer in found], geometry.matrix_of(grid))
+    return outputs.publish(scene or reference.GetScene(), made, True)
 
 
 def on_scratch(scratch: Any, reference: Any) -> Any:
@@ -61,34 +56,102 @@ def on_scratch(scratch: Any, reference: Any) -> Any:
     return copy
 
 
-def labels_on(scratch: Any, node: Any, reference: Any, above: Any = None) -> dict[str, tuple[np.ndarray, int]]:
-    """Return each label of a label map or segmentation, on the grid of a scratch volume, as (array, value): it is where they are equal.
+class Layer(NamedTuple):
+    """One label array of a node: a label map has one, a segmentation one for every level of overlap."""
 
-    Keys are the segments' names, or the label map's numbers.
-    """
-    found = {}
-    for array, names in _arrays_on(scratch, node, reference, above):
-        found |= {name: (array, value) for value, name in names.items()}
+    volume: Any
+    """Label map volume in the scratch scene, under the node's transform to the world."""
+    segments: dict[str, Any]
+    """Identifier to vtkSegment; empty for a label map."""
+
+    def names(self, array: np.ndarray) -> dict[str, int]:
+        """Return the segments' names, or the numbers in the array, with their values."""
+        if self.segments:
+            return {segment.GetName(): segment.GetLabelValue() for segment in self.segments.values()}
+        return {str(value): int(value) for value in np.unique(array) if value != 0}
+
+    def in_world(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments are cropped, to nothing even."""
+        self.volume.HardenTransform()
+        matrix = geometry.matrix_of(self.volume)
+        matrix[:3, 3] -= matrix[:3, :3].sum(axis=1)
+        return np.pad(geometry.array_of(self.volume), 1), matrix
+
+
+def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
+    """Return the layers of a label map or segmentation, `above` over the node's own transform."""
+    import slicer
+
+    if not node.IsA("vtkMRMLSegmentationNode"):
+        return [Layer(geometry.copy_volume(scratch, node, above), {})]
+    copy = geometry.add(scratch, "vtkMRMLSegmentationNode")
+    copy.CopyContent(node, True)  # making the representation must not change the user's node
+    segmentation = copy.GetSegmentation()
+    if not segmentation.CreateRepresentation(BINARY):
+        raise ValueError(f"{node.GetName()} cannot be converted to a binary label map")
+    found = []
+    for i in range(segmentation.GetNumberOfLayers(BINARY)):
+        image = segmentation.GetLayerDataObject(i, BINARY)
+        volume = geometry.add(scratch, "vtkMRMLLabelMapVolumeNode")
+        if image.GetNumberOfPoints():
+            slicer.vtkSlicerSegmentationsModuleLogic.CreateLabelmapVolumeFromOrientedImageData(image, volume)
+        else:  # nothing but empty segments
+            geometry.fill_volume(volume, np.zeros((1, 1, 1), np.uint8), np.eye(4))
+        geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
+        names = segmentation.GetSegmentIDsForLayer(i, BINARY)
+        found.append(Layer(volume, {name: segmentation.GetSegment(name) for name in names}))
     return found
 
 
+def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray) -> Any:
+    """Return, in the scratch scene, what a label map or segmentation becomes when its layers are these arrays on that grid."""
+    import slicer
+
+    volumes = []
+    for array in arrays:
+        volumes.append(geometry.add(scratch, "vtkMRMLLabelMapVolumeNode"))
+        geometry.fill_volume(volumes[-1], array, matrix)
+    if not node.IsA("vtkMRMLSegmentationNode"):
+        volumes[0].SetName(_NAME.format(node.GetName()))
+        return volumes[0]
+    made = geometry.add(scratch, "vtkMRMLSegmentationNode")
+    segments = {}
+    for layer, volume in zip(found, volumes):
+        made.SetReferenceImageGeometryParameterFromVolumeNode(volume)
+        image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(volume)
+        image.UnRegister(None)  # C++ made it for its caller to keep; Python holds its own reference
+        for name, segment in layer.segments.items():
+            segments[name] = copy = slicer.vtkSegment()
+            copy.DeepCopyMetadata(segment)
+            copy.SetLabelValue(segment.GetLabelValue())
+            copy.AddRepresentation(BINARY, image)
+    for i in range(node.GetSegmentation().GetNumberOfSegments()):
+        name = node.GetSegmentation().GetNthSegmentID(i)
+        made.GetSegmentation().AddSegment(segments[name], name)
+    made.SetName(_NAME.format(node.GetName()))
+    return made
+
+
+def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.ndarray, int]]:
+    """Return each label of a label map or segmentation, on the grid of a volume, as (array, value): it is where they are equal.
+
+    Keys are the segments' names, or the label map's numbers.
+    """
+    found = layers(scratch, node)
+    return by_name(found, [_resampled(layer.volume, reference) for layer in found])
+
+
+def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
+    """Return what labels_on does, for layers that are arrays already."""
+    return {name: (array, value) for layer, array in zip(found, arrays) for name, value in layer.names(array).items()}
+
+
 def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
-    """Return where a label map or segmentation is not zero, on the grid of a scratch volume: uint8, (z, y, x)."""
+    """Return where a label map or segmentation is not zero, on the grid of a volume: uint8, (z, y, x)."""
     mask = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.uint8)
-    for array, _ in _arrays_on(scratch, node, reference):
-        mask |= array != 0
+    for layer in layers(scratch, node):
+        mask |= _resampled(layer.volume, reference) != 0
     return mask
-
-
-def _arrays_on(scratch: Any, node: Any, reference: Any, above: Any = None) -> Iterator[tuple[np.ndarray, dict[int, str]]]:
-    """Yield the label arrays on the reference's grid, one a layer, with the names of their values."""
-    if node.IsA("vtkMRMLSegmentationNode"):
-        for image, segments in _layers(scratch, node):
-            array = geometry.array_of(_resampled(_layer_volume(scratch, image, node, above), reference))
-            yield array, {segment.GetLabelValue(): segment.GetName() for segment in segments.values()}
-        return
-    array = geometry.array_of(_resampled(geometry.copy_volume(scratch, node, above), reference))
-    yield array, {int(value): str(value) for value in np.unique(array) if value != 0}
 
 
 def dice(a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, int]]) -> dict[str, float]:
@@ -103,57 +166,15 @@ def dice(a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, in
     return scores
 
 
-def _resampled(volume: Any, reference: Any) -> Any:
+def _resampled(volume: Any, reference: Any) -> np.ndarray:
+    """Return a label map volume on the grid of another volume, by nearest neighbours."""
     import slicer
 
-    made = slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference)
-    made.SetAndObserveTransformNodeID(None)  # the voxels are where they belong, but the node still has the volume's parent
-    return made
+    return geometry.array_of(slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference))
 
 
-def _layers(scratch: Any, node: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield a segmentation's layers: the oriented image and, by identifier, the segments that it holds."""
-    copy = geometry.add(scratch, "vtkMRMLSegmentationNode")
-    copy.CopyContent(node, True)  # making the representation must not change the user's node
-    segmentation = copy.GetSegmentation()
-    if not segmentation.CreateRepresentation(BINARY):
-        raise ValueError(f"{node.GetName()} cannot be converted to a binary label map")
-    for layer in range(segmentation.GetNumberOfLayers(BINARY)):
-        names = segmentation.GetSegmentIDsForLayer(layer, BINARY)
-        yield segmentation.GetLayerDataObject(layer, BINARY), {name: segmentation.GetSegment(name) for name in names}
-
-
-def _layer_volume(scratch: Any, image: Any, node: Any, above: Any) -> Any:
-    import slicer
-
-    volume = geometry.add(scratch, "vtkMRMLLabelMapVolumeNode")
-    slicer.vtkSlicerSegmentationsModuleLogic.CreateLabelmapVolumeFromOrientedImageData(image, volume)
-    geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
-    return volume
-
-
-def _moved_segmentation(scratch: Any, node: Any, above: Any, reference: Any) -> Any:
-    import slicer
-
-    made = geometry.add(scratch, "vtkMRMLSegmentationNode")
-    made.SetReferenceImageGeometryParameterFromVolumeNode(reference)
-    segments = {}
-    for image, held in _layers(scratch, node):
-        volume = _resampled(_layer_volume(scratch, image, node, above), reference)
-        layer = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(volume)
-        layer.UnRegister(None)  # C++ made it for its caller to keep; Python holds its own reference
-        for name, segment in held.items():
-            segments[name] = copy = slicer.vtkSegment()
-            copy.DeepCopyMetadata(segment)
-            copy.SetLabelValue(segment.GetLabelValue())
-            copy.AddRepresentation(BINARY, layer)
-    for i in range(node.GetSegmentation().GetNumberOfSegments()):
-        name = node.GetSegmentation().GetNthSegmentID(i)
-        made.GetSegmentation().AddSegment(segments[name], name)
-    return made
-
-
-def _moved_markups(scratch: Any, node: Any, above: Any) -> Any:
+def moved_markups(scratch: Any, node: Any, above: Any) -> Any:
+    """Return, in the scratch scene, markups whose points lie where the transform `above` of that scene brings them."""
     made = geometry.add(scratch, node.GetClassName())
     made.CopyContent(node, True)
     geometry.put_under(scratch, made, node.GetParentTransformNode(), above)
@@ -161,4 +182,5 @@ def _moved_markups(scratch: Any, node: Any, above: Any) -> Any:
     made.SetAndObserveTransformNodeID(None)
     for i, position in enumerate(world):
         made.SetNthControlPointPosition(i, position)
+    made.SetName(_NAME.format(node.GetName()))
     return made
