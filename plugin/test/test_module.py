@@ -113,6 +113,27 @@ def test_writes_what_python_computes(pair, outputs):
     assert (out / "parameters").read_text() == f"foldingPercentage = {report['njd_percent']:.6f}\n"
 
 
+def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
+    for name in ("fixed", "moving"):
+        image = sitk.ReadImage(str(pair / f"{name}.nii.gz"))
+        sitk.WriteImage(sitk.OtsuThreshold(image, 0, 1), str(tmp_path / f"{name}.nrrd"))
+    sitk.WriteTransform(sitk.Euler3DTransform((0, 0, -40), 0.02, -0.03, 0.1, (-14, 19, -22)), str(tmp_path / "start.tfm"))
+    images = pair / "fixed.nii.gz", pair / "moving.nii.gz"
+    masks = tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd"
+    done = run(
+        *images, *QUICK, "--initial", "none", "--initial-transform", tmp_path / "start.tfm", "--fixed-mask", masks[0], "--moving-mask", masks[1],
+        "--output-transform", tmp_path / "field.nrrd",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = morphseek.register(
+        *images, model="none", initial="none", search="off", refine=2, threads=2,
+        initial_transform=tmp_path / "start.tfm", fixed_mask=masks[0], moving_mask=masks[1],
+    )  # fmt: skip
+    field = sitk.ReadImage(str(tmp_path / "field.nrrd"))
+    assert np.abs((sitk.GetArrayFromImage(field) - result.displacement_mm) / field.GetSpacing()).max() < 1e-4
+    assert np.abs(result.displacement_mm).max() > 20
+
+
 def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
     fixed, moving = pair / "fixed.nii.gz", pair / "moving.nii.gz"
     flat, thin, broken = tmp_path / "flat.nrrd", tmp_path / "flat.png", tmp_path / "broken.nii.gz"
