@@ -128,15 +128,15 @@ def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
     """
     import slicer
     import vtk
-    from vtk.util.numpy_support import numpy_to_vtk
+    from vtk.util.numpy_support import vtk_to_numpy
 
-    ras = np.array(vectors, dtype=np.float32)
-    ras[..., :2] *= -1
     image = vtk.vtkImageData()
-    image.SetDimensions(ras.shape[2::-1])
+    image.SetDimensions(vectors.shape[2::-1])
     image.SetSpacing(geometry["spacing"])
     image.SetOrigin((RAS_LPS[:3, :3] @ geometry["origin"]).tolist())
-    image.GetPointData().SetScalars(numpy_to_vtk(ras.reshape(-1, 3), deep=True))
+    image.AllocateScalars(vtk.VTK_FLOAT, 3)
+    ras = vtk_to_numpy(image.GetPointData().GetScalars()).reshape(vectors.shape)
+    np.multiply(vectors, np.float32([-1, -1, 1]), out=ras)
     direction = np.eye(4)
     direction[:3, :3] = RAS_LPS[:3, :3] @ np.reshape(geometry["direction"], (3, 3))
     transform = slicer.vtkOrientedGridTransform()

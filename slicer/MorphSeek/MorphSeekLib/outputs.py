@@ -38,10 +38,13 @@ def build(scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fi
 
 
 def publish(scene: Any, made: Any, target: Any) -> Any:
-    """Copy a node of the scratch scene into the user's: into a new node, or into `target` where that is a node still there."""
+    """Bring a node of the scratch scene into the user's: into a new node, or into `target` where that is a node still there.
+
+    Voxels and vectors are handed over, not copied: the scratch scene goes.
+    """
     new = target is True or target.GetScene() is None
     node = scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName())) if new else target
-    node.CopyContent(made, True)
+    node.CopyContent(made, False)
     node.SetAndObserveTransformNodeID(None)  # results lie in the world
     node.CreateDefaultDisplayNodes()
     return node
