@@ -118,7 +118,9 @@ public:
   {
     this->SetInitial(transform);
   }
+#ifndef ITK_WRAPPING_PARSER // which does not know the type
   virtual void SetInitialTransform(std::nullptr_t) { this->SetInitial<double>(nullptr); }
+#endif
 
   /** The initial transform; null where there is none of double precision. */
   virtual const InitialTransformType *
