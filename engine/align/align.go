@@ -48,14 +48,14 @@ type Result struct {
 	// margin says that several places fit alike, not that this one is wrong.
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
-	SameModality bool    // the aligned intensities correlate: they are compared too
+	SameModality bool    // the intensities of the two correspond: they are compared too
 	Starts       int     // candidates that were refined
 }
 
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
 	poor            = 0.2        // below, rotations are searched
-	sameModality    = 0.45       // correlation of intensities
+	alike           = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 3          // refined, of the search's peaks
 
 	searchComponents            = 6 // of the features
@@ -137,6 +137,7 @@ func (a *aligner) checkpoint(fraction float64) error {
 // views are the two images described in common terms, the moving one in a frame of axes of its own.
 type views struct {
 	fixed, moving features
+	plain         *objective // of the features alone, coarse
 }
 
 // describe compares the images at voxels of h mm, the moving one along the columns of frame.
@@ -145,7 +146,9 @@ func (a *aligner) describe(h float64, frame [9]float64) views {
 	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, h, threads), h, volume.Identity, threads), threads)
 	m := describe(newWorking(shrink(a.moving, a.opt.MovingMask, h, threads), h, frame, threads), threads)
 	basis := principal(f, m, threads)
-	return views{f.project(basis, threads), m.project(basis, threads)}
+	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
+	v.plain = a.objective(v, coarseSigma, coarsePoints)
+	return v
 }
 
 func (a *aligner) run(start volume.Affine) (*Result, error) {
@@ -168,8 +171,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		return nil, err
 	}
 
-	coarse := a.objective(v, coarseSigma, coarsePoints)
-	startScore, _, _ := coarse.score(coarse.centred(start))
+	startScore := v.score(start)
 	best := outcome{transform: start, score: startScore, start: startScore, refined: 1}
 	var err error
 	if a.opt.Method == Rigid || a.opt.Method == Affine {
@@ -182,7 +184,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		if len(candidates) == 0 {
 			candidates = []peak{{startScore, start}}
 		}
-		if best, err = a.climb(coarse, candidates); err != nil {
+		if best, err = a.climb(v, candidates); err != nil {
 			return nil, err
 		}
 		if a.opt.Initial == nil && best.evidence() < poor {
@@ -200,18 +202,17 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 			return nil, err
 		}
 	}
-	same := correlation(v.fixed.working, v.moving.working, best.transform, threads) > sameModality
+	same := best.same || v.alike(best.transform, threads)
 	if a.opt.Method == Rigid || a.opt.Method == Affine {
 		compared, sigma := v, float64(coarseSigma)
 		if same {
-			compared, sigma = views{v.fixed.withIntensity(), v.moving.withIntensity()}, fineSigma
+			compared, sigma = v.withIntensity(), fineSigma
 		}
 		best.transform, _, err = a.objective(compared, sigma, finePoints).refine(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
 		if err != nil {
 			return nil, a.failed(err)
 		}
-		final := a.objective(v, coarseSigma, coarsePoints)
-		best.score, _, _ = final.score(final.centred(best.transform))
+		best.score = v.score(best.transform)
 	}
 	if err := a.checkpoint(1); err != nil {
 		return nil, err
@@ -220,6 +221,12 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		Transform: best.transform, Score: min(max(best.score, 0), 1), Confidence: best.confidence(),
 		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, best.transform), SameModality: same, Starts: best.refined,
 	}, nil
+}
+
+// score is that of the features under t.
+func (v views) score(t volume.Affine) float64 {
+	score, _, _ := v.plain.score(v.plain.centred(t))
+	return score
 }
 
 func (a *aligner) objective(v views, sigma float64, points int) *objective {
@@ -231,7 +238,8 @@ type outcome struct {
 	transform volume.Affine
 	score     float64
 	start     float64 // score of the start that led here
-	rival     float64 // score of the best other place; 0 where there is none
+	margin    float64 // how far the best other place is below, as a share of the score; 1 where there is none
+	same      bool    // the intensities of the starts correspond
 	refined   int
 }
 
@@ -239,22 +247,31 @@ func (o outcome) evidence() float64 { return math.Sqrt(max(o.score, 0) * max(o.s
 
 func (o outcome) confidence() float64 {
 	strength := (o.evidence() - chance) / (certain - chance)
-	margin := (o.score - o.rival) / (0.1 * max(o.score, 1e-6))
-	return min(max(strength, 0), 1) * min(max(margin, 0), 1)
+	return min(max(strength, 0), 1) * min(max(o.margin/0.1, 0), 1)
 }
 
-// climb refines every candidate and returns the best.
-func (a *aligner) climb(o *objective, candidates []peak) (outcome, error) {
-	ends := make([]outcome, len(candidates))
-	best := 0
+// climb refines every candidate and returns the best, by features and, where they correspond at a candidate, intensities.
+func (a *aligner) climb(v views, candidates []peak) (outcome, error) {
+	o := v.plain
+	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.alike(c.transform, a.opt.Threads) })
+	if same {
+		o = a.objective(v.withIntensity(), coarseSigma, coarsePoints)
+	}
+	type end struct {
+		transform    volume.Affine
+		score, start float64
+	}
+	ends := make([]end, len(candidates))
+	best, bestValue := 0, math.Inf(-1)
 	for i, c := range candidates {
 		t, score, err := o.refine(a.ctx, c.transform, a.opt.Method == Rigid, coarseIterations)
 		if err != nil {
 			return outcome{}, a.failed(err)
 		}
-		ends[i] = outcome{transform: t, score: score, start: c.score}
-		if score > ends[best].score {
-			best = i
+		ends[i] = end{t, score, c.score}
+		penalty, _ := strain(t.M)
+		if value := score - strainWeight*penalty; value > bestValue {
+			best, bestValue = i, value
 		}
 		if err := a.checkpoint(0.6 + 0.2*float64(i+1)/float64(len(candidates))); err != nil {
 			return outcome{}, err
@@ -262,15 +279,18 @@ func (a *aligner) climb(o *objective, candidates []peak) (outcome, error) {
 	}
 	winner := ends[best]
 	corners := o.corners()
+	rival := 0.0
 	for _, e := range ends {
 		if meanDistance(corners, e.transform, winner.transform) > o.radius()/4 {
-			winner.rival = max(winner.rival, e.score)
+			rival = max(rival, e.score)
 		} else {
 			winner.start = max(winner.start, e.start)
 		}
 	}
-	winner.refined = len(ends)
-	return winner, nil
+	return outcome{
+		transform: winner.transform, score: v.score(winner.transform), start: winner.start,
+		margin: (winner.score - rival) / max(winner.score, 1e-6), same: same, refined: len(ends),
+	}, nil
 }
 
 // failed is the error of a refinement that ended early.

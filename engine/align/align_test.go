@@ -270,3 +270,39 @@ func TestGradientOfScore(t *testing.T) {
 		}
 	}
 }
+
+// TestStrain compares with closed forms, and the gradient with central differences.
+func TestStrain(t *testing.T) {
+	r, _ := rotation([3]float64{0.3, -0.5, 0.2})
+	stretch := [9]float64{2, 0, 0, 0, 0.5, 0, 0, 0, 1}
+	log2 := math.Log(2) * math.Log(2)
+	for name, c := range map[string]struct {
+		m    [9]float64
+		want float64
+	}{
+		"identity":          {volume.Identity, 0},
+		"rotation":          {r, 0},
+		"stretch":           {stretch, 2 * log2},
+		"rotated stretch":   {multiply(r, stretch), 2 * log2},
+		"stretch elsewhere": {multiply(stretch, r), 2 * log2},
+		"mirror":            {[9]float64{-1, 0, 0, 0, 1, 0, 0, 0, 1}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, grad := strain(c.m)
+			if math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("strain %v, want %v", got, c.want)
+			}
+			for i := range c.m {
+				const h = 1e-5
+				up, down := c.m, c.m
+				up[i] += h
+				down[i] -= h
+				a, _ := strain(up)
+				b, _ := strain(down)
+				if d := (a - b) / (2 * h); math.Abs(d-grad[i]) > 1e-4 {
+					t.Errorf("derivative %d: %v, by differences %v", i, grad[i], d)
+				}
+			}
+		})
+	}
+}

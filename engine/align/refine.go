@@ -8,11 +8,13 @@ import (
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
 )
 
-// strainWeight penalises the Green strain of the linear part, so that nothing collapses where the images say little.
-const strainWeight = 0.05
+// strainWeight penalises the strain of the linear part. Smoother features agree better, so the score by itself favours
+// stretching the moving image wherever its field of view reaches further than the fixed one's.
+const strainWeight = 0.4
 
 // objective is the score of a transform and its gradient, over a fixed sample of the fixed image's voxels.
 type objective struct {
@@ -239,24 +241,23 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	return score, gradM, gradT
 }
 
-// strain returns ||(M^T M - I)/2||_F^2 and its gradient by M.
+// strain returns how far the linear map m is from a rotation, and its gradient by m: the squared norm of the Hencky strain,
+// the logarithms of m's singular values. Halving and doubling cost the same.
 func strain(m [9]float64) (value float64, grad [9]float64) {
-	var e [9]float64
-	for r := range 3 {
-		for c := range 3 {
-			for k := range 3 {
-				e[3*r+c] += m[3*k+r] * m[3*k+c] / 2
-			}
-		}
-		e[3*r+r] -= 0.5
+	var svd mat.SVD
+	if !svd.Factorize(mat.NewDense(3, 3, m[:]), mat.SVDFull) {
+		return math.Inf(1), grad
 	}
-	for _, v := range e {
-		value += v * v
-	}
-	for r := range 3 {
-		for c := range 3 {
-			for k := range 3 {
-				grad[3*r+c] += 2 * m[3*r+k] * e[3*k+c]
+	var u, v mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	for i, s := range svd.Values(nil) {
+		s = max(s, 1e-6)
+		l := math.Log(s)
+		value += l * l
+		for r := range 3 {
+			for c := range 3 {
+				grad[3*r+c] += 2 * l / s * u.At(r, i) * v.At(c, i)
 			}
 		}
 	}
@@ -305,7 +306,7 @@ func multiply(a, b [9]float64) (c [9]float64) {
 	return c
 }
 
-// refine climbs from start and returns where it gets, with its score. Parameters are millimetres at the body's rim: linear
+// refine climbs from start, less the penalty of strain, and returns where it gets, with its score. Parameters are millimetres at the body's rim: linear
 // ones are divided by radius. rigid moves by a rotation and a translation on top of start, else all twelve parameters are
 // free.
 func (o *objective) refine(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {

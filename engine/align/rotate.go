@@ -55,8 +55,7 @@ func (a *aligner) searchRotations(h float64) (outcome, views, error) {
 	climb := func(p peak, steps int) (outcome, error) {
 		o := outcome{transform: p.transform, start: p.score}
 		for range steps {
-			v := a.describe(middle, o.transform.M)
-			t, score, err := a.objective(v, coarseSigma, coarsePoints).refine(a.ctx, o.transform, true, coarseIterations)
+			t, score, err := a.describe(middle, o.transform.M).plain.refine(a.ctx, o.transform, true, coarseIterations)
 			if err != nil {
 				return o, a.failed(err)
 			}
@@ -86,9 +85,8 @@ func (a *aligner) searchRotations(h float64) (outcome, views, error) {
 		return outcome{}, views{}, err
 	}
 	v := a.describe(h, best.transform.M)
-	o := a.objective(v, coarseSigma, coarsePoints)
 	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
-	turned, err := a.climb(o, []peak{{chance, best.transform}})
+	turned, err := a.climb(v, []peak{{chance, best.transform}})
 	turned.refined += tries
 	return turned, v, err
 }
@@ -104,7 +102,7 @@ func (a *aligner) follow(best outcome, v views, h float64) (outcome, views, erro
 			break
 		}
 		turned := a.describe(h, frame)
-		t, score, err := a.objective(turned, coarseSigma, coarsePoints).refine(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
+		t, score, err := turned.plain.refine(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
 		if err != nil {
 			return best, v, a.failed(err)
 		}
