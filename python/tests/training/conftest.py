@@ -67,6 +67,8 @@ def phantoms(tmp_path_factory) -> Path:
 
 
 TINY = {
+    "model.backbone": "compact",
+    "run.pretrain": 0,
     "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
     "data.min_size": [24, 24, 24],
     "run.threads": 1,

@@ -9,6 +9,7 @@ from morphseek.training.backbones import BACKBONES, SplitConv, build
 
 SMALL = {
     "compact": {"widths": (4, 4, 8), "latent_channels": 8, "decoder": (8, 8)},
+    "siamese": {"widths": (4, 4, 8), "reader": (4, 4), "latent_channels": 8, "decoder": (8, 8)},
     "voxelmorph-l": {"widths": (4, 4, 8, 8, 8)},
     "transmorph": {"embed": 12, "depths": (1, 2, 1, 1), "heads": (2, 2, 2, 2), "window": (2, 2, 2)},
     "nice-trans": {"widths": (4, 4, 8, 8, 8), "window": (2, 2, 2)},
@@ -49,8 +50,25 @@ def test_heads_cost_less_than_three_percent(full, name):
     assert m.head_parameter_count() == 2 * (m.latent_channels**2 + m.latent_channels)
 
 
-def test_compact_is_compact(full):
+def test_small_networks_are_small(full):
     assert full["compact"].parameter_count() <= 2_000_000
+    # Two bytes each in a bundle of at most 4 MB.
+    assert full["siamese"].parameter_count() <= 2_000_000
+
+
+def test_siamese_reads_each_image_by_itself():
+    torch.manual_seed(0)
+    m = build("siamese", **SMALL["siamese"], segmentation_classes=2).eval()
+    f, g, h = torch.rand(3, 1, 1, 24, 16, 32)
+    with torch.no_grad():
+        alone = m.segment(f)
+        assert alone.shape == (1, 3, 24, 16, 32)
+        for other in (g, h):
+            e = m.state(f, other)
+            field, logits = m.step_field_and_segmentation(e.mu, e.skips)
+            torch.testing.assert_close(logits[0, :1], alone)
+            torch.testing.assert_close(logits[0, 1:], m.segment(other))
+            torch.testing.assert_close(field, m.step_field(e.mu, e.skips))
 
 
 def test_latent_shape_refuses_other_sizes(full):

@@ -8,6 +8,7 @@ from morphseek.training.cli import app
 
 run = CliRunner()
 TINY = [
+    "--set", "model.backbone=compact", "--set", "run.pretrain=0",
     "--set", 'model.options={"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}',
     "--set", "data.min_size=[24, 24, 24]", "--set", "run.threads=1", "--set", "run.val_every=3", "--set", "run.visits=3",
     "--set", "run.amp=none", "--set", "run.steps_schedule=[]",

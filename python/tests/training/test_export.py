@@ -25,7 +25,7 @@ def session(path):
 def bundle(tmp_path_factory):
     """A small network whose weights are float16 numbers, so that storing them as float16 changes nothing."""
     config = load("best").replace(
-        **{"model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}, "data.min_size": [24, 32, 24]}
+        **{"model.backbone": "compact", "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}, "data.min_size": [24, 32, 24]}
     )
     torch.manual_seed(0)
     backbone = build_backbone(config.model).eval()

@@ -103,6 +103,15 @@ def test_fold_hinge_pushes_only_where_it_folds():
     assert 0 < float(losses.fold_hinge(better, 0.1)) < float(losses.fold_hinge(wild.detach(), 0.1))
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.8, 1.0, 2.0])
+def test_squared_log_jacobian_of_a_scaling(factor):
+    z, y, x = torch.meshgrid(*(torch.arange(n, dtype=torch.float32) for n in SIZE), indexing="ij")
+    u = (factor - 1.0) * torch.stack((z, y, x))[None]
+    truth = (3.0 * np.log(factor)) ** 2
+    # 0.5 cubed is above the floor of 0.05.
+    assert float(losses.squared_log_jacobian(u)) == pytest.approx(truth, abs=1e-4)
+
+
 def test_kl_is_torch_distributions():
     g = torch.Generator().manual_seed(0)
     mu, log_sigma = torch.randn(1, 4, 3, 3, 3, generator=g), torch.randn(1, 4, 3, 3, 3, generator=g)

@@ -37,6 +37,31 @@ def test_training_registers_the_phantoms(tiny, tmp_path):
     assert "loss" in events.Tags()["scalars"] and len(events.Tags()["images"]) == 1
 
 
+def test_recognition_is_trained_first(tiny, tmp_path):
+    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}
+    changes = dict(model__backbone="siamese", model__options=options, optim__lr=1e-2, optim__warmup=1, optim__ema=0.5)
+    config = tiny("best", run__visits=46, run__pretrain=45, run__val_every=15, run__val_steps=1, **changes)
+    trainer = Trainer(config, tmp_path, progress=False)
+    flow = trainer.backbone.flow.weight.detach().clone()
+    for _ in range(45):
+        trainer.run_visit()
+    # A decoder that no loss reaches keeps its weights.
+    assert torch.equal(trainer.backbone.flow.weight, flow)
+    trainer.run_visit()
+    assert not torch.equal(trainer.backbone.flow.weight, flow)
+    trainer = Trainer(config, tmp_path / "logged", progress=False)
+    trainer.run()
+    rows = [json.loads(line) for line in (tmp_path / "logged" / "log.jsonl").read_text().splitlines()]
+    found = {r["visit"]: r["val_segmentation_dice"] for r in rows if "val_segmentation_dice" in r}
+    assert sorted(found) == [15, 30, 45] and found[45] > 0.6
+    assert "val_dice" in rows[-1]
+
+
+def test_only_a_network_that_reads_single_images_can_be_pretrained(tiny, tmp_path):
+    with pytest.raises(ValueError, match="siamese"):
+        Trainer(tiny("best", run__visits=2, run__pretrain=1), tmp_path, progress=False)
+
+
 @pytest.mark.parametrize("preset", ["best", "paper", "policy"])
 def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
     changes = dict(run__steps=2, run__checkpoint_minutes=1e-9, optim__ema=0.9, policy__refresh=3, policy__refresh_pairs=1, policy__trajectories=2)

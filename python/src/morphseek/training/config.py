@@ -102,8 +102,11 @@ class Loss:
         lambda_warm and lambda_Dice of the fine-tuning loss.
     fold, fold_margin : float
         Weight and margin of the hinge on the Jacobian determinant.
+    volume : float
+        Weight of the mean squared logarithm of the Jacobian determinant. It keeps a label-supervised network from
+        stretching the inside of a structure and squeezing its rim, which pleases Dice and is no anatomy.
     segmentation : float
-        Weight of the auxiliary segmentation (compact backbone only).
+        Weight of the auxiliary segmentation (backbones `compact` and `siamese` only).
     sharpness : float
         Steepness of a logistic that is applied to warped and fixed label probabilities before soft Dice; 0 applies none.
         Interpolated labels are blurred, and soft Dice of blurred labels hardly sees errors below a voxel.
@@ -122,6 +125,7 @@ class Loss:
     dice: float = 0.2
     fold: float = 0.0
     fold_margin: float = 0.1
+    volume: float = 0.0
     segmentation: float = 0.0
     sharpness: float = 0.0
     mask_fov: bool = True
@@ -237,6 +241,8 @@ class Run:
     ----------
     stage : {"warmup", "finetune"}
         ``warmup`` has no labels in its loss; ``finetune`` has.
+    pretrain : int
+        The first so many of the visits train the auxiliary segmentation on the two images alone (backbone `siamese`).
     visits : int
         Pair visits; one epoch of the paper's fine-tuning is 100.
     steps : int
@@ -261,6 +267,7 @@ class Run:
     """
 
     stage: Literal["warmup", "finetune"] = "warmup"
+    pretrain: int = 0
     visits: int = 1000
     steps: int = 1
     steps_schedule: list[list[int]] = field(default_factory=list)

@@ -16,7 +16,7 @@ from .backbones import PolicyBackbone
 from .data import Case, Grid, Sample, make_grid, make_sample
 from .losses import hard_dice
 from .policy import hd95
-from .spatial import compose, identity_grid, njd_fraction, sample, warp
+from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
 
 __all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair"]
 
@@ -66,7 +66,8 @@ def score_pair(
     Returns
     -------
     dict
-        ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``njd`` in percent, and ``hd95`` in mm.
+        ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``njd`` in percent, ``sdlogj`` (standard deviation of the
+        logarithm of the Jacobian determinant where that is positive), and ``hd95`` in mm.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     points = identity_grid(fixed.size, u.device) + u
@@ -79,6 +80,8 @@ def score_pair(
     warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
     target = fixed.labels.to(u.device).float()
     out = {"dice": float(hard_dice(warped, target, labels)), "njd": 100.0 * float(njd_fraction(u))}
+    determinant = jacobian_determinant(u)
+    out["sdlogj"] = float(determinant[determinant > 0].log().std())
     for k in range(1, labels + 1):
         size = (warped == k).sum() + (target == k).sum()
         cross = ((warped == k) & (target == k)).sum()

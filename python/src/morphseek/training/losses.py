@@ -135,6 +135,15 @@ def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
     return torch.relu(margin - _determinant(*forward_differences(u))).mean()
 
 
+def squared_log_jacobian(u: Tensor, floor: float = 0.05) -> Tensor:
+    """Mean of ``log(det(I + grad u))^2`` with forward differences; determinants below ``floor`` count as ``floor``.
+
+    Halving and doubling a volume cost the same. Folds are the hinge's business (:func:`fold_hinge`): here their gradient
+    is zero.
+    """
+    return _determinant(*forward_differences(u)).clamp_min(floor).log().square().mean()
+
+
 def kl_to_standard_normal(mu: Tensor, log_sigma: Tensor) -> Tensor:
     """KL(N(mu, sigma^2) || N(0, I)) per latent dimension."""
     return 0.5 * (mu.square() + torch.exp(2.0 * log_sigma) - 2.0 * log_sigma - 1.0).mean()

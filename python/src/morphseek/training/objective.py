@@ -24,6 +24,7 @@ from .losses import (
     mind_loss,
     sharpen,
     soft_dice,
+    squared_log_jacobian,
 )
 from .spatial import compose, warp
 
@@ -138,6 +139,8 @@ class StepObjective(nn.Module):
         }
         if w.fold:
             terms["fold"] = fold_hinge(u, w.fold_margin)
+        if w.volume:
+            terms["volume"] = squared_log_jacobian(u)
         if with_dice:
             warped, target = (sharpen(x, w.sharpness) for x in (read[:, 2:], pair.fixed_labels))
             terms["soft_dice"] = soft_dice(warped, target).mean()
@@ -150,6 +153,8 @@ class StepObjective(nn.Module):
         loss = terms["similarity"] + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
         if w.fold:
             loss = loss + w.fold * terms["fold"]
+        if w.volume:
+            loss = loss + w.volume * terms["volume"]
         return loss
 
     def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor) -> Tensor:
@@ -157,7 +162,10 @@ class StepObjective(nn.Module):
         with torch.no_grad():
             seen = warp(pair.moving_map, u_prev, mode="nearest")
             target = torch.cat((pair.fixed_map, seen), dim=0)[:, 0].long()
-        logits = logits[0]
+        return self._segmentation_loss(logits[0], target)
+
+    @staticmethod
+    def _segmentation_loss(logits: Tensor, target: Tensor) -> Tensor:
         log_p = F.log_softmax(logits, dim=1)
         hot = F.one_hot(target, logits.shape[1]).permute(0, 4, 1, 2, 3).float()
         cross_entropy = -(log_p * hot).sum(1).mean()
@@ -165,13 +173,24 @@ class StepObjective(nn.Module):
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
-    def forward(self, pair: Sample, u_prev: Tensor, **sampling) -> StepResult:
-        """Run one step from the state ``u_prev`` (1, 3, D, H, W), voxels."""
+    def forward(self, pair: Sample, u_prev: Tensor, pretrain: bool = False, **sampling) -> StepResult:
+        """Run one step from the state ``u_prev`` (1, 3, D, H, W), voxels; or ``pretrain`` on the two images alone."""
+        if pretrain:
+            return self.recognition_step(pair, u_prev)
         if self.stage == "finetune" and self.policy.kind != "none":
             from .policy import policy_step
 
             return policy_step(self, pair, u_prev, **sampling)
         return self.deterministic_step(pair, u_prev)
+
+    def recognition_step(self, pair: Sample, u_prev: Tensor) -> StepResult:
+        """Auxiliary segmentation of both images, unregistered; the state stays as it is."""
+        images = torch.cat((pair.fixed, pair.moving), dim=0)
+        target = torch.cat((pair.fixed_map, pair.moving_map), dim=0)[:, 0].long()
+        with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
+            logits = self.backbone.segment(images)
+        loss = self._segmentation_loss(logits, target)
+        return StepResult(loss, u_prev, {"loss": loss.detach(), "segmentation": loss.detach()})
 
     def deterministic_step(self, pair: Sample, u_prev: Tensor) -> StepResult:
         """z = mu: the warm-up step, and the fine-tuning step of the recipe `best`."""

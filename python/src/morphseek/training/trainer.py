@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .config import Config
 from .data import PairSource, Sample, make_grid, make_sample, read_pairs, read_people
 from .evaluate import evaluate_pairs, register_sample
+from .losses import hard_dice
 from .objective import StepObjective, build_backbone
 from .policy import channel_basis
 from .spatial import njd_fraction, warp
@@ -104,6 +105,8 @@ class Trainer:
             raise ValueError("fine-tuning needs labels: data.labels is 0")
 
         self.source = PairSource(config.data.path, config.data.labels, tuple(config.data.percentiles))
+        if run.pretrain and (run.stage != "finetune" or config.model.backbone != "siamese"):
+            raise ValueError("run.pretrain needs labels and the backbone 'siamese'")
         config.loss.at(run.visits)  # a mistake in a phase must not wait for its visit
         self.people: list[str] = []
         self.pairs: list[tuple[str, str]] = []
@@ -171,11 +174,13 @@ class Trainer:
 
     def _resume(self) -> None:
         state = torch.load(self.out / "last.pt", map_location=self.device, weights_only=True)
-        was, now = dict(state["config"]["run"]), dict(self.config.to_dict()["run"])
+        # Through Config: a key that is younger than the checkpoint has its default there.
+        then = Config.from_dict(state["config"]).to_dict()
+        was, now = dict(then["run"]), dict(self.config.to_dict()["run"])
         # The length, the places and the pace may change between sessions; what shapes the weights may not.
         for key in ("visits", "device", "threads", "checkpoint_minutes", "picture_every"):
             was.pop(key), now.pop(key)
-        same = all(state["config"][k] == self.config.to_dict()[k] for k in ("model", "loss", "policy", "optim", "augment"))
+        same = all(then[k] == self.config.to_dict()[k] for k in ("model", "loss", "policy", "optim", "augment"))
         if was != now or not same:
             raise ValueError(f"{self.out}/last.pt was made with another configuration; choose another --out")
         self.backbone.load_state_dict(state["model"])
@@ -255,6 +260,12 @@ class Trainer:
             group["lr"] = self.learning_rate(self.visit)
         if self.config.loss.phases:
             self.objective.weights = self.config.loss.at(self.visit)
+        if self.visit < self.config.run.pretrain:
+            result = self.step_module(pair, torch.zeros(1, device=self.device), pretrain=True)
+            result.loss.backward()
+            self._update(result.logs)
+            self.visit += 1
+            return {k: float(v) for k, v in result.logs.items()}
         sampling = {}
         if self.config.run.stage == "finetune" and self.config.policy.kind != "none":
             sampling = {"tau": self.temperature(self.visit), "rng": rng}
@@ -320,6 +331,8 @@ class Trainer:
     def validate(self) -> dict[str, float]:
         """Dice and NJD on the validation pairs, from aligned centres, with the averaged weights."""
         d, r = self.config.data, self.config.run
+        if self.visit <= r.pretrain:
+            return self.validate_recognition()
         with self.averaged():
             rows = evaluate_pairs(
                 self.backbone, self.source, self.val_pairs, d.spacing, d.min_size, r.val_steps, self.device
@@ -328,8 +341,25 @@ class Trainer:
         for t in range(r.val_steps + 1):
             out[f"val_dice_t{t}"] = float(np.mean([row["steps"][t]["dice"] for row in rows]))
         out["val_dice"] = out[f"val_dice_t{r.val_steps}"]
-        out["val_njd_percent"] = float(np.mean([row["steps"][-1]["njd"] for row in rows]))
+        for key, name in (("njd", "val_njd_percent"), ("sdlogj", "val_sdlogj")):
+            out[name] = float(np.mean([row["steps"][-1][key] for row in rows]))
         return out
+
+    @torch.no_grad()
+    def validate_recognition(self) -> dict[str, float]:
+        """Dice of the auxiliary segmentation on the people of the validation pairs, with the averaged weights."""
+        d = self.config.data
+        dice = []
+        with self.averaged():
+            self.backbone.eval()
+            for name in sorted({name for pair in self.val_pairs for name in pair}):
+                case = self.source.case(name)
+                pair = make_sample(case, case, make_grid(case, d.spacing, d.min_size, self.backbone.size_multiple), d.labels)
+                pair = pair.to(self.device)
+                found = self.backbone.segment(pair.fixed).argmax(1, keepdim=True)
+                dice.append(float(hard_dice(found, pair.fixed_map, d.labels)))
+            self.backbone.train()
+        return {"val_segmentation_dice": float(np.mean(dice))}
 
     def run(self) -> dict[str, float]:
         """Train to the configured number of visits, or until SIGTERM/SIGINT; returns the last validation."""
@@ -364,7 +394,7 @@ class Trainer:
                             last_val = self.validate()
                             validations += 1
                             logs |= last_val
-                            if last_val["val_dice"] > self.best:
+                            if last_val.get("val_dice", -math.inf) > self.best:
                                 self.best = last_val["val_dice"]
                                 self._save("best.pt")
                             if run.picture_every and validations % run.picture_every == 1 % run.picture_every:
@@ -460,6 +490,8 @@ class _Bar:
     def update(self, visit: int, logs: dict[str, float], val: dict[str, float]) -> None:
         if self.shown:
             text = f"loss {logs['loss']:.4f}"
-            if val:
+            if "val_segmentation_dice" in val:
+                text += f"  val segmentation Dice {100 * val['val_segmentation_dice']:.2f}"
+            elif val:
                 text += f"  val Dice {100 * val['val_dice']:.2f}  NJD {val['val_njd_percent']:.3f} %"
             self.bar.update(self.task, completed=visit, description=text)

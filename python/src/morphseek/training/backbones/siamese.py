@@ -1,0 +1,140 @@
+"""A compact network that reads each image by itself before it compares them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .base import PolicyBackbone, SplitConv, register
+from .compact import ConvBlock, depth_to_space, space_to_depth, up2
+
+__all__ = ["Siamese"]
+
+
+class Up(nn.Module):
+    """Upsample, join a skip connection, normalise, convolve.
+
+    "Upsample, then convolve" is done as "convolve, then upsample", eight times cheaper. The skip connection is prepared
+    once a state (see :class:`SplitConv`).
+    """
+
+    def __init__(self, up: int, skip: int, out: int):
+        super().__init__()
+        self.join = SplitConv(up, skip, out)
+        self.norm = nn.InstanceNorm3d(out, affine=True)
+        self.block = ConvBlock(out, out)
+
+    def prepare(self, skip: Tensor) -> Tensor:
+        return self.join.prepare(skip)
+
+    def forward(self, x: Tensor, prepared: Tensor) -> Tensor:
+        x = up2(self.join.up(x)) + prepared
+        return self.block(F.leaky_relu(self.norm(x), 0.1))
+
+
+@register("siamese")
+class Siamese(PolicyBackbone):
+    """A U-Net with shared weights reads the fixed and the moving image; a registration decoder compares what it read.
+
+    In a network that sees both images at once, the recognition of anatomy limits a label-supervised registration: the
+    labels that such a network predicts for the fixed image overlap the truth no better than the labels it warps onto
+    it. Here recognition is a network of its own, which takes all that is known about training such networks: it can be
+    trained by itself first (``run.pretrain``), on single images, at a fraction of the cost of a registration visit.
+    Its features of the two images, with the context of a whole U-Net behind them, meet at strides 8 (the policy's
+    ``f_L``), 4 and 2 (the skips of the registration decoder).
+
+    Everything happens at half resolution and below; images are folded to it without loss (space-to-depth).
+
+    At 48x64x48: f_L is 80 x 6 x 8 x 6, N = 23,040.
+
+    Parameters
+    ----------
+    widths : (int, int, int)
+        Channels of the image network's encoder at strides 2, 4 and 8.
+    reader : (int, int)
+        Channels of the image network's decoder at strides 4 and 2.
+    latent_channels : int
+        Channels of ``f_L`` at stride 8.
+    decoder : (int, int)
+        Channels of the registration decoder at strides 4 and 2.
+    segmentation_classes : int
+        If positive, an auxiliary head predicts the labels (this many, background aside) of an image from the image
+        network's last feature. It is used in training only and never exported.
+    **policy
+        Options of :class:`PolicyBackbone`.
+    """
+
+    latent_stride = 8
+    size_multiple = 8
+    field_stride = 2
+
+    def __init__(
+        self,
+        widths: tuple[int, int, int] = (24, 48, 72),
+        reader: tuple[int, int] = (40, 32),
+        latent_channels: int = 80,
+        decoder: tuple[int, int] = (56, 40),
+        segmentation_classes: int = 0,
+        **policy,
+    ):
+        super().__init__(**policy)
+        a, b, c = widths
+        r4, r2 = reader
+        d4, d2 = decoder
+        self.latent_channels = latent_channels
+        self.enc2 = nn.Sequential(ConvBlock(8, a), ConvBlock(a, a))
+        self.enc4 = nn.Sequential(ConvBlock(a, b, 2), ConvBlock(b, b))
+        self.enc8 = nn.Sequential(ConvBlock(b, c, 2), ConvBlock(c, c))
+        self.read4 = Up(c, b, r4)
+        self.read2 = Up(r4, a, r2)
+        self.fuse = nn.Sequential(ConvBlock(2 * c, latent_channels), ConvBlock(latent_channels, latent_channels))
+        self.dec8 = ConvBlock(latent_channels, latent_channels)
+        self.dec4 = Up(latent_channels, 2 * r4, d4)
+        self.dec2 = Up(d4, 2 * r2, d2)
+        self.flow = nn.Conv3d(d2, 3, 3, padding=1)
+        nn.init.normal_(self.flow.weight, std=1e-3)
+        nn.init.zeros_(self.flow.bias)
+        self.segmentation_classes = segmentation_classes
+        if segmentation_classes:
+            self.segmentation_head = nn.Conv3d(r2, 8 * (segmentation_classes + 1), 1)
+        self.add_heads()
+
+    def read(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8."""
+        x = space_to_depth(images)
+        if x.device.type == "cpu":
+            x = x.contiguous(memory_format=torch.channels_last_3d)
+        f2 = self.enc2(x)
+        f4 = self.enc4(f2)
+        f8 = self.enc8(f4)
+        g4 = self.read4(f8, self.read4.prepare(f4))
+        g2 = self.read2(g4, self.read2.prepare(f2))
+        return g2, g4, f8
+
+    def _logits(self, g2: Tensor) -> Tensor:
+        logits = depth_to_space(self.segmentation_head(g2).float())
+        return logits.reshape(g2.shape[0], self.segmentation_classes + 1, *logits.shape[2:])
+
+    def segment(self, images: Tensor) -> Tensor:
+        """Logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W)."""
+        return self._logits(self.read(images)[0])
+
+    def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        n = fixed.shape[0]
+        features = self.read(torch.cat((fixed, moving), dim=0))
+        g2, g4, f8 = (torch.cat((f[:n], f[n:]), dim=1) for f in features)
+        skips = (self.dec4.prepare(g4), self.dec2.prepare(g2))
+        if self.segmentation_classes:
+            skips += (features[0],)
+        return self.fuse(f8), skips
+
+    def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
+        return self.flow(self.dec2(self.dec4(self.dec8(z), skips[0]), skips[1]))
+
+    def step_field_and_segmentation(self, z: Tensor, skips: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first, then warped moving.
+
+        The logits belong to the images, not to ``z``, and to a batch of one pair.
+        """
+        return self.step_field(z, skips), self._logits(skips[2])[None]
