@@ -438,15 +438,15 @@ def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Regist
 
 
 def test_nodes_deleted_while_it_runs(study: Study):
-    """The user removes an input and a node for an output: the results come all the same, in new nodes."""
+    """The user removes inputs and a node for an output: the results come all the same, in new nodes."""
     mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
-    registration = Registration(study.request(transformed_volume=mine))
+    registration = Registration(study.request(transformed_volume=mine, transfer=[study.moving_labels]))
     registration.start()
-    study.scene.RemoveNode(mine)
-    study.scene.RemoveNode(study.moving)
+    for node in (mine, study.moving, study.moving_labels):
+        study.scene.RemoveNode(node)
     registration.wait()
-    assert registration.nodes["transformed_volume"] is not mine
-    assert all(node.GetScene() is study.scene for node in registration.nodes.values())
+    made = [registration.nodes["transformed_volume"], registration.nodes["transform"], *registration.nodes["transferred"]]
+    assert mine not in made and all(node.GetScene() is study.scene for node in made)
 
 
 def test_overlapping_segments_survive(study: Study, finished: tuple[Study, Registration]):
@@ -631,6 +631,7 @@ def test_a_sound_request(study: Study):
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
         (lambda s, r: no_common_segment(s, r), "none in common"),
         (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be transferred"),
+        (lambda s, r: setattr(r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]), "bare has no segments"),
         (lambda s, r: setattr(r, "field_spacing", -1.0), "field spacing"),
         (lambda s, r: setattr(r, "model", "/nowhere/net.onnx"), "no model file"),
         (lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)), "at least one output"),

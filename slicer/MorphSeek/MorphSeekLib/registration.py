@@ -54,7 +54,7 @@ class Registration:
         self._worker: Worker | None = None
         self._scratch: Any = None
         self._began = self._fraction = 0.0
-        self._layers: dict[str, list[transfer.Layer]] = {}
+        self._layers: dict[Any, list[transfer.Layer]] = {}
         self._fixed_labels: dict[str, tuple[np.ndarray, int]] = {}
         self._dice_before: dict[str, float] = {}
 
@@ -127,9 +127,9 @@ class Registration:
             self._fixed_labels = transfer.labels_on(self._scratch, r.fixed_labels, reference)
             self._dice_before = transfer.dice(self._fixed_labels, transfer.labels_on(self._scratch, r.moving_labels, reference))
         for node in nodes:
-            if node.GetID() in self._layers:
+            if node in self._layers:
                 continue
-            self._layers[node.GetID()] = layers = transfer.layers(self._scratch, node)
+            self._layers[node] = layers = transfer.layers(self._scratch, node)
             for layer in layers:
                 array, matrix = layer.in_world()
                 entries.append(self._worker.put(f"labels-in-{len(entries)}", array, geometry.to_geometry(matrix)))
@@ -208,12 +208,12 @@ class Registration:
             if node.IsA("vtkMRMLMarkupsNode"):
                 made = transfer.moved_markups(scratch, node, nodes["transform"])
             else:
-                entries = arrays[node.GetID()]
-                made = transfer.assemble(scratch, node, self._layers[node.GetID()], [get(e) for e in entries], geometry.to_matrix(entries[0]))
+                entries = arrays[node]
+                made = transfer.assemble(scratch, node, self._layers[node], [get(e) for e in entries], geometry.to_matrix(entries[0]))
             built["transferred"].append((made, True))
         if r.fixed_labels is not None:
-            key = r.moving_labels.GetID()
-            after = transfer.dice(self._fixed_labels, transfer.by_name(self._layers[key], [get(e) for e in arrays[key]]))
+            layers, entries = self._layers[r.moving_labels], arrays[r.moving_labels]
+            after = transfer.dice(self._fixed_labels, transfer.by_name(layers, [get(e) for e in entries]))
             metrics["dice"] = {name: [self._dice_before.get(name, 0.0), score] for name, score in after.items()}
             if after:
                 metrics["dice_before"], metrics["dice_after"] = (float(np.mean(column)) for column in zip(*metrics["dice"].values()))

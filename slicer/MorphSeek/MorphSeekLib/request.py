@@ -199,6 +199,8 @@ class RegistrationRequest:
         for node in self.transfer:
             if not (_is_labels(node) or _is_points(node)):
                 return f"{node.GetName()} cannot be transferred: it is no segmentation, label map, or markups of points"
+            if _is_labels(node) and (reason := _labels_problem(node)):
+                return f"{node.GetName()} {reason}"
         if self.field_spacing < 0:
             return "The field spacing must be 0 (the fixed grid) or more"
         if self.model and self.model.endswith(".onnx") and not Path(self.model).is_file():
