@@ -54,7 +54,7 @@ type Result struct {
 
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
-	poor            = 0.2        // below, rotations are searched
+	poor            = 0.165      // below, rotations are searched; volumes in a wrong orientation came to 0.15
 	alike           = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 3          // refined, of the search's peaks
 
