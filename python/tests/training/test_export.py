@@ -13,6 +13,7 @@ from training_helpers import random_field
 from morphseek.training import export
 from morphseek.training.config import load
 from morphseek.training.objective import build_backbone
+from morphseek.training.trainer import Trainer
 
 
 def session(path):
@@ -32,6 +33,7 @@ def bundle(tmp_path_factory):
     with torch.no_grad():
         backbone.flow.weight.normal_(std=0.03)  # some voxels in three steps; more would be chaos
         for p in backbone.parameters():
+            p.add_(0.01 * torch.randn_like(p))  # as training leaves them: the exporter merges equal tensors
             p.copy_(p.half().float())
     path = tmp_path_factory.mktemp("bundle") / "tiny.onnx"
     manifest = export.export_bundle(backbone, config, path, {"test_dice": 0.5})
@@ -141,3 +143,23 @@ def test_reward_is_ncc_over_the_fixed_foreground_minus_njd():
     folded = zero.clone()
     folded[:, 0, 8] = -3.0
     assert float(export.label_free_reward(fixed, fixed, folded)) == pytest.approx(float(export.label_free_reward(fixed, fixed, zero)) - 100 / 16, abs=1e-3)
+
+
+def test_a_bundle_has_every_weight_by_name(bundle):
+    path, _, backbone, _ = bundle
+    weights = export.bundle_weights(path, backbone)
+    own = {k: v for k, v in backbone.state_dict().items() if not k.startswith("segmentation_head")}
+    assert weights.keys() == own.keys()
+    for k, v in own.items():
+        # The weights of this bundle are float16 numbers.
+        assert torch.equal(weights[k], v), k
+
+
+def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
+    path, _, backbone, _ = bundle
+    config = tiny("best", run__visits=1)
+    trainer = Trainer(config, tmp_path, init=path, progress=False)
+    assert torch.equal(trainer.backbone.flow.weight, backbone.flow.weight)
+    other = tiny("best", run__visits=1, model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]})
+    with pytest.raises((ValueError, RuntimeError), match="size mismatch|does not fit"):
+        Trainer(other, tmp_path / "other", init=path, progress=False)

@@ -71,7 +71,7 @@ def warmup(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, _OUT],
     data: Annotated[Optional[Path], _DATA] = None,
-    init: Annotated[Optional[Path], typer.Option(help="Checkpoint to start from.")] = None,
+    init: Annotated[Optional[Path], typer.Option(help="Checkpoint or bundle to start from.")] = None,
     set_: Annotated[Optional[list[str]], _SET] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -84,7 +84,7 @@ def finetune(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, _OUT],
     data: Annotated[Optional[Path], _DATA] = None,
-    init: Annotated[Optional[Path], typer.Option(help="Warm-up checkpoint (RUN/best.pt or last.pt).")] = None,
+    init: Annotated[Optional[Path], typer.Option(help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.")] = None,
     set_: Annotated[Optional[list[str]], _SET] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:

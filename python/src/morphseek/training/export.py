@@ -122,6 +122,31 @@ def _trace(backbone: PolicyBackbone, min_size: tuple[int, int, int]):
     return program.model_proto
 
 
+def _name_folded(model, backbone: PolicyBackbone) -> None:
+    """Give parameters that the exporter folded into a reshaped constant their names back."""
+    from onnx import numpy_helper
+
+    graph = model.graph
+    known = {t.name for t in graph.initializer}
+    loose = {t.name: numpy_helper.to_array(t) for t in graph.initializer if not t.name.startswith("backbone.")}
+    names = {}
+    for key, value in backbone.state_dict().items():
+        if f"backbone.{key}" in known:
+            continue
+        flat = value.numpy().ravel()
+        for name, values in loose.items():
+            if name not in names and values.dtype == flat.dtype and np.array_equal(values.ravel(), flat):
+                names[name] = f"backbone.{key}"
+                break
+    for tensor in graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    for value in graph.value_info:
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = names.get(name, name)
+
+
 def _halve(model) -> None:
     """Store the large float32 initialisers as float16 behind a Cast."""
     from onnx import TensorProto, helper, numpy_helper
@@ -219,6 +244,29 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     raise ValueError(f"{path} is no MorphSeek bundle: metadata key {MANIFEST_KEY!r} is missing")
 
 
+def bundle_weights(path: str | Path, backbone: PolicyBackbone) -> dict[str, Tensor]:
+    """The weights in a bundle, float32, as ``backbone.load_state_dict(..., strict=False)`` takes them.
+
+    What was rounded to float16 for the file stays so. Layers that serve training only are not in a bundle.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    shapes = {k: v.shape for k, v in backbone.state_dict().items()}
+    weights = {}
+    for tensor in onnx.load(str(path), load_external_data=False).graph.initializer:
+        name = tensor.name.removesuffix("__half")
+        if name.startswith("backbone."):
+            key = name.removeprefix("backbone.")
+            values = torch.from_numpy(numpy_helper.to_array(tensor).astype(np.float32))
+            # The exporter may have folded a parameter's reshape into it.
+            fits = key in shapes and values.numel() == shapes[key].numel()
+            weights[key] = values.reshape(shapes[key]) if fits else values
+    if not weights:
+        raise ValueError(f"{path} is no MorphSeek bundle: it has no weights of a backbone")
+    return weights
+
+
 def export_bundle(
     backbone: PolicyBackbone, config: Config, path: str | Path, metrics: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -247,6 +295,7 @@ def export_bundle(
         del backbone.segmentation_head
         backbone.segmentation_classes = 0
     model = _trace(backbone, tuple(config.data.min_size))
+    _name_folded(model, backbone)
     _halve(model)
     # Debug metadata (stack traces of every node) would be a third of the file and would name local paths.
     for node in model.graph.node:

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .config import Config
 from .data import PairSource, Sample, make_grid, make_sample, read_pairs, read_people
 from .evaluate import evaluate_pairs, register_sample
+from .export import bundle_weights
 from .losses import hard_dice
 from .objective import StepObjective, build_backbone
 from .policy import channel_basis
@@ -78,7 +79,7 @@ class Trainer:
     out : path
         Run folder: ``last.pt`` (resume), ``best.pt`` (best validation), ``log.jsonl``, ``config.json``, ``tensorboard/``.
     init : path, optional
-        Checkpoint whose weights start the run (fine-tuning after warm-up). Ignored when ``out`` can be resumed.
+        Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be resumed.
     progress : bool
         Show a progress bar.
     """
@@ -140,8 +141,9 @@ class Trainer:
         if (self.out / "last.pt").exists():
             self._resume()
         elif init is not None:
-            start, _, _ = load_backbone(init)
-            missing, unexpected = self.backbone.load_state_dict(start.state_dict(), strict=False)
+            bundle = Path(init).suffix == ".onnx"
+            weights = bundle_weights(init, self.backbone) if bundle else load_backbone(init)[0].state_dict()
+            missing, unexpected = self.backbone.load_state_dict(weights, strict=False)
             odd = [k for k in (*missing, *unexpected) if not k.startswith("segmentation_head")]
             if odd:
                 raise ValueError(f"{init} does not fit the configured backbone: {', '.join(odd[:4])}")
