@@ -13,8 +13,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Version of the library, semantic. The build sets nothing: this line is the source for every skin.
-const Version = "0.1.0"
+// Version of the library, semantic. The build sets nothing: this line is the source for every skin. Raise it with every change
+// that changes results: they are cached by it.
+const Version = "0.2.0"
 
 // Config is what an Engine keeps over many registrations.
 type Config struct {
