@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testort"
@@ -416,6 +417,10 @@ func TestCancel(t *testing.T) {
 			}
 			cancel()
 		}
+	}
+	// The last one may be on its way out still.
+	for wait := 0; runtime.NumGoroutine() > goroutines && wait < 500; wait++ {
+		time.Sleep(10 * time.Millisecond)
 	}
 	if n := runtime.NumGoroutine(); n > goroutines {
 		t.Errorf("%d goroutines, %d before", n, goroutines)
