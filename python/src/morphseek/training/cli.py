@@ -111,10 +111,10 @@ def evaluate(
     source = PairSource(data, config.data.labels, tuple(config.data.percentiles))
     rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
     for t in range(steps + 1):
-        dice, njd, surface = ([r["steps"][t][k] for r in rows] for k in ("dice", "njd", "hd95"))
+        dice, njd, sdlogj, surface = ([r["steps"][t][k] for r in rows] for k in ("dice", "njd", "sdlogj", "hd95"))
         typer.echo(
             f"T = {t}: Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} %, NJD {np.mean(njd):.4f} %, "
-            f"HD95 {np.mean(surface):.2f} mm, {len(rows)} pairs"
+            f"SDlogJ {np.mean(sdlogj):.2f}, HD95 {np.mean(surface):.2f} mm, {len(rows)} pairs"
         )
     if to:
         to.write_text(json.dumps(rows, indent=1))
@@ -158,6 +158,7 @@ def export(
             "test_dice_before": round(float(np.mean([r["steps"][0]["dice"] for r in rows])), 4),
             "test_dice": round(float(np.mean([r["dice"] for r in last])), 4),
             "test_njd_percent": round(float(np.mean([r["njd"] for r in last])), 5),
+            "test_sdlogj": round(float(np.mean([r["sdlogj"] for r in last])), 3),
             "test_hd95_mm": round(float(np.mean([r["hd95"] for r in last])), 3),
         }
     manifest = export_bundle(backbone, trained, out, metrics)
