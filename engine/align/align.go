@@ -12,6 +12,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -137,7 +138,8 @@ func (a *aligner) checkpoint(fraction float64) error {
 // views are the two images described in common terms, the moving one in a frame of axes of its own.
 type views struct {
 	fixed, moving features
-	plain         *objective // of the features alone, coarse
+	plain         *objective     // of the features alone, coarse
+	apart         func() float64 // distributionDistance of the two, measured when first asked for
 }
 
 // describe compares the images at voxels of h mm, the moving one along the columns of frame.
@@ -148,6 +150,7 @@ func (a *aligner) describe(h float64, frame [9]float64) views {
 	basis := principal(f, m, threads)
 	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
 	v.plain = a.objective(v, coarseSigma, coarsePoints)
+	v.apart = sync.OnceValue(func() float64 { return distributionDistance(f.working, m.working) })
 	return v
 }
 

@@ -146,10 +146,16 @@ func (f features) project(basis *mat.Dense, threads int) features {
 	return out
 }
 
+// leading keeps the first count components.
+func (f features) leading(count int) features {
+	f.planes = f.planes[:count]
+	return f
+}
+
 // halved averages the leading count components over blocks of two voxels a side; blocks over the edge count what is beyond
 // as zero.
 func (f features) halved(count, threads int) features {
-	f.planes = f.planes[:count]
+	f = f.leading(count)
 	w := &working{grid: f.grid}
 	var shift [3]float64
 	for a := range 3 {
@@ -242,8 +248,7 @@ func (v views) withIntensity() views {
 // alike reports whether the intensities of the two images correspond under t, as those of one modality do: they are
 // distributed alike, and where one is bright the other is.
 func (v views) alike(t volume.Affine, threads int) bool {
-	f, m := v.fixed.working, v.moving.working
-	return correlation(f, m, t, threads)-distributionDistance(f, m) > alike
+	return correlation(v.fixed.working, v.moving.working, t, threads)-v.apart() > alike
 }
 
 // bodyIntensities are those of the body's voxels.

@@ -306,9 +306,9 @@ func multiply(a, b [9]float64) (c [9]float64) {
 	return c
 }
 
-// refine climbs from start, less the penalty of strain, and returns where it gets, with its score. Parameters are millimetres at the body's rim: linear
-// ones are divided by radius. rigid moves by a rotation and a translation on top of start, else all twelve parameters are
-// free.
+// refine climbs the score, less the penalty of strain, from start and returns where it gets, with the score. Parameters are
+// millimetres at the body's rim: linear ones are divided by radius. rigid moves by a rotation and a translation on top of start,
+// else all twelve parameters are free.
 func (o *objective) refine(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
 	c0 := o.centred(start)
 	radius := o.radius()

@@ -148,12 +148,6 @@ func angle(p, q [9]float64) float64 {
 	return math.Acos(min(max((trace-1)/2, -1), 1))
 }
 
-// leading keeps the first count components.
-func (f features) leading(count int) features {
-	f.planes = f.planes[:count]
-	return f
-}
-
 // superFibonacci returns rotation i of n that cover all orientations evenly (Alexa, CVPR 2022).
 func superFibonacci(i, n int) [9]float64 {
 	const psi = 1.533751168755204288118041
