@@ -162,6 +162,12 @@ class PolicyBackbone(nn.Module):
         nn.init.normal_(self.log_sigma_head.weight, std=1e-3)
         nn.init.constant_(self.log_sigma_head.bias, self.log_sigma_init)
 
+    def add_flow(self, channels: int, std: float) -> None:
+        """Append the last convolution of the decoder, to three components; with small weights training starts near the identity."""
+        self.flow = nn.Conv3d(channels, 3, 3, padding=1)
+        nn.init.normal_(self.flow.weight, std=std)
+        nn.init.zeros_(self.flow.bias)
+
     # -- what a backbone implements -------------------------------------------------------------------------------
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

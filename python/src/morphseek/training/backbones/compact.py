@@ -43,8 +43,32 @@ class ConvBlock(nn.Module):
         return x + y if self.residual else y
 
 
+class FoldedEncoder(PolicyBackbone):
+    """What the networks have in common that work at half resolution and below: an encoder of folded images to stride 8."""
+
+    latent_stride = 8
+    size_multiple = 8
+    field_stride = 2
+
+    def add_encoder(self, widths: tuple[int, int, int]) -> None:
+        """Append the encoder, with these channels at strides 2, 4 and 8."""
+        a, b, c = widths
+        self.enc2 = nn.Sequential(ConvBlock(8, a), ConvBlock(a, a))
+        self.enc4 = nn.Sequential(ConvBlock(a, b, 2), ConvBlock(b, b))
+        self.enc8 = nn.Sequential(ConvBlock(b, c, 2), ConvBlock(c, c))
+
+    def pyramid(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8."""
+        x = space_to_depth(images)
+        if x.device.type == "cpu":
+            x = x.contiguous(memory_format=torch.channels_last_3d)
+        f2 = self.enc2(x)
+        f4 = self.enc4(f2)
+        return f2, f4, self.enc8(f4)
+
+
 @register("compact")
-class Compact(PolicyBackbone):
+class Compact(FoldedEncoder):
     """Compact two-stream U-Net: everything happens at half resolution and below.
 
     The images are folded to half resolution without loss (space-to-depth), so that no convolution runs on the full
@@ -69,10 +93,6 @@ class Compact(PolicyBackbone):
         Options of :class:`PolicyBackbone`.
     """
 
-    latent_stride = 8
-    size_multiple = 8
-    field_stride = 2
-
     def __init__(
         self,
         widths: tuple[int, int, int] = (16, 32, 64),
@@ -85,9 +105,7 @@ class Compact(PolicyBackbone):
         a, b, c = widths
         d4, d2 = decoder
         self.latent_channels = latent_channels
-        self.enc2 = nn.Sequential(ConvBlock(8, a), ConvBlock(a, a))
-        self.enc4 = nn.Sequential(ConvBlock(a, b, 2), ConvBlock(b, b))
-        self.enc8 = nn.Sequential(ConvBlock(b, c, 2), ConvBlock(c, c))
+        self.add_encoder(widths)
         self.fuse = nn.Sequential(ConvBlock(2 * c, latent_channels), ConvBlock(latent_channels, latent_channels))
         self.dec8 = ConvBlock(latent_channels, latent_channels)
         self.dec4 = SplitConv(latent_channels, 2 * b, d4)
@@ -96,9 +114,7 @@ class Compact(PolicyBackbone):
         self.dec2 = SplitConv(d4, 2 * a, d2)
         self.norm2 = nn.InstanceNorm3d(d2, affine=True)
         self.block2 = ConvBlock(d2, d2)
-        self.flow = nn.Conv3d(d2, 3, 3, padding=1)
-        nn.init.normal_(self.flow.weight, std=1e-3)
-        nn.init.zeros_(self.flow.bias)
+        self.add_flow(d2, std=1e-3)
         self.segmentation_classes = segmentation_classes
         if segmentation_classes:
             self.segmentation_head = nn.Conv3d(d2, 2 * 8 * (segmentation_classes + 1), 1)
@@ -106,13 +122,7 @@ class Compact(PolicyBackbone):
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         n = fixed.shape[0]
-        x = space_to_depth(torch.cat((fixed, moving), dim=0))
-        if x.device.type == "cpu":
-            x = x.contiguous(memory_format=torch.channels_last_3d)
-        f2 = self.enc2(x)
-        f4 = self.enc4(f2)
-        f8 = self.enc8(f4)
-        pair = [torch.cat((f[:n], f[n:]), dim=1) for f in (f2, f4, f8)]
+        pair = [torch.cat((f[:n], f[n:]), dim=1) for f in self.pyramid(torch.cat((fixed, moving), dim=0))]
         return self.fuse(pair[2]), (self.dec4.prepare(pair[1]), self.dec2.prepare(pair[0]))
 
     def features(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:

@@ -78,9 +78,7 @@ class NICETrans(PolicyBackbone):
             SwinStage(o, depth, max(o // 32, 1), tuple(window)) if i < 2 else nn.Conv3d(o, o, 3, padding=1)
             for i, o in enumerate(outs)
         )
-        self.flow = nn.Conv3d(outs[-1], 3, 3, padding=1)
-        nn.init.normal_(self.flow.weight, std=1e-5)
-        nn.init.zeros_(self.flow.bias)
+        self.add_flow(outs[-1], std=1e-5)
         self.add_heads()
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

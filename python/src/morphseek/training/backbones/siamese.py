@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import PolicyBackbone, SplitConv, register
-from .compact import ConvBlock, depth_to_space, space_to_depth, up2
+from .base import SplitConv, register
+from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 
 __all__ = ["Siamese"]
 
@@ -34,7 +34,7 @@ class Up(nn.Module):
 
 
 @register("siamese")
-class Siamese(PolicyBackbone):
+class Siamese(FoldedEncoder):
     """A U-Net with shared weights reads the fixed and the moving image; a registration decoder compares what it read.
 
     In a network that sees both images at once, the recognition of anatomy limits a label-supervised registration: the
@@ -65,10 +65,6 @@ class Siamese(PolicyBackbone):
         Options of :class:`PolicyBackbone`.
     """
 
-    latent_stride = 8
-    size_multiple = 8
-    field_stride = 2
-
     def __init__(
         self,
         widths: tuple[int, int, int] = (24, 48, 72),
@@ -83,31 +79,22 @@ class Siamese(PolicyBackbone):
         r4, r2 = reader
         d4, d2 = decoder
         self.latent_channels = latent_channels
-        self.enc2 = nn.Sequential(ConvBlock(8, a), ConvBlock(a, a))
-        self.enc4 = nn.Sequential(ConvBlock(a, b, 2), ConvBlock(b, b))
-        self.enc8 = nn.Sequential(ConvBlock(b, c, 2), ConvBlock(c, c))
+        self.add_encoder(widths)
         self.read4 = Up(c, b, r4)
         self.read2 = Up(r4, a, r2)
         self.fuse = nn.Sequential(ConvBlock(2 * c, latent_channels), ConvBlock(latent_channels, latent_channels))
         self.dec8 = ConvBlock(latent_channels, latent_channels)
         self.dec4 = Up(latent_channels, 2 * r4, d4)
         self.dec2 = Up(d4, 2 * r2, d2)
-        self.flow = nn.Conv3d(d2, 3, 3, padding=1)
-        nn.init.normal_(self.flow.weight, std=1e-3)
-        nn.init.zeros_(self.flow.bias)
+        self.add_flow(d2, std=1e-3)
         self.segmentation_classes = segmentation_classes
         if segmentation_classes:
             self.segmentation_head = nn.Conv3d(r2, 8 * (segmentation_classes + 1), 1)
         self.add_heads()
 
     def read(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8."""
-        x = space_to_depth(images)
-        if x.device.type == "cpu":
-            x = x.contiguous(memory_format=torch.channels_last_3d)
-        f2 = self.enc2(x)
-        f4 = self.enc4(f2)
-        f8 = self.enc8(f4)
+        """Features of single images (B, 1, D, H, W), with the image network's whole context, at strides 2, 4 and 8."""
+        f2, f4, f8 = self.pyramid(images)
         g4 = self.read4(f8, self.read4.prepare(f4))
         g2 = self.read2(g4, self.read2.prepare(f2))
         return g2, g4, f8

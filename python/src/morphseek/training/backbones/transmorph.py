@@ -135,9 +135,7 @@ class TransMorph(PolicyBackbone):
         skips = (dims[2], dims[1], dims[0], half, full)
         self.decoder = nn.ModuleList(SplitConv(u, s, s) for u, s in zip(ups, skips, strict=True))
         self.refine = nn.ModuleList(_Refine(s) for s in skips)
-        self.flow = nn.Conv3d(full, 3, 3, padding=1)
-        nn.init.normal_(self.flow.weight, std=1e-5)
-        nn.init.zeros_(self.flow.bias)
+        self.add_flow(full, std=1e-5)
         self.add_heads()
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

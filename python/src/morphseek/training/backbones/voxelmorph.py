@@ -66,9 +66,7 @@ class VoxelMorphL(PolicyBackbone):
             with torch.no_grad():
                 m.up.weight.mul_(0.5**0.5)
                 m.skip.weight.mul_(0.5**0.5)
-        self.flow = nn.Conv3d(out[-1], 3, 3, padding=1)
-        nn.init.normal_(self.flow.weight, std=1e-5)
-        nn.init.zeros_(self.flow.bias)
+        self.add_flow(out[-1], std=1e-5)
         self.add_heads()
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
