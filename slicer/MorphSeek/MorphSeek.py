@@ -177,11 +177,10 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         MorphSeekLib.registration.RegistrationError
             The registration failed.
         """
+        from MorphSeekLib.registration import register
         from MorphSeekLib.request import RegistrationRequest
 
-        registration = self.start(RegistrationRequest(fixed=fixed, moving=moving, **fields))
-        registration.wait()
-        return registration
+        return register(RegistrationRequest(fixed=fixed, moving=moving, **fields), scene=slicer.mrmlScene)
 
     def transfer(self, nodes, transform, fixed) -> list:
         """Bring segmentations, label maps and markups of the moving side onto the fixed side; return the new nodes."""
