@@ -106,6 +106,27 @@ def test_augmentation_is_repeatable_and_moves_images_with_their_labels(phantoms)
     assert inside[0] + 0.2 < inside[1] < inside[2] - 0.1
 
 
+def test_elastic_displacement_is_smooth_and_of_the_stated_size():
+    grid = d.Grid((48, 64, 56), np.array([1.0, 1.5, 0.8]))
+    a = d.Augmentation(elastic_mm=2.0)
+    fields = torch.cat([a.elastic(np.random.default_rng(seed), 1.0, grid) for seed in range(40)])
+    # Noise of a standard deviation uniform up to 2 mm has a variance of 4/3 mm^2, and linear interpolation leaves 2/3 an axis.
+    assert float(fields.var()) == pytest.approx(4 / 3 * (2 / 3) ** 3, rel=0.25)
+    gradients = [torch.diff(fields, dim=k + 2) / grid.spacing[k] for k in range(3)]
+    assert max(float(g.abs().max()) for g in gradients) < 1.0
+    assert torch.equal(a.elastic(np.random.default_rng(7), 0.5, grid) * 2, a.elastic(np.random.default_rng(7), 1.0, grid))
+
+
+def test_elastic_augmentation_moves_images_with_their_labels(phantoms):
+    f = d.read_case(phantoms / "images" / "p0.nii.gz", phantoms / "labels" / "p0.nii.gz")
+    grid = d.make_grid(f, (1.0, 1.0, 1.0), (24, 24, 24), 8)
+    plain = d.make_sample(f, f, grid, 2)
+    bent = d.make_sample(f, f, grid, 2, d.Augmentation(elastic_mm=3.0, fixed_share=0.0), np.random.default_rng(3))
+    assert torch.equal(bent.fixed, plain.fixed) and not torch.equal(bent.moving, plain.moving)
+    inside = [float(bent.moving[bent.moving_map == k].mean()) for k in (0, 1, 2)]
+    assert inside[0] + 0.2 < inside[1] < inside[2] - 0.1
+
+
 def test_pair_lists(phantoms, tmp_path):
     assert d.read_pairs(phantoms, "val") == [("p6", "p7")]
     assert d.read_people(phantoms, "train") == [f"p{i}" for i in range(6)]

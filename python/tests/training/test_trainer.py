@@ -57,6 +57,14 @@ def test_recognition_is_trained_first(tiny, tmp_path):
     assert "val_dice" in rows[-1]
 
 
+def test_some_visits_of_the_pretraining_register(tiny, tmp_path):
+    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}
+    changes = dict(model__backbone="siamese", model__options=options)
+    config = tiny("best", run__visits=7, run__pretrain=6, run__pretrain_joint_every=3, **changes)
+    trainer = Trainer(config, tmp_path, progress=False)
+    assert ["soft_dice" in trainer.run_visit() for _ in range(7)] == [True, False, False, True, False, False, True]
+
+
 def test_only_a_network_that_reads_single_images_can_be_pretrained(tiny, tmp_path):
     with pytest.raises(ValueError, match="siamese"):
         Trainer(tiny("best", run__visits=2, run__pretrain=1), tmp_path, progress=False)

@@ -243,6 +243,8 @@ class Run:
         ``warmup`` has no labels in its loss; ``finetune`` has.
     pretrain : int
         The first so many of the visits train the auxiliary segmentation on the two images alone (backbone `siamese`).
+    pretrain_joint_every : int
+        Every so many-th of those visits registers nevertheless, so that the decoder follows the features; 0: none.
     visits : int
         Pair visits; one epoch of the paper's fine-tuning is 100.
     steps : int
@@ -268,6 +270,7 @@ class Run:
 
     stage: Literal["warmup", "finetune"] = "warmup"
     pretrain: int = 0
+    pretrain_joint_every: int = 0
     visits: int = 1000
     steps: int = 1
     steps_schedule: list[list[int]] = field(default_factory=list)

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .spatial import identity_grid, sample
 
@@ -134,6 +135,9 @@ class Augmentation:
         image, and, times ``fixed_share``, for the fixed one.
     shear : float
         Half-width of the off-diagonal terms.
+    elastic_mm : float
+        Upper end of the standard deviation of random displacements of points every 12 mm, of the moving image and, times
+        ``fixed_share``, of the fixed one. Between the points they are interpolated, which halves them on average.
     gamma : float
         Standard deviation of the logarithm of an exponent on intensities.
     noise : float
@@ -147,6 +151,7 @@ class Augmentation:
     scale: float = 0.0
     translation_mm: float = 0.0
     shear: float = 0.0
+    elastic_mm: float = 0.0
     fixed_share: float = 1.0
     gamma: float = 0.0
     noise: float = 0.0
@@ -160,6 +165,15 @@ class Augmentation:
         shear = np.eye(3) + self.shear * share * rng.uniform(-1, 1, (3, 3)) * (1 - np.eye(3))
         shift = self.translation_mm * share * rng.uniform(-1, 1, 3)
         return np.concatenate((rz @ ry @ rx @ shear @ scale, shift[:, None]), axis=1)
+
+    def elastic(self, rng: np.random.Generator, share: float, grid: Grid) -> Tensor:
+        """A smooth random displacement in mm on ``grid``, (1, 3, D, H, W): noise every 12 mm, interpolated."""
+        control = [max(2, math.ceil(n * s / 12.0)) for n, s in zip(grid.size, grid.spacing, strict=True)]
+        sd = self.elastic_mm * share * rng.random()
+        noise = torch.from_numpy(rng.standard_normal((1, 3, *control), dtype=np.float32)) * sd
+        field = F.interpolate(noise, size=grid.size, mode="trilinear", align_corners=False)
+        # Rounds the corners of the interpolation, which would be kinks in the anatomy.
+        return F.avg_pool3d(F.pad(field, (2,) * 6, mode="replicate"), 5, stride=1)
 
 
 def _rotation(axis: int, angle: float) -> np.ndarray:
@@ -260,6 +274,10 @@ def make_sample(
         a_fixed = augmentation.affine(rng, augmentation.fixed_share)
         a_moving = augmentation.affine(rng, 1.0)
     p_fixed = _apply(a_fixed, points)
+    p_seen = _apply(a_moving, points)
+    if augmentation is not None and augmentation.elastic_mm:
+        p_fixed = p_fixed + augmentation.elastic(rng, augmentation.fixed_share, grid)
+        p_seen = p_seen + augmentation.elastic(rng, 1.0, grid)
     if initial is None:
         # From the fixed volume's axes to LPS and on to the moving volume's; centres coincide.
         turn = np.linalg.inv(moving.axes) @ fixed.axes
@@ -268,7 +286,7 @@ def make_sample(
         linear, offset = initial[:3, :3], initial[:3, 3]
         turn = np.linalg.inv(moving.axes) @ linear @ fixed.axes
         shift = np.linalg.inv(moving.axes) @ (linear @ fixed.centre + offset - moving.centre)
-    p_moving = _apply(np.concatenate((turn, shift[:, None]), axis=1), _apply(a_moving, points))
+    p_moving = _apply(np.concatenate((turn, shift[:, None]), axis=1), p_seen)
     f, f_fov, f_soft, f_map = _place(fixed, p_fixed, labels)
     m, m_fov, m_soft, m_map = _place(moving, p_moving, labels)
     if augmentation is not None:

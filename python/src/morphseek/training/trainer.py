@@ -262,7 +262,8 @@ class Trainer:
             group["lr"] = self.learning_rate(self.visit)
         if self.config.loss.phases:
             self.objective.weights = self.config.loss.at(self.visit)
-        if self.visit < self.config.run.pretrain:
+        joint = self.config.run.pretrain_joint_every
+        if self.visit < self.config.run.pretrain and not (joint and self.visit % joint == 0):
             result = self.step_module(pair, torch.zeros(1, device=self.device), pretrain=True)
             result.loss.backward()
             self._update(result.logs)
