@@ -14,6 +14,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Pair is what to search.
@@ -51,21 +52,30 @@ type Options struct {
 	Progress func(fraction float64) // may be nil
 }
 
-// Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume.
-//
-// Errors: Cancelled.
-func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
+// workingGrid returns the grid of isotropic voxels, over the fixed volume, that the search works on.
+func workingGrid(pair Pair) volume.Geometry {
 	spacing := math.Cbrt(float64(pair.Fixed.Voxels()) * math.Pow(pair.Spacing(), 3) / workingVoxels)
-	grid := pair.Grid(max(spacing, pair.Spacing()))
+	return pair.Grid(max(spacing, pair.Spacing()))
+}
+
+// levelsFor returns the levels that run on a working grid, and their longest reach in voxels.
+func levelsFor(grid volume.Geometry) (plan []level, margin int) {
 	side := math.Cbrt(float64(grid.Voxels()))
-	var plan []level
-	margin := 0
 	for _, l := range levels {
 		if float64(l.reach()) <= reachShare*side {
 			plan = append(plan, l)
 			margin = max(margin, l.reach())
 		}
 	}
+	return plan, margin
+}
+
+// Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume.
+//
+// Errors: Cancelled.
+func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
+	grid := workingGrid(pair)
+	plan, margin := levelsFor(grid)
 	im := pair.At(grid, margin, opt.Threads)
 	fixed := describe(im.Fixed, im.FixedValid, opt.Threads)
 

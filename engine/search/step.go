@@ -30,9 +30,10 @@ func (s *step) control() volume.Geometry {
 	return g
 }
 
-// solve returns the level's displacements on its control grid.
-func (s *step) solve() *field.Field {
-	control := s.control()
+// minMarginals returns the level's control grid, the min-marginals of its labels, point by point, and at every point the label of
+// the least.
+func (s *step) minMarginals() (control volume.Geometry, marginals []float32, best []int) {
+	control = s.control()
 	width := 2*s.radius + 1
 	labels := width * width * width
 	costs := make([]float32, control.Voxels()*labels)
@@ -43,9 +44,15 @@ func (s *step) solve() *field.Field {
 		}
 	})
 	strain := float64(s.quantum) / float64(s.spacing)
-	best := spanningTree(control.Size, s.blockMeans(control.Size)).marginals(costs, width, float32(s.stiffness*strain*strain), s.threads)
+	best = spanningTree(control.Size, s.blockMeans(control.Size)).marginals(costs, width, float32(s.stiffness*strain*strain), s.threads)
+	return control, costs, best
+}
 
+// solve returns the level's displacements on its control grid.
+func (s *step) solve() *field.Field {
+	control, _, best := s.minMarginals()
 	u := field.New(control)
+	width := 2*s.radius + 1
 	scale := float32(s.quantum) / float32(s.spacing)
 	for node, label := range best {
 		u.X[node] = scale * float32(label%width-s.radius)

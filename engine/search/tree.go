@@ -78,7 +78,7 @@ func spanningTree(size [3]int, value []float32) *tree {
 
 // marginals returns for every node the label of least min-marginal: over all labellings of the tree, of the sum of the
 // nodes' costs and of weight times the squared distance between the labels of neighbours. costs has width^3 labels a node, x
-// fastest, and is overwritten.
+// fastest, and becomes the min-marginals, up to a constant a node.
 func (t *tree) marginals(costs []float32, width int, weight float32, threads int) []int {
 	labels := width * width * width
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
