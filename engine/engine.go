@@ -123,6 +123,12 @@ type ModelInfo struct {
 	Error    string           `json:"error"` // why it is not
 }
 
+// Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
+func (e *Engine) Devices() (inventory network.Inventory, err error) {
+	defer recovered(&err)
+	return e.sessions.Inventory(), nil
+}
+
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
 func (e *Engine) ListModels() []ModelInfo {
 	infos := []ModelInfo{}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,7 @@ type Options struct {
 	Tau          float64 `json:"tau" default:"1" min:"0" max:"100" help:"Temperature of the latent samples when trajectories > 1."`
 	Refine       int     `json:"refine" default:"-1" min:"-1" max:"1000" help:"Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; 0 switches them off, -1 leaves it to the preset (off after a network)."`
 	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram."`
-	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda" help:"Where networks run; auto falls back to the CPU and says so."`
+	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda|tensorrt" prefix:"plugin:" help:"Where networks run; auto takes cuda where it is to be had, else the CPU, and says so. plugin:PATH runs them on an ONNX Runtime plugin provider's library."`
 	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
 	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`
 	Cache        string  `json:"cache" default:"" help:"Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always."`
@@ -34,6 +35,7 @@ type OptionSpec struct {
 	Type    string   `json:"type"` // "string", "int", "float"
 	Default any      `json:"default"`
 	Choices []string `json:"choices,omitempty"`
+	Prefix  string   `json:"prefix,omitempty"` // with choices: what begins with it is taken, too
 	Min     *float64 `json:"min,omitempty"`
 	Max     *float64 `json:"max,omitempty"`
 	Help    string   `json:"help"`
@@ -45,7 +47,7 @@ func OptionSpecs() []OptionSpec {
 	specs := make([]OptionSpec, t.NumField())
 	for i := range specs {
 		f := t.Field(i)
-		s := OptionSpec{Name: f.Tag.Get("json"), Help: f.Tag.Get("help")}
+		s := OptionSpec{Name: f.Tag.Get("json"), Prefix: f.Tag.Get("prefix"), Help: f.Tag.Get("help")}
 		if c := f.Tag.Get("choices"); c != "" {
 			s.Choices = strings.Split(c, "|")
 		}
@@ -126,12 +128,14 @@ func (o Options) Check() error {
 			if s.Choices == nil {
 				continue
 			}
-			known := false
-			for _, c := range s.Choices {
-				known = known || c == f.String()
+			choices := s.Choices
+			known := slices.Contains(choices, f.String())
+			if s.Prefix != "" {
+				choices = append(slices.Clone(choices), s.Prefix+"...")
+				known = known || strings.HasPrefix(f.String(), s.Prefix)
 			}
 			if !known {
-				return fault.New(fault.InvalidArgument, "%s is %q; it must be one of %s", s.Name, f.String(), strings.Join(s.Choices, ", "))
+				return fault.New(fault.InvalidArgument, "%s is %q; it must be one of %s", s.Name, f.String(), strings.Join(choices, ", "))
 			}
 			continue
 		}

@@ -151,3 +151,16 @@ func ms_model_verify(handle C.ms_engine, model *C.char, dst *C.char, capacity C.
 		})
 	})
 }
+
+//export ms_devices
+func ms_devices(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
+	return call(func() error {
+		return engines.use(uint64(handle), func(e *engine.Engine) error {
+			found, err := e.Devices()
+			if err != nil {
+				return err
+			}
+			return writeJSON(found, dst, capacity, needed)
+		})
+	})
+}

@@ -122,6 +122,20 @@ func Models() (list string, err error) {
 	return text(e.ListModels())
 }
 
+// Devices returns what there is to run networks on, network.Inventory, as JSON.
+func Devices() (inventory string, err error) {
+	defer guard(&err)
+	e, err := current()
+	if err != nil {
+		return "", err
+	}
+	found, err := e.Devices()
+	if err != nil {
+		return "", err
+	}
+	return text(found)
+}
+
 // VerifyModel checks the bundle called name, a built-in name or a path, and returns its engine.ModelInfo as JSON.
 func VerifyModel(name string) (info string, err error) {
 	defer guard(&err)

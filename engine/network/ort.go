@@ -16,7 +16,10 @@ import (
 )
 
 // ONNX Runtime's environment is the process's: the first engine to run a network loads it, and it stays.
-var loading sync.Mutex
+var (
+	loading sync.Mutex
+	library string // where it was loaded from
+)
 
 // loadRuntime loads ONNX Runtime once. A failure is not kept: the next call tries again.
 func loadRuntime(explicit string) error {
@@ -34,6 +37,7 @@ func loadRuntime(explicit string) error {
 		ort.SetSharedLibraryPath(path)
 		err := ort.InitializeEnvironment(ort.WithLogLevelError())
 		if err == nil {
+			library = path
 			return ort.DisableTelemetry()
 		}
 		if strings.Contains(err.Error(), "API base") {
@@ -52,25 +56,40 @@ type ortRunner struct {
 	session *ort.DynamicAdvancedSession
 }
 
-func openSession(library string, m *Model, device string, threads int) (runner Runner, note string, err error) {
-	if err := loadRuntime(library); err != nil {
+// runtimeInfo returns where ONNX Runtime was loaded from, its version, and the execution providers that it was built with.
+func runtimeInfo(explicit string) (path, version string, providers []string) {
+	if loadRuntime(explicit) != nil {
+		return "", "", []string{}
+	}
+	if a, err := connect(library); err == nil {
+		providers = a.providers()
+	}
+	return library, ort.GetVersion(), providers
+}
+
+func openSession(explicit string, m *Model, device string, threads int) (runner Runner, note string, err error) {
+	if err := loadRuntime(explicit); err != nil {
 		return nil, "", err
 	}
-	if device != "cpu" {
-		r, err := newORTRunner(m, "cuda", threads)
+	wanted := device
+	if device == auto {
+		wanted = cuda
+	}
+	if wanted != cpu {
+		r, err := newORTRunner(m, wanted, threads)
 		switch {
 		case err == nil:
 			return r, "", nil
-		case device == "cuda" && fault.CodeOf(err) == fault.OutOfMemory:
+		case device != auto && fault.CodeOf(err) == fault.OutOfMemory:
 			return nil, "", err
-		case device == "cuda":
-			return nil, "", fault.Wrap(fault.DeviceUnavailable, err, "device cuda is not available; install onnxruntime-gpu and the NVIDIA driver, or use device auto or cpu")
+		case device != auto:
+			return nil, "", unavailable(device, library, err)
 		}
-		if !strings.Contains(err.Error(), "not enabled in this build") { // a CPU-only runtime is no surprise
-			note = "the CUDA device is not usable, so the network ran on the CPU: " + err.Error()
+		if !strings.Contains(err.Error(), cpuBuild) || len(gpus()) > 0 { // a runtime for the CPU on a machine without a GPU is no surprise
+			note = "The GPU is not usable (" + concise(err).Error() + "), so the network ran on the CPU. To use it, " + remedy(wanted, library, err) + "."
 		}
 	}
-	r, err := newORTRunner(m, "cpu", threads)
+	r, err := newORTRunner(m, cpu, threads)
 	if err != nil {
 		return nil, "", runtimeError(err, "opening", m)
 	}
@@ -96,25 +115,68 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 	if err := errors.Join(settings...); err != nil {
 		return nil, err
 	}
-	if device == "cuda" {
-		cuda, err := ort.NewCUDAProviderOptions()
-		if err != nil {
-			return nil, err
-		}
-		defer cuda.Destroy()
-		// HEURISTIC picks the same algorithm every time; TF32 would cost three digits.
-		if err := cuda.Update(map[string]string{"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}); err != nil {
-			return nil, err
-		}
-		if err := options.AppendExecutionProviderCUDA(cuda); err != nil {
-			return nil, err
-		}
+	name, err := appendProviders(options, device)
+	if err != nil {
+		return nil, err
 	}
 	s, err := ort.NewDynamicAdvancedSessionWithONNXData(m.data, inputNames, outputNames, options)
 	if err != nil {
 		return nil, err
 	}
-	return &ortRunner{m, device, s}, nil
+	return &ortRunner{m, name, s}, nil
+}
+
+// preload loads the CUDA libraries of the Python wheels before the first session on a GPU. What fails here is reported by ONNX Runtime when it
+// loads its provider.
+var preload = sync.OnceFunc(func() {
+	for _, path := range cudaLibraries(library) {
+		openLibrary(path)
+	}
+})
+
+// appendProviders lets a session run on a device and returns what to call it. ONNX Runtime's CPU provider takes the operators that
+// the others have no kernels for.
+func appendProviders(options *ort.SessionOptions, device string) (name string, err error) {
+	if path, ok := strings.CutPrefix(device, plugin); ok {
+		a, err := connect(library)
+		if err != nil {
+			return "", err
+		}
+		best, err := a.register(path)
+		if err != nil {
+			return "", err
+		}
+		return best.provider, a.append(options, best)
+	}
+	if device == cpu {
+		return cpu, nil
+	}
+	preload()
+	if device == tensorrt {
+		trt, err := ort.NewTensorRTProviderOptions()
+		if err != nil {
+			return "", err
+		}
+		defer trt.Destroy()
+		if err := options.AppendExecutionProviderTensorRT(trt); err != nil {
+			for _, path := range providerLibraries(library) { // ONNX Runtime keeps the loader's words to its log
+				if _, cause := openLibrary(path); cause != nil {
+					err = cause
+				}
+			}
+			return "", err
+		}
+	}
+	gpu, err := ort.NewCUDAProviderOptions()
+	if err != nil {
+		return "", err
+	}
+	defer gpu.Destroy()
+	// HEURISTIC picks the same algorithm every time; TF32 would cost three digits.
+	if err := gpu.Update(map[string]string{"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}); err != nil {
+		return "", err
+	}
+	return device, options.AppendExecutionProviderCUDA(gpu)
 }
 
 func (r *ortRunner) Device() string { return r.device }

@@ -44,7 +44,7 @@ func NewStep(m Manifest, size [3]int, j int) *Step {
 type Runner interface {
 	// Run fills the step's outputs. When ctx ends it stops within a layer or so and returns Cancelled.
 	Run(ctx context.Context, s *Step) error
-	// Device is where it runs: "cpu" or "cuda".
+	// Device is where it runs: "cpu", "cuda", "tensorrt", or the name of a plugin provider.
 	Device() string
 	// Close releases the runner; none may be running.
 	Close()
@@ -76,8 +76,8 @@ func NewSessions(library string) *Sessions {
 	return &Sessions{library: library, open: map[sessionKey]*session{}}
 }
 
-// Get returns the runner of m on device ("auto", "cpu" or "cuda"), opening it the first time. A note says why "auto" fell back
-// to the CPU although the runtime has CUDA; else it is empty. Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable, OutOfMemory.
+// Get returns the runner of m on device ("auto", "cpu", "cuda", "tensorrt" or "plugin:PATH"), opening it the first time. A note says
+// why "auto" fell back to the CPU where there is a GPU or a runtime for one; else it is empty. Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable, OutOfMemory.
 func (s *Sessions) Get(m *Model, device string, threads int) (runner Runner, note string, err error) {
 	key := sessionKey{m.SHA256, device, threads}
 	s.mu.Lock()

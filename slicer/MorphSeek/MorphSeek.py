@@ -42,7 +42,7 @@ FLICKER_MS = 600
 PRESETS = ["Automatic", "Brain MR", "Abdomen CT", "MR <- CT", "Fast", "Best"]
 INITIAL = {"as the preset": None, "none": "none", "centres of mass": "com", "rigid": "rigid", "affine": "affine"}
 SEARCH = {"as the preset": None, "automatic": "auto", "search": "on", "do not search": "off"}
-DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda"}
+DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda", "GPU (TensorRT)": "tensorrt"}
 
 # Written with Optional and Union: the parameter node knows no `A | B`.
 Labels = Optional[Union[vtkMRMLSegmentationNode, vtkMRMLLabelMapVolumeNode]]

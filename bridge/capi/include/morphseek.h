@@ -192,7 +192,8 @@ const char *ms_last_error(void);
  * call on this thread. Never fails. */
 const char *ms_status_name(ms_status status);
 
-/* Writes a JSON array of the options: [{"name", "type", "default", "choices", "min", "max", "help"}, ...], in ms_options' order. */
+/* Writes a JSON array of the options: [{"name", "type", "default", "choices", "min", "max", "help"}, ...], in ms_options' order;
+ * a "prefix" beside the choices says that what begins with it is taken, too. */
 ms_status ms_options_json(char *dst, size_t capacity, size_t *needed);
 
 /* Writes a JSON array of the failures: [{"code", "name", "python", "exit"}, ...]. */
@@ -220,6 +221,13 @@ ms_status ms_model_list(ms_engine engine, char *dst, size_t capacity, size_t *ne
  *   MS_ERR_MODEL_NOT_FOUND, MS_ERR_MODEL_CORRUPT, MS_ERR_MODEL_TAMPERED, MS_ERR_MODEL_VERSION, MS_ERR_MODEL_EXTERNAL
  */
 ms_status ms_model_verify(ms_engine engine, const char *model, char *dst, size_t capacity, size_t *needed);
+
+/*
+ * Tries what networks can run on and writes {"library", "version", "providers", "gpus": [{"name", "bytes"}, ...], "devices": [{"name",
+ * "usable", "error", "remedy"}, ...]}: the ONNX Runtime in use ("" where none loads), the execution providers that it was built with,
+ * the cards that the NVIDIA driver shows, and for every device why it cannot be used and what to do. Takes seconds.
+ */
+ms_status ms_devices(ms_engine engine, char *dst, size_t capacity, size_t *needed);
 
 /* -------------------------------------------------------------------------------------------------------- Registration */
 

@@ -356,6 +356,8 @@ static void test_models(ms_engine engine, const char *folder) {
   char path[1024];
   TEXT(ms_model_list(engine, dst, capacity, &needed));
   CHECK(text[0] == '[');
+  TEXT(ms_devices(engine, dst, capacity, &needed));
+  CHECK(strstr(text, "{\"name\":\"cpu\",\"usable\":") != NULL);
   size_t needed = 0;
   EXPECT(MS_ERR_MODEL_NOT_FOUND, ms_model_verify(engine, "no such model", NULL, 0, &needed));
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_model_verify(engine, NULL, NULL, 0, &needed));

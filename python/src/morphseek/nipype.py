@@ -16,7 +16,7 @@ from . import _core
 def _trait(option: dict[str, Any]) -> Any:
     """Return the trait of an engine option; left undefined, the engine's default holds."""
     info = {"argstr": f"--{option['name']} %s", "desc": option["help"]}
-    if "choices" in option:
+    if "choices" in option and "prefix" not in option:
         return traits.Enum(*option["choices"], **info)
     if option["type"] == "string":
         return traits.Str(**info)

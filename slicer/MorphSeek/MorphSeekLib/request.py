@@ -124,7 +124,7 @@ class RegistrationRequest:
     model: str | None = None
     """Built-in name, path of a .onnx bundle, "default" or "none"."""
     device: str | None = None
-    """auto, cpu or cuda."""
+    """auto, cpu, cuda, tensorrt or plugin:PATH."""
     threads: int | None = None
     """CPU threads; 0 uses every core."""
     field_spacing: float = 0.0
