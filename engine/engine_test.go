@@ -271,6 +271,80 @@ func TestFailingGPU(t *testing.T) {
 	}
 }
 
+// onCPU is a runner that says that it has a GPU, and counts its runs.
+type onCPU struct {
+	network.Runner
+	runs int
+}
+
+func (o *onCPU) Device() string { return "cuda" }
+
+func (o *onCPU) Run(ctx context.Context, s *network.Step) error {
+	o.runs++
+	return o.Runner.Run(ctx, s)
+}
+
+// A GPU takes all steps of a model that loops in one run; what comes out is what the CPU gets step by step.
+func TestOneRunOnGPU(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	m, err := network.Load("network/testdata/loop.onnx", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, _, err := e.sessions.Get(m, "cpu", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, trajectories := range []int{1, 3} {
+		var made [2]*registration
+		gpu := &onCPU{Runner: runner}
+		for i, on := range []network.Runner{runner, gpu} {
+			r := &registration{engine: e, ctx: context.Background(), report: newReporter(), model: m, runner: on, initial: volume.IdentityAffine()}
+			r.fixed, r.moving = blob([3]int{20, 16, 12}, 0), blob([3]int{20, 16, 12}, 2)
+			r.pair = Pair{Fixed: r.fixed, Moving: r.moving}
+			r.opt = with(func(o *Options) { o.Trajectories, o.Steps, o.Seed, o.Threads = trajectories, 4, 7, 1 })
+			if err := r.network(); err != nil {
+				t.Fatal(err)
+			}
+			for k := range r.metrics.Steps {
+				s := &r.metrics.Steps[k]
+				s.Seconds, s.NJDPercent = 0, math.Round(1e4*s.NJDPercent) // a float32 in the graph
+			}
+			made[i] = r
+		}
+		if gpu.runs != 1 || !slices.Equal(made[0].deform.Data, made[1].deform.Data) {
+			t.Errorf("J = %d: %d runs; the fields are equal: %v", trajectories, gpu.runs, slices.Equal(made[0].deform.Data, made[1].deform.Data))
+		}
+		if a, b := made[0].metrics.Steps, made[1].metrics.Steps; len(a) != 4 || !reflect.DeepEqual(a, b) {
+			t.Errorf("J = %d: steps\n%+v on a GPU, on the CPU\n%+v", trajectories, b, a)
+		}
+	}
+}
+
+// A model for one size runs on images of any: larger voxels hold a larger image.
+func TestOneSize(t *testing.T) {
+	size := [3]int{16, 24, 32} // z, y, x
+	m := network.Manifest{SizeMultiple: 8, MinSize: size, Size: &size}
+	for _, c := range []struct {
+		size    [3]int
+		spacing [3]float64
+	}{
+		{[3]int{20, 24, 10}, [3]float64{1, 1, 1.5}},
+		{[3]int{64, 24, 20}, [3]float64{2, 1, 2.25}}, // 24 slices of 1.5 mm once 20 are a multiple of 8
+	} {
+		v := blob(c.size, 0)
+		g := m.Grid(v.Geometry)
+		if g.Size != [3]int{32, 24, 16} || g.Spacing != c.spacing {
+			t.Errorf("%v: grid %v of %v mm", c.size, g.Size, g.Spacing)
+		}
+		for a, x := range g.Center() {
+			if math.Abs(x-v.Center()[a]) > 1e-9 {
+				t.Errorf("%v: centre %v, the image's %v", c.size, g.Center(), v.Center())
+			}
+		}
+	}
+}
+
 func TestOutOfMemory(t *testing.T) {
 	v := blob([3]int{128, 128, 128}, 0)
 	old := debug.SetMemoryLimit(-1)

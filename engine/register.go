@@ -312,42 +312,57 @@ func (r *registration) network() error {
 	if trajectories == 1 {
 		tau = 0
 	}
-	s := network.NewStep(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, trajectories)
-	s.Fixed, s.Moving, s.Previous, s.Tau = fixed.Data, moving.Data, u.Data, float32(tau)
 	steps := r.opt.Steps
 	if steps == 0 {
 		steps = m.Steps
 	}
-	for t := range steps {
-		r.report.at(float64(t)/float64(steps), "network %s on %s, step %d of %d", m.Name, r.runner.Device(), t+1, steps)
+	run := 1 // steps: on the CPU nothing is copied, and the user hears of each
+	if r.model.Loops && r.runner.Device() != "cpu" {
+		run = steps
+	}
+	s := network.NewSteps(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, run, trajectories)
+	s.Fixed, s.Moving, s.Previous, s.Tau = fixed.Data, moving.Data, u.Data, float32(tau)
+	latent := len(s.LogSigma) / run
+	for t := 0; t < steps; t += run {
+		r.report.at(float64(t)/float64(steps), "network %s on %s, step %d of %d", m.Name, r.runner.Device(), t+run, steps)
 		began := time.Now()
-		policy.Sample(s.Epsilon, trajectories, r.opt.Seed, t)
+		for k := range run {
+			policy.Sample(s.Epsilon[k*trajectories*latent:(k+1)*trajectories*latent], trajectories, r.opt.Seed, t+k)
+		}
 		if err := r.step(s); err != nil {
 			return err
 		}
-		best := policy.Best(s.Reward)
-		if best < 0 {
-			return fault.New(fault.RuntimeFailed, "model %s gives no usable reward in step %d; it does not fit these images or is damaged", m.Name, t+1)
+		best := 0
+		for k := range run {
+			first := k * trajectories
+			rewards := s.Reward[first : first+trajectories]
+			if best = policy.Best(rewards); best < 0 {
+				return fault.New(fault.RuntimeFailed, "model %s gives no usable reward in step %d; it does not fit these images or is damaged", m.Name, t+k+1)
+			}
+			step := StepMetrics{Reward: float64(rewards[best]), Trajectory: best, NJDPercent: float64(s.NJD[first+best])}
+			if trajectories > 1 {
+				group := make([]float64, trajectories)
+				for j, x := range rewards {
+					group[j] = float64(x)
+				}
+				step.Advantage = policy.Advantages(group)[best]
+				if tau > 0 {
+					epsilon := s.Epsilon[(first+best)*latent : (first+best+1)*latent]
+					step.LogLikelihood = policy.LogLikelihood(epsilon, s.LogSigma[k*latent:(k+1)*latent], tau, policy.SqrtN)
+				}
+			}
+			r.metrics.Steps = append(r.metrics.Steps, step)
 		}
 		copy(u.Data, s.U[best*n:(best+1)*n])
 		stats := u.Stats(threads)
 		if math.IsNaN(stats.DisplacementMaxMM) || math.IsInf(stats.DisplacementMaxMM, 0) {
-			return fault.New(fault.RuntimeFailed, "model %s gives a displacement that is not finite in step %d; it does not fit these images or is damaged", m.Name, t+1)
+			return fault.New(fault.RuntimeFailed, "model %s gives a displacement that is not finite in step %d; it does not fit these images or is damaged", m.Name, t+run)
 		}
-		step := StepMetrics{Reward: float64(s.Reward[best]), Trajectory: best, NJDPercent: stats.NJDPercent}
-		if trajectories > 1 {
-			rewards := make([]float64, trajectories)
-			for j, x := range s.Reward {
-				rewards[j] = float64(x)
-			}
-			latent := len(s.LogSigma)
-			step.Advantage = policy.Advantages(rewards)[best]
-			if tau > 0 {
-				step.LogLikelihood = policy.LogLikelihood(s.Epsilon[best*latent:(best+1)*latent], s.LogSigma, tau, policy.SqrtN)
-			}
+		done := r.metrics.Steps[t:]
+		done[run-1].NJDPercent = stats.NJDPercent
+		for k := range done {
+			done[k].Seconds = time.Since(began).Seconds() / float64(run)
 		}
-		step.Seconds = time.Since(began).Seconds()
-		r.metrics.Steps = append(r.metrics.Steps, step)
 	}
 	r.deform = u
 	return nil

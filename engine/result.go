@@ -74,7 +74,7 @@ type StepMetrics struct {
 	Advantage     float64 `json:"advantage"`      // of the trajectory kept over its group, in standard deviations; 0 for one trajectory
 	LogLikelihood float64 `json:"log_likelihood"` // of the trajectory kept under the policy, with LDVN; 0 for one trajectory
 	NJDPercent    float64 `json:"njd_percent"`    // of the network's cumulative field
-	Seconds       float64 `json:"seconds"`
+	Seconds       float64 `json:"seconds"`        // an equal share each of steps that a GPU took in one run
 }
 
 // RefineMetrics is the refinement on the pair; empty where it did not run.

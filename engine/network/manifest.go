@@ -24,6 +24,8 @@ type Manifest struct {
 	Latent          Latent         `json:"latent"`
 	SizeMultiple    int            `json:"size_multiple"` // every size of the network grid is a multiple of it
 	MinSize         [3]int         `json:"min_size"`      // voxels along z, y, x
+	Size            *[3]int        `json:"size"`          // the only network grid that it runs on, voxels along z, y, x; null: any
+	Precision       string         `json:"precision"`     // of the layers: "float32" or "float16"; fields are float32 in both
 	SpacingMM       [3]*float64    `json:"spacing_mm"`    // of the network grid along x, y, z; null keeps the fixed image's
 	Intensity       Intensity      `json:"intensity"`
 	Modality        string         `json:"modality"`
@@ -92,6 +94,9 @@ func (m Manifest) check() error {
 		if m.MinSize[a] < 0 || m.MinSize[a] > 1<<12 {
 			return fmt.Errorf("min_size %v is out of range", m.MinSize)
 		}
+		if m.Size != nil && (m.Size[a] < 1 || m.Size[a] > 1<<12 || m.Size[a]%m.SizeMultiple != 0) {
+			return fmt.Errorf("size %v is out of range or no multiple of %d", *m.Size, m.SizeMultiple)
+		}
 		if s := m.SpacingMM[a]; s != nil && !(*s > 1e-3 && *s < 1e3) {
 			return fmt.Errorf("spacing_mm[%d] %g is out of range", a, *s)
 		}
@@ -99,7 +104,7 @@ func (m Manifest) check() error {
 	return nil
 }
 
-// Grid returns the network grid for a fixed image.
+// Grid returns the network grid for a fixed image. Where the model runs on one size and the image is larger, its voxels are so, too.
 func (m Manifest) Grid(fixed volume.Geometry) volume.Geometry {
 	var spacing [3]float64
 	for a, s := range m.SpacingMM {
@@ -107,7 +112,17 @@ func (m Manifest) Grid(fixed volume.Geometry) volume.Geometry {
 			spacing[a] = *s
 		}
 	}
-	return fixed.NetworkGrid(spacing, [3]int{m.MinSize[2], m.MinSize[1], m.MinSize[0]}, m.SizeMultiple)
+	grid := fixed.NetworkGrid(spacing, [3]int{m.MinSize[2], m.MinSize[1], m.MinSize[0]}, m.SizeMultiple)
+	if m.Size == nil {
+		return grid
+	}
+	size := [3]int{m.Size[2], m.Size[1], m.Size[0]}
+	center := grid.Center()
+	for a, n := range size {
+		grid.Spacing[a] *= max(1, float64(grid.Size[a])/float64(n))
+	}
+	grid.Size = size
+	return grid.CenteredAt(center)
 }
 
 // LatentSize returns the number of latent values N = C*d*h*w on a network grid.

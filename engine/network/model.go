@@ -6,6 +6,9 @@
 // One run is one registration step: (fixed, moving, u_prev, epsilon, tau) -> (u, warped, reward, mu, log_sigma). The graph
 // warps the original moving image by u_prev, encodes, forms z = mu + tau*sigma*epsilon for J trajectories, decodes phi,
 // composes u = u_prev o phi, and scores without labels. Step gives the shapes.
+//
+// A model that loops has one more input, steps, and one more output, njd: a run takes that many steps and keeps the trajectory of
+// the greatest reward in between, so that a GPU sees one upload and one download. Without steps it takes one.
 package network
 
 import (
@@ -38,11 +41,23 @@ var (
 	outputNames = []string{"u", "reward", "mu", "log_sigma"} // "warped" is not asked for: the image is resampled once, at the end
 )
 
+// Names of what a model that loops has besides.
+const stepsInput, njdOutput = "steps", "njd"
+
 // Model is a verified bundle.
 type Model struct {
 	Manifest
-	Path string // empty: built in
-	data []byte
+	Path  string // empty: built in
+	Loops bool   // a run may take several steps
+	data  []byte
+}
+
+// tensors names what a run of the model takes and gives.
+func (m *Model) tensors() (inputs, outputs []string) {
+	if !m.Loops {
+		return inputNames, outputNames
+	}
+	return append(slices.Clone(inputNames), stepsInput), append(slices.Clone(outputNames), njdOutput)
 }
 
 // Entry is one line of a listing. Err is set, and the manifest may be empty, where the bundle is not fit for use.
@@ -89,7 +104,7 @@ func Parse(data []byte, name string) (*Model, error) {
 			return nil, fault.New(fault.ModelCorrupt, "model %s lacks the output %q of a step graph; export it again", name, out)
 		}
 	}
-	return &Model{Manifest: manifest, data: data}, nil
+	return &Model{Manifest: manifest, Loops: file.inputs[stepsInput] && file.outputs[njdOutput], data: data}, nil
 }
 
 // builtins are the bundles inside the library, verified once.

@@ -119,7 +119,8 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := ort.NewDynamicAdvancedSessionWithONNXData(m.data, inputNames, outputNames, options)
+	inputs, outputs := m.tensors()
+	s, err := ort.NewDynamicAdvancedSessionWithONNXData(m.data, inputs, outputs, options)
 	if err != nil {
 		return nil, err
 	}
@@ -187,32 +188,40 @@ func (r *ortRunner) Close() { r.session.Destroy() }
 func (r *ortRunner) Run(ctx context.Context, s *Step) (err error) {
 	d, h, w := int64(s.Size[0]), int64(s.Size[1]), int64(s.Size[2])
 	c, ld, lh, lw := int64(s.Latent[0]), int64(s.Latent[1]), int64(s.Latent[2]), int64(s.Latent[3])
-	j := int64(s.J)
-	tau := []float32{s.Tau}
+	t, j := int64(s.T), int64(s.J)
+	if t != 1 && !r.model.Loops {
+		return fault.New(fault.Internal, "network: model %s takes one step a run, not %d", r.model.Name, t)
+	}
 
 	var pinner runtime.Pinner // ONNX Runtime keeps the addresses while it runs
 	defer pinner.Unpin()
-	var values []ort.Value
+	var inputs, outputs []ort.Value
 	defer func() {
-		for _, v := range values {
+		for _, v := range append(inputs, outputs...) {
 			v.Destroy()
 		}
 	}()
-	for _, t := range []struct {
+	type tensor struct {
+		into  *[]ort.Value
 		name  string
 		data  []float32
 		shape ort.Shape
-	}{
-		{"fixed", s.Fixed, ort.Shape{1, 1, d, h, w}},
-		{"moving", s.Moving, ort.Shape{1, 1, d, h, w}},
-		{"u_prev", s.Previous, ort.Shape{1, 3, d, h, w}},
-		{"epsilon", s.Epsilon, ort.Shape{j, c, ld, lh, lw}},
-		{"tau", tau, ort.Shape{1}},
-		{"u", s.U, ort.Shape{j, 3, d, h, w}},
-		{"reward", s.Reward, ort.Shape{j}},
-		{"mu", s.Mu, ort.Shape{1, c, ld, lh, lw}},
-		{"log_sigma", s.LogSigma, ort.Shape{1, c, ld, lh, lw}},
-	} {
+	}
+	tensors := []tensor{
+		{&inputs, "fixed", s.Fixed, ort.Shape{1, 1, d, h, w}},
+		{&inputs, "moving", s.Moving, ort.Shape{1, 1, d, h, w}},
+		{&inputs, "u_prev", s.Previous, ort.Shape{1, 3, d, h, w}},
+		{&inputs, "epsilon", s.Epsilon, ort.Shape{t * j, c, ld, lh, lw}},
+		{&inputs, "tau", []float32{s.Tau}, ort.Shape{1}},
+		{&outputs, "u", s.U, ort.Shape{j, 3, d, h, w}},
+		{&outputs, "reward", s.Reward, ort.Shape{t * j}},
+		{&outputs, "mu", s.Mu, ort.Shape{t, c, ld, lh, lw}},
+		{&outputs, "log_sigma", s.LogSigma, ort.Shape{t, c, ld, lh, lw}},
+	}
+	if r.model.Loops {
+		tensors = append(tensors, tensor{&outputs, njdOutput, s.NJD, ort.Shape{t * j}})
+	}
+	for _, t := range tensors {
 		if int64(len(t.data)) != t.shape.FlattenedSize() || len(t.data) == 0 {
 			return fault.New(fault.Internal, "network: %s has %d values where the shape %v needs %d", t.name, len(t.data), t.shape, t.shape.FlattenedSize())
 		}
@@ -221,7 +230,16 @@ func (r *ortRunner) Run(ctx context.Context, s *Step) (err error) {
 		if err != nil {
 			return runtimeError(err, "feeding", r.model)
 		}
-		values = append(values, v)
+		*t.into = append(*t.into, v)
+	}
+	if r.model.Loops {
+		steps := []int64{t}
+		pinner.Pin(&steps[0])
+		v, err := ort.NewTensor(ort.Shape{1}, steps)
+		if err != nil {
+			return runtimeError(err, "feeding", r.model)
+		}
+		inputs = append(inputs, v)
 	}
 
 	options, err := ort.NewRunOptions()
@@ -234,7 +252,7 @@ func (r *ortRunner) Run(ctx context.Context, s *Step) (err error) {
 		options.Terminate()
 		close(terminated)
 	})
-	err = r.session.RunWithOptions(values[:len(inputNames)], values[len(inputNames):], options)
+	err = r.session.RunWithOptions(inputs, outputs, options)
 	if !stop() {
 		<-terminated // options outlive their last use
 	}

@@ -9,34 +9,40 @@ import (
 )
 
 // Step is one run of the step graph on a grid of Size = (D, H, W) voxels along z, y, x with J trajectories and a latent grid of
-// C*d*h*w values. All slices belong to the caller, who may reuse them once Run has returned; outputs are written in place.
+// C*d*h*w values. Where the model loops, a run may take T steps, of which each but the last hands its best trajectory on. All
+// slices belong to the caller, who may reuse them once Run has returned; outputs are written in place.
 type Step struct {
 	Size   [3]int
 	Latent [4]int // C, d, h, w
-	J      int
+	T, J   int
 
 	Fixed, Moving []float32 // [1,1,D,H,W], normalised, on the same grid
 	Previous      []float32 // [1,3,D,H,W]: u_{t-1} in voxels, planes along z, y, x (field.Field.Data)
-	Epsilon       []float32 // [J,C,d,h,w]
+	Epsilon       []float32 // [T*J,C,d,h,w]
 	Tau           float32   // 0: z = mu
 
-	U        []float32 // [J,3,D,H,W]: u_t, composed
-	Reward   []float32 // [J], label-free, greater is better
-	Mu       []float32 // [1,C,d,h,w]
-	LogSigma []float32 // [1,C,d,h,w]
+	U        []float32 // [J,3,D,H,W]: u_t of the last step, composed
+	Reward   []float32 // [T*J], label-free, greater is better
+	NJD      []float32 // [T*J], percent of voxels where u_t folds; written where the model loops
+	Mu       []float32 // [T,C,d,h,w]
+	LogSigma []float32 // [T,C,d,h,w]
 }
 
-// NewStep returns a step whose outputs and epsilon are allocated and whose epsilon is zero.
-func NewStep(m Manifest, size [3]int, j int) *Step {
+// NewStep returns a run of one step whose outputs and epsilon are allocated and whose epsilon is zero.
+func NewStep(m Manifest, size [3]int, j int) *Step { return NewSteps(m, size, 1, j) }
+
+// NewSteps is NewStep for a run of t steps.
+func NewSteps(m Manifest, size [3]int, t, j int) *Step {
 	voxels := size[0] * size[1] * size[2]
-	s := &Step{Size: size, J: j}
+	s := &Step{Size: size, T: t, J: j}
 	s.Latent = [4]int{m.Latent.Channels, size[0] / m.Latent.Stride, size[1] / m.Latent.Stride, size[2] / m.Latent.Stride}
 	n := s.Latent[0] * s.Latent[1] * s.Latent[2] * s.Latent[3]
-	s.Epsilon = make([]float32, j*n)
+	s.Epsilon = make([]float32, t*j*n)
 	s.U = make([]float32, j*3*voxels)
-	s.Reward = make([]float32, j)
-	s.Mu = make([]float32, n)
-	s.LogSigma = make([]float32, n)
+	s.Reward = make([]float32, t*j)
+	s.NJD = make([]float32, t*j)
+	s.Mu = make([]float32, t*n)
+	s.LogSigma = make([]float32, t*n)
 	return s
 }
 

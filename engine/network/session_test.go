@@ -14,12 +14,16 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
-func tinyModel(t testing.TB) *Model {
+func tinyModel(t testing.TB) *Model { return model(t, "tiny.onnx") }
+
+func model(t testing.TB, name string) *Model {
 	t.Helper()
-	m, err := Parse(read(t, "tiny.onnx"), "tiny")
+	m, err := Parse(read(t, name), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +82,73 @@ func TestChainedStepsAgreeWithPython(t *testing.T) {
 			t.Fatal(err)
 		}
 		chain(t, runner, m)
+	}
+}
+
+// A model that loops takes one step where it is asked for one, and three in one run with the same result.
+func TestLoopAgreesWithChain(t *testing.T) {
+	sessions := NewSessions(testort.Library(t))
+	defer sessions.Close()
+	m := model(t, "loop.onnx")
+	runner, _, err := sessions.Get(m, "cpu", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.Loops || tinyModel(t).Loops {
+		t.Fatal("which model loops is not seen")
+	}
+	chain(t, runner, m)
+
+	single, looped := NewStep(m.Manifest, goldenSize, goldenJ), NewSteps(m.Manifest, goldenSize, goldenSteps, goldenJ)
+	values := make([]float32, len(read(t, "golden.bin"))/4)
+	if err := binary.Read(bytes.NewReader(read(t, "golden.bin")), binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+	voxels := goldenSize[0] * goldenSize[1] * goldenSize[2]
+	looped.Fixed, looped.Moving, looped.Previous, looped.Tau = values[:voxels], values[voxels:2*voxels], make([]float32, 3*voxels), 0.5
+	single.Fixed, single.Moving, single.Previous, single.Tau = looped.Fixed, looped.Moving, make([]float32, 3*voxels), 0.5
+	for i := range looped.Epsilon { // wild enough for folds
+		looped.Epsilon[i] = float32(math.Sin(float64(i * i)))
+	}
+	looped.Tau, single.Tau = 30, 30
+	if err := runner.Run(context.Background(), looped); err != nil {
+		t.Fatal(err)
+	}
+	folds := 0.0
+	for k := range goldenSteps {
+		copy(single.Epsilon, looped.Epsilon[k*len(single.Epsilon):])
+		if err := runner.Run(context.Background(), single); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			name      string
+			one, many []float32
+		}{
+			{"reward", single.Reward, looped.Reward},
+			{"njd", single.NJD, looped.NJD},
+			{"mu", single.Mu, looped.Mu},
+			{"log sigma", single.LogSigma, looped.LogSigma},
+		} {
+			n := len(c.one)
+			if !slices.Equal(c.one, c.many[k*n:(k+1)*n]) {
+				t.Errorf("step %d: %s is %v in the loop, %v alone", k, c.name, c.many[k*n : (k+1)*n][:1], c.one[:1])
+			}
+		}
+		for j, njd := range single.NJD {
+			g := volume.Geometry{Size: [3]int{goldenSize[2], goldenSize[1], goldenSize[0]}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			if want := field.Over(g, single.U[j*3*voxels:(j+1)*3*voxels]).Stats(1).NJDPercent; math.Abs(float64(njd)-want) > 1e-4 {
+				t.Errorf("step %d, trajectory %d: %g %% fold, package field says %g %%", k, j, njd, want)
+			}
+			folds += float64(njd)
+		}
+		best := slices.Index(single.Reward, slices.Max(single.Reward))
+		copy(single.Previous, single.U[best*3*voxels:(best+1)*3*voxels])
+	}
+	if folds == 0 || !slices.Equal(single.U, looped.U) {
+		t.Errorf("%g %% fold; the fields are equal: %v", folds, slices.Equal(single.U, looped.U))
+	}
+	if err := runner.Run(context.Background(), &Step{T: 2}); fault.CodeOf(err) != fault.Internal {
+		t.Errorf("a run without tensors: %v", err)
 	}
 }
 

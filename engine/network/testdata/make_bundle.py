@@ -1,6 +1,7 @@
-"""Make the test bundles and golden values of engine/network: python make_bundle.py (needs torch, onnx, onnxscript, onnxruntime).
+"""Make the test bundles and golden values of engine/network: python make_bundle.py (needs morphseek[training] and onnxruntime).
 
 tiny.onnx      a sound bundle: a step graph of a few hundred weights, exported from torch
+loop.onnx      the same in a loop: a run may take several steps
 external.onnx  the same with its weights in another file
 golden.bin     float32: fixed, moving, then per step epsilon, u, reward, mu, log_sigma of three chained steps, computed by
                onnxruntime in Python and checked here against torch
@@ -17,6 +18,9 @@ import onnxruntime
 import torch
 import torch.nn.functional as F
 from scipy.ndimage import map_coordinates
+
+from morphseek.training.loop import loop_steps
+from morphseek.training.spatial import njd_fraction
 
 HERE = pathlib.Path(__file__).parent
 CHANNELS, STRIDE, J, STEPS = 2, 4, 3, 3
@@ -55,6 +59,14 @@ class Step(torch.nn.Module):
         return u, warped, reward, mu, log_sigma
 
 
+class StepWithNJD(Step):
+    """The step with one more output, as a loop wants it."""
+
+    def forward(self, fixed, moving, u_prev, epsilon, tau):
+        out = super().forward(fixed, moving, u_prev, epsilon, tau)
+        return *out, 100 * njd_fraction(out[0])
+
+
 def field_bytes(data, wanted):
     """The raw payload of a length-delimited field of a protobuf message."""
     def varint(at):
@@ -82,8 +94,9 @@ def bundle(model):
     """The model with its manifest, without the exporter's notes (they name source files of this machine)."""
     del model.metadata_props[:], model.graph.metadata_props[:], model.graph.value_info[:]
     for node in model.graph.node:
-        del node.metadata_props[:]
-        node.doc_string = ""
+        for inner in [n for a in node.attribute for n in a.g.node] + [node]:
+            del inner.metadata_props[:]
+            inner.doc_string = ""
     sha256 = hashlib.sha256(field_bytes(model.SerializeToString(), 7)).hexdigest()
     manifest = {
         "format": 1, "name": "tiny", "version": "1.0.0", "backbone": "test", "latent": {"channels": CHANNELS, "stride": STRIDE},
@@ -95,6 +108,19 @@ def bundle(model):
     }
     model.metadata_props.add(key="morphseek_manifest", value=json.dumps(manifest))
     return model
+
+
+def export(step, inputs):
+    """The ONNX model of a step, for every size and number of trajectories."""
+    d, h, w = (STRIDE * torch.export.Dim(n, min=2, max=64) for n in ("d", "h", "w"))
+    volume, auto = {2: d, 3: h, 4: w}, torch.export.Dim.AUTO
+    latents = {0: torch.export.Dim("j", min=1, max=64), 2: auto, 3: auto, 4: auto}
+    outputs = ["u", "warped", "reward", "mu", "log_sigma", "njd"]
+    return torch.onnx.export(
+        step, inputs, dynamo=True, opset_version=20,
+        input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
+        output_names=outputs if isinstance(step, StepWithNJD) else outputs[:-1],
+        dynamic_shapes=(volume, volume, volume, latents, None)).model_proto
 
 
 def normalise(v):
@@ -113,15 +139,11 @@ def main():
     epsilon[:, 0] = 0
     u, tau = torch.zeros(1, 3, *SIZE), torch.tensor([0.5])
 
-    d, h, w = (STRIDE * torch.export.Dim(n, min=2, max=64) for n in ("d", "h", "w"))
-    volume, auto = {2: d, 3: h, 4: w}, torch.export.Dim.AUTO
-    latents = {0: torch.export.Dim("j", min=1, max=64), 2: auto, 3: auto, 4: auto}
-    program = torch.onnx.export(
-        step, (fixed, moving, u, epsilon[0], tau), dynamo=True, opset_version=20,
-        input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
-        output_names=["u", "warped", "reward", "mu", "log_sigma"],
-        dynamic_shapes=(volume, volume, volume, latents, None))
-    model = bundle(program.model_proto)
+    inputs = (fixed, moving, u, epsilon[0], tau)
+    looped = export(StepWithNJD().eval(), inputs)
+    loop_steps(looped)
+    onnx.save(bundle(looped), HERE / "loop.onnx")
+    model = bundle(export(step, inputs))
     onnx.save(model, HERE / "tiny.onnx")
     onnx.save(model, HERE / "external.onnx", save_as_external_data=True, location="external.weights", size_threshold=0)
     (HERE / "external.weights").unlink()
