@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -671,5 +672,26 @@ func TestModels(t *testing.T) {
 	}
 	if _, err := e.VerifyModel("external"); fault.CodeOf(err) != fault.ModelExternal {
 		t.Errorf("VerifyModel: %v", err)
+	}
+}
+
+// A zigzag whose folds lie between the points of its own grid: central differences there do not see them.
+func TestFoldsBetweenGridPointsAreOpened(t *testing.T) {
+	coarse := field.New(volume.Geometry{Size: [3]int{16, 16, 16}, Spacing: [3]float64{2, 2, 2}, Direction: volume.Identity})
+	for i := range coarse.X {
+		coarse.X[i] = 1.2 * float32(i%2)
+	}
+	if j := coarse.Stats(1).JacobianMin; j < 0.5 {
+		t.Fatalf("the field folds at its own points already: %g", j)
+	}
+	fixed := volume.Zeros(volume.Geometry{Size: [3]int{64, 64, 32}, Spacing: [3]float64{0.5, 0.5, 1}, Direction: volume.Identity})
+	initial := volume.Affine{M: [9]float64{1.2, 0.1, 0, -0.1, 0.9, 0, 0, 0, 1}, T: [3]float64{3, 0, -1}}
+	if j := field.Total(initial, coarse, fixed.Geometry, 1).Stats(1).NJDPercent; j < 1 {
+		t.Fatalf("nothing folds on the fixed grid: %g %%", j)
+	}
+	r := &registration{fixed: fixed, initial: initial, deform: coarse, opt: with(nil)}
+	total := r.total().Stats(1)
+	if total.NJDPercent > 0 || total.JacobianMin < 0.9*leastJ*initial.Det() {
+		t.Errorf("%g %% folds, least determinant %g", total.NJDPercent, total.JacobianMin)
 	}
 }

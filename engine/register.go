@@ -166,7 +166,7 @@ func (e *Engine) model(name string) (*network.Model, error) {
 func (r *registration) prepare() error {
 	fixed, moving := r.pair.Fixed, r.pair.Moving
 	const floats = 4
-	need := floats * int64(6*fixed.Voxels()+2*moving.Voxels()) // total field, warped, two copies on the way; finite copies
+	need := floats * int64(8*fixed.Voxels()+2*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite copies
 	if r.model != nil {
 		grid := r.model.Grid(fixed.Geometry)
 		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres
@@ -406,8 +406,7 @@ func (r *registration) deformOn(g volume.Geometry) *field.Field {
 // finish makes the total transform, resamples the moving image by it, once and from the original, and measures both.
 func (r *registration) finish() error {
 	fixed, moving, threads := r.fixed, r.moving, r.opt.Threads
-	total := field.Total(r.initial, r.deform, fixed.Geometry, threads)
-	r.deform = nil
+	total := r.total()
 	background, _ := moving.MinMax()
 	warped := total.Warp(moving, volume.Linear, background, threads)
 	r.report.at(0.3, "measuring")
@@ -440,6 +439,21 @@ func (r *registration) finish() error {
 	}
 	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry}
 	return nil
+}
+
+// leastJ is the least Jacobian determinant of the deformation on the fixed grid.
+const leastJ = 0.01
+
+// total returns the initial transform and the deformation as one field on the fixed grid. A deformation without folding on its
+// own grid may fold between that grid's points, which a finer or anisotropic fixed grid brings to light: it is opened there.
+func (r *registration) total() *field.Field {
+	deform := r.deform
+	r.deform = nil
+	if deform != nil {
+		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
+		deform.Unfold(leastJ, r.opt.Threads)
+	}
+	return field.Total(r.initial, deform, r.fixed.Geometry, r.opt.Threads)
 }
 
 // measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million voxels: similarity
