@@ -173,8 +173,8 @@ func TestThreadsAgree(t *testing.T) {
 	}
 }
 
-// The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads; testdata/bench_peers.py compares them to
-// SimpleITK and ONNX Runtime.
+// The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads; python/benchmarks/kernels.py compares them to
+// SimpleITK, ONNX Runtime and PyTorch.
 var brain = volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 
 func BenchmarkWarp(b *testing.B) {

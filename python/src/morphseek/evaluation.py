@@ -223,7 +223,7 @@ def evaluate(
     """
     listed = read_pairs(pairs, subset)
     root = Path(data)
-    merge, names = _read_labels_csv(labels_csv) if labels_csv else (None, {})
+    merge, names = read_labels_csv(labels_csv) if labels_csv else (None, {})
     other = _read_run(against) if against else None
     scores = []
     for fixed, moving in listed:
@@ -239,8 +239,8 @@ def evaluate(
 def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | None, check: bool, options: dict[str, Any]) -> PairScore:
     score = PairScore(fixed, moving)
     try:
-        images = [io.read(_find(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
-        labels = [_merged(io.read(_find(root, name, "labels"), f"labels of {name}"), merge) for name in (fixed, moving)]
+        images = [io.read(find_file(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
+        labels = [merge_labels(io.read(find_file(root, name, "labels"), f"labels of {name}"), merge) for name in (fixed, moving)]
         started = time.process_time()
         result = register(*images, **options)
         score.cpu_seconds = time.process_time() - started
@@ -319,7 +319,8 @@ def _as_pairs(rows: Iterable[Any], where: str) -> list[tuple[str, str]]:
 _SUFFIXES = ("", ".nii.gz", ".nii", ".nrrd", ".mha", ".mhd")
 
 
-def _find(root: Path, name: str, kind: str) -> Path:
+def find_file(root: Path, name: str, kind: str) -> Path:
+    """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See :func:`evaluate`."""
     if "/" in name:
         base = root / (name if kind == "images" else name.replace("images", "labels", 1))
     else:
@@ -331,7 +332,7 @@ def _find(root: Path, name: str, kind: str) -> Path:
     raise errors.InputUnreadableError(f"{base}: there is no such file, with or without {', '.join(_SUFFIXES[1:])}; check the data folder and the pair list")
 
 
-def _read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
+def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
     """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
@@ -347,7 +348,8 @@ def _read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int,
         raise errors.InputUnreadableError(f"labels: {path} needs the columns id and name, and may have structure: {error!r}") from None
 
 
-def _merged(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
+def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
+    """Return the label map with every label renamed as `merge` says, and without those that it does not name."""
     if merge is None:
         return labels
     values, inverse = np.unique(labels.array, return_inverse=True)

@@ -1,8 +1,8 @@
-"""Times warp and compose against SimpleITK and ONNX Runtime in one run: 160x192x224, 2 threads, the same field.
+"""Times warp and compose against SimpleITK, ONNX Runtime and PyTorch in one run: 160x192x224, 2 threads, the same field.
 
-    python engine/field/testdata/bench_peers.py [rounds]
+    python kernels.py [rounds]
 
-Needs Go, SimpleITK, onnx and onnxruntime. Rounds alternate the contestants and the least time of each counts; CPU seconds
+Needs Go, SimpleITK, onnx and onnxruntime; PyTorch where it is there. Rounds alternate the contestants and the least time of each counts; CPU seconds
 are given beside the wall clock because they stand on a busy machine. The floor is a copy of the bytes that must move.
 """
 import os
@@ -52,6 +52,16 @@ def peers():
     feed = {"x": u[None, ::-1].copy(), "grid": np.moveaxis(2 * at / last - 1, 0, -1)[None].astype(np.float32).copy()}
     yield "ORT GridSample", lambda: session.run(None, feed)
 
+    try:
+        import torch
+    except ImportError:
+        print("torch is not installed: left out")
+    else:
+        torch.set_num_threads(THREADS)
+        x, grid = (torch.from_numpy(feed[name]) for name in ("x", "grid"))
+        sample = torch.nn.functional.grid_sample
+        yield "torch grid_sample", lambda: sample(x, grid, padding_mode="border", align_corners=True)
+
     source, copy = np.empty((2,) + u.shape, np.float32), np.empty((2,) + u.shape, np.float32)
     source.fill(1), copy.fill(2)
     yield "floor of warp (copy)", lambda: np.copyto(copy[0, :, :149], source[0, :, :149])  # 4 planes in and 1 out: 2.5 each way
@@ -84,7 +94,7 @@ def go(binary, name, n=6):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         binary = f"{folder}/field.test"
-        subprocess.run(["go", "test", "-c", "-o", binary, "."], check=True, cwd=Path(__file__).parents[1])
+        subprocess.run(["go", "test", "-c", "-o", binary, "."], check=True, cwd=Path(__file__).parents[2] / "engine" / "field")
         contestants = [(name, lambda call=call: timed(call)) for name, call in peers()]
         contestants += [(name, lambda name=name: go(binary, name)) for name in ("BenchmarkWarp", "BenchmarkWarpNearest", "BenchmarkCompose")]
         best = {name: (np.inf, np.inf) for name, _ in contestants}
@@ -94,7 +104,9 @@ def main():
     for name, (wall, used) in best.items():
         print(f"{name:30s} {wall:7.3f} s wall {used:7.3f} s CPU")
     for ours, theirs in (("BenchmarkWarp", "SimpleITK Resample"), ("BenchmarkWarp", "SimpleITK Warp"),
-                         ("BenchmarkWarpNearest", "SimpleITK Resample, nearest"), ("BenchmarkCompose", "ORT GridSample")):
+                         ("BenchmarkWarpNearest", "SimpleITK Resample, nearest"), ("BenchmarkCompose", "ORT GridSample"), ("BenchmarkCompose", "torch grid_sample")):
+        if theirs not in best:
+            continue
         wall, used = (b / a for a, b in zip(best[ours], best[theirs]))
         print(f"{ours} is {wall:.1f}x as fast as {theirs} by the clock, {used:.1f}x by CPU time")
 

@@ -1,0 +1,26 @@
+"""One step of one method, for a process of its own: python -m methods version|register|field NAME [JOB], JOB being JSON."""
+
+import json
+import sys
+from pathlib import Path
+
+from . import METHODS, Job
+
+
+def main() -> None:
+    step, name, *rest = sys.argv[1:]
+    method = METHODS[name]
+    if step == "version":
+        print(method.version())
+        return
+    content = json.loads(rest[0])
+    job = Job(**{**content, **{key: Path(content[key]) for key in ("fixed", "moving", "folder")}})
+    if step == "register":
+        method.register(job)
+    else:
+        import SimpleITK as sitk
+
+        sitk.WriteImage(method.field(job), str(job.folder / "field.mha"))
+
+
+main()

@@ -1,0 +1,42 @@
+"""ANTs: pip install antspyx."""
+
+from functools import partial
+from typing import Any
+
+from . import Job, Method
+
+
+def _version() -> str:
+    import ants
+
+    return ants.__version__
+
+
+def _register(options: dict[str, Any], job: Job) -> None:
+    import ants
+
+    fixed, moving = (ants.image_read(str(path)) for path in (job.fixed, job.moving))
+    ants.registration(fixed, moving, "SyN", outprefix=f"{job.folder}/", random_seed=1, **options)
+
+
+def _field(job: Job):
+    import ants
+    import SimpleITK as sitk
+
+    fixed, moving = (ants.image_read(str(path)) for path in (job.fixed, job.moving))
+    chain = [f"{job.folder}/1Warp.nii.gz", f"{job.folder}/0GenericAffine.mat"]
+    return sitk.ReadImage(ants.apply_transforms(fixed, moving, chain, compose=f"{job.folder}/total"))
+
+
+METHODS = [
+    Method("ants-syn", "antspyx's default: affine, then SyN, both by mutual information", _version, partial(_register, {}), _field),
+    Method(
+        "ants-syncc",
+        "the same with SyN by local correlation of radius 4 and 70x50x20 iterations, the three finer levels of antsRegistrationSyN.sh (antspyx's own "
+        "'SyNCC' asks for 2100x1200x1200x20)",
+        _version,
+        partial(_register, {"syn_metric": "CC", "syn_sampling": 4, "reg_iterations": (70, 50, 20)}),
+        _field,
+        one_modality=True,
+    ),
+]

@@ -1,0 +1,41 @@
+"""greedy, from the Penn Image Computing and Science Laboratory: pip install picsl-greedy."""
+
+from . import Job, Method
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    import picsl_greedy  # noqa: F401  (fails where it cannot run)
+
+    return version("picsl-greedy")
+
+
+def _register(job: Job) -> None:
+    from picsl_greedy import Greedy3D
+
+    metric = "NMI" if job.two_modalities else "NCC 2x2x2"
+    common = f"-i {job.fixed} {job.moving} -n 100x50x10 -threads {job.threads} -m {metric}"
+    greedy = Greedy3D()
+    greedy.execute(f"{common} -a -ia-image-centers -o {job.folder}/affine.mat")
+    greedy.execute(f"{common} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz")
+
+
+def _field(job: Job):
+    import SimpleITK as sitk
+    from picsl_greedy import Greedy3D
+
+    Greedy3D().execute(f"-rf {job.fixed} -rc {job.folder}/total.mha -r {job.folder}/warp.nii.gz {job.folder}/affine.mat")
+    return sitk.ReadImage(f"{job.folder}/total.mha")
+
+
+METHODS = [
+    Method(
+        "greedy",
+        "affine from the image centres, then deformable, both by NCC 2x2x2 (NMI for two modalities: it has no MIND), 100x50x10 iterations: "
+        "the settings of its tutorial",
+        _version,
+        _register,
+        _field,
+    )
+]

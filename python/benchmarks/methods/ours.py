@@ -1,0 +1,49 @@
+"""MorphSeek: its legs one after the other, its presets, and its network for the hippocampus."""
+
+from functools import partial
+from typing import Any
+
+from . import Job, Method
+
+
+def _version() -> str:
+    """The version and the digest of the compiled engine: one version is built many times while it is worked on."""
+    import hashlib
+    from pathlib import Path
+
+    import morphseek
+
+    digest = hashlib.sha256()
+    for library in sorted(Path(morphseek.__file__).parent.glob("_native/*.so")):
+        digest.update(library.read_bytes())
+    return f"{morphseek.__version__} ({digest.hexdigest()[:8]})"
+
+
+def _register(options: dict[str, Any], job: Job) -> None:
+    import morphseek
+
+    result = morphseek.register(job.fixed, job.moving, threads=job.threads, device="cpu", **options)
+    morphseek.io.write_transform(job.folder / "transform.h5", result.to_sitk())
+
+
+def _field(job: Job):
+    import SimpleITK as sitk
+
+    from .shared import as_field
+
+    return as_field(sitk.ReadTransform(str(job.folder / "transform.h5")), job.fixed)
+
+
+def _method(name: str, how: str, only: str = "", **options: Any) -> Method:
+    return Method(f"morphseek-{name}", how, _version, partial(_register, options), _field, ours=True, only=only)
+
+
+METHODS = [
+    _method("affine", "the initial transform alone: what the other legs add is the difference", model="none", search="off", refine=0),
+    _method("refine", "affine, then the refinement on the pair", model="none", search="off"),
+    _method("search", "affine, then the discrete search", model="none", search="on", refine=0),
+    _method("fast", "--preset fast", preset="fast"),
+    _method("default", "no option at all: affine, search and refinement"),
+    _method("best", "--preset best", preset="best"),
+    _method("hippocampus", "--model hippocampus, trained on other people of the same source", only="hippocampus", model="hippocampus"),
+]

@@ -1,0 +1,61 @@
+"""The pairs to register: folders of images and label maps with a list of pairs, or made-up trunks where there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import SimpleITK as sitk
+
+from morphseek import evaluation, io, phantom
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """Pairs of one kind: ``folder/images``, ``folder/labels``, (fixed, moving) names, and how labels are merged before they count."""
+
+    name: str
+    folder: Path
+    pairs: list[tuple[str, str]]
+    two_modalities: bool
+    merge: dict[int, int] | None
+
+    def image(self, name: str) -> Path:
+        return evaluation.find_file(self.folder, name, "images").resolve()
+
+    def labels(self, name: str) -> sitk.Image:
+        read = io.read(evaluation.find_file(self.folder, name, "labels"), f"labels of {name}")
+        return sitk.Cast(evaluation.merge_labels(read, self.merge).to_sitk(), sitk.sitkUInt32)
+
+
+def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
+    """Read NAME=FOLDER or NAME=FOLDER:SUBSET.
+
+    The folder holds images/, labels/ (the same names), split.json with lists of pairs, of which SUBSET names one ("test" unless
+    given), and where labels are to be merged labels.csv (columns id, name, structure). `count` keeps the first so many pairs.
+    """
+    name, _, rest = spec.partition("=")
+    path, _, subset = rest.partition(":")
+    if not name or not path:
+        raise ValueError(f"--data {spec}: write NAME=FOLDER or NAME=FOLDER:SUBSET")
+    folder = Path(path)
+    table = folder / "labels.csv"
+    merge = evaluation.read_labels_csv(table)[0] if table.exists() else None
+    return DataSet(name, folder, evaluation.read_pairs(folder / "split.json", subset or "test")[:count], two_modalities, merge)
+
+
+def make_phantom(folder: Path, count: int, size: int) -> DataSet:
+    """Write `count` pairs of :func:`morphseek.phantom.make_pair`, of two modalities, and read them; what is there is kept."""
+    pairs = [(f"fixed{seed}", f"moving{seed}") for seed in range(count)]
+    for kind in ("images", "labels"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    for seed, (fixed, moving) in enumerate(pairs):
+        if (folder / "labels" / f"{moving}.nii.gz").exists():
+            continue
+        made = phantom.make_pair(size, seed)
+        for name, image, labels in ((fixed, made.fixed, made.fixed_labels), (moving, made.moving, made.moving_labels)):
+            io.write_image(folder / "images" / f"{name}.nii.gz", image)
+            io.write_image(folder / "labels" / f"{name}.nii.gz", labels)
+    io.write_text(folder / "split.json", json.dumps({"test": pairs}) + "\n")
+    return read(f"phantom={folder}", count, two_modalities=True)

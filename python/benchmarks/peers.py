@@ -1,0 +1,173 @@
+"""Registers the same pairs with MorphSeek and its peers, and writes one table: python peers.py --help.
+
+Every registration is a process of its own, from two image files to a transform on disk. Its wall clock, CPU time and peak memory
+are the operating system's; its transform is scored as everybody's is. A result is one JSON file: an interrupted run goes on where
+it stopped, and the table can be made again without a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import measure
+import pairs as data_sets
+import scoring
+import SimpleITK as sitk
+import summary
+import typer
+from methods import METHODS, Job, Method
+
+HERE = Path(__file__).parent
+UNREGISTERED = "unregistered"
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """Whether a method runs here, at which version, and what its start costs: the import that every one of its processes pays.
+
+    It is the warm-up, too: what is read from disk for the first time is read here.
+    """
+
+    version: str
+    seconds: float
+    cpu_seconds: float
+    error: str = ""
+
+
+def probe(method: Method, threads: int) -> Probe:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        for _ in range(2):  # the first reads the disk, the second counts
+            cost = _step(method, "version", threads, 300, log)
+        last = _last_line(log)
+    failed = cost.exit_status != 0
+    return Probe("" if failed else last, cost.seconds, cost.cpu_seconds, last if failed else "")
+
+
+def run_pair(method: Method, data: data_sets.DataSet, fixed: str, moving: str, threads: int, timeout: float) -> dict[str, Any]:
+    """Register one pair, score it, and return the row. A failure or a timeout is scored as the pair lies in space, and says why."""
+    labels = data.labels(fixed), data.labels(moving)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        job = Job(data.image(fixed), data.image(moving), folder, threads, data.two_modalities)
+        cost = _step(method, "register", threads, timeout, folder / "log", job)
+        row = {"status": "ok", "reason": "", **dataclasses.asdict(cost)}
+        if not cost.timed_out and cost.exit_status == 0:
+            converted = _step(method, "field", threads, timeout, folder / "log", job)
+            if converted.exit_status == 0:
+                return {**row, **scoring.score(*labels, sitk.ReadImage(str(folder / "field.mha")))}
+        if cost.timed_out:
+            row.update(status="timeout", reason=f"killed after {timeout:g} s")
+        else:
+            row.update(status="failed", reason=_last_line(folder / "log"))
+    return {**row, **scoring.score(*labels)}
+
+
+def _step(method: Method, step: str, threads: int, timeout: float, log: Path, job: Job | None = None) -> measure.Cost:
+    command = [sys.executable, "-m", "methods", step, method.name]
+    if job is not None:
+        command.append(json.dumps(dataclasses.asdict(job), default=str))
+    return measure.run(command, threads=threads, timeout=timeout, log=log, folder=HERE)
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def chosen(names: str) -> list[Method]:
+    """Return the methods by name, comma-separated; "all", "ours" and "peers" stand for many."""
+    groups = {"all": lambda m: True, "ours": lambda m: m.ours, "peers": lambda m: not m.ours}
+    found: dict[str, Method] = {}
+    for name in names.split(","):
+        if name in groups:
+            found.update({m.name: m for m in METHODS.values() if groups[name](m)})
+        elif name in METHODS:
+            found[name] = METHODS[name]
+        else:
+            raise typer.BadParameter(f"there is no method {name!r}; there are {', '.join(METHODS)}, and all, ours, peers", param_hint="--methods")
+    return list(found.values())
+
+
+def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads: int, timeout: float) -> None:
+    """Run what is not in `out` yet, and write the table."""
+    probes = {}
+    for method in methods:
+        probes[method.name] = found = probe(method, threads)
+        typer.echo(f"{method.name}: {found.version or 'NOT RUN: ' + found.error}")
+    # Whoever does not run is named with the reason, in this table and in those of later runs that do not try again.
+    path = out / "left_out.json"
+    left_out = {name: why for name, why in (json.loads(path.read_text()) if path.exists() else {}).items() if name not in probes}
+    left_out.update({name: found.error for name, found in probes.items() if found.error})
+    for method, data in itertools.product(methods, sets):
+        if method.one_modality and data.two_modalities:
+            left_out.setdefault(method.name, f"on {data.name} only: it compares intensities directly, which two modalities do not allow")
+    _write(path, left_out)
+    for data in sets:
+        for fixed, moving in data.pairs:
+            folder = out / "rows" / data.name / f"{fixed}--{moving}".replace("/", "_")
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{UNREGISTERED}.json"
+            if not path.exists():
+                _write(path, {"method": UNREGISTERED, "data": data.name, "fixed": fixed, "moving": moving, "status": "ok", **scoring.score(data.labels(fixed), data.labels(moving))})
+            for method in methods:
+                found = probes[method.name]
+                if found.error or method.only not in ("", data.name) or method.one_modality and data.two_modalities:
+                    continue
+                settings = {"how": method.how, "version": found.version, "threads": threads}
+                path = folder / f"{method.name}.json"
+                if path.exists() and {key: (row := json.loads(path.read_text())).get(key) for key in settings} == settings:
+                    state = "kept"
+                else:
+                    state = "ran"
+                    row = {"method": method.name, "data": data.name, "fixed": fixed, "moving": moving, "ours": method.ours, **settings}
+                    row.update(start_seconds=found.seconds, start_cpu_seconds=found.cpu_seconds, **_size(data.image(fixed)))
+                    row.update(run_pair(method, data, fixed, moving, threads, timeout))
+                    _write(path, row)
+                typer.echo(f"{state} {data.name} {fixed} <- {moving} {method.name}: {row['status']} {row['reason']} Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s")
+    _write(out / "run.json", {"machine": measure.machine(), "threads": threads})
+    summary.write(out)
+
+
+def _size(path: Path) -> dict[str, Any]:
+    reader = sitk.ImageFileReader()
+    reader.SetFileName(str(path))
+    reader.ReadImageInformation()
+    return {"fixed_size": list(reader.GetSize())}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump(content, file, indent=1)
+    Path(file.name).replace(path)
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder of the results: rows/, table.md, table.json, *.png. What is there is kept.")],
+    data: Annotated[list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up trunks.")] = [],
+    two_modalities: Annotated[list[str], typer.Option(help="Name of a data set whose pairs are of two modalities; may be given again.")] = [],
+    methods: Annotated[str, typer.Option(help="Names, comma-separated; all, ours and peers stand for many.")] = "all",
+    pairs: Annotated[int, typer.Option(help="The first so many pairs of each data set; 0 takes all (of the trunks: 3).")] = 0,
+    phantom_size: Annotated[int, typer.Option(help="Voxels along each axis of the made-up trunks.")] = 96,
+    threads: Annotated[int, typer.Option(help="For every method.")] = 1,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a registration is killed and counts as failed.")] = 1800,
+    table_only: Annotated[bool, typer.Option(help="Make the table again from the rows; run nothing.")] = False,
+) -> None:
+    """Register the same pairs with MorphSeek and its peers, and write one table."""
+    out = out.resolve()
+    if table_only:
+        summary.write(out)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    sets = [data_sets.read(spec, pairs or None, spec.partition("=")[0] in two_modalities) for spec in data]
+    run(sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)], chosen(methods), out, threads, timeout)
+
+
+if __name__ == "__main__":
+    typer.run(main)

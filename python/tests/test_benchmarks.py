@@ -1,0 +1,140 @@
+"""The benchmark against the peers: its table, its rows of failures, its scores and its measuring of processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import measure  # noqa: E402
+import pairs as data_sets  # noqa: E402
+import scoring  # noqa: E402
+import summary  # noqa: E402
+
+
+def compare(out: Path, *arguments: str) -> str:
+    command = [sys.executable, str(BENCHMARKS / "peers.py"), "--out", str(out), *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def test_table(tmp_path: Path):
+    """Two pairs, one with a broken image: ours and a peer run, the failure is a row that counts, and nothing runs twice."""
+    folder, out = tmp_path / "trunks", tmp_path / "out"
+    data_sets.make_phantom(folder, 2, 24)
+    (folder / "images" / "moving1.nii.gz").write_bytes(b"no image")
+    arguments = ["--data", f"trunks={folder}", "--methods", "morphseek-affine,sitk-demons,deeds"]
+    assert compare(out, *arguments).count("ran trunks") == 4
+    again = compare(out, *arguments)
+    assert again.count("kept trunks") == 4 and "ran trunks" not in again
+
+    table = json.loads((out / "table.json").read_text())
+    methods = table["data"]["trunks"]
+    assert set(methods) == {"unregistered", "morphseek-affine", "sitk-demons"}
+    rows = {name: [json.loads((out / f"rows/trunks/fixed{i}--moving{i}/{name}.json").read_text()) for i in (0, 1)] for name in methods}
+    before = [row["mean_dice"] for row in rows["unregistered"]]
+    for name in ("morphseek-affine", "sitk-demons"):
+        good, bad = rows[name]
+        assert (good["status"], bad["status"]) == ("ok", "failed") and bad["reason"]
+        assert bad["mean_dice"] == before[1]
+        assert good["cpu_seconds"] > 0 and good["peak_bytes"] > 2**24 and good["njd_percent"] >= 0
+        assert (methods[name]["pairs"], methods[name]["failed"]) == (2, 1)
+        assert methods[name]["mean_dice"] == pytest.approx((good["mean_dice"] + before[1]) / 2)
+    assert rows["morphseek-affine"][0]["mean_dice"] > before[0] + 0.1
+    assert methods["morphseek-affine"]["against"]["peer"] == "sitk-demons"
+
+    page = (out / "table.md").read_text()
+    assert "| morphseek-affine | 2 (1) |" in page and "fixed1 <- moving1, **sitk-demons**: failed:" in page
+    if "deeds" in table["left_out"]:
+        assert "- **deeds**: FileNotFoundError" in page
+    for picture in ("accuracy_time", "time_size", "memory"):
+        assert (out / f"{picture}.png").stat().st_size > 5000
+
+
+def test_timeout_is_a_row(tmp_path: Path):
+    folder = tmp_path / "trunks"
+    data_sets.make_phantom(folder, 1, 24)
+    compare(tmp_path, "--data", f"trunks={folder}", "--methods", "morphseek-affine", "--timeout", "0.05")
+    row = json.loads((tmp_path / "rows/trunks/fixed0--moving0/morphseek-affine.json").read_text())
+    assert row["status"] == "timeout" and row["seconds"] < 5
+
+
+def test_unknown_method_is_named(tmp_path: Path):
+    command = [sys.executable, str(BENCHMARKS / "peers.py"), "--out", str(tmp_path), "--methods", "nosuch"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 2 and "nosuch" in finished.stderr
+
+
+def cube(first: int, spacing: tuple[float, float, float] = (1.0, 1.5, 2.0)) -> sitk.Image:
+    """Label 3 on 8 x 8 x 8 voxels from (first, 6, 6) in x, y, z."""
+    array = np.zeros((20, 20, 24), np.uint8)
+    array[6:14, 6:14, first : first + 8] = 3
+    image = sitk.GetImageFromArray(array)
+    image.SetSpacing(spacing)
+    return image
+
+
+def constant(like: sitk.Image, mm: tuple[float, float, float]) -> sitk.Image:
+    field = sitk.GetImageFromArray(np.broadcast_to(np.array(mm), (*like.GetSize()[::-1], 3)).copy(), isVector=True)
+    field.CopyInformation(like)
+    return field
+
+
+def test_score():
+    fixed, moving = cube(6), cube(8)
+    before = scoring.score(fixed, moving)
+    assert before["dice"] == {3: 0.75} and before["hd95"] == {3: 2.0}  # six of eight voxels overlap; faces two voxels of 1 mm apart
+    after = scoring.score(fixed, moving, constant(fixed, (2.0, 0.0, 0.0)))
+    assert after["dice"] == {3: 1.0} and after["hd95"] == {3: 0.0} and after["njd_percent"] == 0 and after["sdlogj"] == pytest.approx(0)
+    lost = scoring.score(fixed, moving, constant(fixed, (100.0, 0.0, 0.0)))
+    assert lost["dice"] == {3: 0.0} and lost["mean_hd95"] is None
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.4])
+def test_jacobian_of_a_linear_map(turn: float):
+    """det A everywhere, border included, on an axis-aligned and on an oblique grid."""
+    image = cube(6)
+    c, s = np.cos(turn), np.sin(turn)
+    image.SetDirection((c, -s, 0, s, c, 0, 0, 0, 1))
+    a = np.array([[1.1, 0.2, 0.0], [-0.1, 0.9, 0.05], [0.0, 0.1, 1.2]])
+    transform = sitk.AffineTransform(a.ravel().tolist(), (3.0, -1.0, 2.0))
+    grid = (image.GetSize(), image.GetOrigin(), image.GetSpacing(), image.GetDirection())
+    field = sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *grid)
+    assert scoring.jacobian(field) == pytest.approx(np.full((20, 20, 24), np.linalg.det(a)))
+
+
+def test_wilcoxon_against_the_best_peer():
+    """Five differences of one sign: p = 2/2^5."""
+
+    def rows(dice: list[float], ours: bool) -> list[dict]:
+        return [{"fixed": str(i), "moving": "m", "status": "ok", "mean_dice": d, "ours": ours} for i, d in enumerate(dice)]
+
+    methods = {"weak": rows([0.1] * 5, False), "strong": rows([0.5, 0.6, 0.4, 0.3, 0.2], False), "morphseek": rows([0.51, 0.62, 0.43, 0.34, 0.25], True)}
+    found = summary.summarise(methods)
+    assert list(found) == ["morphseek", "strong", "weak"]
+    assert found["morphseek"]["against"] == {"peer": "strong", "pairs": 5, "mean_difference": pytest.approx(0.03), "p": pytest.approx(0.0625)}
+
+
+def test_cost_is_of_the_child_and_its_children(tmp_path: Path):
+    ballast = np.ones(2**26)  # 512 MiB here must not show there
+    busy = "import time\nwhile time.process_time() < 0.4: pass"
+    code = f"import subprocess, sys; b = bytearray(2**27); subprocess.run([sys.executable, '-c', {busy!r}]); print('done', b[0])"
+    cost = measure.run([sys.executable, "-c", code], threads=1, timeout=60, log=tmp_path / "log")
+    assert ballast[0] == 1 and (tmp_path / "log").read_text() == "done 0\n"
+    assert cost.exit_status == 0 and not cost.timed_out
+    assert 0.4 <= cost.cpu_seconds < 3 and 2**27 < cost.peak_bytes < 2**27 + 2**26
+
+
+def test_killed_with_what_it_started(tmp_path: Path):
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    cost = measure.run([sys.executable, "-c", code], threads=1, timeout=1, log=tmp_path / "log")
+    assert cost.timed_out and cost.exit_status != 0 and cost.seconds < 10
