@@ -11,7 +11,7 @@ SMALL = {
     "compact": {"widths": (4, 4, 8), "latent_channels": 8, "decoder": (8, 8)},
     "siamese": {"widths": (4, 4, 8), "reader": (4, 4), "latent_channels": 8, "decoder": (8, 8)},
     "voxelmorph-l": {"widths": (4, 4, 8, 8, 8)},
-    "transmorph": {"embed": 12, "depths": (1, 2, 1, 1), "heads": (2, 2, 2, 2), "window": (2, 2, 2)},
+    "transmorph": {"embed": 12, "depths": (1, 2, 1, 1), "attention_heads": (2, 2, 2, 2), "window": (2, 2, 2)},
     "nice-trans": {"widths": (4, 4, 8, 8, 8), "window": (2, 2, 2)},
 }
 

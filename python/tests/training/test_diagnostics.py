@@ -57,6 +57,6 @@ def test_histories_read_the_log(tmp_path):
 def test_memory_does_not_grow_with_j():
     """One at a time: eight times the trajectories, the same peak. At once: clearly more."""
     size = (48, 48, 48)
-    two, sixteen = (d.peak_memory(j, True, size) for j in (2, 16))
+    two, sixteen = (d.step_cost(j, True, size)["mib"] for j in (2, 16))
     assert sixteen < 1.3 * two + 10
-    assert d.peak_memory(16, False, size) > 1.5 * sixteen
+    assert d.step_cost(16, False, size)["mib"] > 1.5 * sixteen

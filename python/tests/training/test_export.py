@@ -16,6 +16,14 @@ from morphseek.training.objective import build_backbone
 from morphseek.training.trainer import Trainer
 
 
+SMALL = {
+    "voxelmorph-l": {"widths": [4, 4, 8, 8, 8]},
+    "transmorph": {"embed": 12, "depths": [1, 2, 1, 1], "attention_heads": [2, 2, 2, 2], "window": [2, 3, 2]},
+    "nice-trans": {"widths": [4, 4, 8, 8, 8], "window": [2, 3, 2]},
+}
+OUTPUTS = ["u", "warped", "reward", "mu", "log_sigma", "njd"]
+
+
 def session(path):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -59,20 +67,26 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
     graph = export.StepGraph(backbone)
     fixed, moving = images(size, 1)
     u_torch, u_ort = torch.zeros(1, 3, *size), np.zeros((1, 3, *size), np.float32)
-    rng = np.random.default_rng(2)
-    for _ in range(3):
-        eps = torch.from_numpy(rng.standard_normal((j, *backbone.latent_shape(size)), dtype=np.float32))
+    noise = torch.randn(3, j, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(2))
+    feed = {"fixed": fixed.numpy(), "moving": moving.numpy(), "tau": np.array([tau], np.float32)}
+    each = []
+    for eps in noise:
         with torch.no_grad():
             truth = graph(fixed, moving, u_torch, eps, torch.tensor([tau]))
-        ours = run.run(None, {"fixed": fixed.numpy(), "moving": moving.numpy(), "u_prev": u_ort, "epsilon": eps.numpy(), "tau": np.array([tau], np.float32)})
+        ours = run.run(None, feed | {"u_prev": u_ort, "epsilon": eps.numpy()})
         best = int(truth[2].argmax())
         u_torch, u_ort = truth[0][best : best + 1], ours[0][best : best + 1]
-    names = ["u", "warped", "reward", "mu", "log_sigma"]
-    for name, a, b in zip(names, truth, ours, strict=True):
+        each.append(ours)
+    # All steps in one run: the last step's fields and images, every step's figures.
+    feed |= {"u_prev": np.zeros_like(u_ort), "epsilon": noise.flatten(0, 1).numpy(), "steps": np.array([3])}
+    for name, at_once, one_by_one in zip(OUTPUTS, run.run(None, feed), zip(*each, strict=True), strict=True):
+        expected = one_by_one[-1] if name in ("u", "warped") else np.concatenate(one_by_one)
+        np.testing.assert_allclose(at_once, expected, atol=1e-5, rtol=1e-5, err_msg=name)
+    for name, a, b in zip(OUTPUTS, truth, ours, strict=True):
         assert a.shape == b.shape, name
         assert np.isfinite(b).all()
         # The bound that counts: 1e-4 voxel on the field after three chained steps.
-        np.testing.assert_allclose(b, a.numpy(), atol=1e-4 if name != "reward" else 1e-2, rtol=1e-4, err_msg=name)
+        np.testing.assert_allclose(b, a.numpy(), atol=1e-4 if name not in ("reward", "njd") else 1e-2, rtol=1e-4, err_msg=name)
     assert np.abs(ours[0]).max() > 0.2, "the field must move"
     if j > 1:
         assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
@@ -98,17 +112,22 @@ def test_the_file_is_what_the_engine_expects(bundle):
     assert {o.domain: o.version for o in model.opset_import}[""] >= 20
     assert [p.key for p in model.metadata_props] == ["morphseek_manifest"]
     assert json.loads(model.metadata_props[0].value) == manifest == export.read_manifest(path)
-    modes = [a.s for n in model.graph.node if n.op_type == "GridSample" for a in n.attribute if a.name == "mode"]
+    (loop,) = (n for n in model.graph.node if n.op_type == "Loop")
+    (body,) = (a.g for a in loop.attribute if a.name == "body")
+    modes = [a.s for n in body.node if n.op_type == "GridSample" for a in n.attribute if a.name == "mode"]
     assert modes and set(modes) == {b"linear"}
     large = [t for t in model.graph.initializer if np.prod(t.dims) >= export.MIN_HALF_SIZE]
     assert large and all(t.data_type == onnx.TensorProto.FLOAT16 for t in large)
     assert not any(t.external_data for t in model.graph.initializer)
     assert "segmentation" not in "".join(t.name for t in model.graph.initializer)
     shape = {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input}
-    assert list(shape) == ["fixed", "moving", "u_prev", "epsilon", "tau"]
+    assert list(shape) == ["fixed", "moving", "u_prev", "epsilon", "tau", "steps"]
     assert shape["fixed"][:2] == [1, 1] and all(isinstance(d, str) for d in shape["fixed"][2:])
     assert isinstance(shape["epsilon"][0], str) and shape["epsilon"][1] == 8
-    assert [o.name for o in model.graph.output] == ["u", "warped", "reward", "mu", "log_sigma"]
+    assert [o.name for o in model.graph.output] == OUTPUTS
+    # The weights stand outside the loop, and what depends on them and the fixed image alone, too.
+    assert not body.initializer and any(n.op_type == "AveragePool" for n in model.graph.node)
+    assert manifest["size"] is None and manifest["precision"] == "float32"
     assert manifest["latent"] == {"channels": 8, "stride": 8} and manifest["size_multiple"] == 8
     assert manifest["min_size"] == [24, 32, 24] and manifest["metrics"] == {"test_dice": 0.5}
     counted = sum(p.numel() for n, p in backbone.named_parameters() if not n.startswith("segmentation_head"))
@@ -136,13 +155,10 @@ def test_the_hash_covers_the_graph_and_nothing_else(bundle, tmp_path):
 def test_reward_is_ncc_over_the_fixed_foreground_minus_njd():
     size = (16, 16, 16)
     fixed, _ = images(size, 5)
-    zero = torch.zeros(1, 3, *size)
-    assert float(export.label_free_reward(fixed, fixed, zero)) == pytest.approx(1.0, abs=0.02)
-    worse = export.label_free_reward(fixed, torch.roll(fixed, 3, 4), zero)
-    assert float(worse) < 0.7
-    folded = zero.clone()
-    folded[:, 0, 8] = -3.0
-    assert float(export.label_free_reward(fixed, fixed, folded)) == pytest.approx(float(export.label_free_reward(fixed, fixed, zero)) - 100 / 16, abs=1e-3)
+    perfect = float(export.label_free_reward(fixed, fixed, torch.zeros(1)))
+    assert perfect == pytest.approx(1.0, abs=0.02)
+    assert float(export.label_free_reward(fixed, torch.roll(fixed, 3, 4), torch.zeros(1))) < 0.7
+    assert float(export.label_free_reward(fixed, fixed, torch.tensor([6.25]))) == pytest.approx(perfect - 6.25, abs=1e-5)
 
 
 def test_a_bundle_has_every_weight_by_name(bundle):
@@ -163,3 +179,35 @@ def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
     other = tiny("best", run__visits=1, model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]})
     with pytest.raises((ValueError, RuntimeError), match="size mismatch|does not fit"):
         Trainer(other, tmp_path / "other", init=path, progress=False)
+
+
+@pytest.mark.parametrize("name, half", [("voxelmorph-l", True), ("transmorph", False), ("nice-trans", False)])
+def test_the_papers_networks(name, half, tmp_path):
+    """Three steps of three trajectories at a size that their windows do not divide; in half precision it is torch's that counts."""
+    config = load("paper").replace(**{"model.backbone": name, "model.options": SMALL[name], "model.parametrisation": "velocity"})
+    backbone = export.random_backbone(config.model, 0)
+    size = (64, 32, 96)
+    if not backbone.any_size:
+        with pytest.raises(ValueError, match="--size"):
+            export.export_bundle(backbone, config, tmp_path / "any.onnx")
+    with pytest.raises(ValueError, match="multiple of 32"):
+        export.export_bundle(backbone, config, tmp_path / "odd.onnx", size=(64, 40, 96))
+    manifest = export.export_bundle(backbone, config, tmp_path / "bundle.onnx", size=size, half=half)
+    assert manifest["size"] == manifest["min_size"] == list(size)
+    assert manifest["precision"] == ("float16" if half else "float32")
+
+    graph = export.StepGraph(backbone)
+    fixed, moving = images(size, 1)
+    noise = torch.randn(3, 3, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(3))
+    u, rewards = torch.zeros(1, 3, *size), []
+    with torch.no_grad():
+        for eps in noise:
+            us, _, reward, *_ = graph(fixed, moving, u, eps, torch.tensor([0.5]))
+            u = us[reward.argmax()][None]
+            rewards.append(reward)
+    feed = {"fixed": fixed, "moving": moving, "u_prev": torch.zeros(1, 3, *size), "epsilon": noise.flatten(0, 1), "tau": torch.tensor([0.5])}
+    ours = session(tmp_path / "bundle.onnx").run(["u", "reward"], {k: v.numpy() for k, v in feed.items()} | {"steps": np.array([3])})
+    # float32: the bound that counts, 1e-4 voxel. float16 layers, float32 fields: 0.02 voxel.
+    np.testing.assert_allclose(ours[0], us.numpy(), atol=0.02 if half else 1e-4)
+    np.testing.assert_allclose(ours[1], torch.cat(rewards), atol=1e-3 if half else 1e-5)
+    assert us.abs().max() > 1 and (us[0] - us[1]).abs().max() > 0.01

@@ -123,9 +123,13 @@ def evaluate(
 @app.command()
 def export(
     config: Annotated[str, _CONFIG],
-    checkpoint: Annotated[Path, typer.Option(help="RUN/best.pt or last.pt.")],
     out: Annotated[Path, typer.Option("--out", help="Bundle to write (.onnx).", metavar="FILE")],
+    checkpoint: Annotated[Optional[Path], typer.Option(help="RUN/best.pt or last.pt.")] = None,
+    random: Annotated[Optional[int], typer.Option(help="Instead of a checkpoint: CONFIG's network with random weights, to measure speed.", metavar="SEED")] = None,
+    size: Annotated[Optional[str], typer.Option(help="The only size of the network grid; transformers need it.", metavar="D,H,W")] = None,
+    half: Annotated[bool, typer.Option("--half", help="float16 layers, for GPUs; fields stay float32.")] = False,
     data: Annotated[Optional[Path], _DATA] = None,
+    set_: Annotated[Optional[list[str]], _SET] = None,
 ) -> None:
     """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes from the checkpoint.
 
@@ -135,18 +139,24 @@ def export(
 
     from .data import PairSource, read_pairs
     from .evaluate import evaluate_pairs
-    from .export import export_bundle
+    from .export import export_bundle, random_backbone
     from .trainer import load_backbone
 
-    wanted = _load(config, data, [])
+    wanted = _load(config, data, set_ or [])
+    if (checkpoint is None) == (random is None):
+        _fail(ValueError("give either --checkpoint or --random"))
+    metrics: dict = {}
     try:
-        backbone, trained, state = load_backbone(checkpoint)
+        if checkpoint is None:
+            backbone, trained = random_backbone(wanted.model, random), wanted
+        else:
+            backbone, trained, state = load_backbone(checkpoint)
+            trained.bundle = wanted.bundle
+            metrics["training_visits"] = state["visit"]
+            if state["best"] > -1:
+                metrics["validation_dice"] = round(state["best"], 4)
     except (FileNotFoundError, ValueError) as error:
         _fail(error)
-    trained.bundle = wanted.bundle
-    metrics = {"training_visits": state["visit"]}
-    if state["best"] > -1:
-        metrics["validation_dice"] = round(state["best"], 4)
     if data is not None:
         source = PairSource(data, trained.data.labels, tuple(trained.data.percentiles))
         pairs = read_pairs(data, trained.data.test)
@@ -161,7 +171,10 @@ def export(
             "test_sdlogj": round(float(np.mean([r["sdlogj"] for r in last])), 3),
             "test_hd95_mm": round(float(np.mean([r["hd95"] for r in last])), 3),
         }
-    manifest = export_bundle(backbone, trained, out, metrics)
+    try:
+        manifest = export_bundle(backbone, trained, out, metrics, size and tuple(int(n) for n in size.split(",")), half)
+    except ValueError as error:
+        _fail(error)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256 {manifest['sha256']}")
     typer.echo(json.dumps(manifest["metrics"]))
 
@@ -245,12 +258,12 @@ def memory(
     backbone: Annotated[str, typer.Option()] = "compact",
 ) -> None:
     """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
-    from .diagnostics import peak_memory
+    from .diagnostics import step_cost
 
     shape = tuple(int(n) for n in size.split(","))
     typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
     for j in trajectories.split(","):
-        values = [peak_memory(int(j), s, shape, backbone) for s in (True, False)]
+        values = [step_cost(int(j), s, shape, backbone)["mib"] for s in (True, False)]
         typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
 
 

@@ -31,8 +31,8 @@ __all__ = [
     "gradient_norms",
     "histories",
     "load_pairs",
-    "peak_memory",
     "policy_signal",
+    "step_cost",
     "variance_ratio",
 ]
 
@@ -198,38 +198,58 @@ def histories(run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl",
     return {k: [r[k] for r in rows if all(x in r for x in keys)] for k in ("visit", *keys)}
 
 
-_MEMORY = """
-import json, resource, sys
+_COST = """
+import json, resource, sys, time
 from pathlib import Path
 import numpy as np, torch
 from morphseek.training.config import load
 from morphseek.training.objective import StepObjective, build_backbone
 from morphseek.training.data import Sample
+j, sequential, size, device = int(sys.argv[1]), sys.argv[2] == "1", [int(v) for v in sys.argv[3:6]], sys.argv[7]
+cuda = device != "cpu"
 torch.set_num_threads(1)
-j, sequential, size = int(sys.argv[1]), sys.argv[2] == "1", [int(v) for v in sys.argv[3:6]]
 config = load("paper").replace(**{"policy.trajectories": j, "policy.sequential": sequential, "policy.tau_init": 1.0,
                                   "model.backbone": sys.argv[6]})
 torch.manual_seed(0)
-objective = StepObjective(build_backbone(config.model), config.loss, config.policy, "finetune", False)
+objective = StepObjective(build_backbone(config.model).to(device), config.loss, config.policy, "finetune", cuda)
 one = lambda c: torch.rand(1, c, *size)
 ones = torch.ones(1, 1, *size)
-pair = Sample(one(1), one(1), ones, ones, (one(2) > 0.5).float(), (one(2) > 0.5).float(), torch.ones(1, 1, *size), torch.ones(1, 1, *size))
+pair = Sample(one(1), one(1), ones, ones, (one(2) > 0.5).float(), (one(2) > 0.5).float(), torch.ones(1, 1, *size), torch.ones(1, 1, *size)).to(device)
 def peak():
+    if cuda:
+        return torch.cuda.max_memory_allocated() / 1024
     # Linux hands a parent's ru_maxrss on to its children; the high-water mark of this address space is its own.
     status = Path("/proc/self/status")
     if status.exists():
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+def step():
+    began = time.perf_counter()
+    objective(pair, torch.zeros(1, 3, *size, device=device), tau=1.0, rng=np.random.default_rng(0)).loss.backward()
+    if cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
 before = peak()
-objective(pair, torch.zeros(1, 3, *size), tau=1.0, rng=np.random.default_rng(0)).loss.backward()
-print(json.dumps({"mib": (peak() - before) / 1024}))
+seconds = step()
+mib = (peak() - before) / 1024
+if cuda:
+    seconds = step()  # the first looked for algorithms
+print(json.dumps({"mib": mib, "seconds": seconds}))
 """
 
 
-def peak_memory(
-    trajectories: int, sequential: bool, size: tuple[int, int, int] = (48, 64, 48), backbone: str = "compact"
-) -> float:
-    """Growth of the peak resident memory, MiB, in one GRPO step, measured in a process of its own (Linux, macOS)."""
-    command = [sys.executable, "-c", _MEMORY, str(trajectories), str(int(sequential)), *map(str, size), backbone]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1])["mib"])
+def step_cost(
+    trajectories: int, sequential: bool, size: tuple[int, int, int] = (48, 64, 48), backbone: str = "compact", device: str = "cpu"
+) -> dict[str, float]:
+    """Cost of one GRPO step, forwards and backwards, measured in a process of its own (Linux, macOS).
+
+    Returns
+    -------
+    dict
+        ``mib``: growth of the peak memory, resident on a CPU, PyTorch's on a GPU (where it works in bfloat16). ``seconds``.
+    """
+    command = [sys.executable, "-c", _COST, str(trajectories), str(int(sequential)), *map(str, size), backbone, device]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the step failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])

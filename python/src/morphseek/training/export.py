@@ -22,9 +22,14 @@ output         shape (float32)           meaning
 ``reward``     (J,)                      mean local NCC (window 9) over voxels with fixed > 0, minus NJD in percent
 ``mu``         (1, C, d, h, w)           mean of the latent policy
 ``log_sigma``  (1, C, d, h, w)           its log standard deviation
+``njd``        (J,)                      percent of the voxels where ``u`` folds
 ============== ========================= ======================================================================
 
+In the file the step stands in a loop (:mod:`.loop`): one more input, ``steps``, makes one run take T of them.
+
 Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the file half the size.
+With ``half`` the network's layers work in float16 as well; images, the policy's heads, and everything about fields
+(integration, composition, sampling, reward) stay float32: a coordinate of 200 in float16 is off by up to 0.06 voxel.
 """
 
 from __future__ import annotations
@@ -40,11 +45,13 @@ import torch
 from torch import Tensor, nn
 
 from .backbones import PolicyBackbone
-from .config import Config
+from .config import Config, Model
+from .loop import loop_steps
 from .losses import local_ncc_map
+from .objective import build_backbone
 from .spatial import compose, njd_fraction, warp
 
-__all__ = ["StepGraph", "export_bundle", "graph_sha256", "read_manifest"]
+__all__ = ["StepGraph", "export_bundle", "graph_sha256", "random_backbone", "read_manifest"]
 
 OPSET = 20
 MANIFEST_KEY = "morphseek_manifest"
@@ -53,49 +60,79 @@ MIN_HALF_SIZE = 512
 
 
 class StepGraph(nn.Module):
-    """The exported computation; see the module's tables for inputs and outputs."""
+    """The exported computation; see the module's tables for inputs and outputs.
 
-    def __init__(self, backbone: PolicyBackbone):
+    Parameters
+    ----------
+    backbone : PolicyBackbone
+    half : bool
+        Convert the layers of ``backbone``, but for the heads, to float16.
+    """
+
+    def __init__(self, backbone: PolicyBackbone, half: bool = False):
         super().__init__()
-        self.backbone = backbone
+        self.backbone = backbone.eval()
+        self.dtype = torch.float16 if half else torch.float32
+        if half:
+            backbone.half()
+            for head in (backbone.mu_head, backbone.log_sigma_head) if backbone.heads else ():
+                head.float()
 
     def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor):
-        e = self.backbone.state(fixed, warp(moving, u_prev))
+        e = self.backbone.state(fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype))
         z = e.mu + tau * torch.exp(e.log_sigma) * epsilon
-        u = compose(self.backbone.step_field(z, e.skips), u_prev)
+        u = compose(self.backbone.step_field(z.to(self.dtype), e.skips), u_prev)
         warped = warp(moving, u)
-        return u, warped, label_free_reward(fixed, warped, u), e.mu, e.log_sigma
+        njd = 100.0 * njd_fraction(u)
+        return u, warped, label_free_reward(fixed, warped, njd), e.mu, e.log_sigma, njd
 
 
-def label_free_reward(fixed: Tensor, warped: Tensor, u: Tensor) -> Tensor:
+def label_free_reward(fixed: Tensor, warped: Tensor, njd: Tensor) -> Tensor:
     """Judge of a trajectory where there are no labels.
 
     Parameters
     ----------
     fixed : (1, 1, D, H, W)
     warped : (J, 1, D, H, W)
-    u : (J, 3, D, H, W)
+    njd : (J,)
+        Percent of the voxels where the trajectory's field folds.
 
     Returns
     -------
     Tensor of shape (J,)
-        Mean local NCC (window 9) over the voxels with ``fixed > 0``, minus the NJD in percent.
+        Mean local NCC (window 9) over the voxels with ``fixed > 0``, minus the NJD.
     """
     mask = (fixed > 0).to(fixed.dtype)
     ncc = local_ncc_map(fixed, warped)
     mean = (ncc * mask).sum(dim=(1, 2, 3, 4)) / mask.sum().clamp_min(1.0)
-    return mean - 100.0 * njd_fraction(u)
+    return mean - njd
 
 
-def _trace(backbone: PolicyBackbone, min_size: tuple[int, int, int]):
-    """ONNX model of the step graph under dynamic sizes."""
+def random_backbone(model: Model, seed: int) -> PolicyBackbone:
+    """The network of a configuration with random weights, as float16 numbers. It moves voxels; a fresh one hardly does."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        backbone = build_backbone(model).eval()
+        nn.init.normal_(backbone.flow.weight, std=backbone.flow.weight[0].numel() ** -0.5)
+        for p in backbone.parameters():
+            p.copy_(p.half().float())
+    return backbone
+
+
+def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int, int] | None):
+    """ONNX model of the step graph for one size, or under dynamic sizes. Two trajectories: one would be burnt in."""
     from torch.export import Dim
 
+    backbone = graph.backbone
     m = backbone.size_multiple
     s = backbone.latent_stride
-    # A size unlike the minimum on every axis, so that nothing is specialised to it; two trajectories, since export
-    # would burn a batch of one in.
-    size = tuple(m * (n // m + 1 + i) for i, n in enumerate(min_size))
+    spatial, latent_dims = {}, {0: Dim("trajectories", min=2, max=4096)}
+    if size is None:
+        # Unlike the minimum on every axis, so that nothing is specialised to it.
+        size = tuple(m * (n // m + 1 + i) for i, n in enumerate(min_size))
+        dims = [Dim(name, min=2, max=4096) for name in ("depth_units", "height_units", "width_units")]
+        spatial = {i + 2: m * d for i, d in enumerate(dims)}
+        latent_dims |= {i + 2: (m // s) * d if m != s else d for i, d in enumerate(dims)}
     latent = backbone.latent_shape(size)
     inputs = (
         torch.rand(1, 1, *size),
@@ -104,18 +141,14 @@ def _trace(backbone: PolicyBackbone, min_size: tuple[int, int, int]):
         torch.randn(2, *latent),
         torch.ones(1),
     )
-    dims = [Dim(name, min=2, max=4096) for name in ("depth_units", "height_units", "width_units")]
-    spatial = {i + 2: m * d for i, d in enumerate(dims)}
-    latent_dims = {0: Dim("trajectories", min=2, max=4096)}
-    latent_dims |= {i + 2: (m // s) * d if m != s else d for i, d in enumerate(dims)}
     program = torch.onnx.export(
-        StepGraph(backbone.eval()),
+        graph,
         inputs,
         dynamo=True,
         opset_version=OPSET,
         external_data=False,
         input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
-        output_names=["u", "warped", "reward", "mu", "log_sigma"],
+        output_names=["u", "warped", "reward", "mu", "log_sigma", "njd"],
         dynamic_shapes={"fixed": spatial, "moving": spatial, "u_prev": spatial, "epsilon": latent_dims, "tau": {}},
         verbose=False,
     )
@@ -168,6 +201,15 @@ def _halve(model) -> None:
         graph.node.insert(offset, node)
 
 
+def _nodes(graph):
+    """Every node of a graph and of the graphs inside it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
 def _check(model) -> None:
     """Refuse a graph that the engine must not run."""
     import onnx
@@ -176,7 +218,7 @@ def _check(model) -> None:
     versions = {o.domain: o.version for o in model.opset_import}
     if versions.get("", 0) < OPSET:
         raise RuntimeError(f"opset {versions.get('')} in the exported graph, {OPSET} is needed")
-    for node in model.graph.node:
+    for node in _nodes(model.graph):
         if node.domain not in ("", "ai.onnx"):
             raise RuntimeError(f"operator {node.domain}::{node.op_type} is not a standard one")
         if node.op_type == "GridSample":
@@ -268,7 +310,12 @@ def bundle_weights(path: str | Path, backbone: PolicyBackbone) -> dict[str, Tens
 
 
 def export_bundle(
-    backbone: PolicyBackbone, config: Config, path: str | Path, metrics: dict[str, Any] | None = None
+    backbone: PolicyBackbone,
+    config: Config,
+    path: str | Path,
+    metrics: dict[str, Any] | None = None,
+    size: tuple[int, int, int] | None = None,
+    half: bool = False,
 ) -> dict[str, Any]:
     """Write a bundle.
 
@@ -282,6 +329,11 @@ def export_bundle(
         File to write; it appears complete or not at all.
     metrics : dict, optional
         Goes into the manifest as it is.
+    size : (D, H, W), optional
+        The only size that the bundle shall run on; any, where it is left out. Transformers need it: their windows are laid
+        out for one size.
+    half : bool
+        float16 layers, for GPUs. CPUs run such a bundle too, slower.
 
     Returns
     -------
@@ -294,7 +346,12 @@ def export_bundle(
     if getattr(backbone, "segmentation_classes", 0):
         del backbone.segmentation_head
         backbone.segmentation_classes = 0
-    model = _trace(backbone, tuple(config.data.min_size))
+    if size is not None:
+        backbone.latent_shape(size)  # refuses a size that is no multiple
+    elif not backbone.any_size:
+        raise ValueError(f"backbone {backbone.name} is exported for one size: give it (--size D,H,W)")
+    min_size = config.data.min_size if size is None else size
+    model = _trace(StepGraph(backbone, half), min_size, size)
     _name_folded(model, backbone)
     _halve(model)
     # Debug metadata (stack traces of every node) would be a third of the file and would name local paths.
@@ -306,6 +363,7 @@ def export_bundle(
     del model.graph.metadata_props[:]
     del model.metadata_props[:]
     model.producer_name = "morphseek"
+    loop_steps(model)
     _check(model)
     b = config.bundle
     manifest = {
@@ -315,7 +373,9 @@ def export_bundle(
         "backbone": config.model.backbone,
         "latent": {"channels": backbone.latent_channels, "stride": backbone.latent_stride},
         "size_multiple": backbone.size_multiple,
-        "min_size": list(config.data.min_size),
+        "min_size": list(min_size),
+        "size": None if size is None else list(size),
+        "precision": "float16" if half else "float32",
         "spacing_mm": list(config.data.spacing),
         "intensity": {
             "method": "percentile",

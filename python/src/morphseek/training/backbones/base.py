@@ -120,6 +120,8 @@ class PolicyBackbone(nn.Module):
         Channels of ``f_L`` and its stride against the image grid.
     size_multiple : int
         Image sizes must be multiples of this.
+    any_size : bool
+        Whether one exported graph serves every size.
     field_stride : int
         1 if the decoder ends at full resolution, 2 if at half of it (the field is then upsampled linearly).
     """
@@ -128,6 +130,7 @@ class PolicyBackbone(nn.Module):
     latent_channels: int
     latent_stride: int
     size_multiple: int
+    any_size: bool = True
     field_stride: int = 1
 
     def __init__(

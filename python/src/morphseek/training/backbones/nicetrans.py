@@ -51,6 +51,7 @@ class NICETrans(PolicyBackbone):
 
     latent_stride = 32
     size_multiple = 32
+    any_size = False
     field_stride = 1
 
     def __init__(

@@ -50,7 +50,7 @@ class SwinStage(nn.Module):
         # A grid smaller than the window is one window and is not shifted.
         window, shift = get_window_size(size, self.window, self.shift)
         padded = [math.ceil(n / w) * w for n, w in zip(size, window, strict=True)]
-        mask = compute_mask(padded, window, shift, x.device)
+        mask = compute_mask(padded, window, shift, x.device).to(x.dtype)
         x = x.permute(0, 2, 3, 4, 1)
         for block in self.blocks:
             x = block(x, mask)
@@ -94,8 +94,8 @@ class TransMorph(PolicyBackbone):
     ----------
     embed : int
         Channels after the patch embedding, stride 4.
-    depths, heads : 4 ints
-        Blocks and attention heads of the stages at strides 4, 8, 16, 32.
+    depths, attention_heads : 4 ints
+        Blocks and heads of the stages at strides 4, 8, 16, 32.
     window : 3 ints
         Attention window, patches. The default divides 160x192x224 into whole windows.
     **policy
@@ -110,13 +110,14 @@ class TransMorph(PolicyBackbone):
 
     latent_stride = 32
     size_multiple = 32
+    any_size = False
     field_stride = 1
 
     def __init__(
         self,
         embed: int = 96,
         depths: tuple[int, ...] = (2, 2, 4, 2),
-        heads: tuple[int, ...] = (4, 4, 8, 8),
+        attention_heads: tuple[int, ...] = (4, 4, 8, 8),
         window: tuple[int, int, int] = (5, 6, 7),
         **policy,
     ):
@@ -125,7 +126,7 @@ class TransMorph(PolicyBackbone):
         self.latent_channels = dims[-1]
         self.embed = nn.Conv3d(2, embed, 4, stride=4)
         self.embed_norm = nn.GroupNorm(1, embed)
-        self.stages = nn.ModuleList(SwinStage(d, n, h, tuple(window)) for d, n, h in zip(dims, depths, heads, strict=True))
+        self.stages = nn.ModuleList(SwinStage(d, n, h, tuple(window)) for d, n, h in zip(dims, depths, attention_heads, strict=True))
         self.merges = nn.ModuleList(_Merge(d) for d in dims[:-1])
         self.out_norm = nn.ModuleList(nn.GroupNorm(1, d) for d in dims)
         half, full = embed // 2, max(embed // 6, 1)
