@@ -164,9 +164,10 @@ def main(
     if table_only:
         summary.write(out)
         return
+    selected = chosen(methods)
     out.mkdir(parents=True, exist_ok=True)
     sets = [data_sets.read(spec, pairs or None, spec.partition("=")[0] in two_modalities) for spec in data]
-    run(sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)], chosen(methods), out, threads, timeout)
+    run(sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)], selected, out, threads, timeout)
 
 
 if __name__ == "__main__":

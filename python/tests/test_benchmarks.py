@@ -30,7 +30,7 @@ def compare(out: Path, *arguments: str) -> str:
 def test_table(tmp_path: Path):
     """Two pairs, one with a broken image: ours and a peer run, the failure is a row that counts, and nothing runs twice."""
     folder, out = tmp_path / "trunks", tmp_path / "out"
-    data_sets.make_phantom(folder, 2, 24)
+    data_sets.make_phantom(folder, 2, 40)
     (folder / "images" / "moving1.nii.gz").write_bytes(b"no image")
     arguments = ["--data", f"trunks={folder}", "--methods", "morphseek-affine,sitk-demons,deeds"]
     assert compare(out, *arguments).count("ran trunks") == 4
