@@ -7,7 +7,7 @@
 (3, 48, 48, 48)
 
 :func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points. :func:`evaluate` scores
-many pairs. :mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
+many pairs, :mod:`morphseek.batch` registers them into folders. :mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
 first used, so that ``morphseek.training`` works without the compiled engine.
 """
 
@@ -17,7 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, io, phantom, report
+    from . import batch, errors, io, phantom, report
+    from ._core import devices
     from .evaluation import evaluate
     from .registration import Progress, RegistrationResult, load, register
     from .transform import DenseTransform
@@ -26,11 +27,12 @@ _WHERE = {
     "DenseTransform": "transform",
     "Progress": "registration",
     "RegistrationResult": "registration",
+    "devices": "_core",
     "evaluate": "evaluation",
     "load": "registration",
     "register": "registration",
 }
-_MODULES = ("errors", "io", "phantom", "report")
+_MODULES = ("batch", "errors", "io", "phantom", "report")
 
 __all__ = [*_WHERE, *_MODULES, "__version__"]
 

@@ -52,7 +52,7 @@ def version() -> str:
 
 @functools.cache
 def option_table() -> list[dict[str, Any]]:
-    """Return the engine's options: dicts with name, type, default, help and, where they have them, choices, min, max."""
+    """Return the engine's options: dicts with name, type, default, help and, where they have them, choices, prefix, min, max."""
     return json.loads(call(gopy.OptionTable))
 
 
@@ -78,6 +78,19 @@ def models() -> list[dict[str, Any]]:
     """Return the bundles that the engine knows: dicts with manifest, path, code and error."""
     open_engine()
     return json.loads(call(gopy.Models))
+
+
+def devices() -> dict[str, Any]:
+    """Try what networks can run on; takes seconds.
+
+    Returns
+    -------
+    dict
+        ``library``, ``version`` and ``providers`` of the ONNX Runtime in use; ``gpus``, dicts with name and bytes, that the NVIDIA driver
+        shows; ``devices``, dicts with name, usable and, where it is not, error and remedy.
+    """
+    open_engine()
+    return json.loads(call(gopy.Devices))
 
 
 def verify_model(name: str) -> dict[str, Any]:

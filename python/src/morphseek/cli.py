@@ -12,7 +12,6 @@ import functools
 import inspect
 import json
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -81,14 +80,19 @@ def _with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
         if name == "cache":  # --no-cache and a fixed folder stand for it
             continue
         limits = {key: option[key] for key in ("min", "max") if key in option}
-        if "choices" in option:
-            kind: Any = enum.Enum(name.capitalize(), {c: c for c in option["choices"]}, type=str)
+        metavar = None
+        if "prefix" in option:
+            kind: Any = str
+            default, metavar = option["default"], f"{'|'.join(option['choices'])}|{option['prefix']}..."
+            limits["parser"] = functools.partial(_checked, name)
+        elif "choices" in option:
+            kind = enum.Enum(name.capitalize(), {c: c for c in option["choices"]}, type=str)
             default = kind(option["default"])
         else:
             kind = {"string": str, "int": int, "float": float}[option["type"]]
             default = kind(option["default"])
             limits = {key: kind(value) for key, value in limits.items()}
-        info = typer.Option(f"--{name.replace('_', '-')}", help=option["help"], rich_help_panel="Registration", **limits)
+        info = typer.Option(f"--{name.replace('_', '-')}", help=option["help"], metavar=metavar, rich_help_panel="Registration", **limits)
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]))
 
     @functools.wraps(command)
@@ -98,6 +102,15 @@ def _with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
+
+
+def _checked(name: str, value: str) -> str:
+    """Return an option's value if the engine takes it."""
+    try:
+        _core.call(_core.gopy.CheckOptions, json.dumps({name: value}))
+    except errors.InvalidArgumentError as error:
+        raise typer.BadParameter(str(error)) from None
+    return value
 
 
 def _changed(options: dict[str, Any]) -> dict[str, Any]:
@@ -142,63 +155,22 @@ def register(
     warped_labels.nii.gz if the moving labels are given: all of them or, on an error, none.
     """
     with _reported(as_json):
-        from . import io
+        from . import batch, io
 
         images = io.read(fixed, "fixed"), io.read(moving, "moving")
         labels = tuple(None if path is None else io.read(path, name) for path, name in ((fixed_labels, "fixed labels"), (moving_labels, "moving labels")))
-        summary = _register_and_write(
+        summary = batch.register_into(
+            out,
             images,
             labels,
-            out,
             options=_changed(options) | _cache(no_cache),
             title=f"{moving} onto {fixed}",
-            quiet=quiet or as_json,
+            progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
             initial_transform=initial_transform,
         )
         _print_summary(summary, out, quiet, as_json)
-
-
-def _register_and_write(
-    images: tuple, labels: tuple, out: Path, *, options: dict[str, Any], title: str, quiet: bool, label_names: dict[int, str] | None = None, extra: Callable[[RegistrationResult], dict[str, Any]] | None = None, **inputs: Any
-) -> dict[str, Any]:
-    """Register, score and write everything to ``out``; return what report.json holds."""
-    import dataclasses
-
-    from . import evaluation, io, registration
-    from .report import write_report
-
-    with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
-        result = registration.register(*images, progress=not quiet, **inputs, **options)
-        fixed_labels, moving_labels = labels
-        scores = evaluation.score_labels(result, fixed_labels, moving_labels) if None not in labels else []
-        shown = {k: v for k, v in options.items() if k != "cache"}
-        result.options = shown
-        summary = result.report()
-        if scores:
-            summary |= {
-                "dice_before": evaluation.mean_dice(scores, "before"),
-                "dice_after": evaluation.mean_dice(scores),
-                "labels": [dataclasses.asdict(score) for score in scores],
-            }
-        if extra is not None:
-            summary |= extra(result)
-        result.write(folder, summary)
-        if moving_labels is not None:
-            io.write_image(folder / "warped_labels.nii.gz", result.apply(moving_labels, interpolation="nearest"))
-        write_report(
-            folder / "report.html",
-            result,
-            *images,
-            fixed_labels=fixed_labels,
-            moving_labels=moving_labels,
-            scores=scores,
-            label_names=label_names,
-            command="morphseek " + shlex.join(sys.argv[1:]),
-            title=title,
-        )
-    return summary
 
 
 def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
@@ -330,6 +302,48 @@ def _print_evaluation(summary: dict[str, Any], names: dict[int, str], wilcoxon: 
     _print_rows([*rows, ("results", str(out / "results.json"))])
 
 
+@app.command("batch")
+@_with_engine_options
+def batch_command(
+    pairs: Annotated[Path, typer.Argument(help="CSV with the columns fixed, moving and, optionally, fixed_labels, moving_labels, fixed_mask, moving_mask, id.", metavar="PAIRS.csv", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results: one folder a pair, summary.csv, summary.json.", show_default=False)],
+    workers: Annotated[int, typer.Option(help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.", min=1)] = 1,
+    scheduler: Annotated[Optional[str], typer.Option(help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip install morphseek[dask]).", show_default=False)] = None,
+    html: Annotated[bool, typer.Option("--html", help="Write report.html for each pair, too.")] = False,
+    no_cache: NoCache = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Register many pairs, each into a folder of its own.
+
+    Pairs that are finished, with the same files and options, are not done again: after an interruption, the same command goes
+    on. A pair that fails is listed with its error, the others go on, and the exit code is the first failure's.
+    """
+    with _reported(as_json):
+        from . import batch
+
+        done = batch.run(
+            pairs, out, workers=workers, scheduler=scheduler, html=html, anew=no_cache, progress=not (quiet or as_json), **_changed(options)
+        )
+        if as_json:
+            print(json.dumps(done.to_dict()))
+        elif not quiet:
+            _print_batch(done.summary(), out)
+        if done.exit_code:
+            raise typer.Exit(done.exit_code)
+
+
+def _print_batch(summary: dict[str, Any], out: Path) -> None:
+    counts = ", ".join(f"{summary[state]} {state}" for state in ("done", "skipped", "failed") if summary[state])
+    rows = [("pairs", f"{summary['pairs']}: {counts}")]
+    if summary["dice_after"] is not None:
+        rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
+    if summary["seconds"] is not None:
+        rows += [("mean NJD", f"{summary['njd_percent']:.4f} %"), ("a pair", f"{summary['seconds']:.2f} s")]
+    _print_rows([*rows, ("results", str(out / "summary.csv"))])
+
+
 @models_app.command("list")
 def models_list(as_json: Json = False) -> None:
     """List the bundles that ship with the package."""
@@ -361,6 +375,26 @@ def models_verify(name: Annotated[str, typer.Argument(help="Built-in name or pat
 
 
 @app.command()
+def devices(as_json: Json = False) -> None:
+    """List what networks can run on: the ONNX Runtime in use, the GPUs, and for each device why it cannot be used and what to do."""
+    with _reported(as_json):
+        found = _core.devices()
+        if as_json:
+            print(json.dumps(found))
+            return
+        rows = [
+            ("ONNX Runtime", f"{found['version']}  {found['library']}" if found["library"] else "not found"),
+            ("its providers", ", ".join(found["providers"]) or "none"),
+            ("GPUs", ", ".join(f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in found["gpus"]) or "none that an NVIDIA driver shows"),
+        ]
+        for device in found["devices"]:
+            rows.append((device["name"], "usable" if device["usable"] else f"not usable: {device['error']}"))
+            if device["remedy"]:
+                rows.append(("", f"To use it: {device['remedy']}."))
+        _print_rows(rows)
+
+
+@app.command()
 @_with_engine_options
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("morphseek-demo"),
@@ -373,7 +407,7 @@ def demo(
     with _reported(as_json):
         import numpy as np
 
-        from . import phantom
+        from . import batch, phantom
 
         started = time.perf_counter()
         pair = phantom.make_pair(size)
@@ -386,13 +420,13 @@ def demo(
             distance = {"before": points - truth, "after": result.transform_points(points) - truth}
             return {f"tre_{when}_mm": float(np.linalg.norm(d, axis=1).mean()) for when, d in distance.items()}
 
-        summary = _register_and_write(
+        summary = batch.register_into(
+            out,
             (pair.fixed, pair.moving),
             (pair.fixed_labels, pair.moving_labels),
-            out,
             options=_changed(options),
             title="the demonstration pair: a CT-like trunk onto an MR-like one",
-            quiet=quiet or as_json,
+            progress=not (quiet or as_json),
             label_names=phantom.LABELS,
             extra=error_to_truth,
         )

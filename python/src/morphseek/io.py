@@ -14,6 +14,7 @@ import shutil
 import struct
 import sys
 import tempfile
+import threading
 import uuid
 from pathlib import Path
 from typing import Any, Callable, Iterator, Union
@@ -28,6 +29,7 @@ ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike, Any]
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+_hdf5 = threading.Lock()  # ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -248,7 +250,8 @@ def read_transform(source: Any) -> sitk.Transform:
         if not path.is_file():
             raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
         try:
-            return sitk.ReadTransform(str(path))
+            with _hdf5:
+                return sitk.ReadTransform(str(path))
         except RuntimeError as error:
             raise errors.InputUnreadableError(f"transform: {path} cannot be read: {_reason(error)}") from None
     matrix = np.asarray(source, dtype=np.float64)
@@ -295,7 +298,8 @@ def write_transform(path: str | os.PathLike, transform: sitk.Transform) -> None:
 
     def write(temporary: Path) -> None:
         _reserve(temporary, size)
-        sitk.WriteTransform(transform, str(temporary))
+        with _hdf5:
+            sitk.WriteTransform(transform, str(temporary))
 
     with replacing(path) as temporary:
         _write(lambda: write(temporary), temporary, path)

@@ -216,7 +216,7 @@ class _Reporter:
     """The progress callback. Exceptions do not cross the engine: one raised by the user's callback or by Ctrl-C cancels and is kept."""
 
     def __init__(self, progress: Callable[[Progress], Any] | bool | None):
-        self._bar = _Bar() if progress is True else None
+        self._bar = Bar() if progress is True else None
         self._callback = self._bar or progress or None
         self._last: tuple[Any, float] = (None, 0.0)
         self.interruption: BaseException | None = None
@@ -256,7 +256,7 @@ class _Reporter:
             return False
 
 
-class _Bar:
+class Bar:
     """A progress bar on standard error; silent where that is no terminal."""
 
     def __init__(self) -> None:
@@ -274,6 +274,10 @@ class _Bar:
             self._bar.update(self._task, description=report.message)
         self._bar.update(self._task, completed=report.fraction, stage=report.stage)
 
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def close(self) -> None:
         self._bar.stop()
 
@@ -284,6 +288,7 @@ def _document_options() -> None:
     lines = []
     for option in table:
         kind = "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}" if "choices" in option else {"string": "str"}.get(option["type"], option["type"])
+        kind += f' or "{option["prefix"]}..."' if "prefix" in option else ""
         lines.append(f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}")
     if register.__doc__:  # absent under python -OO
         register.__doc__ = register.__doc__.replace("{options}", "\n    ".join(lines))

@@ -23,7 +23,6 @@ whole. The process ends when its standard input does, so that it never outlives 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -132,24 +131,11 @@ def geometry(grid: np.ndarray) -> dict[str, list[float]]:
 
 
 def describe() -> dict[str, Any]:
-    """Return what a panel shows: version, the engine's options, the models, and the devices found with their names."""
-    return {"version": _core.version(), "options": _core.option_table(), "models": _core.models(), "devices": {"cpu": f"{os.cpu_count()} cores", **_cuda()}}
-
-
-def _cuda() -> dict[str, str]:
-    """Return the first CUDA device's name, where there is one and the ONNX Runtime at hand can use it."""
-    import onnxruntime
-
-    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-        return {}
-    try:
-        cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return {}
-    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, len(name), device):
-        return {}
-    return {"cuda": name.value.decode(errors="replace")}
+    """Return what a panel shows: version, the engine's options, the models, and the usable devices with their names."""
+    found = _core.devices()
+    usable = {d["name"] for d in found["devices"] if d["usable"]}
+    cards = {"cuda": gpu["name"] for gpu in found["gpus"][:1] if "cuda" in usable}
+    return {"version": _core.version(), "options": _core.option_table(), "models": _core.models(), "devices": {"cpu": f"{os.cpu_count()} cores", **cards}}
 
 
 def _end_with_caller(folder: Path) -> None:

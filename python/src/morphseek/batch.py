@@ -1,0 +1,505 @@
+"""Registering into folders: one pair, or a list of pairs by several workers, here or on a Dask cluster.
+
+The workers here are threads, not processes. The work is the engine's and runs outside Python's lock, so that threads lose nothing; they
+share its network session, whose weights and workspace are then in memory once, and Ctrl-C reaches all of them. On a cluster
+the same function runs in Dask's worker processes, on the folders that they share.
+
+A pair is finished when its folder has ``pair.json``, which is written last. It holds a fingerprint of the files' content, the options, the
+model and the library's version: where that is unchanged, the pair is not done again.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import csv
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import statistics
+import sys
+import threading
+import uuid
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import _core, errors, evaluation, io, registration
+from .registration import Bar, Progress, RegistrationResult
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
+FINISHED = "pair.json"
+
+_drawing = threading.Lock()  # Matplotlib is not made for threads
+
+
+def register_into(
+    out: str | os.PathLike,
+    images: tuple[io.ImageLike, io.ImageLike],
+    labels: tuple[io.ImageLike | None, io.ImageLike | None] = (None, None),
+    *,
+    options: dict[str, Any],
+    title: str = "",
+    html: bool = True,
+    label_names: dict[int, str] | None = None,
+    extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
+    **inputs: Any,
+) -> dict[str, Any]:
+    """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on an error, none.
+
+    Parameters
+    ----------
+    out : path
+        Folder for the files; made if need be.
+    images, labels : tuple
+        Fixed and moving.
+    options : dict
+        Of the engine.
+    title, label_names
+        For report.html.
+    html : bool
+        Write report.html.
+    extra : callable, optional
+        Returns what else report.json shall hold.
+    **inputs
+        Masks, initial transform and progress: of :func:`morphseek.register`.
+
+    Returns
+    -------
+    dict
+        What report.json holds.
+    """
+    with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
+        result = registration.register(*images, **inputs, **options)
+        fixed_labels, moving_labels = labels
+        scores = evaluation.score_labels(result, fixed_labels, moving_labels) if fixed_labels is not None and moving_labels is not None else []
+        result.options = {k: v for k, v in options.items() if k != "cache"}
+        summary = result.report()
+        if scores:
+            summary |= {
+                "dice_before": evaluation.mean_dice(scores, "before"),
+                "dice_after": evaluation.mean_dice(scores),
+                "labels": [dataclasses.asdict(score) for score in scores],
+            }
+        if extra is not None:
+            summary |= extra(result)
+        result.write(folder, summary)
+        if moving_labels is not None:
+            io.write_image(folder / "warped_labels.nii.gz", result.apply(moving_labels, interpolation="nearest"))
+        if html:
+            from .report import write_report
+
+            with _drawing:
+                write_report(
+                    folder / "report.html",
+                    result,
+                    *images,
+                    fixed_labels=fixed_labels,
+                    moving_labels=moving_labels,
+                    scores=scores,
+                    label_names=label_names,
+                    command="morphseek " + shlex.join(sys.argv[1:]),
+                    title=title,
+                )
+    return summary
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A row of the list: its name, and its files, relative to the list's folder."""
+
+    id: str
+    folder: str
+    files: dict[str, str]
+
+    def path(self, image: str) -> Path:
+        """Return the path of one of IMAGES."""
+        return Path(self.folder, self.files[image])
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a pair: a row of summary.csv."""
+
+    id: str
+    fixed: str
+    moving: str
+    status: str = "pending"
+    """done, skipped (it was finished before), failed, or pending (the batch was stopped)."""
+    dice_before: float | None = None
+    dice_after: float | None = None
+    njd_percent: float | None = None
+    seconds: float | None = None
+    model: str = ""
+    device: str = ""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    error: str = ""
+    """The exception's class."""
+    message: str = ""
+    exit_code: int = 0
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.id}: {self.error}: {self.message}"
+        dice = "" if self.dice_after is None else f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}  "
+        return f"{self.id}: {self.status}" + ("" if self.njd_percent is None else f"  {dice}NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s")
+
+
+@dataclasses.dataclass
+class Batch:
+    """The outcomes of a list of pairs, in its order."""
+
+    pairs: list[Outcome]
+    options: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """The first failure's, or 0."""
+        return next((p.exit_code for p in self.pairs if p.status == "failed"), 0)
+
+    def summary(self) -> dict[str, Any]:
+        """Return how many pairs have which status, and the means over the finished ones."""
+        states = [p.status for p in self.pairs]
+        counts = {"pairs": len(states), **{state: states.count(state) for state in ("done", "skipped", "failed", "pending")}}
+        means = {}
+        for name in ("dice_before", "dice_after", "njd_percent", "seconds"):
+            values = [getattr(p, name) for p in self.pairs if getattr(p, name) is not None]
+            means[name] = statistics.fmean(values) if values else None
+        return counts | means
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {"summary": self.summary(), "version": _core.version(), "options": self.options, "pairs": [dataclasses.asdict(p) for p in self.pairs]}
+
+    def write(self, folder: str | os.PathLike) -> None:
+        """Write summary.csv (one row a pair) and summary.json (everything)."""
+        text = StringIO()
+        table = csv.DictWriter(text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n")
+        table.writeheader()
+        content = self.to_dict()
+        table.writerows({**row, "warnings": " | ".join(row["warnings"])} for row in content["pairs"])
+        io.write_text(Path(folder) / "summary.csv", text.getvalue())
+        io.write_text(Path(folder) / "summary.json", json.dumps(content, indent=1) + "\n")
+
+
+def run(
+    pairs: str | os.PathLike,
+    out: str | os.PathLike,
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+    html: bool = False,
+    anew: bool = False,
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Any,
+) -> Batch:
+    """Register a list of pairs; each gets a folder of its own.
+
+    Parameters
+    ----------
+    pairs : path
+        CSV with the columns fixed and moving and, optionally, fixed_labels, moving_labels, fixed_mask, moving_mask and id, the name of the
+        pair's folder. Paths are relative to the file.
+    out : path
+        Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json. summary.csv and summary.json have all pairs.
+    workers : int
+        Pairs at a time; each gets its share of the cores unless `threads` is given.
+    scheduler : str, optional
+        Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread unless `threads` is given.
+    html : bool
+        Write report.html for each pair, which takes about as long as a small registration.
+    anew : bool
+        Do pairs again that are finished.
+    progress : callable or bool, optional
+        Called with a :class:`morphseek.Progress` over the whole list, whose message names the pair that is finished; returning False stops
+        the batch. True shows a bar.
+    **options
+        Of :func:`morphseek.register`.
+
+    Returns
+    -------
+    Batch
+        A pair that fails is in it with its error; the others go on.
+
+    Raises
+    ------
+    InputUnreadableError
+        The list cannot be read, lacks a column or has an id twice.
+    CancelledError, KeyboardInterrupt
+        The batch was stopped. Finished pairs are kept, others have no files; the same call goes on from there. Pairs
+        that a cluster is at are finished by it.
+    """
+    if workers < 1:
+        raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
+    listed = read_list(pairs)
+    options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
+    _core.call(_core.gopy.CheckOptions, json.dumps(options))
+    shown, model = dict(options), options.get("model", "default")
+    if model not in ("none", "default"):
+        found = _core.verify_model(model)
+        model = found["manifest"]["sha256"]
+        if found["path"]:  # a worker elsewhere is in another folder
+            options["model"] = str(Path(found["path"]).absolute())
+    if not options.get("threads"):
+        options["threads"] = 1 if scheduler else max(1, _cores() // workers)
+    with io.output_folder(out):
+        pass  # an unwritable folder fails before the work
+    token = uuid.uuid4().hex
+    jobs = [_Job(pair, str(Path(out).absolute() / pair.id), options, model, html, anew, token) for pair in listed]
+    batch = Batch([Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown)
+    meter = _Meter(batch, progress)
+    try:
+        if scheduler:
+            _on_cluster(jobs, scheduler, meter)
+        else:
+            _by_threads(jobs, workers, meter)
+    finally:
+        meter.close()
+        batch.write(out)
+    return batch
+
+
+def read_list(path: str | os.PathLike) -> list[Pair]:
+    """Return the pairs of a CSV file; see :func:`run`. A pair without id is called NUMBER-MOVING-to-FIXED."""
+    path = Path(path)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            columns, rows = set(reader.fieldnames or ()), list(reader)
+    except OSError as error:
+        raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, csv.Error) as error:
+        raise errors.InputUnreadableError(f"pairs: {path} is not a CSV file: {error}") from None
+    if not rows or not {"fixed", "moving"} <= columns or columns - {*IMAGES, "id"}:
+        raise errors.InputUnreadableError(f"pairs: {path} needs a header with the columns fixed and moving, may have {', '.join(IMAGES[2:])} and id, and no others; and a row for each pair")
+    pairs: dict[str, Pair] = {}
+    for number, row in enumerate(rows, 1):
+        files = {image: (row.get(image) or "").strip() for image in IMAGES}
+        if None in row or not files["fixed"] or not files["moving"]:
+            raise errors.InputUnreadableError(f"pairs: {path}, row {number}: there must be a fixed and a moving image, and no more cells than columns")
+        name = (row.get("id") or "").strip() or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
+        if name.startswith((".", "summary.")) or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name):
+            raise errors.InputUnreadableError(f"pairs: {path}, row {number}: the id {name!r} is no name for a folder")
+        if name.lower() in pairs:
+            raise errors.InputUnreadableError(f"pairs: {path}, row {number}: the id {name} is there twice")
+        pairs[name.lower()] = Pair(name, str(path.parent.absolute()), {image: file for image, file in files.items() if file})
+    return list(pairs.values())
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.split(".")[0]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """A pair as it travels to a worker."""
+
+    pair: Pair
+    folder: str
+    options: dict[str, Any]
+    model: str  # "none", "default", or the bundle's sha256
+    html: bool
+    anew: bool
+    batch: str  # which call of run() it belongs to
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that the result depends on. Threads may change its last bit, no more."""
+        options = {name: value for name, value in sorted(self.options.items()) if name not in ("threads", "cache", "model")}
+        content = {image: _content(self.pair.path(image), image.replace("_", " ")) for image in self.pair.files}
+        return hashlib.sha256(json.dumps([_core.version(), options, self.model, content]).encode()).hexdigest()
+
+
+def _content(path: Path, name: str) -> list[str]:
+    """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
+    hashes = []
+    try:
+        for file in sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path, *_data(path)]:
+            content = hashlib.sha256()
+            with open(file, "rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    content.update(chunk)
+            hashes.append(content.hexdigest())
+    except OSError as error:
+        raise errors.InputUnreadableError(f"{name}: {error.filename} cannot be read: {error.strerror}; check the list") from None
+    return hashes
+
+
+def _data(header: Path) -> list[Path]:
+    """Return the file with the voxels, where the image's own file is but a header."""
+    if header.suffix in (".mhd", ".nhdr"):
+        named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header.read_bytes(), re.M)
+        files = [header.parent / os.fsdecode(named[1])] if named else []
+    else:
+        files = [header.with_suffix({".hdr": ".img", ".img": ".hdr"}[header.suffix])] if header.suffix in (".hdr", ".img") else []
+    return [file for file in files if file.is_file()]
+
+
+def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcome:
+    """Do a job, unless it is done. Errors come back in the outcome: another pair's worker has no use for them."""
+    pair = job.pair
+    outcome = Outcome(pair.id, pair.files["fixed"], pair.files["moving"])
+    try:
+        folder, fingerprint = Path(job.folder), job.fingerprint()
+        before = _finished(folder)
+        same = before.get("fingerprint") == fingerprint and all(_size(folder / name) == size for name, size in before["files"].items())
+        if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
+            # Of this very batch: a worker of the cluster was lost between its last file and its answer.
+            return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
+        (folder / FINISHED).unlink(missing_ok=True)
+        images = {image: io.read(pair.path(image), image.replace("_", " ")) for image in pair.files}
+        summary = register_into(
+            folder,
+            (images["fixed"], images["moving"]),
+            (images.get("fixed_labels"), images.get("moving_labels")),
+            options=job.options,
+            title=pair.id,
+            html=job.html,
+            progress=progress,
+            fixed_mask=images.get("fixed_mask"),
+            moving_mask=images.get("moving_mask"),
+        )
+        result = {name: summary.get(name) for name in ("dice_before", "dice_after", "njd_percent", "model", "device", "warnings")}
+        result = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in result.items()}
+        result["seconds"] = summary["seconds"]["total"]
+        names = {"warped.nii.gz", "transform.h5", "displacement.nrrd", "report.json"}
+        names |= {"report.html"} if job.html else set()
+        names |= {"warped_labels.nii.gz"} if "moving_labels" in images else set()
+        for name in before.get("files", {}).keys() - names:  # of other options
+            (folder / name).unlink(missing_ok=True)
+        finished = {"fingerprint": fingerprint, "batch": job.batch, "files": {name: _size(folder / name) for name in sorted(names)}, "result": result}
+        io.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
+        return dataclasses.replace(outcome, status="done", **result)
+    except errors.CancelledError:
+        return outcome
+    except Exception as error:
+        code = error.exit_code if isinstance(error, errors.MorphSeekError) else errors.InternalError.exit_code
+        return dataclasses.replace(outcome, status="failed", error=type(error).__name__, message=str(error), exit_code=code)
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """Return what pair.json holds; nothing where it is missing or unsound."""
+    try:
+        found = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+        return found if {"fingerprint", "batch", "files", "result"} <= found.keys() else {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
+
+
+class _Meter:
+    """The batch's progress, from its pairs'. Workers call it, but only the caller's thread gets to see an error of the caller's function."""
+
+    def __init__(self, batch: Batch, progress: Callable[[Progress], Any] | bool | None):
+        self._bar = Bar() if progress is True else None
+        self._callback = self._bar or progress or None
+        self._places = {pair.id: i for i, pair in enumerate(batch.pairs)}
+        self._batch = batch
+        self._done = 0
+        self._running: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._stop: BaseException | None = None
+
+    def pair(self, name: str) -> Callable[[Progress], bool]:
+        """Return the callback of a pair's registration."""
+
+        def report(progress: Progress) -> bool:
+            with self._lock:
+                self._running[name] = progress.fraction
+                self._tell("")
+            return self._stop is None
+
+        return report
+
+    def finished(self, outcome: Outcome) -> None:
+        """Take a pair's outcome; raise what stops the batch, if anything does."""
+        with self._lock:
+            if outcome.status != "pending":
+                self._batch.pairs[self._places[outcome.id]] = outcome
+                self._running.pop(outcome.id, None)
+                self._done += 1
+                if self._bar is not None:
+                    self._bar.say(str(outcome))
+                self._tell(str(outcome))
+        if self._stop is not None:
+            raise self._stop
+
+    def _tell(self, message: str) -> None:
+        if self._callback is None or self._stop is not None:
+            return
+        total = len(self._places)
+        try:
+            if self._callback(Progress(f"{self._done}/{total}", (self._done + sum(self._running.values())) / total, message)) is False:
+                self.stop(errors.CancelledError("the batch was cancelled"))
+        except Exception as error:
+            self.stop(error)
+
+    def stop(self, reason: BaseException) -> None:
+        """Let the registrations under way end."""
+        self._stop = reason
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _by_threads(jobs: list[_Job], workers: int, meter: _Meter) -> None:
+    def work(job: _Job) -> Outcome:
+        return _run(job, meter.pair(job.pair.id))
+
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(work, job) for job in jobs]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                meter.finished(future.result())
+        except BaseException as error:
+            meter.stop(error)
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _on_cluster(jobs: list[_Job], scheduler: str, meter: _Meter) -> None:
+    """Dask gives a lost worker's pairs to others; one that has been finished there is found so."""
+    with _client(scheduler) as client:
+        from distributed import as_completed
+
+        names = {f"morphseek-{job.batch}-{job.pair.id}": job for job in jobs}
+        futures = [client.submit(_run, job, key=key, pure=False) for key, job in names.items()]
+        try:
+            for future in as_completed(futures):
+                meter.finished(_answer(future, names[future.key]))
+        except BaseException:
+            client.cancel(futures)
+            raise
+
+
+def _client(scheduler: str) -> Client:
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise errors.InvalidArgumentError("scheduler: the package distributed is needed: pip install 'morphseek[dask]'") from None
+    try:
+        return Client(scheduler, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"scheduler: there is no Dask scheduler at {scheduler}: {error}") from None
+
+
+def _answer(future: Any, job: _Job) -> Outcome:
+    """Return a future's outcome; an error of Dask's own (every worker that took the pair died, say) is the pair's."""
+    try:
+        return future.result()
+    except Exception as error:
+        files = job.pair.files
+        return Outcome(job.pair.id, files["fixed"], files["moving"], "failed", error=type(error).__name__, message=str(error), exit_code=errors.RuntimeFailedError.exit_code)

@@ -1,0 +1,236 @@
+"""Lists of pairs: by threads, resumed, stopped, and on a Dask cluster that loses a worker."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from conftest import QUICK, Command, blob
+from morphseek import batch, errors, io
+
+FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
+OUTPUTS = ["displacement.nrrd", "pair.json", "report.json", "transform.h5", "warped.nii.gz"]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A list of four pairs: with labels and a mask, without, without an id, with a file that is not there."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for name, shift in (("fixed", -0.1), ("moving", 0.2)):
+        image = io.Image(blob(shift=shift), (2.0, 2.0, 3.0))
+        io.write_image(folder / f"{name}.nii.gz", image)
+        io.write_image(folder / f"{name}_labels.nii.gz", image.like((image.array > 0.3).astype(np.uint8)))
+    io.write_image(folder / "mask.nrrd", image.like(np.ones(image.array.shape, np.uint8)))
+    rows = [
+        "id,fixed,moving,fixed_labels,moving_labels,moving_mask",
+        "full, fixed.nii.gz, moving.nii.gz, fixed_labels.nii.gz, moving_labels.nii.gz, mask.nrrd",
+        "plain,fixed.nii.gz,moving.nii.gz,,,",
+        ",moving.nii.gz,fixed.nii.gz,,,",
+        "broken,fixed.nii.gz,missing.nii.gz,,,",
+    ]
+    (folder / "pairs.csv").write_text("\n".join(rows) + "\n")
+    return folder / "pairs.csv"
+
+
+def stamps(out: Path) -> dict[str, int]:
+    """When each pair was finished."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/pair.json")}
+
+
+def states(done: batch.Batch) -> list[str]:
+    return [pair.status for pair in done.pairs]
+
+
+def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
+    files = {name: study.parent / f"{name}.nii.gz" for name in ("fixed", "moving", "fixed_labels", "moving_labels")}
+    out, seen = tmp_path / "out", []
+    done = batch.run(study, out, workers=2, progress=seen.append, **QUICK)
+    assert [p.id for p in done.pairs] == ["full", "plain", "003-fixed-to-moving", "broken"]
+    assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
+    assert done.pairs[3].error == "InputUnreadableError" and "missing.nii.gz" in done.pairs[3].message
+    assert sorted(os.listdir(out)) == ["003-fixed-to-moving", "full", "plain", "summary.csv", "summary.json"]
+    assert sorted(os.listdir(out / "plain")) == OUTPUTS and sorted(os.listdir(out / "full")) == [*OUTPUTS, "warped_labels.nii.gz"]
+
+    alone = morphseek.register(files["fixed"], files["moving"], moving_mask=study.parent / "mask.nrrd", **QUICK)
+    np.testing.assert_allclose(morphseek.load(out / "full").displacement, alone.displacement, atol=1e-4)
+    scores = morphseek.evaluation.score_labels(alone, files["fixed_labels"], files["moving_labels"])
+    assert done.pairs[0].dice_after == pytest.approx(morphseek.evaluation.mean_dice(scores), abs=1e-6)
+    assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
+
+    rows = list(csv.DictReader(open(out / "summary.csv")))
+    assert [row["status"] for row in rows] == states(done) and float(rows[0]["dice_after"]) == done.pairs[0].dice_after
+    content = json.loads((out / "summary.json").read_text())
+    assert content["summary"]["done"] == 3 and content["summary"]["failed"] == 1 and content["options"] == QUICK
+    assert content["summary"]["dice_after"] == done.pairs[0].dice_after
+    fractions = [progress.fraction for progress in seen]
+    assert fractions[-1] == 1 and fractions == sorted(fractions) and seen[-1].stage == "4/4"
+    assert sum(progress.message.startswith("broken: InputUnreadableError") for progress in seen) == 1
+
+
+def test_resume(study: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    batch.run(study, out, **QUICK)
+    before = stamps(out)
+    shutil.copy(study.parent / "moving.nii.gz", study.parent / "missing.nii.gz")
+    done = batch.run(study, out, workers=2, **QUICK)  # the broken pair is tried again; threads and workers do not matter
+    assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
+    assert done.pairs[0].dice_after == json.loads((out / "full" / "report.json").read_text())["dice_after"]
+    assert before.items() <= stamps(out).items()
+
+    image = io.read(study.parent / "missing.nii.gz")
+    io.write_image(study.parent / "missing.nii.gz", image.like(image.array + 1))  # other content
+    with open(out / "plain" / "transform.h5", "r+b") as file:
+        file.truncate(100)  # an output that is not whole
+    assert states(batch.run(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
+    assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
+    (out / "plain" / "pair.json").write_text("{")
+    assert states(batch.run(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
+    assert states(batch.run(study, out, **QUICK, seed=1)) == ["done"] * 4
+    assert states(batch.run(study, out, anew=True, **QUICK, seed=1)) == ["done"] * 4
+
+    lines = study.read_text().splitlines()
+    study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
+    assert states(batch.run(study, out, html=True, **QUICK)) == ["done"]
+    assert sorted(os.listdir(out / "full")) == ["displacement.nrrd", "pair.json", "report.html", "report.json", "transform.h5", "warped.nii.gz"]
+    assert states(batch.run(study, out, **QUICK)) == ["skipped"]
+
+
+@pytest.mark.parametrize("header, data", [("moving.mhd", "moving.raw"), ("moving.nhdr", "moving.raw"), ("moving.hdr", "moving.img")])
+def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
+    sitk.WriteImage(sitk.GetImageFromArray(blob()), str(tmp_path / header))
+    before = batch._content(tmp_path / header, "moving")
+    assert len(before) == 2 and before == batch._content(tmp_path / header, "moving")
+    with open(tmp_path / data, "r+b") as file:
+        file.write(b"other")
+    assert batch._content(tmp_path / header, "moving")[1] != before[1]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("", "header"),
+        ("fixed,moving\n", "header"),
+        ("fixed,label\na,b\n", "header"),
+        ("fixed,moving,fixed_label\na,b,c\n", "fixed_labels"),
+        ("fixed,moving\na,\n", "row 1"),
+        ("fixed,moving\na,b\na,b,c\n", "row 2"),
+        ("fixed,moving,id\na,b,x\na,c,X\n", "twice"),
+        ("fixed,moving,id\na,b,../x\n", "folder"),
+        ("fixed,moving,id\na,b,.\n", "folder"),
+        ("fixed,moving,id\na,b,summary.csv\n", "folder"),
+    ],
+)
+def test_lists_refused(text: str, says: str, tmp_path: Path):
+    (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(errors.InputUnreadableError, match=says):
+        batch.run(tmp_path / "pairs.csv", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for given, error in (
+        ({"steps": 99}, errors.InvalidArgumentError),
+        ({"model": "no such"}, errors.ModelNotFoundError),
+        ({"workers": 0}, errors.InvalidArgumentError),
+        ({"scheduler": "nonsense://x"}, errors.InvalidArgumentError),
+    ):
+        with pytest.raises(error):
+            batch.run(study, tmp_path / "out", **given)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.OutputUnwritableError):
+        batch.run(study, tmp_path / "file" / "out")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
+        batch.run(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
+
+
+def test_stopped_by_its_progress(study: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    with pytest.raises(errors.CancelledError):
+        batch.run(study, out, progress=lambda progress: not progress.message, **QUICK)
+    pending = [pair["status"] for pair in json.loads((out / "summary.json").read_text())["pairs"]]
+    assert pending[0] == "done" and pending.count("pending") == 3
+    with pytest.raises(ZeroDivisionError):
+        batch.run(study, out, progress=lambda progress: 1 / 0, **QUICK)
+    assert states(batch.run(study, out, **QUICK))[0] == "skipped"
+
+
+SLOW = {**QUICK, "refine": 60, "similarity": "ncc"}  # about a second on one core
+
+
+def many(folder: Path, pairs: int) -> Path:
+    """A list of slow pairs."""
+    pair = morphseek.phantom.make_pair(size=40)
+    for name in ("fixed", "moving"):
+        io.write_image(folder / f"{name}.nrrd", getattr(pair, name))
+    (folder / "pairs.csv").write_text("fixed,moving,id\n" + "".join(f"fixed.nrrd,moving.nrrd,p{i}\n" for i in range(pairs)))
+    return folder / "pairs.csv"
+
+
+def wait_for(condition: Any, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_ctrl_c(tmp_path: Path, command: Command):
+    study, out = many(tmp_path, 6), tmp_path / "out"
+    process = command.start("batch", study, "--out", out, "--workers", 2, *(f"--{name}={value}" for name, value in SLOW.items()))
+    wait_for(lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*"))))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err and "cancelled" in err, err
+    whole = stamps(out)
+    assert 0 < len(whole) < 6
+    assert {path.name for path in out.iterdir()} == {*whole, "summary.csv", "summary.json"}  # no half-done pair's folder
+    again = batch.run(study, out, **SLOW)
+    assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 6 - len(whole)
+
+
+def test_command(study: Path, tmp_path: Path, command: Command):
+    out = tmp_path / "out"
+    text = command("batch", study, "--out", out, "--workers", 2, *FLAGS, expect=3)
+    assert "3 done, 1 failed" in text and "mean Dice" in text and "broken: InputUnreadableError" in text
+    again = command.json("batch", study, "--out", out, *FLAGS, expect=3)
+    assert again["summary"]["skipped"] == 3 and again["options"] == {"model": "none", "refine": 0, "search": "off", "initial": "com"}
+    (tmp_path / "empty.csv").write_text("")
+    assert command.json("batch", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"] == "input_unreadable"
+
+
+def test_cluster_that_loses_a_worker(tmp_path: Path):
+    """Every pair is done once: what was finished before the loss is not touched, what was under way is done by the other worker."""
+    distributed = pytest.importorskip("distributed")
+    study, out = many(tmp_path, 6), tmp_path / "out"
+    (study.parent / "pairs.csv").write_text(study.read_text() + "missing.nrrd,moving.nrrd,broken\n")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR") as cluster:
+        done: list[batch.Batch] = []
+        thread = threading.Thread(target=lambda: done.append(batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)))
+        thread.start()
+        wait_for(lambda: stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2)
+        victim = next(iter(cluster.workers.values())).pid
+        before = stamps(out)
+        os.kill(victim, signal.SIGKILL)
+        thread.join(timeout=300)
+        assert done and states(done[0]) == ["done"] * 6 + ["failed"]
+        assert done[0].pairs[6].error == "InputUnreadableError"
+        after = stamps(out)
+        assert sorted(after) == [f"p{i}" for i in range(6)] and before.items() <= after.items() and 0 < len(before) < 6
+        for name in after:
+            assert set(OUTPUTS) <= set(os.listdir(out / name))
+        again = batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)
+        assert states(again) == ["skipped"] * 6 + ["failed"] and stamps(out) == after
