@@ -181,7 +181,7 @@ def many(folder: Path, pairs: int) -> Path:
     return folder / "pairs.csv"
 
 
-def wait_for(condition: Any, seconds: float = 120) -> None:
+def wait_for(condition: Any, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
