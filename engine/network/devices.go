@@ -106,6 +106,8 @@ func remedy(device, library string, cause error) string {
 	switch {
 	case device == cpu || fault.CodeOf(cause) == fault.RuntimeMissing:
 		return "install ONNX Runtime (pip install onnxruntime)"
+	case strings.HasPrefix(device, plugin) && !has("does not exist") && !has("Failed to load library") && !has("Failed to get symbol"):
+		return "this provider does not take the network: give another one"
 	case strings.HasPrefix(device, plugin):
 		return "give the path of an ONNX Runtime plugin provider's library, built for this version of ONNX Runtime, with what it links to beside it"
 	case has(cpuBuild) && len(providerLibraries(library)) > 0:

@@ -37,6 +37,8 @@ func TestUnavailable(t *testing.T) {
 		{cuda, "/x/libonnxruntime.so.1", bridge + noDriver, ": " + noDriver, "NVIDIA driver"},
 		{cuda, "/x/libonnxruntime.so.1", noCard, ": CUDA failure 100: no CUDA-capable device is detected", "nvidia-smi"},
 		{tensorrt, "/x/libonnxruntime.so.1", noTRT, noTRT, "pip install tensorrt"},
+		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Failed to load library /p.so with error: /p.so: invalid ELF header", "invalid ELF header", "give the path"},
+		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Error creating C session: GridSample is only supported for 4D input tensors.", "4D input tensors.", "another one"},
 	} {
 		err := unavailable(c.device, c.library, errors.New(c.cause))
 		text := err.Error()
