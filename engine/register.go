@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/morphseek/morphseek/engine/align"
@@ -34,7 +35,10 @@ type registration struct {
 	initial volume.Affine // fixed -> moving LPS mm, from align on
 	deform  *field.Field  // the displacement behind initial, on the grid of the stage that made it; nil is the identity
 	result  *Result       // from finish
-	metrics Metrics
+
+	networkInput *networkInput  // from network on, where the uncertainty is asked for
+	sd           *volume.Volume // of the displacement, mm, on the fixed grid; nil unless asked for
+	metrics      Metrics
 }
 
 // stage is one part of a registration. weight is its usual share of the time, for the progress.
@@ -48,9 +52,10 @@ type stage struct {
 func (r *registration) stages() []stage {
 	return []stage{
 		{"align", true, 4, r.align},
-		{"search", r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil, 3, r.search},
+		{"search", r.searches(), 3, r.search},
 		{"network", r.model != nil, 4, r.network},
 		{"refine", r.iterations() > 0, 12, r.refine},
+		{"uncertainty", r.opt.Uncertainty == "on", 4, r.uncertainty},
 		{"finish", true, 1, r.finish},
 	}
 }
@@ -164,6 +169,9 @@ func (e *Engine) model(name string) (*network.Model, error) {
 // prepare opens what could be missing, asks for the memory, and replaces voxels that are not finite: what fails, fails before the
 // work.
 func (r *registration) prepare() error {
+	if err := r.checkUncertainty(); err != nil {
+		return err
+	}
 	fixed, moving := r.pair.Fixed, r.pair.Moving
 	const floats = 4
 	need := floats * int64(8*fixed.Voxels()+2*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite copies
@@ -174,6 +182,10 @@ func (r *registration) prepare() error {
 		}
 		n := int64(grid.Voxels())
 		need += floats * (2 + 3 + 3*int64(r.opt.Trajectories)) * n
+		if r.opt.Uncertainty == "on" {
+			const live = 12 // values a voxel: the start, a trajectory's field in and out, the mean, the squares
+			need += floats * live * n
+		}
 	}
 	if r.iterations() > 0 {
 		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
@@ -322,6 +334,9 @@ func (r *registration) network() error {
 	}
 	s := network.NewSteps(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, run, trajectories)
 	s.Fixed, s.Moving, s.Previous, s.Tau = fixed.Data, moving.Data, u.Data, float32(tau)
+	if r.opt.Uncertainty == "on" {
+		r.networkInput = &networkInput{fixed.Data, moving.Data, field.Over(grid, slices.Clone(u.Data)), steps}
+	}
 	latent := len(s.LogSigma) / run
 	for t := 0; t < steps; t += run {
 		r.report.at(float64(t)/float64(steps), "network %s on %s, step %d of %d", m.Name, r.runner.Device(), t+run, steps)
@@ -437,7 +452,7 @@ func (r *registration) finish() error {
 	if m.NJDPercent > 0.5 {
 		r.warn("The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")
 	}
-	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry}
+	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry, Uncertainty: r.sd}
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Progress is one report of a running registration.
 type Progress struct {
-	Stage    string  `json:"stage"`    // "align", "search", "network", "refine", "finish"
+	Stage    string  `json:"stage"`    // "align", "search", "network", "refine", "uncertainty", "finish"
 	Fraction float64 `json:"fraction"` // of the whole registration, 0..1, never decreasing
 	Message  string  `json:"message"`  // for a log; may be empty (a heartbeat)
 }
@@ -28,32 +28,37 @@ type Result struct {
 	Warped  *volume.Volume // the moving image resampled once, linearly, by Field onto the fixed grid
 	Moving  volume.Geometry
 	Metrics Metrics
+
+	// Uncertainty is the standard deviation of the displacement in mm, on the fixed grid: the root of the sum of the variances of
+	// its three components. Nil unless the option asked for it.
+	Uncertainty *volume.Volume
 }
 
 // Metrics is what a registration knows about itself; its JSON is report.json's.
 type Metrics struct {
-	Version          string             `json:"version"`
-	Model            string             `json:"model"`  // "none" where no network ran
-	Device           string             `json:"device"` // that the networks really ran on
-	Seed             uint64             `json:"seed"`
-	Threads          int                `json:"threads"`
-	Similarity       string             `json:"similarity"`        // which measure the two figures are of
-	SimilarityBefore float64            `json:"similarity_before"` // under the identity in physical space
-	SimilarityAlign  float64            `json:"similarity_align"`  // after the initial transform
-	SimilarityAfter  float64            `json:"similarity_after"`
-	NJDPercent       float64            `json:"njd_percent"` // voxels with det(I + grad u) < 0
-	SDLogJ           float64            `json:"sdlogj"`
-	JacobianMin      float64            `json:"jacobian_min"`
-	JacobianMax      float64            `json:"jacobian_max"`
-	DisplacementMean float64            `json:"displacement_mean_mm"`
-	DisplacementMax  float64            `json:"displacement_max_mm"`
-	Align            AlignMetrics       `json:"align"`
-	Steps            []StepMetrics      `json:"steps"`
-	Refine           RefineMetrics      `json:"refine"`
-	Seconds          map[string]float64 `json:"seconds"` // "total" and by stage
-	PeakBytes        int64              `json:"peak_bytes"`
-	Warnings         []string           `json:"warnings"` // plain words, for the user
-	Cached           bool               `json:"cached"`
+	Version          string              `json:"version"`
+	Model            string              `json:"model"`  // "none" where no network ran
+	Device           string              `json:"device"` // that the networks really ran on
+	Seed             uint64              `json:"seed"`
+	Threads          int                 `json:"threads"`
+	Similarity       string              `json:"similarity"`        // which measure the two figures are of
+	SimilarityBefore float64             `json:"similarity_before"` // under the identity in physical space
+	SimilarityAlign  float64             `json:"similarity_align"`  // after the initial transform
+	SimilarityAfter  float64             `json:"similarity_after"`
+	NJDPercent       float64             `json:"njd_percent"` // voxels with det(I + grad u) < 0
+	SDLogJ           float64             `json:"sdlogj"`
+	JacobianMin      float64             `json:"jacobian_min"`
+	JacobianMax      float64             `json:"jacobian_max"`
+	DisplacementMean float64             `json:"displacement_mean_mm"`
+	DisplacementMax  float64             `json:"displacement_max_mm"`
+	Align            AlignMetrics        `json:"align"`
+	Steps            []StepMetrics       `json:"steps"`
+	Refine           RefineMetrics       `json:"refine"`
+	Uncertainty      *UncertaintyMetrics `json:"uncertainty"` // nil unless the option asked for it
+	Seconds          map[string]float64  `json:"seconds"`     // "total" and by stage
+	PeakBytes        int64               `json:"peak_bytes"`
+	Warnings         []string            `json:"warnings"` // plain words, for the user
+	Cached           bool                `json:"cached"`
 }
 
 // AlignMetrics says how sure the initial transform is.
@@ -81,6 +86,15 @@ type StepMetrics struct {
 type RefineMetrics struct {
 	Similarity string         `json:"similarity"` // "ncc", "mse" or "mind"
 	Levels     []refine.Level `json:"levels"`     // coarse to fine
+}
+
+// UncertaintyMetrics says what the standard deviation of the displacement is, over the fixed mask or, without one, where the
+// fixed image is brighter than its mean.
+type UncertaintyMetrics struct {
+	Source  string  `json:"source"`  // "policy": trajectories of a network; "search": the costs of displacements about the result
+	Samples int     `json:"samples"` // trajectories; 0 for the search
+	MeanMM  float64 `json:"mean_mm"`
+	P95MM   float64 `json:"p95_mm"` // 95 % of the voxels have less
 }
 
 // Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the total transform onto
@@ -130,7 +144,7 @@ func (r *Result) Save(path string) (err error) {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "metrics cannot be written")
 	}
-	return snapshot.Save(path, &snapshot.Snapshot{Field: r.Field, Warped: r.Warped, Initial: r.Initial, Moving: r.Moving, Metrics: metrics})
+	return snapshot.Save(path, &snapshot.Snapshot{Field: r.Field, Warped: r.Warped, Initial: r.Initial, Moving: r.Moving, Metrics: metrics, Uncertainty: r.Uncertainty})
 }
 
 // LoadResult reads what Save wrote. Errors: InputUnreadable, SnapshotCorrupt.
@@ -140,7 +154,7 @@ func LoadResult(path string) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r = &Result{Field: s.Field, Warped: s.Warped, Initial: s.Initial, Moving: s.Moving}
+	r = &Result{Field: s.Field, Warped: s.Warped, Initial: s.Initial, Moving: s.Moving, Uncertainty: s.Uncertainty}
 	if err := json.Unmarshal(s.Metrics, &r.Metrics); err != nil {
 		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "snapshot %s has unreadable metrics; delete it and register again", path)
 	}

@@ -13,18 +13,22 @@ func Sample(epsilon []float32, trajectories int, seed uint64, step int) {
 	n := len(epsilon) / trajectories
 	clear(epsilon[:n])
 	for j := 1; j < trajectories; j++ {
-		var key [32]byte
-		copy(key[:], "morphseek epsilon")
-		binary.LittleEndian.PutUint64(key[17:], seed)
-		key[25] = byte(step)
-		binary.LittleEndian.PutUint32(key[26:], uint32(j))
-		source := rand.NewChaCha8(key)
-		row := epsilon[j*n : (j+1)*n]
-		for i := range row {
-			// The centre of one of 2^52 cells of (0, 1): exact in a float64, and never 0 or 1.
-			u := (float64(source.Uint64()>>12) + 0.5) / (1 << 52)
-			row[i] = float32(quantile(u))
-		}
+		Draw(epsilon[j*n:(j+1)*n], seed, step, j)
+	}
+}
+
+// Draw fills row with what Sample gives trajectory j > 0.
+func Draw(row []float32, seed uint64, step, j int) {
+	var key [32]byte
+	copy(key[:], "morphseek epsilon")
+	binary.LittleEndian.PutUint64(key[17:], seed)
+	key[25] = byte(step)
+	binary.LittleEndian.PutUint32(key[26:], uint32(j))
+	source := rand.NewChaCha8(key)
+	for i := range row {
+		// The centre of one of 2^52 cells of (0, 1): exact in a float64, and never 0 or 1.
+		u := (float64(source.Uint64()>>12) + 0.5) / (1 << 52)
+		row[i] = float32(quantile(u))
 	}
 }
 

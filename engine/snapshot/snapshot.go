@@ -3,6 +3,7 @@
 //	magic "MORPHSNP" | uint32 version | uint32 header length | header | uint32 CRC-32C of all before
 //	field, 3 planes of float32 (field.Field.Data) | uint32 CRC-32C of them
 //	warped image, float32 | uint32 CRC-32C of them
+//	uncertainty, float32 | uint32 CRC-32C of them, where the header says that there is one
 //
 // all little-endian, the header in kelindar/binary. Nothing in a file is trusted: a length is checked against the file's size
 // before anything is allocated, and a file that is cut short, changed or not ours is refused with SnapshotCorrupt.
@@ -30,7 +31,8 @@ import (
 
 const (
 	magic     = "MORPHSNP"
-	version   = 1
+	version   = 2
+	oldest    = 1 // without uncertainty; read, not written
 	preamble  = len(magic) + 4 + 4
 	maxHeader = 1 << 20
 	crcSize   = 4
@@ -45,6 +47,17 @@ type Snapshot struct {
 	Initial volume.Affine
 	Moving  volume.Geometry
 	Metrics []byte // JSON
+
+	Uncertainty *volume.Volume // on the fixed grid; may be nil
+}
+
+// planes are what follows the header.
+func (s *Snapshot) planes() [][]float32 {
+	planes := [][]float32{s.Field.Data, s.Warped.Data}
+	if s.Uncertainty != nil {
+		planes = append(planes, s.Uncertainty.Data)
+	}
+	return planes
 }
 
 // header is what precedes the voxels. Its layout is the version's: a change of any field is a new version.
@@ -52,6 +65,7 @@ type header struct {
 	Fixed, Moving volume.Geometry
 	Initial       volume.Affine
 	Metrics       string
+	Uncertainty   bool // since version 2
 }
 
 // Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
@@ -83,7 +97,7 @@ func writeError(err error, path string) error {
 }
 
 func write(w io.Writer, s *Snapshot) error {
-	body, err := binary.Marshal(&header{s.Field.Geometry, s.Moving, s.Initial, string(s.Metrics)})
+	body, err := binary.Marshal(&header{s.Field.Geometry, s.Moving, s.Initial, string(s.Metrics), s.Uncertainty != nil})
 	if err != nil {
 		return err
 	}
@@ -95,7 +109,7 @@ func write(w io.Writer, s *Snapshot) error {
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	for _, values := range [][]float32{s.Field.Data, s.Warped.Data} {
+	for _, values := range s.planes() {
 		if err := writeFloats(w, values); err != nil {
 			return err
 		}
@@ -155,8 +169,9 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 	if string(head[:len(magic)]) != magic {
 		return nil, errors.New("it does not begin as one")
 	}
-	if v := stdbinary.LittleEndian.Uint32(head[len(magic):]); v != version {
-		return nil, fmt.Errorf("it has version %d, this library reads %d", v, version)
+	v := stdbinary.LittleEndian.Uint32(head[len(magic):])
+	if v < oldest || v > version {
+		return nil, fmt.Errorf("it has version %d, this library reads %d to %d", v, oldest, version)
 	}
 	length := int64(stdbinary.LittleEndian.Uint32(head[len(magic)+4:]))
 	if length > maxHeader || length > size {
@@ -170,7 +185,11 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 	if crc32.Checksum(head, castagnoli) != stdbinary.LittleEndian.Uint32(crc) {
 		return nil, errors.New("its header is damaged")
 	}
-	h, err := decode(head[preamble:])
+	body := head[preamble:]
+	if v == 1 {
+		body = append(body[:len(body):len(body)], 0) // no uncertainty
+	}
+	h, err := decode(body)
 	if err != nil {
 		return nil, err
 	}
@@ -181,14 +200,21 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 		return nil, err
 	}
 	voxels := int64(h.Fixed.Voxels())
-	if want := int64(preamble) + length + crcSize + 4*voxels*4 + 2*crcSize; want != size {
+	want := int64(preamble) + length + crcSize + 4*voxels*4 + 2*crcSize
+	if h.Uncertainty {
+		want += voxels*4 + crcSize
+	}
+	if want != size {
 		return nil, fmt.Errorf("it has %d bytes instead of %d", size, want)
 	}
 	s := &Snapshot{
 		Field: field.New(h.Fixed), Warped: volume.Zeros(h.Fixed),
 		Initial: h.Initial, Moving: h.Moving, Metrics: []byte(h.Metrics),
 	}
-	for _, values := range [][]float32{s.Field.Data, s.Warped.Data} {
+	if h.Uncertainty {
+		s.Uncertainty = volume.Zeros(h.Fixed)
+	}
+	for _, values := range s.planes() {
 		if err := readFloats(r, values); err != nil {
 			return nil, err
 		}

@@ -35,6 +35,14 @@ func example(size [3]int) *Snapshot {
 	return s
 }
 
+func withUncertainty(s *Snapshot) *Snapshot {
+	s.Uncertainty = volume.Zeros(s.Field.Geometry)
+	for i := range s.Uncertainty.Data {
+		s.Uncertainty.Data[i] = float32(i) / 7
+	}
+	return s
+}
+
 func encoded(t testing.TB, s *Snapshot) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -45,9 +53,12 @@ func encoded(t testing.TB, s *Snapshot) []byte {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, size := range [][3]int{{2, 2, 2}, {5, 3, 4}, {64, 33, 17}} { // one, and several, chunks of floats
+	for size, want := range map[[3]int]*Snapshot{
+		{2, 2, 2}:    example([3]int{2, 2, 2}),
+		{5, 3, 4}:    withUncertainty(example([3]int{5, 3, 4})),
+		{64, 33, 17}: withUncertainty(example([3]int{64, 33, 17})), // several chunks of floats
+	} {
 		path := filepath.Join(t.TempDir(), "a.morphseek")
-		want := example(size)
 		for range 2 { // the second replaces the first
 			if err := Save(path, want); err != nil {
 				t.Fatal(err)
@@ -66,9 +77,20 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// testdata/version1.morphseek is what the library of version 1 of the format wrote of the example.
+func TestReadsVersion1(t *testing.T) {
+	got, err := Load("testdata/version1.morphseek")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := example([3]int{3, 2, 2}); !reflect.DeepEqual(got, want) {
+		t.Errorf("read %+v, written was %+v", got, want)
+	}
+}
+
 // Any changed byte and any shortening is noticed.
 func TestDamage(t *testing.T) {
-	good := encoded(t, example([3]int{3, 2, 2}))
+	good := encoded(t, withUncertainty(example([3]int{3, 2, 2})))
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 0x40
@@ -105,7 +127,8 @@ func TestForeign(t *testing.T) {
 		"empty":           {},
 		"text":            []byte("dear reader, this is not a snapshot at all"),
 		"other magic":     sealed("MORPHSNQ", version, length, header),
-		"other version":   sealed(magic, version+1, length, header),
+		"newer version":   sealed(magic, version+1, length, header),
+		"no version":      sealed(magic, oldest-1, length, header),
 		"header too long": sealed(magic, version, 1<<31, header),
 		"empty header":    sealed(magic, version, 0, nil),
 		"wild header":     sealed(magic, version, 40, bytes.Repeat([]byte{0xff}, 40)),
@@ -149,7 +172,7 @@ func TestUnwritable(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	good := encoded(f, example([3]int{3, 2, 2}))
+	good := encoded(f, withUncertainty(example([3]int{3, 2, 2})))
 	f.Add(good, true)
 	f.Add(good[:40], false)
 	f.Add(sealed(magic, version, 40, bytes.Repeat([]byte{0x80}, 40)), true)

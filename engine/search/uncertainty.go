@@ -1,0 +1,89 @@
+package search
+
+import (
+	"context"
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// around is the level at which Uncertainty looks about the result: three voxels of the working grid each way.
+var around = level{4, 3, 1, 8}
+
+// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): the temperature, and the stiffness of
+// around, so that the uncertainty ranks the errors and grows as they do; then the factor, so that it is of their size (Laves et
+// al., MIDL 2020).
+const (
+	temperature = 1   // bits a descriptor
+	dispersion  = 1.4 // min-marginals in a window are too sure of themselves
+)
+
+// Uncertainty returns the standard deviation of the displacement in mm, on a grid of control points that covers the fixed volume,
+// of a registration that ended in u: a field as Run's, on any grid and from any stage; nil is the identity.
+//
+// It gives every control point the cost of all displacements in a window about the result, and their min-marginals m over the
+// tree, as Run does. Under the Gibbs distribution exp(-m/T) the root mean square length of the displacement from the result is
+// what is returned, up to one factor. So it is small where any other displacement matches worse, and large along edges, in
+// tissue without structure, and where another displacement matches as well or better.
+//
+// Errors: Cancelled.
+func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*volume.Volume, error) {
+	grid := workingGrid(pair)
+	_, margin := levelsFor(grid)
+	margin = max(margin, around.reach())
+	s := &step{level: around, grid: grid, margin: margin, threads: opt.Threads}
+	im := pair.At(grid, margin, opt.Threads)
+	s.image, s.fixed = im.Fixed.Data, describe(im.Fixed, im.FixedValid, opt.Threads)
+	if u != nil {
+		im = im.Through(u, opt.Threads)
+	}
+	s.moving = describe(im.Moving, im.MovingValid, opt.Threads)
+	if opt.Progress != nil {
+		opt.Progress(0.5)
+	}
+	if ctx.Err() != nil {
+		return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the uncertainty was cancelled")
+	}
+	control, marginals, _ := s.minMarginals()
+	lengths := around.squaredLengths(pair.Initial.After(grid.IndexToPhysical()).M)
+	sd := volume.Zeros(control)
+	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			sd.Data[i] = dispersion * float32(math.Sqrt(expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)))
+		}
+	})
+	return sd, nil
+}
+
+// squaredLengths returns |m d|^2 of every label's displacement d in voxels.
+func (l level) squaredLengths(m [9]float64) []float64 {
+	var lengths []float64
+	for z := -l.radius; z <= l.radius; z++ {
+		for y := -l.radius; y <= l.radius; y++ {
+			for x := -l.radius; x <= l.radius; x++ {
+				sum := 0.0
+				for row := range 3 {
+					c := float64(l.quantum) * (m[3*row]*float64(x) + m[3*row+1]*float64(y) + m[3*row+2]*float64(z))
+					sum += c * c
+				}
+				lengths = append(lengths, sum)
+			}
+		}
+	}
+	return lengths
+}
+
+// expectation returns the mean of values under the Gibbs distribution of the energies at temperature t.
+func expectation(energies []float32, values []float64, t float64) float64 {
+	least := energies[argmin(energies)]
+	sum, total := 0.0, 0.0
+	for i, e := range energies {
+		p := math.Exp(float64(least-e) / t)
+		sum += p * values[i]
+		total += p
+	}
+	return sum / total
+}

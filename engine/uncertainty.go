@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/network"
+	"github.com/morphseek/morphseek/engine/policy"
+	"github.com/morphseek/morphseek/engine/search"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// policySamples is how many trajectories of the policy the uncertainty is taken from, where the option trajectories does not ask
+// for several: the standard deviation of three components then has a standard error of about a tenth.
+const policySamples = 16
+
+// networkInput is what a network was given, kept for the uncertainty.
+type networkInput struct {
+	fixed, moving []float32
+	start         *field.Field // before the first step, on the network grid
+	steps         int
+}
+
+// searches says whether the discrete search runs.
+func (r *registration) searches() bool {
+	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
+}
+
+// checkUncertainty refuses an uncertainty that nothing could tell: neither a gradient nor a linear transform knows of
+// alternatives.
+func (r *registration) checkUncertainty() error {
+	if r.opt.Uncertainty == "on" && r.model == nil && !r.searches() {
+		return fault.New(fault.InvalidArgument, "uncertainty is told by the search or by a network, and neither runs; set search to on, choose a model, or set uncertainty to off")
+	}
+	return nil
+}
+
+// uncertainty finds the standard deviation of the displacement.
+func (r *registration) uncertainty() error {
+	var sd *volume.Volume
+	var err error
+	m := &UncertaintyMetrics{}
+	if r.model != nil {
+		m.Source, m.Samples = "policy", r.opt.Trajectories
+		if m.Samples == 1 {
+			m.Samples = policySamples
+		}
+		sd, err = r.policySpread(m.Samples)
+		r.networkInput = nil
+	} else {
+		m.Source = "search"
+		sd, err = search.Uncertainty(r.ctx, r.aligned(), r.deform, search.Options{
+			Threads:  r.opt.Threads,
+			Progress: func(fraction float64) { r.report.at(fraction, "") },
+		})
+	}
+	if err != nil {
+		return err
+	}
+	r.sd = sd.Resample(r.fixed.Geometry, volume.IdentityAffine(), volume.Linear, 0, r.opt.Threads) // sd's grid covers the fixed one
+	m.MeanMM, m.P95MM = r.overBody(r.sd)
+	r.metrics.Uncertainty = m
+	return nil
+}
+
+// policySpread returns, on the network grid, the standard deviation of the total displacement, mm, over trajectories that each
+// draw z = mu + tau sigma epsilon in every step and go on from their own field: the root of the sum of the three components'
+// variances. (Welford's method, one trajectory at a time, so memory does not grow with their number.)
+func (r *registration) policySpread(samples int) (*volume.Volume, error) {
+	in, threads := r.networkInput, r.opt.Threads
+	grid := in.start.Geometry
+	s := network.NewStep(r.model.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1)
+	u, mean, sd := field.New(grid), field.New(grid), volume.Zeros(grid)
+	s.Fixed, s.Moving, s.Previous, s.Tau = in.fixed, in.moving, u.Data, float32(r.opt.Tau)
+	mm := r.initial.After(grid.IndexToPhysical()).M
+	for j := range samples {
+		copy(u.Data, in.start.Data)
+		for t := range in.steps {
+			r.report.at((float64(j)+float64(t)/float64(in.steps))/float64(samples), "")
+			policy.Draw(s.Epsilon, r.opt.Seed, t, j+1)
+			if err := r.step(s); err != nil {
+				return nil, err
+			}
+			copy(u.Data, s.U)
+		}
+		count := float32(j + 1)
+		parallel.For(len(sd.Data), 1<<14, threads, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				dx, dy, dz := u.X[i]-mean.X[i], u.Y[i]-mean.Y[i], u.Z[i]-mean.Z[i]
+				mean.X[i] += dx / count
+				mean.Y[i] += dy / count
+				mean.Z[i] += dz / count
+				sd.Data[i] += squaredLength(&mm, dx, dy, dz) * (count - 1) / count
+			}
+		})
+	}
+	for i, v := range sd.Data {
+		sd.Data[i] = float32(math.Sqrt(float64(v) / float64(samples-1)))
+		if sd.Data[i]-sd.Data[i] != 0 {
+			return nil, fault.New(fault.RuntimeFailed, "model %s gives samples that are not finite; it does not fit these images or is damaged, or tau is too large", r.model.Name)
+		}
+	}
+	return sd, nil
+}
+
+// squaredLength returns |m (x, y, z)|^2.
+func squaredLength(m *[9]float64, x, y, z float32) float32 {
+	dx, dy, dz := float64(x), float64(y), float64(z)
+	px, py, pz := m[0]*dx+m[1]*dy+m[2]*dz, m[3]*dx+m[4]*dy+m[5]*dz, m[6]*dx+m[7]*dy+m[8]*dz
+	return float32(px*px + py*py + pz*pz)
+}
+
+// overBody returns the mean and the 95th percentile of v over the fixed mask or, without one, over the voxels where the fixed
+// image is brighter than its mean: the air around a body has no features, and so an uncertainty that says nothing.
+func (r *registration) overBody(v *volume.Volume) (mean, p95 float64) {
+	level := parallel.Sum(len(r.fixed.Data), 1<<16, r.opt.Threads, func(lo, hi int) float64 {
+		sum := 0.0
+		for _, x := range r.fixed.Data[lo:hi] {
+			sum += float64(x)
+		}
+		return sum
+	}) / float64(len(r.fixed.Data))
+	var inside []float32
+	for i, x := range v.Data {
+		if mask := r.pair.FixedMask; mask != nil && mask.Data[i] != 0 || mask == nil && float64(r.fixed.Data[i]) > level {
+			inside = append(inside, x)
+			mean += float64(x)
+		}
+	}
+	body := volume.Volume{Geometry: volume.Geometry{Size: [3]int{len(inside), 1, 1}}, Data: inside}
+	return mean / float64(len(inside)), body.Percentiles(95)[0]
+}
