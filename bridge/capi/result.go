@@ -138,6 +138,16 @@ func ms_result_warped(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status 
 	return withWhole(handle, func(r *engine.Result) error { return copyOut(dst, n, r.Warped.Data) })
 }
 
+//export ms_result_uncertainty
+func ms_result_uncertainty(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		if r.Uncertainty == nil {
+			return invalid("this result has no uncertainty; register with options.uncertainty \"on\"")
+		}
+		return copyOut(dst, n, r.Uncertainty.Data)
+	})
+}
+
 //export ms_result_apply
 func ms_result_apply(handle C.ms_result, image *C.ms_image, interpolation C.ms_interpolation, background C.float, dst *C.float, n C.size_t) C.ms_status {
 	return withResult(handle, func(r *engine.Result) error {

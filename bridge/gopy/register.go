@@ -112,6 +112,13 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	return nil
 }
 
+// Uncertainty fills the caller's buffer: float32 on the fixed grid, mm. Only where the option asked for it.
+func (r *Result) Uncertainty(out uint64) (err error) {
+	defer guard(&err)
+	copy(floats(out, len(r.r.Uncertainty.Data)), r.r.Uncertainty.Data)
+	return nil
+}
+
 // Models returns the list of known bundles, engine.ModelInfo, as JSON.
 func Models() (list string, err error) {
 	defer guard(&err)

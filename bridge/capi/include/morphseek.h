@@ -130,6 +130,7 @@ typedef struct ms_options {
   int32_t threads;
   uint64_t seed;
   const char *cache;
+  const char *uncertainty;
 } ms_options;
 
 /* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
@@ -156,7 +157,7 @@ typedef struct ms_pair {
 /* A report on a running registration. The strings live until the callback returns. */
 typedef struct ms_progress {
   size_t size;
-  const char *stage;   /* "align", "search", "network", "refine", "finish" */
+  const char *stage;   /* "align", "search", "network", "refine", "uncertainty", "finish" */
   double fraction;     /* of the whole registration, 0 to 1, never decreasing */
   const char *message; /* for a log; may be "" */
 } ms_progress;
@@ -288,6 +289,12 @@ ms_status ms_result_jacobian(ms_result result, float *dst, size_t n);
 
 /* Writes the moving image, resampled once (linearly) by the total transform onto the fixed grid, n = V. */
 ms_status ms_result_warped(ms_result result, float *dst, size_t n);
+
+/*
+ * Writes the standard deviation of the displacement in mm, n = V: the root of the sum of the variances of its three components
+ * (MS_ERR_INVALID_ARGUMENT where options.uncertainty was not "on", or the result is an inverse).
+ */
+ms_status ms_result_uncertainty(ms_result result, float *dst, size_t n);
 
 /*
  * Resamples any image that lies in the moving image's space by the total transform onto the fixed grid, n = V; where a point falls

@@ -72,7 +72,16 @@ static void test_struct_sizes(ms_engine engine, const ms_image *fixed, const ms_
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, fixed, moving, &newer.options, NULL, NULL, &result));
   CHECK(result == 0);
 
-  static const size_t wrong[] = {0, 1, sizeof(ms_options) - 1, (size_t)1 << 40, (size_t)-1};
+  /* a caller of the first version, whose struct ended at cache */
+  ms_options older = quick();
+  older.size = offsetof(ms_options, uncertainty);
+  older.uncertainty = "neither read nor checked";
+  EXPECT(MS_OK, ms_register(engine, fixed, moving, &older, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_destroy(result));
+  EXPECT(MS_OK, ms_options_init(&older, offsetof(ms_options, uncertainty)));
+  CHECK(older.size == offsetof(ms_options, uncertainty) && strcmp(older.uncertainty, "neither read nor checked") == 0);
+
+  static const size_t wrong[] = {0, 1, offsetof(ms_options, uncertainty) - 1, (size_t)1 << 40, (size_t)-1};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     ms_options options = quick();
     ms_image image = *fixed;
@@ -233,6 +242,35 @@ static void test_progress(ms_engine engine, const ms_image *fixed, const ms_imag
   EXPECT(MS_OK, ms_result_destroy(result));
 }
 
+/* The uncertainty: positive everywhere, in mm, and the same from a file. */
+static void test_uncertainty(ms_engine engine, const ms_image *fixed, const ms_image *moving, const char *folder) {
+  const size_t n = voxel_count(fixed);
+  float *sd = malloc(n * sizeof *sd), *again = malloc(n * sizeof *again);
+  ms_options options = quick();
+  ms_result result, loaded;
+  options.uncertainty = "on"; /* and neither search nor network */
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, fixed, moving, &options, NULL, NULL, &result));
+  options.search = "on";
+  EXPECT(MS_OK, ms_register(engine, fixed, moving, &options, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_uncertainty(result, sd, n));
+  for (size_t i = 0; i < n; i++) CHECK(sd[i] > 0 && sd[i] < 100);
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_uncertainty(result, sd, 3 * n));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_uncertainty(result, NULL, n));
+  TEXT(ms_result_metrics(result, dst, capacity, &needed));
+  CHECK(strstr(text, "\"uncertainty\":{\"source\":\"search\"") != NULL);
+
+  char path[1024];
+  snprintf(path, sizeof path, "%s/uncertainty.snapshot", folder);
+  EXPECT(MS_OK, ms_result_save(result, path));
+  EXPECT(MS_OK, ms_result_load(path, &loaded));
+  EXPECT(MS_OK, ms_result_uncertainty(loaded, again, n));
+  CHECK(memcmp(again, sd, n * sizeof *sd) == 0);
+  remove(path);
+  EXPECT(MS_OK, ms_result_destroy(loaded));
+  EXPECT(MS_OK, ms_result_destroy(result));
+  free(sd), free(again);
+}
+
 /* The outputs of one registration, each against another. */
 static void test_result(ms_result result, const ms_image *fixed, const ms_image *moving, const char *folder) {
   const size_t n = voxel_count(fixed);
@@ -316,6 +354,7 @@ static void test_result(ms_result result, const ms_image *fixed, const ms_image 
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_field_mm(result, mm, n));
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_jacobian(result, other, 3 * n));
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_warped(result, warped, n + 1));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_uncertainty(result, again, n)); /* not asked for */
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_apply(result, moving, MS_LINEAR, 0, again, (size_t)-1));
 
   TEXT(ms_result_metrics(result, dst, capacity, &needed));
@@ -385,6 +424,7 @@ int main(int argc, char **argv) {
   test_progress(engine, &fixed, &moving);
   test_models(engine, argv[1]);
   EXPECT(MS_OK, ms_engine_destroy(engine)); /* results outlive their engine */
+  test_uncertainty(engine, &fixed, &moving, argv[1]);
   test_result(result, &fixed, &moving, argv[1]);
   EXPECT(MS_OK, ms_result_destroy(result));
   EXPECT(MS_ERR_INVALID_HANDLE, ms_result_warped(result, NULL, 0));

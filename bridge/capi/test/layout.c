@@ -27,6 +27,7 @@ int main(void) {
   MEMBER(ms_options, threads);
   MEMBER(ms_options, seed);
   MEMBER(ms_options, cache);
+  MEMBER(ms_options, uncertainty);
 
   SIZE(ms_image);
   MEMBER(ms_image, size);
