@@ -52,7 +52,7 @@ def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optio
     from .trainer import Trainer
 
     config = _load(source, data, changes, stage)
-    if not config.data.path:
+    if not config.data.path and config.data.pairs != "synthetic":
         _fail(ValueError("no data folder: give --data DIR or set data.path"))
     try:
         trainer = Trainer(config, out, init=init, progress=not quiet)

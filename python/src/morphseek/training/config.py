@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Bundle", "Config", "ConfigError", "Data", "Loss", "Model", "Optim", "Policy", "Run", "load", "presets"]
+__all__ = ["Bundle", "Config", "ConfigError", "Data", "Loss", "Model", "Optim", "Policy", "Run", "Synthetic", "load", "presets"]
 
 
 class ConfigError(ValueError):
@@ -41,7 +41,9 @@ class Data:
         Data folder; the command line's ``--data`` overrides it.
     pairs : str
         Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or ``"people:SPLIT"``:
-        every visit draws an ordered pair from the people of that split.
+        every visit draws an ordered pair from the people of that split. ``"synthetic"``: no folder; every visit has a
+        pair of its own from :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
+        set of them.
     limit : int
         Use only this many pairs, drawn with ``limit_seed``; 0 uses all.
     val, test : str
@@ -88,7 +90,7 @@ class Loss:
 
     Attributes
     ----------
-    similarity : {"mse", "ncc", "mind"}
+    similarity : {"mse", "ncc", "mind", "none"}
     window : int
         Side of the cubic window of ``mse`` and ``ncc``, voxels.
     regularity : float
@@ -107,6 +109,8 @@ class Loss:
         stretching the inside of a structure and squeezing its rim, which pleases Dice and is no anatomy.
     segmentation : float
         Weight of the auxiliary segmentation (backbones `compact` and `siamese` only).
+    truth : float
+        Weight, during fine-tuning, of the distance in voxels to the true displacement, where that is known.
     sharpness : float
         Steepness of a logistic that is applied to warped and fixed label probabilities before soft Dice; 0 applies none.
         Interpolated labels are blurred, and soft Dice of blurred labels hardly sees errors below a voxel.
@@ -116,7 +120,7 @@ class Loss:
         Changes of these weights later in the run: each table has ``visit`` and the keys that hold from that visit on.
     """
 
-    similarity: Literal["mse", "ncc", "mind"] = "mse"
+    similarity: Literal["mse", "ncc", "mind", "none"] = "mse"
     window: int = 9
     regularity: float = 1.0
     kl: float = 1e-4
@@ -127,19 +131,71 @@ class Loss:
     fold_margin: float = 0.1
     volume: float = 0.0
     segmentation: float = 0.0
+    truth: float = 0.0
     sharpness: float = 0.0
     mask_fov: bool = True
     phases: list[dict[str, Any]] = field(default_factory=list)
 
     def at(self, visit: int) -> Loss:
         """The weights that hold during a visit, phases applied."""
-        values = {k: v for k, v in dataclasses.asdict(self).items() if k != "phases"}
-        for phase in sorted(self.phases, key=lambda p: p.get("visit", 0)):
-            if "visit" not in phase:
-                raise ConfigError("every table of 'loss.phases' needs 'visit'")
-            if phase["visit"] <= visit:
-                values |= {k: v for k, v in phase.items() if k != "visit"}
-        return _fill(Loss, values, "loss.phases.")
+        return _at(self, visit, "loss")
+
+
+@dataclass
+class Synthetic:
+    """Pairs that we make up (``data.pairs = "synthetic"``); see :mod:`morphseek.training.synthetic`.
+
+    Attributes
+    ----------
+    bodies : list of str
+        Kinds of anatomy, drawn evenly; one that is named twice is drawn twice as often.
+    coverage : list of 2 float
+        Range of the grid's longest side relative to the body's width.
+    deformation : float
+        Upper end of the standard deviation of each subject's displacement, per component, in percent of the body's
+        width: 2.5 leaves a trunk of 36 cm about 2 cm off, each subject having its own.
+    residual : float
+        Share of the affine misalignment that the initial stages leave at most: 5 degrees, 6 % of size, 3 % of the width.
+    same_contrast : float
+        Probability that both images have the same contrast.
+    texture : float
+        Largest standard deviation of the texture in a tissue; intensities span about 1.
+    bias : float
+        Largest standard deviation of the logarithm of the bias field.
+    blur : float
+        Largest standard deviation of the point spread, voxels.
+    slices : float
+        Largest thickness of a slice, voxels; four images in ten have thick slices along one axis. 1 is off.
+    noise : float
+        Largest standard deviation of the noise.
+    crop : float
+        Probability that an image's field of view ends inside the grid.
+    workers : int
+        Processes that make pairs ahead; 0 makes each when it is due.
+    val_pairs : int
+        Validation pairs, from a stream of their own, as hard as the last phase makes them.
+    phases : list of tables
+        A curriculum: each table has ``visit`` and the keys that hold from that visit on.
+    """
+
+    bodies: list[str] = field(default_factory=lambda: ["head", "trunk", "limb", "medley"])
+    coverage: list[float] = field(default_factory=lambda: [0.7, 1.25])
+    deformation: float = 2.5
+    residual: float = 1.0
+    same_contrast: float = 0.2
+    texture: float = 0.15
+    bias: float = 0.4
+    blur: float = 1.0
+    slices: float = 4.0
+    noise: float = 0.1
+    crop: float = 0.3
+    workers: int = 0
+    val_pairs: int = 16
+    phases: list[dict[str, Any]] = field(default_factory=list)
+
+    def at(self, visit: int) -> Synthetic:
+        """The settings that hold during a visit, phases applied."""
+        return _at(self, visit, "synthetic")
 
 
 @dataclass
@@ -216,6 +272,8 @@ class Optim:
     final : float
     warmup : int
         Visits of linear increase at the start.
+    accumulate : int
+        Pairs of a visit; their gradients are averaged before an optimiser step.
     weight_decay : float
         Decoupled (AdamW).
     clip : float
@@ -228,6 +286,7 @@ class Optim:
     schedule: Literal["constant", "cosine"] = "constant"
     final: float = 0.01
     warmup: int = 0
+    accumulate: int = 1
     weight_decay: float = 0.0
     clip: float = 0.0
     ema: float = 0.0
@@ -303,6 +362,7 @@ class Config:
     """A whole run."""
 
     data: Data = field(default_factory=Data)
+    synthetic: Synthetic = field(default_factory=Synthetic)
     model: Model = field(default_factory=Model)
     loss: Loss = field(default_factory=Loss)
     policy: Policy = field(default_factory=Policy)
@@ -328,6 +388,17 @@ class Config:
                 raise ConfigError(f"unknown key {key!r}")
             values[section][name] = value
         return Config.from_dict(values)
+
+
+def _at(section, visit: int, name: str):
+    """A section with the changes of its ``phases`` up to ``visit``."""
+    values = {k: v for k, v in dataclasses.asdict(section).items() if k != "phases"}
+    for phase in sorted(section.phases, key=lambda p: p.get("visit", 0)):
+        if "visit" not in phase:
+            raise ConfigError(f"every table of '{name}.phases' needs 'visit'")
+        if phase["visit"] <= visit:
+            values |= {k: v for k, v in phase.items() if k != "visit"}
+    return _fill(type(section), values, f"{name}.phases.")
 
 
 def _fill(cls: type, values: dict[str, Any], where: str):

@@ -201,6 +201,10 @@ class Sample:
         Linearly interpolated one-hot labels; K is 0 for unlabelled pairs.
     fixed_map, moving_map : (1, 1, D, H, W)
         The same as label maps (float): nearest neighbour.
+    truth : (1, 3, D, H, W), optional
+        The true displacement in voxels, where it is known.
+    truth_mask : (1, 1, D, H, W), optional
+        1 where the images can tell the truth.
     """
 
     fixed: Tensor
@@ -211,9 +215,11 @@ class Sample:
     moving_labels: Tensor
     fixed_map: Tensor
     moving_map: Tensor
+    truth: Tensor | None = None
+    truth_mask: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Sample:
-        return Sample(**{k: v.to(device) for k, v in self.__dict__.items()})
+        return Sample(**{k: v if v is None else v.to(device) for k, v in self.__dict__.items()})
 
 
 def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .backbones import PolicyBackbone
 from .data import Case, Grid, Sample, make_grid, make_sample
-from .losses import hard_dice
+from .losses import hard_dice, masked_mean
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
 
-__all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair"]
+__all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair", "score_sample"]
 
 
 @torch.no_grad()
@@ -88,6 +88,28 @@ def score_pair(
         out[f"dice_{k}"] = float(2 * cross / size) if size > 0 else float("nan")
     if surface:
         out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
+    return out
+
+
+def score_sample(u: Tensor, pair: Sample, labels: int) -> dict[str, float]:
+    """Score a displacement (1, 3, D, H, W), voxels, on the network grid of a pair.
+
+    Returns
+    -------
+    dict
+        ``dice``, ``njd`` and ``sdlogj`` as :func:`score_pair`; ``epe``, the mean distance to the truth in voxels, where
+        that is known.
+    """
+    inside = pair.fixed_fov * (warp(pair.moving_fov, u, mode="nearest") > 0)
+    warped = warp(pair.moving_map, u, mode="nearest")
+    determinant = jacobian_determinant(u)
+    out = {
+        "dice": float(hard_dice(warped * inside, pair.fixed_map * inside, labels)),
+        "njd": 100.0 * float(njd_fraction(u)),
+        "sdlogj": float(determinant[determinant > 0].log().std()),
+    }
+    if pair.truth is not None:
+        out["epe"] = float(masked_mean((u - pair.truth).norm(dim=1, keepdim=True), pair.truth_mask))
     return out
 
 

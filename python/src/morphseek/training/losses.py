@@ -14,6 +14,7 @@ from .spatial import _determinant, forward_differences
 
 __all__ = [
     "diffusion",
+    "endpoint_error",
     "fold_hinge",
     "hard_dice",
     "kl_to_standard_normal",
@@ -115,14 +116,19 @@ def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2) -> Tensor
     distance = distance - distance.amin(dim=1, keepdim=True)
     # The local noise estimate, kept within three decades of the image's mean so that flat air does not amplify noise.
     variance = distance.mean(dim=1, keepdim=True)
-    centre = variance.mean().detach()
-    variance = variance.clamp(min=(centre * 1e-3).item(), max=(centre * 1e3).item()) + 1e-12
+    centre = variance.mean(dim=(1, 2, 3, 4), keepdim=True).detach()
+    variance = torch.minimum(torch.maximum(variance, centre * 1e-3), centre * 1e3).clamp_min(1e-12)
     return torch.exp(-distance / variance)
 
 
 def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tensor:
     """Mean squared difference of MIND descriptors; compares images of different modalities."""
     return masked_mean((mind_descriptor(fixed) - mind_descriptor(warped)).square(), mask)
+
+
+def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean distance in voxels between a displacement and the true one, (B, 3, D, H, W); smooth below a tenth of a voxel."""
+    return masked_mean(((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt(), mask)
 
 
 def diffusion(u: Tensor) -> Tensor:

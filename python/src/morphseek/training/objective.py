@@ -17,6 +17,7 @@ from .config import Loss, Model, Policy
 from .data import Sample
 from .losses import (
     diffusion,
+    endpoint_error,
     fold_hinge,
     kl_to_standard_normal,
     local_mse,
@@ -122,6 +123,8 @@ class StepObjective(nn.Module):
             return local_mse(pair.fixed, warped, mask, w.window)
         if w.similarity == "ncc":
             return local_ncc(pair.fixed, warped, mask, w.window)
+        if w.similarity == "none":
+            return warped.new_zeros(())
         return mind_loss(pair.fixed, warped, mask)
 
     def field_losses(self, pair: Sample, u: Tensor, with_dice: bool = True) -> dict[str, Tensor]:
@@ -141,6 +144,8 @@ class StepObjective(nn.Module):
             terms["fold"] = fold_hinge(u, w.fold_margin)
         if w.volume:
             terms["volume"] = squared_log_jacobian(u)
+        if w.truth and pair.truth is not None:
+            terms["truth"] = endpoint_error(u, pair.truth, pair.truth_mask)
         if with_dice:
             warped, target = (sharpen(x, w.sharpness) for x in (read[:, 2:], pair.fixed_labels))
             terms["soft_dice"] = soft_dice(warped, target).mean()
@@ -212,6 +217,8 @@ class StepObjective(nn.Module):
             loss = w.warm * loss
             if "soft_dice" in terms:
                 loss = loss + w.dice * (1.0 - terms["soft_dice"])
+            if "truth" in terms:
+                loss = loss + w.truth * terms["truth"]
             if segment:
                 terms["segmentation"] = self.segmentation_loss(logits, pair, u_prev)
                 loss = loss + w.segmentation * terms["segmentation"]

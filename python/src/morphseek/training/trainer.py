@@ -1,12 +1,13 @@
 """The training loop: visits of pairs, validation, checkpoints that survive a kill.
 
-A *visit* is one pair taken through T steps, with an optimiser step after each. Everything random about visit ``n`` of
-process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost visits exactly and ends
-with the same weights as an uninterrupted one.
+A *visit* is one pair (or ``optim.accumulate`` of them) taken through T steps, with an optimiser step after each.
+Everything random about visit ``n`` of process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run
+repeats the lost visits exactly and ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -21,12 +22,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .config import Config
 from .data import PairSource, Sample, make_grid, make_sample, read_pairs, read_people
-from .evaluate import evaluate_pairs, register_sample
+from .evaluate import evaluate_pairs, register_sample, score_sample
 from .export import bundle_weights
 from .losses import hard_dice
 from .objective import StepObjective, build_backbone
 from .policy import channel_basis
 from .spatial import njd_fraction, warp
+from .synthetic import SyntheticSource
 
 __all__ = ["Trainer", "load_backbone", "save_atomic"]
 
@@ -105,25 +107,22 @@ class Trainer:
         if run.stage == "finetune" and not config.data.labels:
             raise ValueError("fine-tuning needs labels: data.labels is 0")
 
-        self.source = PairSource(config.data.path, config.data.labels, tuple(config.data.percentiles))
+        if config.optim.accumulate < 1:
+            raise ValueError("optim.accumulate must be at least 1")
         if run.pretrain and (run.stage != "finetune" or config.model.backbone != "siamese"):
             raise ValueError("run.pretrain needs labels and the backbone 'siamese'")
         config.loss.at(run.visits)  # a mistake in a phase must not wait for its visit
         self.people: list[str] = []
         self.pairs: list[tuple[str, str]] = []
-        if config.data.pairs.startswith("people:"):
-            self.people = read_people(config.data.path, config.data.pairs.split(":", 1)[1])
-        else:
-            self.pairs = read_pairs(config.data.path, config.data.pairs)
-            if config.data.limit:
-                order = np.random.default_rng([config.data.limit_seed, 1]).permutation(len(self.pairs))
-                self.pairs = [self.pairs[i] for i in sorted(order[: config.data.limit])]
-        self.val_pairs = read_pairs(config.data.path, config.data.val) if config.data.val else []
-        if run.val_pairs:
-            self.val_pairs = self.val_pairs[: run.val_pairs]
+        self.val_pairs: list = []
+        self.synthetic = None
 
         torch.manual_seed(run.seed)
         self.backbone = build_backbone(config.model).to(self.device)
+        if config.data.pairs == "synthetic":
+            self._make_pairs()
+        else:
+            self._find_pairs()
         if self.device.type == "cpu":
             self.backbone = self.backbone.to(memory_format=torch.channels_last_3d)
         self.objective = StepObjective(self.backbone, config.loss, config.policy, run.stage, run.amp == "bf16")
@@ -155,6 +154,36 @@ class Trainer:
         if self.rank == 0:
             (self.out / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
 
+    def _find_pairs(self) -> None:
+        """The pairs of a data folder."""
+        config, d = self.config, self.config.data
+        self.source = PairSource(d.path, d.labels, tuple(d.percentiles))
+        if d.pairs.startswith("people:"):
+            self.people = read_people(d.path, d.pairs.split(":", 1)[1])
+        else:
+            self.pairs = read_pairs(d.path, d.pairs)
+            if d.limit:
+                order = np.random.default_rng([d.limit_seed, 1]).permutation(len(self.pairs))
+                self.pairs = [self.pairs[i] for i in sorted(order[: d.limit])]
+        self.val_pairs = read_pairs(d.path, d.val) if d.val else []
+        if config.run.val_pairs:
+            self.val_pairs = self.val_pairs[: config.run.val_pairs]
+
+    def _make_pairs(self) -> None:
+        """Synthetic pairs: every process has a stream of its own, and validation one that does not depend on the seed."""
+        config, m = self.config, self.backbone.size_multiple
+        if config.run.pretrain:
+            raise ValueError("run.pretrain needs labels that mean the same in every pair; those of synthetic pairs do not")
+        size = [m * math.ceil(n / m) for n in config.data.min_size]
+        self.synthetic = SyntheticSource(config.synthetic, size, config.data.labels, config.run.seed, 1 + self.rank)
+        held_out = SyntheticSource(config.synthetic, size, config.data.labels)
+        for i in range(config.synthetic.val_pairs):
+            pair = held_out.sample(i)
+            # Scores need the maps only; the one-hot channels are most of a pair's memory.
+            none = pair.fixed_labels[:, :0]
+            self.val_pairs.append(dataclasses.replace(pair, fixed_labels=none, moving_labels=none))
+        self._ahead = None
+
     # -- state -----------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> dict:
@@ -182,7 +211,9 @@ class Trainer:
         # The length, the places and the pace may change between sessions; what shapes the weights may not.
         for key in ("visits", "device", "threads", "checkpoint_minutes", "picture_every"):
             was.pop(key), now.pop(key)
-        same = all(then[k] == self.config.to_dict()[k] for k in ("model", "loss", "policy", "optim", "augment"))
+        ours = self.config.to_dict()
+        then["synthetic"]["workers"] = ours["synthetic"]["workers"]
+        same = all(then[k] == ours[k] for k in ("model", "loss", "policy", "optim", "augment", "synthetic"))
         if was != now or not same:
             raise ValueError(f"{self.out}/last.pt was made with another configuration; choose another --out")
         self.backbone.load_state_dict(state["model"])
@@ -246,45 +277,68 @@ class Trainer:
         return self.pairs[order[place]]
 
     def pair(self, visit: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of a visit on its network grid."""
+        """The augmented pair of a visit on its network grid (with ``optim.accumulate`` n, visit v has n v to n v + n - 1)."""
+        if self.synthetic is not None:
+            return self._synthetic_pair(visit).to(self.device)
         fixed, moving = (self.source.case(name) for name in self.draw(visit, rng))
         d = self.config.data
         grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
         return make_sample(fixed, moving, grid, d.labels, self.config.augment, rng).to(self.device)
+
+    def _synthetic_pair(self, number: int) -> Sample:
+        """Pairs that are asked for in their order come from the processes that make them ahead."""
+        n = self.config.optim.accumulate
+        last = self.config.run.visits * n
+        if not self.config.synthetic.workers or number >= last:
+            return self.synthetic.sample(number, number // n)
+        if self._ahead is None:
+            self._due = number
+            self._ahead = self.synthetic.stream_samples([(i, i // n) for i in range(number, last)], self.config.synthetic.workers)
+        if number != self._due:
+            return self.synthetic.sample(number, number // n)
+        self._due += 1
+        return next(self._ahead)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def run_visit(self) -> dict[str, float]:
         """Take the next pair through T steps; returns the logged scalars of the last step."""
         rng = self.rng(self.visit)
-        pair = self.pair(self.visit, rng)
+        n = self.config.optim.accumulate
+        pairs = [self.pair(n * self.visit + i, rng) for i in range(n)]
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(self.visit)
         if self.config.loss.phases:
             self.objective.weights = self.config.loss.at(self.visit)
         joint = self.config.run.pretrain_joint_every
-        if self.visit < self.config.run.pretrain and not (joint and self.visit % joint == 0):
-            result = self.step_module(pair, torch.zeros(1, device=self.device), pretrain=True)
-            result.loss.backward()
-            self._update(result.logs)
-            self.visit += 1
-            return {k: float(v) for k, v in result.logs.items()}
         sampling = {}
+        states = [torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device) for pair in pairs]
+        if self.visit < self.config.run.pretrain and not (joint and self.visit % joint == 0):
+            logs = self._step(pairs, states, {"pretrain": True})
+            self.visit += 1
+            return {k: float(v) for k, v in logs.items()}
         if self.config.run.stage == "finetune" and self.config.policy.kind != "none":
             sampling = {"tau": self.temperature(self.visit), "rng": rng}
             self._refresh_basis()
-        u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
         logs: dict = {}
-        for t in range(self.steps(self.visit)):
-            result = self.step_module(pair, u, **sampling)
-            result.loss.backward()
-            logs = result.logs
-            self._update(logs)
-            u = result.u
+        for _ in range(self.steps(self.visit)):
+            logs = self._step(pairs, states, sampling)
         logs = {k: float(v) for k, v in logs.items()}
-        logs["njd_percent"] = 100.0 * float(njd_fraction(u))
+        logs["njd_percent"] = 100.0 * float(np.mean([float(njd_fraction(u)) for u in states]))
         self._adapt_kl(logs)
         self.visit += 1
+        return logs
+
+    def _step(self, pairs: list[Sample], states: list[torch.Tensor], sampling: dict) -> dict:
+        """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean logs returned."""
+        rows = []
+        for i, pair in enumerate(pairs):
+            result = self.step_module(pair, states[i], **sampling)
+            (result.loss / len(pairs)).backward()
+            states[i] = result.u
+            rows.append(result.logs)
+        logs = rows[0] if len(rows) == 1 else {k: sum(float(row[k]) for row in rows) / len(rows) for k in rows[0]}
+        self._update(logs)
         return logs
 
     def _refresh_basis(self) -> None:
@@ -337,16 +391,31 @@ class Trainer:
         if self.visit <= r.pretrain:
             return self.validate_recognition()
         with self.averaged():
-            rows = evaluate_pairs(
-                self.backbone, self.source, self.val_pairs, d.spacing, d.min_size, r.val_steps, self.device
-            )
+            if self.synthetic is not None:
+                rows = self._score_synthetic()
+            else:
+                rows = evaluate_pairs(
+                    self.backbone, self.source, self.val_pairs, d.spacing, d.min_size, r.val_steps, self.device
+                )
         out = {}
         for t in range(r.val_steps + 1):
             out[f"val_dice_t{t}"] = float(np.mean([row["steps"][t]["dice"] for row in rows]))
         out["val_dice"] = out[f"val_dice_t{r.val_steps}"]
-        for key, name in (("njd", "val_njd_percent"), ("sdlogj", "val_sdlogj")):
-            out[name] = float(np.mean([row["steps"][-1][key] for row in rows]))
+        for key, name in (("njd", "val_njd_percent"), ("sdlogj", "val_sdlogj"), ("epe", "val_epe")):
+            if key in rows[0]["steps"][-1]:
+                out[name] = float(np.mean([row["steps"][-1][key] for row in rows]))
         return out
+
+    def _score_synthetic(self) -> list[dict]:
+        """The synthetic validation pairs, scored on the network grid; rows as :func:`.evaluate.evaluate_pairs`."""
+        self.backbone.eval()
+        rows = []
+        for pair in (p.to(self.device) for p in self.val_pairs):
+            fields = register_sample(self.backbone, pair, self.config.run.val_steps)
+            states = (torch.zeros_like(fields[0]), *fields)
+            rows.append({"steps": [score_sample(u, pair, self.config.data.labels) for u in states]})
+        self.backbone.train()
+        return rows
 
     @torch.no_grad()
     def validate_recognition(self) -> dict[str, float]:
@@ -431,10 +500,13 @@ class Trainer:
 
     def _picture(self, writer) -> None:
         """Middle slices of the first validation pair: fixed, moving, warped, difference before and after."""
-        fixed, moving = (self.source.case(n) for n in self.val_pairs[0])
-        d = self.config.data
-        grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
-        pair = make_sample(fixed, moving, grid, 0).to(self.device)
+        if self.synthetic is not None:
+            pair = self.val_pairs[0].to(self.device)
+        else:
+            fixed, moving = (self.source.case(n) for n in self.val_pairs[0])
+            d = self.config.data
+            grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
+            pair = make_sample(fixed, moving, grid, 0).to(self.device)
         with self.averaged():
             self.backbone.eval()
             u = register_sample(self.backbone, pair, self.config.run.val_steps)[-1]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..losses import mind_descriptor
 from .base import PolicyBackbone, SplitConv, register
 
 __all__ = ["Compact"]
@@ -30,12 +31,12 @@ def up2(feature: Tensor) -> Tensor:
 
 
 class ConvBlock(nn.Module):
-    """Convolution, instance normalisation, LeakyReLU; with a residual connection where shapes allow."""
+    """Convolution, instance normalisation unless ``norm`` is off, LeakyReLU; with a residual connection where shapes allow."""
 
-    def __init__(self, cin: int, cout: int, stride: int = 1):
+    def __init__(self, cin: int, cout: int, stride: int = 1, norm: bool = True):
         super().__init__()
-        self.conv = nn.Conv3d(cin, cout, 3, stride=stride, padding=1, bias=False)
-        self.norm = nn.InstanceNorm3d(cout, affine=True)
+        self.conv = nn.Conv3d(cin, cout, 3, stride=stride, padding=1, bias=not norm)
+        self.norm = nn.InstanceNorm3d(cout, affine=True) if norm else nn.Identity()
         self.residual = stride == 1 and cin == cout
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,16 +51,23 @@ class FoldedEncoder(PolicyBackbone):
     size_multiple = 8
     field_stride = 2
 
+    #: Whether the encoder reads MIND descriptors beside the intensities.
+    mind = False
+
     def add_encoder(self, widths: tuple[int, int, int]) -> None:
         """Append the encoder, with these channels at strides 2, 4 and 8."""
         a, b, c = widths
-        self.enc2 = nn.Sequential(ConvBlock(8, a), ConvBlock(a, a))
+        self.enc2 = nn.Sequential(ConvBlock(20 if self.mind else 8, a), ConvBlock(a, a))
         self.enc4 = nn.Sequential(ConvBlock(a, b, 2), ConvBlock(b, b))
         self.enc8 = nn.Sequential(ConvBlock(b, c, 2), ConvBlock(c, c))
 
     def pyramid(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8."""
         x = space_to_depth(images)
+        if self.mind:
+            # In float32: the squared differences of neighbours are small.
+            with torch.autocast(device_type=x.device.type, enabled=False):
+                x = torch.cat((x, mind_descriptor(F.avg_pool3d(images.float(), 2)).to(x.dtype)), dim=1)
         if x.device.type == "cpu":
             x = x.contiguous(memory_format=torch.channels_last_3d)
         f2 = self.enc2(x)

@@ -9,7 +9,30 @@ from torch.nn import functional as F
 from .base import SplitConv, register
 from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 
-__all__ = ["Siamese"]
+__all__ = ["Siamese", "local_correlation"]
+
+
+def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
+    """Cosine between a fixed feature and the moving ones around it.
+
+    Parameters
+    ----------
+    fixed, moving : (B, C, D, H, W)
+    radius : int
+        Cells.
+
+    Returns
+    -------
+    Tensor of shape (B, (2 radius + 1)^3, D, H, W)
+        One channel a displacement, z slowest; 0 beyond the border.
+    """
+    # About each channel's mean: otherwise features that are positive everywhere are alike everywhere.
+    fixed, moving = (F.normalize(f - f.mean((2, 3, 4), keepdim=True), dim=1, eps=1e-3) for f in (fixed, moving))
+    padded = F.pad(moving, (radius,) * 6)
+    d, h, w = fixed.shape[2:]
+    n = 2 * radius + 1
+    shifts = [(z, y, x) for z in range(n) for y in range(n) for x in range(n)]
+    return torch.stack([(fixed * padded[:, :, z : z + d, y : y + h, x : x + w]).sum(1) for z, y, x in shifts], dim=1)
 
 
 class Up(nn.Module):
@@ -19,11 +42,11 @@ class Up(nn.Module):
     once a state (see :class:`SplitConv`).
     """
 
-    def __init__(self, up: int, skip: int, out: int):
+    def __init__(self, up: int, skip: int, out: int, norm: bool = True):
         super().__init__()
         self.join = SplitConv(up, skip, out)
-        self.norm = nn.InstanceNorm3d(out, affine=True)
-        self.block = ConvBlock(out, out)
+        self.norm = nn.InstanceNorm3d(out, affine=True) if norm else nn.Identity()
+        self.block = ConvBlock(out, out, norm=norm)
 
     def prepare(self, skip: Tensor) -> Tensor:
         return self.join.prepare(skip)
@@ -58,6 +81,13 @@ class Siamese(FoldedEncoder):
         Channels of ``f_L`` at stride 8.
     decoder : (int, int)
         Channels of the registration decoder at strides 4 and 2.
+    correlation : (int, int, int)
+        Radii in cells of the local correlation of the two images' features at strides 8, 4 and 2, which the
+        registration decoder then reads beside the features; 0 is none. It hands the decoder what it must otherwise
+        learn: which displacement matches. Worth its time where contrasts vary from pair to pair. The decoder then has
+        no instance normalisation, which would take away what is alike everywhere, such as a shift.
+    mind : bool
+        The encoder reads MIND descriptors (12 channels at stride 2) beside the intensities.
     segmentation_classes : int
         If positive, an auxiliary head predicts the labels (this many, background aside) of an image from the image
         network's last feature. It is used in training only and never exported.
@@ -72,9 +102,14 @@ class Siamese(FoldedEncoder):
         latent_channels: int = 80,
         decoder: tuple[int, int] = (56, 40),
         segmentation_classes: int = 0,
+        correlation: tuple[int, int, int] = (0, 0, 0),
+        mind: bool = False,
         **policy,
     ):
         super().__init__(**policy)
+        self.mind = mind
+        self.correlation = tuple(correlation)
+        n8, n4, n2 = ((2 * r + 1) ** 3 if r else 0 for r in self.correlation)
         a, b, c = widths
         r4, r2 = reader
         d4, d2 = decoder
@@ -82,10 +117,13 @@ class Siamese(FoldedEncoder):
         self.add_encoder(widths)
         self.read4 = Up(c, b, r4)
         self.read2 = Up(r4, a, r2)
-        self.fuse = nn.Sequential(ConvBlock(2 * c, latent_channels), ConvBlock(latent_channels, latent_channels))
-        self.dec8 = ConvBlock(latent_channels, latent_channels)
-        self.dec4 = Up(latent_channels, 2 * r4, d4)
-        self.dec2 = Up(d4, 2 * r2, d2)
+        norm = not any(self.correlation)
+        self.fuse = nn.Sequential(
+            ConvBlock(2 * c + n8, latent_channels, norm=norm), ConvBlock(latent_channels, latent_channels, norm=norm)
+        )
+        self.dec8 = ConvBlock(latent_channels, latent_channels, norm=norm)
+        self.dec4 = Up(latent_channels, 2 * r4 + n4, d4, norm)
+        self.dec2 = Up(d4, 2 * r2 + n2, d2, norm)
         self.add_flow(d2, std=1e-3)
         self.segmentation_classes = segmentation_classes
         if segmentation_classes:
@@ -110,7 +148,10 @@ class Siamese(FoldedEncoder):
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         n = fixed.shape[0]
         features = self.read(torch.cat((fixed, moving), dim=0))
-        g2, g4, f8 = (torch.cat((f[:n], f[n:]), dim=1) for f in features)
+        g2, g4, f8 = (
+            torch.cat((f[:n], f[n:]) + ((local_correlation(f[:n], f[n:], r),) if r else ()), dim=1)
+            for f, r in zip(features, self.correlation[::-1], strict=True)
+        )
         skips = (self.dec4.prepare(g4), self.dec2.prepare(g2))
         if self.segmentation_classes:
             skips += (features[0],)
