@@ -333,7 +333,7 @@ def export_bundle(
         The only size that the bundle shall run on; any, where it is left out. Transformers need it: their windows are laid
         out for one size.
     half : bool
-        float16 layers, for GPUs. CPUs run such a bundle too, slower.
+        float16 layers, for GPUs. CPUs run such a bundle too, in float32.
 
     Returns
     -------
