@@ -8,8 +8,8 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     assert states(batch.run(study, out, **QUICK))[0] == "skipped"
 
 
-SLOW = {**QUICK, "refine": 60, "similarity": "ncc"}  # about a second on one core
+SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # a good part of a second
 
 
 def many(folder: Path, pairs: int) -> Path:
@@ -189,17 +189,17 @@ def wait_for(condition: Any, seconds: float = 300) -> None:
 
 
 def test_ctrl_c(tmp_path: Path, command: Command):
-    study, out = many(tmp_path, 6), tmp_path / "out"
+    study, out = many(tmp_path, 5), tmp_path / "out"
     process = command.start("batch", study, "--out", out, "--workers", 2, *(f"--{name}={value}" for name, value in SLOW.items()))
     wait_for(lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*"))))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err and "cancelled" in err, err
     whole = stamps(out)
-    assert 0 < len(whole) < 6
+    assert 0 < len(whole) < 5
     assert {path.name for path in out.iterdir()} == {*whole, "summary.csv", "summary.json"}  # no half-done pair's folder
     again = batch.run(study, out, **SLOW)
-    assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 6 - len(whole)
+    assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 
 
 def test_command(study: Path, tmp_path: Path, command: Command):
@@ -215,22 +215,20 @@ def test_command(study: Path, tmp_path: Path, command: Command):
 def test_cluster_that_loses_a_worker(tmp_path: Path):
     """Every pair is done once: what was finished before the loss is not touched, what was under way is done by the other worker."""
     distributed = pytest.importorskip("distributed")
-    study, out = many(tmp_path, 6), tmp_path / "out"
+    study, out = many(tmp_path, 5), tmp_path / "out"
     (study.parent / "pairs.csv").write_text(study.read_text() + "missing.nrrd,moving.nrrd,broken\n")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR") as cluster:
-        done: list[batch.Batch] = []
-        thread = threading.Thread(target=lambda: done.append(batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)))
-        thread.start()
-        wait_for(lambda: stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2)
-        victim = next(iter(cluster.workers.values())).pid
-        before = stamps(out)
-        os.kill(victim, signal.SIGKILL)
-        thread.join(timeout=300)
-        assert done and states(done[0]) == ["done"] * 6 + ["failed"]
-        assert done[0].pairs[6].error == "InputUnreadableError"
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(batch.run, study, out, scheduler=cluster.scheduler_address, **SLOW)
+            wait_for(lambda: run.done() or stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2)
+            before = stamps(out)
+            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+            done = run.result(timeout=300)
+        assert states(done) == ["done"] * 5 + ["failed"]
+        assert done.pairs[5].error == "InputUnreadableError"
         after = stamps(out)
-        assert sorted(after) == [f"p{i}" for i in range(6)] and before.items() <= after.items() and 0 < len(before) < 6
+        assert sorted(after) == [f"p{i}" for i in range(5)] and before.items() <= after.items() and 0 < len(before) < 5
         for name in after:
-            assert set(OUTPUTS) <= set(os.listdir(out / name))
+            assert sorted(os.listdir(out / name)) == OUTPUTS  # nothing is left of the lost worker's attempt
         again = batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)
-        assert states(again) == ["skipped"] * 6 + ["failed"] and stamps(out) == after
+        assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after

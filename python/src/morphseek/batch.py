@@ -19,6 +19,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import statistics
 import sys
 import threading
@@ -355,7 +356,8 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
             # Of this very batch: a worker of the cluster was lost between its last file and its answer.
             return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
-        (folder / FINISHED).unlink(missing_ok=True)
+        for name in [FINISHED, *before.get("files", ())]:  # of other files or options
+            (folder / Path(name).name).unlink(missing_ok=True)
         images = {image: io.read(pair.path(image), image.replace("_", " ")) for image in pair.files}
         summary = register_into(
             folder,
@@ -371,12 +373,10 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         result = {name: summary.get(name) for name in ("dice_before", "dice_after", "njd_percent", "model", "device", "warnings")}
         result = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in result.items()}
         result["seconds"] = summary["seconds"]["total"]
-        names = {"warped.nii.gz", "transform.h5", "displacement.nrrd", "report.json"}
-        names |= {"report.html"} if job.html else set()
-        names |= {"warped_labels.nii.gz"} if "moving_labels" in images else set()
-        for name in before.get("files", {}).keys() - names:  # of other options
-            (folder / name).unlink(missing_ok=True)
-        finished = {"fingerprint": fingerprint, "batch": job.batch, "files": {name: _size(folder / name) for name in sorted(names)}, "result": result}
+        for left in folder.glob(".morphseek-*"):  # of a worker that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        files = {path.name: _size(path) for path in sorted(folder.iterdir())}
+        finished = {"fingerprint": fingerprint, "batch": job.batch, "files": files, "result": result}
         io.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
         return dataclasses.replace(outcome, status="done", **result)
     except errors.CancelledError:
@@ -478,7 +478,7 @@ def _on_cluster(jobs: list[_Job], scheduler: str, meter: _Meter) -> None:
         names = {f"morphseek-{job.batch}-{job.pair.id}": job for job in jobs}
         futures = [client.submit(_run, job, key=key, pure=False) for key, job in names.items()]
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 meter.finished(_answer(future, names[future.key]))
         except BaseException:
             client.cancel(futures)
