@@ -23,6 +23,8 @@ import summary
 import typer
 from methods import METHODS, Job, Method
 
+from morphseek.errors import MorphSeekError
+
 HERE = Path(__file__).parent
 UNREGISTERED = "unregistered"
 
@@ -46,6 +48,8 @@ def probe(method: Method, threads: int) -> Probe:
         for _ in range(2):  # the first reads the disk, the second counts
             cost = _step(method, "version", threads, 300, log)
         last = _last_line(log)
+    if cost.timed_out:
+        last = "it did not start within 300 s"
     failed = cost.exit_status != 0
     return Probe("" if failed else last, cost.seconds, cost.cpu_seconds, last if failed else "")
 
@@ -97,42 +101,46 @@ def chosen(names: str) -> list[Method]:
 
 def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads: int, timeout: float) -> None:
     """Run what is not in `out` yet, and write the table."""
+    _write(out / "run.json", {"machine": measure.machine(), "threads": threads})
     probes = {}
     for method in methods:
         probes[method.name] = found = probe(method, threads)
         typer.echo(f"{method.name}: {found.version or 'NOT RUN: ' + found.error}")
-    # Whoever does not run is named with the reason, in this table and in those of later runs that do not try again.
-    path = out / "left_out.json"
-    left_out = {name: why for name, why in (json.loads(path.read_text()) if path.exists() else {}).items() if name not in probes}
-    left_out.update({name: found.error for name, found in probes.items() if found.error})
-    for method, data in itertools.product(methods, sets):
-        if method.one_modality and data.two_modalities:
-            left_out.setdefault(method.name, f"on {data.name} only: it compares intensities directly, which two modalities do not allow")
-    _write(path, left_out)
+    _note_left_out(out / "left_out.json", sets, methods, probes)
     for data in sets:
+        fit = [m for m in methods if not probes[m.name].error and m.only in ("", data.name) and not (m.one_modality and data.two_modalities)]
         for fixed, moving in data.pairs:
             folder = out / "rows" / data.name / f"{fixed}--{moving}".replace("/", "_")
             folder.mkdir(parents=True, exist_ok=True)
+            pair = {"data": data.name, "fixed": fixed, "moving": moving}
             path = folder / f"{UNREGISTERED}.json"
             if not path.exists():
-                _write(path, {"method": UNREGISTERED, "data": data.name, "fixed": fixed, "moving": moving, "status": "ok", **scoring.score(data.labels(fixed), data.labels(moving))})
-            for method in methods:
+                _write(path, {"method": UNREGISTERED, **pair, "status": "ok", **scoring.score(data.labels(fixed), data.labels(moving))})
+            for method in fit:  # all on one pair before the next: a run cut short has compared the same pairs
                 found = probes[method.name]
-                if found.error or method.only not in ("", data.name) or method.one_modality and data.two_modalities:
-                    continue
                 settings = {"how": method.how, "version": found.version, "threads": threads}
                 path = folder / f"{method.name}.json"
-                if path.exists() and {key: (row := json.loads(path.read_text())).get(key) for key in settings} == settings:
-                    state = "kept"
-                else:
-                    state = "ran"
-                    row = {"method": method.name, "data": data.name, "fixed": fixed, "moving": moving, "ours": method.ours, **settings}
-                    row.update(start_seconds=found.seconds, start_cpu_seconds=found.cpu_seconds, **_size(data.image(fixed)))
-                    row.update(run_pair(method, data, fixed, moving, threads, timeout))
+                row = json.loads(path.read_text()) if path.exists() else {}
+                kept = settings.items() <= row.items()
+                if not kept:
+                    start = {"start_seconds": found.seconds, "start_cpu_seconds": found.cpu_seconds}
+                    measured = run_pair(method, data, fixed, moving, threads, timeout)
+                    row = {"method": method.name, "ours": method.ours, **pair, **settings, **start, **_size(data.image(fixed)), **measured}
                     _write(path, row)
-                typer.echo(f"{state} {data.name} {fixed} <- {moving} {method.name}: {row['status']} {row['reason']} Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s")
-    _write(out / "run.json", {"machine": measure.machine(), "threads": threads})
+                ended = f"{row['status']} {row['reason']}".strip()
+                typer.echo(f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}: {ended}, Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s")
     summary.write(out)
+
+
+def _note_left_out(path: Path, sets: list[data_sets.DataSet], methods: list[Method], probes: dict[str, Probe]) -> None:
+    """Keep the reason of everyone who does not run for the table, this run's and those of later runs that do not try again."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    left_out = {name: why for name, why in before.items() if name not in probes}
+    left_out.update({name: found.error for name, found in probes.items() if found.error})
+    for method, data in itertools.product(methods, sets):
+        if method.one_modality and data.two_modalities:
+            left_out.setdefault(method.name, f"not on {data.name}: it compares intensities directly, which two modalities do not allow")
+    _write(path, left_out)
 
 
 def _size(path: Path) -> dict[str, Any]:
@@ -166,7 +174,10 @@ def main(
         return
     selected = chosen(methods)
     out.mkdir(parents=True, exist_ok=True)
-    sets = [data_sets.read(spec, pairs or None, spec.partition("=")[0] in two_modalities) for spec in data]
+    try:
+        sets = [data_sets.read(spec, pairs or None, spec.partition("=")[0] in two_modalities) for spec in data]
+    except (ValueError, MorphSeekError) as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from None
     run(sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)], selected, out, threads, timeout)
 
 

@@ -25,12 +25,19 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     dict
         ``dice`` and ``hd95`` (mm) by label, their means ``mean_dice`` and ``mean_hd95`` (over the labels that are left after
         warping), and with a field ``njd_percent`` and ``sdlogj``.
+
+    Raises
+    ------
+    ValueError
+        The two maps share no label.
     """
     transform = sitk.Transform() if field is None else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
     a = sitk.GetArrayFromImage(fixed)
     b = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkNearestNeighbor, 0))
     shared = np.intersect1d(a, sitk.GetArrayViewFromImage(moving))
     labels = [int(label) for label in shared if label != 0]
+    if not labels:
+        raise ValueError("the two label maps share no label; check the data set and its labels.csv")
     spacing = np.array(fixed.GetSpacing())[::-1]
     dice = {label: 2.0 * np.count_nonzero((a == label) & (b == label)) / (np.count_nonzero(a == label) + np.count_nonzero(b == label)) for label in labels}
     distances = {label: hausdorff95(a == label, b == label, spacing) for label in labels}
@@ -38,7 +45,7 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     result = {
         "dice": dice,
         "hd95": distances,
-        "mean_dice": float(np.mean(list(dice.values()))) if dice else None,
+        "mean_dice": float(np.mean(list(dice.values()))),
         "mean_hd95": float(np.mean(kept)) if kept else None,
     }
     if field is not None:

@@ -92,7 +92,7 @@ def markdown(table: dict[str, Any], rows: dict[str, dict[str, list[Row]]]) -> st
     machine = table["machine"]
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, GPU: {machine['gpu']}; {machine['system']}, "
-        f"Python {machine['python']}; {table['threads']} thread(s) a method; load average at the end {machine['load_average']}.",
+        f"Python {machine['python']}; {table['threads']} thread(s) a method; load average when it began {machine['load_average']}.",
         "",
     ]
     for data, methods in table["data"].items():

@@ -32,10 +32,10 @@ METHODS = [
     Method("ants-syn", "antspyx's default: affine, then SyN, both by mutual information", _version, partial(_register, {}), _field),
     Method(
         "ants-syncc",
-        "the same with SyN by local correlation of radius 4 and 70x50x20 iterations, the three finer levels of antsRegistrationSyN.sh (antspyx's own "
-        "'SyNCC' asks for 2100x1200x1200x20)",
+        "the same with SyN by local correlation of radius 2 and 30x99x11 iterations, as in Klein et al., NeuroImage 2009 (antspyx's own 'SyNCC' asks for "
+        "2100x1200x1200x20)",
         _version,
-        partial(_register, {"syn_metric": "CC", "syn_sampling": 4, "reg_iterations": (70, 50, 20)}),
+        partial(_register, {"syn_metric": "CC", "syn_sampling": 2, "reg_iterations": (30, 99, 11)}),
         _field,
         one_modality=True,
     ),

@@ -11,7 +11,7 @@ _DEVICE = "cuda"
 def _version() -> str:
     from importlib.metadata import version
 
-    import fireants.registration  # noqa: F401
+    import fireants.registration.greedy  # noqa: F401
     import torch
 
     if not torch.cuda.is_available():
@@ -21,7 +21,8 @@ def _version() -> str:
 
 def _register(job: Job) -> None:
     from fireants.io import BatchedImages, Image
-    from fireants.registration import AffineRegistration, GreedyRegistration
+    from fireants.registration.affine import AffineRegistration
+    from fireants.registration.greedy import GreedyRegistration
 
     pair = [BatchedImages([Image.load_file(str(path), device=_DEVICE)]) for path in (job.fixed, job.moving)]
     loss = {"loss_type": "mi"} if job.two_modalities else {"loss_type": "cc", "cc_kernel_size": 5}
