@@ -48,10 +48,10 @@ def operators(bundle: Path, size: tuple[int, ...], steps: int, threads: int, rep
             for _ in range(steps):
                 feed["u_prev"] = session.run(["u"], feed)[0]
         events = json.loads(Path(session.end_profiling()).read_text())
-    return summed(events, steps, repeats)
+    return summed(events, repeats)
 
 
-def summed(events: list[dict[str, Any]], steps: int, repeats: int) -> dict[str, dict[str, float]]:
+def summed(events: list[dict[str, Any]], repeats: int) -> dict[str, dict[str, float]]:
     """Profiler events by kind of operator, for one registration: of a node's runs, the warm-up left out, the fastest counts."""
     nodes = collections.defaultdict(list)
     for event in events:

@@ -70,3 +70,27 @@ def test_counting(gpu):
     with halves:
         torch.nn.functional.conv3d(x.half(), w.half(), padding=1)
     assert halves.total["fused_ms"] == pytest.approx(1e3 * 2 * 27 * 4 * 6 * 512 / 2e6)
+
+
+def test_operators():
+    """Two nodes, one in the loop: the warm-up is left out, the fastest run counts, a convolution is counted from its shapes."""
+    sys.path.insert(0, str(SCRIPT.parent))
+    try:
+        import operators
+    finally:
+        sys.path.remove(str(SCRIPT.parent))
+
+    def event(name, kind, microseconds, shapes, out):
+        args = {"op_name": kind, "input_type_shape": [{"float": s} for s in shapes], "output_type_shape": [{"float": out}], "output_size": "1000000"}
+        return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
+
+    conv = [[1, 4, 8, 8, 8], [6, 4, 3, 3, 3]], [1, 6, 8, 8, 8]
+    steps, repeats = 2, 2
+    events = [event("c", "Conv", t, *conv) for t in (9000, 9000, 3000, 2000, 4000, 5000)]
+    events += [event("o", "Loop", 99999, [[1]], [1])] * 3 + [{"cat": "Session", "name": "model_run", "dur": 1, "args": {}}]
+    events += [event("m", "MatMul", t, [[5, 7], [7, 3]], [5, 3]) for t in (1, 500, 700, 500, 500, 600)]
+    rows = operators.summed(events, repeats)
+    assert list(rows) == ["Conv", "MatMul"]
+    assert rows["Conv"] == pytest.approx({"calls": steps, "ms": 2 * 2, "gflop": 2 * 2 * 27 * 4 * 6 * 512 / 1e9, "gbyte": 2e-3})
+    assert rows["MatMul"] == pytest.approx({"calls": steps, "ms": 2 * 0.5, "gflop": 2 * 2 * 5 * 7 * 3 / 1e9, "gbyte": 2e-3})
+    assert "| Conv | 2 | 4.0 | 80 % |" in operators.table(rows)
