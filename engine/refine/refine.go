@@ -53,7 +53,6 @@ type Level struct {
 // The regularisation and the steps, in voxels of the resolution at hand.
 const (
 	fluid   = 1.75
-	elastic = 0.5
 	longest = 0.5 // displacement of one step, anywhere
 	window  = 2   // radius of the correlation's window
 
@@ -61,6 +60,10 @@ const (
 	revalidate = 10   // iterations between two looks at which voxels are known in both volumes
 	leastJ     = 0.01 // Jacobian determinant that the result may have
 )
+
+// elastic is the standard deviation of the Gaussian on v after every step, voxels. MIND's forces are the noisier, and pairs of two
+// modalities start farther apart: a narrower one folds more there and gains no overlap.
+var elastic = map[Similarity]float64{NCC: 0.4, MSE: 0.5, MIND: 0.75}
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
@@ -96,7 +99,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 			return nil, nil, err
 		}
 		share := float64(g.Voxels()<<(len(grids)-1-i)) / total
-		c := climb{similarity: s, v: v, iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
+		c := climb{similarity: s, v: v, elastic: elastic[opt.Similarity], iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
 			progress: func(fraction float64) {
 				if opt.Progress != nil {
 					opt.Progress(done + share*fraction)
@@ -159,6 +162,7 @@ func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity,
 type climb struct {
 	similarity similarity
 	v          *field.Field
+	elastic    float64
 	iterations int
 	threads    int
 	progress   func(fraction float64)
@@ -189,7 +193,7 @@ func (c *climb) run(ctx context.Context) ([]float64, error) {
 		}
 		field.Compose(spare, c.v, g, c.threads)
 		c.v, spare = spare, c.v
-		c.v.Smooth(elastic, c.threads)
+		c.v.Smooth(c.elastic, c.threads)
 	}
 	return values, nil
 }

@@ -107,7 +107,7 @@ func TestRecoversDisplacement(t *testing.T) {
 		similarity Similarity
 		other      bool // contrast
 		left       float64
-	}{{NCC, false, 0.2}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
+	}{{NCC, false, 0.25}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
 		t.Run(string(c.similarity), func(t *testing.T) {
 			fixed, moving, truth := testpair.Phantom(n, 2.5, c.other)
 			run := func(threads int) (*field.Field, []Level) {
