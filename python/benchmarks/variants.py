@@ -1,0 +1,114 @@
+"""One pair in eight guises, which differ in nothing but geometry, and whether each gives the same alignment: python variants.py --help.
+
+A guise moves a volume in space, stores its axes in another order, changes its spacing or crops it. Its result, with the known
+motions undone, carries the original labels: all guises are scored on the same grid, by SimpleITK.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pairs as data_sets
+import scoring
+import SimpleITK as sitk
+import typer
+
+import morphseek
+
+Guise = Callable[[sitk.Image], tuple[sitk.Image, sitk.Transform]]
+
+
+def as_is(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
+    return image, sitk.Transform()
+
+
+def turned(axis: tuple[float, float, float], degrees: float, shift: tuple[float, float, float] = (0, 0, 0)) -> Guise:
+    """The volume turned about its centre and shifted, mm; the transform leads from where it was to where it is."""
+
+    def apply(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
+        middle = image.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in image.GetSize()])
+        motion = sitk.VersorRigid3DTransform(axis, np.deg2rad(degrees))
+        motion.SetCenter(middle)
+        motion.SetTranslation(shift)
+        out = sitk.Image(image)
+        out.SetOrigin(motion.TransformPoint(image.GetOrigin()))
+        matrix = np.array(motion.GetMatrix()).reshape(3, 3) @ np.array(image.GetDirection()).reshape(3, 3)
+        out.SetDirection(matrix.ravel().tolist())
+        return out, motion
+
+    return apply
+
+
+def reordered(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
+    return sitk.Flip(sitk.PermuteAxes(image, (2, 0, 1)), (True, False, False)), sitk.Transform()
+
+
+def respaced(factor: float) -> Guise:
+    def apply(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
+        size = [max(1, round(n / factor)) for n in image.GetSize()]
+        spacing = [s * n / m for s, n, m in zip(image.GetSpacing(), image.GetSize(), size, strict=True)]
+        # The same extent, so that the first voxel's outer corner stays.
+        corner = [(b / a - 1) / 2 for a, b in zip(image.GetSpacing(), spacing, strict=True)]
+        origin = image.TransformContinuousIndexToPhysicalPoint(corner)
+        return sitk.Resample(image, size, sitk.Transform(), sitk.sitkLinear, origin, spacing, image.GetDirection()), sitk.Transform()
+
+    return apply
+
+
+def cropped(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
+    """A twentieth off both ends of every axis."""
+    off = [n // 20 for n in image.GetSize()]
+    return sitk.Crop(image, off, off), sitk.Transform()
+
+
+GUISES: dict[str, tuple[Guise, Guise]] = {  # of the fixed, of the moving volume
+    "as it is": (as_is, as_is),
+    "moving turned by 15 degrees": (as_is, turned((0.3, 0.2, 0.93), 15)),
+    "fixed turned by 15 degrees, 300 mm away": (turned((0.8, -0.5, 0.2), 15, (300, -120, 80)), as_is),
+    "moving's axes in another order, one reversed": (as_is, reordered),
+    "fixed's axes in another order, one reversed": (reordered, as_is),
+    "moving at 0.8 times the spacing": (as_is, respaced(0.8)),
+    "fixed at 1.25 times the spacing": (respaced(1.25), as_is),
+    "moving cropped": (as_is, cropped),
+}
+
+
+def run(fixed: sitk.Image, moving: sitk.Image, fixed_labels: sitk.Image, moving_labels: sitk.Image, **options) -> dict[str, float]:
+    """Return the mean Dice of every guise."""
+    dice = {}
+    for name, (of_fixed, of_moving) in GUISES.items():
+        f, fixed_motion = of_fixed(fixed)
+        m, moving_motion = of_moving(moving)
+        result = morphseek.register(f, m, **options)
+        whole = sitk.CompositeTransform([moving_motion.GetInverse(), result.to_sitk(), fixed_motion])  # the last one acts first
+        carried = sitk.Resample(moving_labels, fixed_labels, whole, sitk.sitkNearestNeighbor, 0)
+        dice[name] = scoring.score(fixed_labels, carried)["mean_dice"]
+        typer.echo(f"{dice[name]:.4f}  {name}")
+    return dice
+
+
+def main(
+    data: Annotated[list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET, as for peers.py.")],
+    out: Annotated[Path, typer.Option(help="JSON file to write.")],
+    count: Annotated[int, typer.Option("--pairs", help="The first so many pairs of every data set.")] = 1,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+) -> None:
+    found: dict[str, dict[str, float]] = {}
+    for spec in data:
+        chosen = data_sets.read(spec, count, two_modalities=False)
+        for fixed, moving in chosen.pairs:
+            key = f"{chosen.name}: {fixed} <- {moving}"
+            typer.echo(key)
+            images = (sitk.ReadImage(str(chosen.image(name)), sitk.sitkFloat32) for name in (fixed, moving))
+            found[key] = run(*images, chosen.labels(fixed), chosen.labels(moving), threads=threads)
+            spread = max(found[key].values()) - min(found[key].values())
+            typer.echo(f"spread {100 * spread:.2f} points of Dice")
+    out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
