@@ -89,6 +89,14 @@ func unavailable(device, library string, cause error) error {
 	return fault.Wrap(fault.DeviceUnavailable, cause, "device %s is not available; %s, or use device auto or cpu", device, remedy(device, library, cause))
 }
 
+// fallback says why "auto" took the CPU. A runtime for the CPU on a machine without a GPU is no surprise, and needs no words.
+func fallback(library string, cause error, cards []GPU) string {
+	if strings.Contains(cause.Error(), cpuBuild) && len(cards) == 0 {
+		return ""
+	}
+	return "The GPU is not usable (" + concise(cause).Error() + "), so the network ran on the CPU. To use it, " + remedy(cuda, library, cause) + "."
+}
+
 var essence = regexp.MustCompile(`(Failed to load library|CU[A-Z]+ failure)[^;\n]*`)
 
 // concise leaves away the C++ signatures that ONNX Runtime puts around what the CUDA libraries and the loader say.

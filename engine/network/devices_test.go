@@ -48,6 +48,30 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
+func TestFallbackSaysWhy(t *testing.T) {
+	cards := []GPU{{Name: "NVIDIA H100", Bytes: 80 << 30}}
+	for _, c := range []struct {
+		cause string
+		cards []GPU
+		says  []string
+	}{
+		{noBuild, nil, nil},
+		{noBuild, cards, []string{noBuild, "ran on the CPU", "pip install 'morphseek[gpu]'"}},
+		{bridge + noDriver, nil, []string{"libcuda.so.1", "ran on the CPU", "NVIDIA driver"}},
+		{noCard, nil, []string{"no CUDA-capable device", "ran on the CPU"}},
+	} {
+		got := fallback("/x/libonnxruntime.so.1", errors.New(c.cause), c.cards)
+		if (got == "") != (c.says == nil) {
+			t.Errorf("%q with %d cards: %q", c.cause, len(c.cards), got)
+		}
+		for _, words := range c.says {
+			if !strings.Contains(got, words) {
+				t.Errorf("%q is missing in %q", words, got)
+			}
+		}
+	}
+}
+
 func TestInventory(t *testing.T) {
 	library := testort.Library(t)
 	sessions := NewSessions(library)

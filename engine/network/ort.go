@@ -85,9 +85,7 @@ func openSession(explicit string, m *Model, device string, threads int) (runner 
 		case device != auto:
 			return nil, "", unavailable(device, library, err)
 		}
-		if !strings.Contains(err.Error(), cpuBuild) || len(gpus()) > 0 { // a runtime for the CPU on a machine without a GPU is no surprise
-			note = "The GPU is not usable (" + concise(err).Error() + "), so the network ran on the CPU. To use it, " + remedy(wanted, library, err) + "."
-		}
+		note = fallback(library, err, gpus())
 	}
 	r, err := newORTRunner(m, cpu, threads)
 	if err != nil {
