@@ -24,11 +24,11 @@ def _register(job: Job) -> None:
     demons.SetStandardDeviations(1.5)
     field = None
     for shrink in (4, 2, 1):
-        # Never fewer than 16 voxels along an axis.
-        factors = [max(1, min(shrink, n // 16)) for n in fixed.GetSize()]
-        target, other = (sitk.Shrink(sitk.SmoothingRecursiveGaussian(i, [0.5 * f * s for f, s in zip(factors, i.GetSpacing())]), factors) for i in (fixed, source))
-        if shrink == 1:
-            target, other = fixed, source
+        factors = [max(1, min(shrink, n // 16)) for n in fixed.GetSize()]  # never fewer than 16 voxels along an axis
+        sigma = [0.5 * factor * side for factor, side in zip(factors, fixed.GetSpacing())]
+        target, other = fixed, source
+        if shrink > 1:
+            target, other = (sitk.Shrink(sitk.SmoothingRecursiveGaussian(image, sigma), factors) for image in (fixed, source))
         if field is None:
             field = demons.Execute(target, other)
         else:
