@@ -49,6 +49,9 @@ def test_errors_are_one_line(phantoms, tmp_path):
         (["finetune", "best", *out, "--data", str(tmp_path / "gone")], "does not exist"),
         (["finetune", "best", *out], "no data folder"),
         (["finetune", "best", *out, "--data", str(phantoms), "--set", "data.labels=0"], "needs labels"),
+        (["export", "paper", *out], "either --checkpoint or --random"),
+        (["export", "paper", *out, "--random", "0", "--set", "model.backbone=nice-trans"], "--size D,H,W"),
+        (["export", "paper", *out, "--random", "0", "--size", "24,20,24"], "not a multiple of 8"),
         (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
     ):
         r = run.invoke(app, arguments)

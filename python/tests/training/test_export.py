@@ -184,7 +184,7 @@ def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
 @pytest.mark.parametrize("name, half", [("voxelmorph-l", True), ("transmorph", False), ("nice-trans", False)])
 def test_the_papers_networks(name, half, tmp_path):
     """Three steps of three trajectories at a size that their windows do not divide; in half precision it is torch's that counts."""
-    config = load("paper").replace(**{"model.backbone": name, "model.options": SMALL[name], "model.parametrisation": "velocity"})
+    config = load("paper").replace(**{"model.backbone": name, "model.options": SMALL[name], "model.parametrisation": "velocity", "model.squarings": 2})
     backbone = export.random_backbone(config.model, 0)
     size = (64, 32, 96)
     if not backbone.any_size:
