@@ -507,6 +507,8 @@ SetOptions(const Arguments & arguments, FilterType * filter)
   arguments.Text("device", [&](const std::string & v) { filter->SetDevice(v); });
   arguments.Number<uint64_t>("seed", [&](uint64_t v) { filter->SetSeed(v); });
   arguments.Text("cache", [&](const std::string & v) { filter->SetCache(v); });
+  arguments.Text("uncertainty", [&](const std::string & v) { filter->SetUncertainty(v); });
+  arguments.Text("output-uncertainty", [&](const std::string &) { filter->SetUncertainty("on"); });
   arguments.Text("runtime-library", [&](const std::string & v) { filter->SetRuntimeLibrary(v); });
   arguments.Text("model-directory", [&](const std::string & v) { filter->SetModelDirectory(v); });
   arguments.Number<int>("threads", [](int v) {
@@ -530,7 +532,7 @@ Register(const Arguments & arguments)
     throw Failure{ MS_ERR_INVALID_ARGUMENT, "--moving-labels and --output-labels belong together; give both or neither" };
   }
   Outputs outputs;
-  for (const char * name : { "output-volume", "output-transform", "output-labels", "report", "returnparameterfile" })
+  for (const char * name : { "output-volume", "output-transform", "output-labels", "output-uncertainty", "report", "returnparameterfile" })
   {
     outputs.Claim(arguments[name]);
   }
@@ -568,6 +570,7 @@ Register(const Arguments & arguments)
     warp->Update();
     WriteLabels(warp->GetOutput(), labelComponent, path);
   });
+  outputs.Write(arguments["output-uncertainty"], [&](const std::string & path) { WriteImage(filter->GetUncertaintyImage(), path); });
   outputs.Write(arguments["output-transform"], [&](const std::string & path) { WriteTransform(filter, path); });
   outputs.Write(arguments["report"], [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
   outputs.Write(arguments["returnparameterfile"], [&](const std::string & path) {

@@ -157,6 +157,8 @@ public:
   itkGetConstMacro(Seed, uint64_t);
   itkSetMacro(Cache, std::string);
   itkGetConstMacro(Cache, std::string);
+  itkSetMacro(Uncertainty, std::string);
+  itkGetConstMacro(Uncertainty, std::string);
   ///@}
 
   /** Path of the ONNX Runtime library; empty: looked for as morphseek.h says at ms_engine_config. */
@@ -180,6 +182,15 @@ public:
   GetTransform() const
   {
     return this->GetTransformOutput()->Get();
+  }
+
+  /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". It stays as it
+   * is when the filter runs again, which makes a new one. Of the displacement found: an initial transform that is not linear counts as
+   * certain. */
+  virtual const Image<float, 3> *
+  GetUncertaintyImage() const
+  {
+    return m_UncertaintyImage;
   }
 
   /** What the registration measured: a JSON object (similarity before and after, folding, seconds by stage, warnings, ...). */
@@ -277,12 +288,15 @@ private:
   std::string m_Device;
   uint64_t    m_Seed;
   std::string m_Cache;
+  std::string m_Uncertainty;
   std::string m_RuntimeLibrary;
   std::string m_ModelDirectory;
 
   ms_engine          m_Engine{ 0 };
   std::exception_ptr m_ObserverException; // thrown by an observer of our progress
   std::string        m_Metrics;
+
+  typename FloatImageType::Pointer m_UncertaintyImage;
   double             m_FoldingPercentage{ 0 };
 };
 } // namespace itk

@@ -30,6 +30,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Morp
   m_Device = defaults.device;
   m_Seed = defaults.seed;
   m_Cache = defaults.cache;
+  m_Uncertainty = defaults.uncertainty;
 
   this->AddRequiredInputName("MovingImage");
   this->AddOptionalInputName("FixedMask");
@@ -255,6 +256,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Make
     std::min<ThreadIdType>(this->GetNumberOfWorkUnits(), this->GetMultiThreader()->GetMaximumNumberOfThreads()));
   options.seed = m_Seed;
   options.cache = m_Cache.c_str();
+  options.uncertainty = m_Uncertainty.c_str();
   return options;
 }
 
@@ -387,6 +389,17 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
     std::copy(field.begin(), field.end(), components);
   }
 
+  m_UncertaintyImage = nullptr;
+  if (m_Uncertainty == "on")
+  {
+    auto image = FloatImageType::New();
+    image->CopyInformation(output);
+    image->SetRegions(output->GetBufferedRegion());
+    image->Allocate();
+    MorphSeekException::ThrowUnlessOk(ms_result_uncertainty(result, image->GetBufferPointer(), n / 3), ITK_LOCATION);
+    m_UncertaintyImage = image;
+  }
+
   if (applied != nullptr) // the total transform is the applied one after the one found
   {
     this->GetMultiThreader()->template ParallelizeImageRegion<3>(
@@ -435,10 +448,12 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Prin
   os << indent << "Device: " << m_Device << '\n';
   os << indent << "Seed: " << m_Seed << '\n';
   os << indent << "Cache: " << m_Cache << '\n';
+  os << indent << "Uncertainty: " << m_Uncertainty << '\n';
   os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
   os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
   os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';
   os << indent << "Metrics: " << m_Metrics << '\n';
+  itkPrintSelfObjectMacro(UncertaintyImage);
 }
 } // namespace itk
 

@@ -13,6 +13,7 @@ struct ByC
 {
   std::vector<float> field;  // mm, x, y, z interleaved
   std::vector<float> warped; // empty unless asked for
+  std::vector<float> uncertainty; // empty unless the options ask for it
   std::string        metrics;
 };
 
@@ -72,6 +73,11 @@ RegisterByC(const itk::Image<float, 3> * fixed,
   {
     made.warped.resize(voxels);
     ThrowUnlessOk(ms_result_warped(result, made.warped.data(), voxels));
+  }
+  if (std::string(options.uncertainty) == "on")
+  {
+    made.uncertainty.resize(voxels);
+    ThrowUnlessOk(ms_result_uncertainty(result, made.uncertainty.data(), voxels));
   }
   size_t needed = 0;
   ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed));

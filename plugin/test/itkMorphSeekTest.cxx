@@ -431,6 +431,39 @@ TestFolding()
   EXPECT(std::abs(warp->GetFoldingPercentage() - wanted) < 1e-9);
 }
 
+// The uncertainty is the C interface's, on the fixed grid; an image handed out stays when the filter runs again without.
+void
+TestUncertainty()
+{
+  auto fixed = Phantom(0), moving = Phantom(3);
+  auto filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  auto options = Options();
+  filter->SetRefine(options.refine = 0);
+  filter->Update();
+  EXPECT(filter->GetUncertaintyImage() == nullptr);
+  filter->SetUncertainty(options.uncertainty = "on");
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_INVALID_ARGUMENT); // nothing could tell it
+  filter->SetSearch(options.search = "on");
+  filter->Update();
+
+  const auto         byC = RegisterByC(fixed, moving, options);
+  FloatImage::ConstPointer sd = filter->GetUncertaintyImage();
+  EXPECT(sd->GetBufferedRegion() == fixed->GetBufferedRegion() && sd->GetOrigin() == fixed->GetOrigin());
+  EXPECT(sd->GetSpacing() == fixed->GetSpacing() && sd->GetDirection() == fixed->GetDirection());
+  double most = 0, least = 1e9;
+  for (size_t i = 0; i < byC.uncertainty.size(); ++i)
+  {
+    most = std::max<double>(most, std::abs(byC.uncertainty[i] - sd->GetBufferPointer()[i]));
+    least = std::min<double>(least, sd->GetBufferPointer()[i]);
+  }
+  std::cout << "uncertainty: least " << least << " mm, largest difference to the C interface " << most << " mm\n";
+  EXPECT(!byC.uncertainty.empty() && most < 1e-4 && least > 0);
+
+  filter->SetUncertainty("off");
+  filter->Update();
+  EXPECT(filter->GetUncertaintyImage() == nullptr && sd->GetBufferPointer()[0] == byC.uncertainty[0]);
+}
+
 void
 TestErrors()
 {
@@ -597,7 +630,7 @@ main(int argc, char ** argv)
   const std::map<std::string, void (*)()> tests = {
     { "defaults", TestDefaults },     { "folding", TestFolding },   { "grids", TestGrids },     { "pixel-types", TestPixelTypes },
     { "masks", TestMasks },           { "errors", TestErrors },     { "abort", TestAbort },     { "threads", TestThreads },
-    { "initial-transform", TestInitialTransform }, { "labels", TestLabels },
+    { "initial-transform", TestInitialTransform }, { "labels", TestLabels },       { "uncertainty", TestUncertainty },
   };
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);
   try

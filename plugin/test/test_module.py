@@ -113,6 +113,17 @@ def test_writes_what_python_computes(pair, outputs):
     assert (out / "parameters").read_text() == f"foldingPercentage = {report['njd_percent']:.6f}\n"
 
 
+def test_uncertainty_is_what_python_computes(pair, tmp_path):
+    done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--search", "on", "--output-uncertainty", tmp_path / "sd.nrrd")
+    assert done.returncode == 0, done.stderr
+    written = sitk.ReadImage(str(tmp_path / "sd.nrrd"))
+    result = morphseek.register(
+        pair / "fixed.nii.gz", pair / "moving.nii.gz", model="none", initial="com", search="on", refine=2, threads=2, uncertainty="on"
+    )
+    assert written.GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
+    np.testing.assert_allclose(sitk.GetArrayFromImage(written), result.uncertainty, atol=1e-3)
+
+
 def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
     for name in ("fixed", "moving"):
         image = sitk.ReadImage(str(pair / f"{name}.nii.gz"))

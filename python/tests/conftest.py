@@ -45,6 +45,11 @@ def result(pair: PhantomPair) -> morphseek.RegistrationResult:
 
 
 @pytest.fixture(scope="session")
+def uncertain(pair: PhantomPair) -> morphseek.RegistrationResult:
+    return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, uncertainty="on")
+
+
+@pytest.fixture(scope="session")
 def files(pair: PhantomPair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pair")
     paths = {}

@@ -57,6 +57,15 @@ def test_register(tmp_path: Path, files: dict[str, Path], command: Command, resu
     assert (out / "displacement.nrrd").read_bytes() == before
 
 
+def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
+    out = tmp_path / "out"
+    arguments = ["register", files["fixed"], files["moving"], "--out", out, "--refine", "0", "--uncertainty", "on"]
+    assert "uncertainty" in command(*arguments)
+    assert "uncertainty.nrrd" in [p.name for p in out.iterdir()]
+    assert command.json(*arguments)["uncertainty"] == json.loads((out / "report.json").read_text())["uncertainty"]
+    assert morphseek.load(out).uncertainty.min() > 0  # from the cache
+
+
 def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
     pair = morphseek.phantom.make_pair(size=72)
     for name in ("fixed", "moving"):

@@ -128,6 +128,39 @@ def test_pickle_and_save(result: morphseek.RegistrationResult, pair: PhantomPair
     assert np.percentile(np.abs(result.warped - sitk.GetArrayFromImage(expected)), 99.5) < 0.1
 
 
+def test_uncertainty(uncertain: morphseek.RegistrationResult, result: morphseek.RegistrationResult, pair: PhantomPair, tmp_path: Path):
+    sd, measured = uncertain.uncertainty, uncertain.metrics["uncertainty"]
+    assert sd.shape == pair.fixed.array.shape and sd.dtype == np.float32 and sd.min() > 0
+    inside = sd[pair.fixed.array > pair.fixed.array.mean()]
+    assert (measured["source"], measured["mean_mm"]) == ("search", pytest.approx(inside.mean(), rel=1e-3))
+    assert measured["p95_mm"] == pytest.approx(np.percentile(inside, 95), rel=1e-3)
+    assert f"uncertainty {measured['mean_mm']:.1f} mm" in repr(uncertain)
+    assert result.uncertainty is None and result.metrics["uncertainty"] is None and "uncertainty" not in repr(result)
+
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(uncertain)).uncertainty, sd)
+    uncertain.save(tmp_path)
+    written = sitk.ReadImage(str(tmp_path / "uncertainty.nrrd"))
+    assert written.GetSpacing() == pytest.approx(pair.fixed.spacing)
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(written), sd)
+    np.testing.assert_array_equal(morphseek.load(tmp_path).uncertainty, sd)
+
+
+def test_uncertainty_ranks_the_error(uncertain: morphseek.RegistrationResult, pair: PhantomPair):
+    from scipy.stats import spearmanr
+
+    where = np.argwhere(pair.fixed_labels.array > 0)
+    points = where[:, ::-1] @ pair.fixed.index_to_physical[:3, :3].T + pair.fixed.index_to_physical[:3, 3]
+    error = np.linalg.norm(uncertain.transform_points(points) - pair.truth(points), axis=1)
+    said = uncertain.uncertainty[tuple(where.T)]
+    assert spearmanr(said, error).statistic > 0.2
+    assert 0.3 < np.sqrt((error**2).mean() / (said**2).mean()) < 3
+
+
+def test_uncertainty_is_refused_where_nothing_tells_it():
+    with pytest.raises(errors.InvalidArgumentError, match="set search to on"):
+        morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty="on")
+
+
 def test_load_refuses(tmp_path: Path, result: morphseek.RegistrationResult):
     with pytest.raises(errors.InputUnreadableError, match="report.json"):
         morphseek.load(tmp_path)

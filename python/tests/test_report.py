@@ -62,6 +62,16 @@ def test_pictures(page: str):
         assert pixels.shape[1] > 1000 and pixels[..., :3].std() > 0.05
 
 
+def test_uncertainty_has_a_panel(uncertain: morphseek.RegistrationResult, pair: PhantomPair, page: str, tmp_path: Path):
+    write_report(tmp_path / "report.html", uncertain, pair.fixed, pair.moving)
+    text = (tmp_path / "report.html").read_text()
+    assert "<h2>Uncertainty</h2>" in text and "standard deviation of the displacement in mm" in text
+    assert f"95 % below {uncertain.metrics['uncertainty']['p95_mm']:.1f} mm" in text
+    picture = matplotlib.image.imread(BytesIO(base64.b64decode(re.findall(r"data:image/png;base64,([^\"]+)", text)[-1])))[..., :3]
+    assert (np.ptp(picture, axis=-1) > 0.3).mean() > 0.05  # coloured
+    assert "Uncertainty" not in page
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
     fixed, moving = blob(), blob(shift=0.1)

@@ -59,11 +59,12 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     mask = images[0].like((images[0].array > 0.2).astype(np.uint8))
     shift = np.eye(4)
     shift[0, 3] = 2.0
-    write_request(tmp_path, *images, fixed_mask=mask, initial_transform=shift.tolist(), outputs=list(worker.OUTPUTS))
+    options = {**QUICK, "search": "on"}
+    write_request(tmp_path, *images, fixed_mask=mask, initial_transform=shift.tolist(), outputs=list(worker.OUTPUTS), options=options)
     *progress, last = finish(start(tmp_path))
     stages = [line["progress"]["stage"] for line in progress]
     assert "align" in stages and stages[-len(worker.OUTPUTS) :] == ["outputs"] * len(worker.OUTPUTS)
-    expected = morphseek.register(*images, fixed_mask=mask, initial_transform=shift, **QUICK)
+    expected = morphseek.register(*images, fixed_mask=mask, initial_transform=shift, uncertainty="on", **options)
     assert last["result"]["metrics"]["similarity_after"] == pytest.approx(expected.metrics["similarity_after"])
 
     def output(name: str) -> np.ndarray:
@@ -72,6 +73,7 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
         return np.load(tmp_path / entry["file"])
 
     np.testing.assert_array_equal(output("warped"), expected.warped)
+    np.testing.assert_array_equal(output("uncertainty"), expected.uncertainty)
     np.testing.assert_array_equal(output("displacement"), expected.displacement_mm)
     np.testing.assert_array_equal(output("inverse"), expected.inverse().displacement_mm)
     np.testing.assert_array_equal(output("jacobian"), expected.jacobian())

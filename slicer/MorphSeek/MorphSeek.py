@@ -85,6 +85,8 @@ class MorphSeekParameterNode:
     displacement_magnitude: vtkMRMLScalarVolumeNode
     make_jacobian: bool = False
     jacobian: vtkMRMLScalarVolumeNode
+    make_uncertainty: bool = False
+    uncertainty: vtkMRMLScalarVolumeNode
 
     # Labels and landmarks of the moving side are transferred; with fixed_labels, Dice is measured as well.
     moving_labels: Labels

@@ -87,13 +87,13 @@ def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
     study = Study(paths)
     everything = [study.moving_labels, study.segmentation(study.moving_labels), study.points(LANDMARKS)]
     labels = {"fixed_labels": study.fixed_labels, "moving_labels": study.moving_labels}
-    return study, register(study.request(**{name: True for name in OUTPUTS}, transfer=everything, **labels))
+    return study, register(study.request(**{name: True for name in OUTPUTS}, search="on", transfer=everything, **labels))
 
 
 @pytest.fixture(scope="module")
 def expected(images: dict[str, sitk.Image]) -> morphseek.RegistrationResult:
     """The same registration without Slicer."""
-    return morphseek.register(images["fixed"], images["moving"], **QUICK)
+    return morphseek.register(images["fixed"], images["moving"], **{**QUICK, "search": "on"}, uncertainty="on")
 
 
 def to_itk(node: Any) -> sitk.Image:
@@ -252,6 +252,14 @@ def test_magnitude_and_jacobian(finished: tuple[Study, Registration], expected: 
     inner = (slice(2, -2),) * 3
     assert np.abs(geometry.array_of(nodes["jacobian"]) - jacobian)[inner].mean() < 0.01
     assert np.ptp(jacobian[inner]) > 0.1
+
+
+def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
+    study, done = finished
+    node = done.nodes["uncertainty"]
+    np.testing.assert_array_equal(geometry.array_of(node), expected.uncertainty)
+    np.testing.assert_allclose(geometry.matrix_of(node), geometry.matrix_of(study.fixed), atol=1e-6)
+    assert done.result["uncertainty"]["source"] == "search" and node.GetName().endswith("uncertainty (mm)")
 
 
 def test_h5_from_slicer_to_itk(finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path):
@@ -637,6 +645,7 @@ def test_a_sound_request(study: Study):
         (lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)), "at least one output"),
         (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
         (lambda s, r: (setattr(r, "transformed_volume", new(s)), setattr(r, "jacobian", r.transformed_volume)), "two outputs"),
+        (lambda s, r: setattr(r, "uncertainty", True), "needs the search or a network"),
         (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
         (lambda s, r: under_its_own_output(s, r), "moving lies under earlier, which would be overwritten"),
         (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),

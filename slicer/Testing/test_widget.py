@@ -179,16 +179,16 @@ def operate(panel: Panel) -> dict[str, Any]:
     points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
     linear = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode", "near")
     grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "grid")
-    jacobian = volume("jacobian")
+    jacobian, uncertainty = volume("jacobian"), volume("uncertainty")
     for selector, node in (
         (ui.fixedMaskSelector, nodes["fixed_mask"]), (ui.movingMaskSelector, nodes["moving_mask"]), (ui.fixedLabelsSelector, nodes["fixed_labels"]),
         (ui.movingLabelsSelector, nodes["moving_labels"]), (ui.landmarksSelector, points), (ui.initialTransformSelector, linear),
-        (ui.inverseTransformSelector, grid), (ui.jacobianSelector, jacobian),
+        (ui.inverseTransformSelector, grid), (ui.jacobianSelector, jacobian), (ui.uncertaintySelector, uncertainty),
     ):  # fmt: skip
         selector.setCurrentNode(node)
     ui.presetComboBox.setCurrentText("Best")
     ui.transformCheckBox.setChecked(False)
-    for box in (ui.inverseTransformCheckBox, ui.displacementMagnitudeCheckBox, ui.jacobianCheckBox):
+    for box in (ui.inverseTransformCheckBox, ui.displacementMagnitudeCheckBox, ui.jacobianCheckBox, ui.uncertaintyCheckBox):
         box.setChecked(True)
     ui.initialComboBox.setCurrentText("centres of mass")
     ui.searchComboBox.setCurrentText("do not search")
@@ -200,7 +200,7 @@ def operate(panel: Panel) -> dict[str, Any]:
         **nodes, "fixed": panel.parameters.fixed, "moving": panel.parameters.moving, "preset": "Best", "initial_transform": linear,
         "initial": "com", "search": "off", "device": "cpu", "model": "hippocampus", "steps": 5, "trajectories": 6, "refine": 0, "threads": 3,
         "field_spacing": 2.5, "transformed_volume": True, "transform": None, "inverse_transform": grid, "displacement_magnitude": True,
-        "jacobian": jacobian, "transfer": [nodes["moving_labels"], points],
+        "jacobian": jacobian, "uncertainty": uncertainty, "transfer": [nodes["moving_labels"], points],
     }  # fmt: skip
 
 

@@ -151,8 +151,8 @@ def register(
 ) -> None:
     """Register MOVING onto FIXED.
 
-    Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output folder, and
-    warped_labels.nii.gz if the moving labels are given: all of them or, on an error, none.
+    Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output folder,
+    warped_labels.nii.gz if the moving labels are given and uncertainty.nrrd if it is asked for: all of them or, on an error, none.
     """
     with _reported(as_json):
         from . import batch, io
@@ -189,6 +189,7 @@ def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: boo
     rows += [
         (summary["similarity"], f"{summary['similarity_before']:.4f} -> {summary['similarity_after']:.4f}"),
         ("folding (NJD)", f"{summary['njd_percent']:.4f} %"),
+        *([("uncertainty", f"mean {spread['mean_mm']:.1f} mm, 95 % below {spread['p95_mm']:.1f} mm")] if (spread := summary["uncertainty"]) else []),
         ("model, device", f"{summary['model']}, {summary['device']}"),
         ("time", f"{summary['seconds']['total']:.1f} s" + (" (then; now from the cache)" if summary["cached"] else "")),
         ("report", str(out / "report.html")),

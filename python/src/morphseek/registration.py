@@ -25,7 +25,7 @@ class Progress(NamedTuple):
     """
 
     stage: str
-    """align, search, network, refine or finish."""
+    """align, search, network, refine, uncertainty or finish."""
     fraction: float
     """Of the whole registration, 0 to 1, never decreasing."""
     message: str
@@ -47,6 +47,8 @@ class RegistrationResult(DenseTransform):
         ``warnings`` and more: what ``report.json`` holds.
     options : dict
         The options that were given.
+    uncertainty : numpy.ndarray or None
+        Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered with ``uncertainty="on"``.
     """
 
     def __init__(
@@ -58,17 +60,20 @@ class RegistrationResult(DenseTransform):
         warped: np.ndarray,
         metrics: dict[str, Any],
         options: dict[str, Any],
+        uncertainty: np.ndarray | None = None,
     ):
         super().__init__(displacement, grid, moving_grid, initial)
         self.warped = warped
         self.metrics = metrics
         self.options = options
+        self.uncertainty = uncertainty
 
     def __repr__(self) -> str:
         m = self.metrics
+        spread = f", uncertainty {m['uncertainty']['mean_mm']:.1f} mm" if m.get("uncertainty") else ""
         return (
             f"{super().__repr__()[:-1]}, model {m['model']} on {m['device']}, {m['similarity']} {m['similarity_before']:.3f} -> "
-            f"{m['similarity_after']:.3f}, NJD {m['njd_percent']:.3f} %, {m['seconds']['total']:.1f} s)"
+            f"{m['similarity_after']:.3f}, NJD {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
 
     def report(self) -> dict[str, Any]:
@@ -87,10 +92,13 @@ class RegistrationResult(DenseTransform):
         io.write_image(folder / "warped.nii.gz", io.Image.on_grid(self.warped, self.grid))
         io.write_transform(folder / "transform.h5", self.to_sitk())
         io.write_image(folder / "displacement.nrrd", self.to_sitk_image())
+        if self.uncertainty is not None:
+            io.write_image(folder / "uncertainty.nrrd", io.Image.on_grid(self.uncertainty, self.grid))
         io.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n")
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write warped.nii.gz, transform.h5, displacement.nrrd and report.json to a folder: all of them or, on an error, none.
+        """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one, uncertainty.nrrd to a folder: all of
+        them or, on an error, none.
 
         :func:`load` reads the folder back.
         """
@@ -114,7 +122,8 @@ def load(folder: str | os.PathLike) -> RegistrationResult:
     displacement = np.empty((3, *mm.shape[:3]), np.float32)
     _core.call(_core.gopy.FromMM, _core.address(mm), _core.address(grid), 0, _core.address(displacement))
     warped = io.read(folder / "warped.nii.gz", "warped").float32()
-    return RegistrationResult(displacement, grid, moving_grid, initial, warped, report, options)
+    uncertainty = io.read(folder / "uncertainty.nrrd", "uncertainty").float32() if report.get("uncertainty") else None
+    return RegistrationResult(displacement, grid, moving_grid, initial, warped, report, options, uncertainty)
 
 
 def register(
@@ -194,7 +203,12 @@ def register(
     _core.call(raw.Copy, _core.address(displacement), _core.address(warped), _core.address(found))
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = found[:9].reshape(3, 3), found[9:]
-    return RegistrationResult(displacement, target.grid, source.grid, matrix, warped, json.loads(_core.call(raw.Metrics)), options)
+    metrics = json.loads(_core.call(raw.Metrics))
+    uncertainty = None
+    if metrics["uncertainty"]:
+        uncertainty = np.empty(target.array.shape, np.float32)
+        _core.call(raw.Uncertainty, _core.address(uncertainty))
+    return RegistrationResult(displacement, target.grid, source.grid, matrix, warped, metrics, options, uncertainty)
 
 
 def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | None:

@@ -92,6 +92,18 @@ def write_report(
             _deformation(views, result, images["after"]),
         ),
     ]
+    if result.uncertainty is not None:
+        how = result.metrics["uncertainty"]
+        source = (
+            f"over {how['samples']} samples of the network's policy"
+            if how["source"] == "policy"
+            else "from how well other displacements would have matched, up to three voxels of the search's grid away"
+        )
+        caption = (
+            f"The standard deviation of the displacement in mm, {source}. Dark: the match is sharp. Bright: other displacements match about as well, "
+            "so do not measure or set a target there without looking; that no other place looks alike does not prove that this one is right."
+        )
+        figures.append(("Uncertainty", caption, _uncertainty(views, images["fixed"], views.take(result.uncertainty), how["p95_mm"])))
     environment = jinja2.Environment(loader=jinja2.PackageLoader("morphseek"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     html = environment.get_template("report.html").render(
         title=title,
@@ -117,6 +129,8 @@ def _tiles(result: RegistrationResult, scores: Sequence[LabelScore]) -> list[tup
     tiles.append((f"Similarity ({m['similarity']})", f"{m['similarity_after']:.3f}", f"before {m['similarity_before']:.3f}"))
     tiles.append(("Folding (NJD)", f"{m['njd_percent']:.3f} %", "none" if m["njd_percent"] == 0 else "of all voxels"))
     tiles.append(("Mean displacement", f"{m['displacement_mean_mm']:.1f} mm", f"largest {m['displacement_max_mm']:.1f} mm"))
+    if spread := m.get("uncertainty"):
+        tiles.append(("Uncertainty", f"{spread['mean_mm']:.1f} mm", f"95 % below {spread['p95_mm']:.1f} mm"))
     tiles.append(("Time", f"{m['seconds']['total']:.1f} s", f"on {m['device']}, {m['threads']} threads" + (", from the cache" if m["cached"] else "")))
     return tiles
 
@@ -220,8 +234,8 @@ def _figure(views: _Views, rows: Sequence[str], draw: Callable[[Any, int, int], 
     return figure
 
 
-def _show(axes: Any, views: _Views, plane: int, slice_: np.ndarray, **how: Any) -> None:
-    axes.imshow(slice_, extent=views.extent(plane), **{"cmap": "gray", "interpolation": "bilinear", **how})
+def _show(axes: Any, views: _Views, plane: int, slice_: np.ndarray, **how: Any) -> Any:
+    return axes.imshow(slice_, extent=views.extent(plane), **{"cmap": "gray", "interpolation": "bilinear", **how})
 
 
 def _three(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
@@ -322,9 +336,7 @@ def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndar
             shown = np.ma.masked_where(jacobian[plane] <= 0, log_jacobian[plane])
             image = axes.imshow(shown, extent=views.extent(plane), cmap=colors, vmin=-bound, vmax=bound, interpolation="nearest")
             if plane == 2:
-                bar = axes.figure.colorbar(image, cax=axes.inset_axes((0.9, 0.62, 0.025, 0.33)))
-                bar.ax.tick_params(colors=_TEXT, labelsize=7, left=True, right=False, labelleft=True, labelright=False)
-                bar.outline.set_visible(False)
+                _bar(axes, image)
             return
         _show(axes, views, plane, scaled[plane], vmax=1.5)
         down, across = views.axes(plane)
@@ -340,6 +352,29 @@ def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndar
         axes.plot(gx[:, ::step_x], gy[:, ::step_x], **lines)
 
     return _figure(views, ("grid on warped", "log Jacobian"), draw)
+
+
+def _bar(axes: Any, image: Any) -> Any:
+    """Add a colour bar inside the axes, at the upper right."""
+    bar = axes.figure.colorbar(image, cax=axes.inset_axes((0.9, 0.62, 0.025, 0.33)))
+    bar.ax.tick_params(colors=_TEXT, labelsize=7, left=True, right=False, labelleft=True, labelright=False)
+    bar.outline.set_visible(False)
+    return bar
+
+
+def _uncertainty(views: _Views, fixed: list[np.ndarray], spread: list[np.ndarray], p95: float) -> Figure:
+    scaled = _scaled(fixed)
+
+    def draw(axes: Any, row: int, plane: int) -> None:
+        _show(axes, views, plane, scaled[plane], vmax=1.2)
+        visible = 0.7 * np.clip(scaled[plane] / 0.15, 0, 1)  # in the air it says nothing
+        image = _show(axes, views, plane, spread[plane], cmap="inferno", alpha=visible, vmin=0, vmax=max(1.2 * p95, 1e-3))
+        if plane == 2:
+            bar = _bar(axes, image)
+            bar.set_alpha(1)
+            bar.ax.set_title("mm", color=_TEXT, fontsize=7, pad=3)
+
+    return _figure(views, ("uncertainty",), draw)
 
 
 def _png(figure: Figure) -> str:

@@ -7,7 +7,7 @@ FOLDER is a private one of the caller's. ``request.json`` in it says what to do;
      "moving": {...}, "fixed_mask": {...}, "moving_mask": {...},    the masks may be absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be absent
      "options": {"refine": 10},                                     of morphseek.register
-     "outputs": ["warped", "displacement"],                         of OUTPUTS
+     "outputs": ["warped", "displacement"],                         of OUTPUTS; "uncertainty" sets the option
      "labels": [{"file": ...}, ...],                                label maps of the moving side, on any grid; may be absent
      "field_spacing": 0,                                            mm between the vectors; 0: the image's own grid
      "temporary": true}                                             remove FOLDER if the caller goes away
@@ -39,7 +39,7 @@ from . import _core, errors, io
 from .registration import Progress, RegistrationResult, register
 from .transform import DenseTransform
 
-OUTPUTS = ("warped", "displacement", "inverse", "magnitude", "jacobian")
+OUTPUTS = ("warped", "displacement", "inverse", "magnitude", "jacobian", "uncertainty")
 """What can be asked for. ``displacement`` and ``inverse`` are float32 (z, y, x, 3), LPS mm, components x, y, z: from fixed to
 moving space on the fixed grid, and back on the moving one. The others are float32 (z, y, x) on the fixed grid."""
 
@@ -58,6 +58,8 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         raise errors.InvalidArgumentError(f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}")
     if initial is not None:
         initial = np.array(initial, dtype=np.float64)
+    if "uncertainty" in outputs:
+        options = {**options, "uncertainty": "on"}
     result = register(**inputs, initial_transform=initial, progress=progress, **options)
     files = {}
     for name in outputs:
@@ -87,6 +89,8 @@ def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.n
         return result.warped, result.grid
     if name == "jacobian":
         return result.jacobian(), result.grid
+    if name == "uncertainty":
+        return result.uncertainty, result.grid
     return np.linalg.norm(result.displacement_mm, axis=-1), result.grid
 
 

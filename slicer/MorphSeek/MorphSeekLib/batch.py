@@ -21,6 +21,7 @@ ENDINGS = {
     "inverse_transform": "-inverse.h5",
     "displacement_magnitude": "-magnitude.nii.gz",
     "jacobian": "-jacobian.nii.gz",
+    "uncertainty": "-uncertainty.nii.gz",
 }
 """Output to how its file's name ends."""
 RESULTS = ("name", "error", "similarity_before", "similarity_after", "dice_before", "dice_after", "njd_percent", "seconds")

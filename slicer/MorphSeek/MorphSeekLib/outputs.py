@@ -14,6 +14,7 @@ _NAMES = {
     "inverse_transform": "{fixed} to {moving}",
     "displacement_magnitude": "{moving} to {fixed} displacement (mm)",
     "jacobian": "{moving} to {fixed} Jacobian",
+    "uncertainty": "{moving} to {fixed} uncertainty (mm)",
 }
 WORKER = {
     "transformed_volume": "warped",
@@ -21,6 +22,7 @@ WORKER = {
     "inverse_transform": "inverse",
     "displacement_magnitude": "magnitude",
     "jacobian": "jacobian",
+    "uncertainty": "uncertainty",
 }
 """Output to what the worker calls it."""
 

@@ -30,7 +30,7 @@ class Event(NamedTuple):
     """One report of a running registration."""
 
     stage: str
-    """prepare, align, search, network, refine, finish or outputs; :data:`STAGES` has their names for the user."""
+    """prepare, align, search, network, refine, uncertainty, finish or outputs; :data:`STAGES` has their names for the user."""
     fraction: float
     """Of the whole registration, 0 to 1, never decreasing."""
     eta: float | None
@@ -45,6 +45,7 @@ STAGES = {
     "search": "Search for large displacements",
     "network": "Network",
     "refine": "Refinement",
+    "uncertainty": "Uncertainty",
     "finish": "Measuring",
     "outputs": "Making the outputs",
 }
@@ -91,7 +92,7 @@ OVERRIDES = ("initial", "steps", "trajectories", "refine", "search", "model", "d
 """Fields of :class:`RegistrationRequest` that override the engine option of the same name when they are not None. Their types,
 ranges, defaults and help texts are the engine's own: ``process.describe()["options"]``."""
 
-OUTPUTS = ("transformed_volume", "transform", "inverse_transform", "displacement_magnitude", "jacobian")
+OUTPUTS = ("transformed_volume", "transform", "inverse_transform", "displacement_magnitude", "jacobian", "uncertainty")
 """Fields of :class:`RegistrationRequest` that are an :data:`Output`."""
 
 
@@ -140,6 +141,8 @@ class RegistrationRequest:
     """Volume on the fixed grid, mm, of the whole displacement (initial alignment included)."""
     jacobian: Output = None
     """Volume on the fixed grid: Jacobian determinant of the map from fixed to moving; below 0 where it folds."""
+    uncertainty: Output = None
+    """Volume on the fixed grid, mm: standard deviation of the displacement. Needs the search or a network, and takes as long again."""
 
     transfer: list = dataclasses.field(default_factory=list)
     """Segmentations, label maps and markups of the moving side: each gives a new node on the fixed side."""
@@ -152,11 +155,15 @@ class RegistrationRequest:
         own = {name: getattr(self, name) for name in OVERRIDES if getattr(self, name) is not None}
         return {**PRESETS[self.preset].options, **own}
 
-    def stages(self) -> list[str]:
-        """Return what will run, one line a stage, in plain words; for the Advanced section."""
+    def _resolved(self) -> tuple[dict[str, Any], bool, bool]:
+        """Return all options, whether a network runs, and whether the search does."""
         option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", **self.options()}
         named = option["model"] not in ("default", "none")
-        search = option["search"] == "on" or option["search"] == "auto" and not named
+        return option, named, option["search"] == "on" or option["search"] == "auto" and not named
+
+    def stages(self) -> list[str]:
+        """Return what will run, one line a stage, in plain words; for the Advanced section."""
+        option, named, search = self._resolved()
         compare = {
             "auto": "local correlation for one modality, structure (MIND) for two",
             "ncc": "local correlation",
@@ -173,6 +180,8 @@ class RegistrationRequest:
         if option["refine"] > 0 or option["refine"] < 0 and not named:
             count = f", {option['refine']} iterations" if option["refine"] > 0 else ""
             lines.append(f"Refinement: {compare}, {effort}{count}")
+        if self.uncertainty:
+            lines.append(f"Uncertainty: {'samples of the network' if named else 'the search, once more about the result'}")
         return lines
 
     def validate(self) -> str:
@@ -231,6 +240,9 @@ class RegistrationRequest:
 
     def _outputs_problem(self) -> str:
         chosen = [getattr(self, name) for name in OUTPUTS]
+        _, network, search = self._resolved()
+        if self.uncertainty and not network and not search:
+            return "The uncertainty needs the search or a network: set Search under Advanced to \"search\", or leave that output out"
         if not any(chosen) and not self.transfer and self.fixed_labels is None:
             return "Select at least one output"
         for name, node in zip(OUTPUTS, chosen):
