@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from morphseek.training.backbones.siamese import local_correlation
 from morphseek.training.config import ConfigError, Synthetic, load
+from morphseek.training.export import StepGraph, export_bundle
 from morphseek.training.losses import endpoint_error
+from morphseek.training.objective import build_backbone
 from morphseek.training.spatial import identity_grid, jacobian_determinant, warp
 from morphseek.training.synthetic import BODIES, LEAST_LABELS, SyntheticSource, smooth_noise
 from morphseek.training.trainer import Trainer
@@ -186,6 +189,42 @@ def test_training_needs_no_data(tmp_path):
     Trainer(tiny(synthetic__workers=1), tmp_path / "b", progress=False).run()
     a, b = (torch.load(tmp_path / name / "last.pt", weights_only=True)["model"] for name in "ab")
     assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_the_network_exports(tmp_path):
+    import onnxruntime
+
+    config = tiny()
+    config.model.options["correlation"] = [0, 1, 0]  # as good as any, and a small graph
+    torch.manual_seed(0)
+    backbone = build_backbone(config.model).eval()
+    with torch.no_grad():
+        backbone.flow.weight.normal_(std=0.1)
+        for p in backbone.parameters():
+            p.add_(0.01 * torch.randn_like(p))  # as training leaves them: the exporter merges equal tensors
+            p.copy_(p.half().float())
+    manifest = export_bundle(backbone, config, tmp_path / "tiny.onnx")
+    assert manifest["credit"] == "trained on synthetic volumes only" and manifest["modality"] == "any"
+    run = onnxruntime.InferenceSession(str(tmp_path / "tiny.onnx"), providers=["CPUExecutionProvider"])
+    for size in ((24, 24, 24), (16, 32, 40)):
+        s = source("medley", size).sample(0)
+        feed = {"fixed": s.fixed, "moving": s.moving, "u_prev": torch.zeros(1, 3, *size), "epsilon": torch.zeros(1, *backbone.latent_shape(size)), "tau": torch.zeros(1)}
+        with torch.no_grad():
+            expected = StepGraph(backbone)(*feed.values())[0].numpy()
+        found = run.run(["u"], {k: v.numpy() for k, v in feed.items()})[0]
+        assert np.abs(expected).max() > 0.01
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_local_correlation_points_at_the_shift():
+    f = torch.randn(1, 16, 8, 8, 8, generator=torch.Generator().manual_seed(0))
+    moved = torch.roll(f, (1, -2, 0), dims=(2, 3, 4))
+    found = local_correlation(f, moved, 2)
+    assert found.shape == (1, 125, 8, 8, 8)
+    # Channel (z, y, x) = (1 + 2, -2 + 2, 0 + 2) of five by five by five; the rolled border aside.
+    assert (found.argmax(1)[0, 2:-2, 2:-2, 2:-2] == 3 * 25 + 0 * 5 + 2).all()
+    # What is alike for all displacements is no evidence.
+    assert float(found.mean(1).abs().max()) < 1e-5
 
 
 def test_validation_is_the_same_for_every_seed(tmp_path):

@@ -97,22 +97,18 @@ def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2) -> Tensor
     Tensor of shape (B, 12, D, H, W)
         In (0, 1]; the twelve pairs of neighbours at squared distance two.
     """
-    offsets = torch.tensor([[0, 1, 1], [1, 1, 0], [1, 0, 1], [1, 1, 2], [2, 1, 1], [1, 2, 1]])
-    squared = (offsets[:, None] - offsets[None]).square().sum(-1)
-    first, second = torch.where(torch.triu(squared == 2))
+    # The six neighbours as places in a window of three voxels, and the twelve pairs of them at squared distance two.
+    places = [(0, 1, 1), (1, 1, 0), (1, 0, 1), (1, 1, 2), (2, 1, 1), (1, 2, 1)]
+    pairs = [(a, b) for i, a in enumerate(places) for b in places[i + 1 :] if sum((p - q) ** 2 for p, q in zip(a, b)) == 2]
     d = dilation
     padded = F.pad(image, (d,) * 6, mode="replicate")
 
-    def shifted(index: Tensor) -> list[Tensor]:
+    def shifted(place: tuple[int, int, int]) -> Tensor:
+        z, y, x = (p * d for p in place)
         size = image.shape[2:]
-        out = []
-        for i in index.tolist():
-            z, y, x = (int(v) * d for v in offsets[i])
-            out.append(padded[:, :, z : z + size[0], y : y + size[1], x : x + size[2]])
-        return out
+        return padded[:, :, z : z + size[0], y : y + size[1], x : x + size[2]]
 
-    pairs = zip(shifted(first), shifted(second), strict=True)
-    distance = torch.cat([_box_mean((a - b).square(), 2 * radius + 1) for a, b in pairs], dim=1)
+    distance = torch.cat([_box_mean((shifted(a) - shifted(b)).square(), 2 * radius + 1) for a, b in pairs], dim=1)
     distance = distance - distance.amin(dim=1, keepdim=True)
     # The local noise estimate, kept within three decades of the image's mean so that flat air does not amplify noise.
     variance = distance.mean(dim=1, keepdim=True)

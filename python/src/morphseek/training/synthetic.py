@@ -202,6 +202,7 @@ class Anatomy:
         Names; the index is the value in :meth:`render`. Structure 0 is what is around the body.
     tissues : list of int
         Tissue of every structure: the two kidneys are two structures of one tissue.
+    tissue_names : list of str
     """
 
     def __init__(self, name: str, extent: float):
@@ -209,7 +210,7 @@ class Anatomy:
         self.extent = extent
         self.structures = ["around"]
         self.tissues = [0]
-        self._tissue_names = ["air"]
+        self.tissue_names = ["air"]
         self._parts: list[_Part] = []
 
     def add(
@@ -229,10 +230,10 @@ class Anatomy:
         """
         tissue = tissue or structure
         if structure not in self.structures:
-            if tissue not in self._tissue_names:
-                self._tissue_names.append(tissue)
+            if tissue not in self.tissue_names:
+                self.tissue_names.append(tissue)
             self.structures.append(structure)
-            self.tissues.append(self._tissue_names.index(tissue))
+            self.tissues.append(self.tissue_names.index(tissue))
         where = tuple(self.structures.index(s) for s in within if s in self.structures)
         if where or not within:
             self._parts.append(_Part(self.structures.index(structure), shape, ball, where))
@@ -640,7 +641,7 @@ class _Contrast:
         if anatomy.name != "medley":
             # Air is dark nearly always, and gas in the body is air.
             mean[0] = rng.uniform(0, 0.05) if rng.random() < 0.9 else rng.uniform(0, 1)
-            names = anatomy._tissue_names
+            names = anatomy.tissue_names
             if "gas" in names:
                 mean[names.index("gas")] = mean[0]
         middle, fine = (texture * rng.uniform(0, 1, n) ** 2 * rng.choice((-1, 1), n) for _ in range(2))

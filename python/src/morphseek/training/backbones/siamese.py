@@ -12,6 +12,10 @@ from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 __all__ = ["Siamese", "local_correlation"]
 
 
+#: Neighbouring displacements of smooth features have cosines that are nearly the same; a decoder wants inputs of about 1.
+GAIN = 5.0
+
+
 def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
     """Cosine between a fixed feature and the moving ones around it.
 
@@ -24,15 +28,22 @@ def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
     Returns
     -------
     Tensor of shape (B, (2 radius + 1)^3, D, H, W)
-        One channel a displacement, z slowest; 0 beyond the border.
+        One channel a displacement, z slowest, less the mean over them, times :data:`GAIN`; cosines are 0 beyond the
+        border.
     """
-    # About each channel's mean: otherwise features that are positive everywhere are alike everywhere.
-    fixed, moving = (F.normalize(f - f.mean((2, 3, 4), keepdim=True), dim=1, eps=1e-3) for f in (fixed, moving))
+
+    def direction(f: Tensor) -> Tensor:
+        # About each channel's mean: otherwise features that are positive everywhere are alike everywhere. The sums need float32.
+        x = f.float()
+        return F.normalize(x - x.mean((2, 3, 4), keepdim=True), dim=1, eps=1e-3).to(f.dtype)
+
+    fixed, moving = direction(fixed), direction(moving)
     padded = F.pad(moving, (radius,) * 6)
     d, h, w = fixed.shape[2:]
     n = 2 * radius + 1
     shifts = [(z, y, x) for z in range(n) for y in range(n) for x in range(n)]
-    return torch.stack([(fixed * padded[:, :, z : z + d, y : y + h, x : x + w]).sum(1) for z, y, x in shifts], dim=1)
+    cosine = torch.stack([(fixed * padded[:, :, z : z + d, y : y + h, x : x + w]).sum(1) for z, y, x in shifts], dim=1)
+    return GAIN * (cosine - cosine.mean(1, keepdim=True))
 
 
 class Up(nn.Module):
@@ -83,9 +94,9 @@ class Siamese(FoldedEncoder):
         Channels of the registration decoder at strides 4 and 2.
     correlation : (int, int, int)
         Radii in cells of the local correlation of the two images' features at strides 8, 4 and 2, which the
-        registration decoder then reads beside the features; 0 is none. It hands the decoder what it must otherwise
-        learn: which displacement matches. Worth its time where contrasts vary from pair to pair. The decoder then has
-        no instance normalisation, which would take away what is alike everywhere, such as a shift.
+        registration decoder then reads in place of the features; 0 leaves it these. It hands the decoder what it must
+        otherwise learn: which displacement matches, whatever the contrast. The decoder then has no instance
+        normalisation, which would take away what is alike everywhere, such as a shift.
     mind : bool
         The encoder reads MIND descriptors (12 channels at stride 2) beside the intensities.
     segmentation_classes : int
@@ -109,21 +120,21 @@ class Siamese(FoldedEncoder):
         super().__init__(**policy)
         self.mind = mind
         self.correlation = tuple(correlation)
-        n8, n4, n2 = ((2 * r + 1) ** 3 if r else 0 for r in self.correlation)
         a, b, c = widths
         r4, r2 = reader
         d4, d2 = decoder
+        n8, n4, n2 = ((2 * r + 1) ** 3 if r else 2 * n for r, n in zip(self.correlation, (c, r4, r2), strict=True))
         self.latent_channels = latent_channels
         self.add_encoder(widths)
         self.read4 = Up(c, b, r4)
         self.read2 = Up(r4, a, r2)
         norm = not any(self.correlation)
         self.fuse = nn.Sequential(
-            ConvBlock(2 * c + n8, latent_channels, norm=norm), ConvBlock(latent_channels, latent_channels, norm=norm)
+            ConvBlock(n8, latent_channels, norm=norm), ConvBlock(latent_channels, latent_channels, norm=norm)
         )
         self.dec8 = ConvBlock(latent_channels, latent_channels, norm=norm)
-        self.dec4 = Up(latent_channels, 2 * r4 + n4, d4, norm)
-        self.dec2 = Up(d4, 2 * r2 + n2, d2, norm)
+        self.dec4 = Up(latent_channels, n4, d4, norm)
+        self.dec2 = Up(d4, n2, d2, norm)
         self.add_flow(d2, std=1e-3)
         self.segmentation_classes = segmentation_classes
         if segmentation_classes:
@@ -149,7 +160,7 @@ class Siamese(FoldedEncoder):
         n = fixed.shape[0]
         features = self.read(torch.cat((fixed, moving), dim=0))
         g2, g4, f8 = (
-            torch.cat((f[:n], f[n:]) + ((local_correlation(f[:n], f[n:], r),) if r else ()), dim=1)
+            local_correlation(f[:n], f[n:], r) if r else torch.cat((f[:n], f[n:]), dim=1)
             for f, r in zip(features, self.correlation[::-1], strict=True)
         )
         skips = (self.dec4.prepare(g4), self.dec2.prepare(g2))
