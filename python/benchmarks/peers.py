@@ -128,7 +128,8 @@ def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads
                     row = {"method": method.name, "ours": method.ours, **pair, **settings, **start, **_size(data.image(fixed)), **measured}
                     _write(path, row)
                 ended = f"{row['status']} {row['reason']}".strip()
-                typer.echo(f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}: {ended}, Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s")
+                figures = f"Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s"
+                typer.echo(f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}: {ended}, {figures}")
     summary.write(out)
 
 

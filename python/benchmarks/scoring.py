@@ -39,8 +39,11 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     if not labels:
         raise ValueError("the two label maps share no label; check the data set and its labels.csv")
     spacing = np.array(fixed.GetSpacing())[::-1]
-    dice = {label: 2.0 * np.count_nonzero((a == label) & (b == label)) / (np.count_nonzero(a == label) + np.count_nonzero(b == label)) for label in labels}
-    distances = {label: hausdorff95(a == label, b == label, spacing) for label in labels}
+    dice, distances = {}, {}
+    for label in labels:
+        one, other = a == label, b == label
+        dice[label] = 2.0 * np.count_nonzero(one & other) / (np.count_nonzero(one) + np.count_nonzero(other))
+        distances[label] = hausdorff95(one, other, spacing)
     kept = [d for d in distances.values() if d is not None]
     result = {
         "dice": dice,
