@@ -257,7 +257,7 @@ def test_magnitude_and_jacobian(finished: tuple[Study, Registration], expected: 
 def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
     study, done = finished
     node = done.nodes["uncertainty"]
-    np.testing.assert_array_equal(geometry.array_of(node), expected.uncertainty)
+    np.testing.assert_allclose(geometry.array_of(node), expected.uncertainty, atol=0.02)  # mm; the geometry went through MRML
     np.testing.assert_allclose(geometry.matrix_of(node), geometry.matrix_of(study.fixed), atol=1e-6)
     assert done.result["uncertainty"]["source"] == "search" and node.GetName().endswith("uncertainty (mm)")
 
