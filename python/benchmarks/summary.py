@@ -37,15 +37,13 @@ def summarise(methods: dict[str, list[Row]]) -> dict[str, dict[str, Any]]:
     """
     figures = {name: _figures(rows) for name, rows in methods.items()}
     order = sorted(figures, key=lambda name: -figures[name]["mean_dice"])
-    peer = next((name for name in order if _is_peer(methods[name])), None)
+    peers = [name for name in order if methods[name][0].get("ours") is False]
+    most = max((figures[name]["pairs"] for name in peers), default=0)  # whoever has met all pairs, in a run that is not complete
+    peer = next((name for name in peers if figures[name]["pairs"] == most), None)
     for name in order:
         if peer is not None and methods[name][0].get("ours"):
             figures[name]["against"] = {"peer": peer, **_compare(methods[name], methods[peer])}
     return {name: figures[name] for name in order}
-
-
-def _is_peer(rows: list[Row]) -> bool:
-    return rows[0].get("ours") is False
 
 
 def _figures(rows: list[Row]) -> dict[str, Any]:
@@ -150,6 +148,14 @@ def _figure(panels: int) -> tuple[Any, Any]:
     return figure, figure.subplots(1, panels, squeeze=False)[0]
 
 
+def _plain_log(axis: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _accuracy_against_time(path: Path, data: dict[str, Any]) -> None:
     styles = _styles(data)
     figure, panels = _figure(len(data))
@@ -161,6 +167,7 @@ def _accuracy_against_time(path: Path, data: dict[str, Any]) -> None:
             elif figures["version"] == "":
                 axes.axhline(figures["mean_dice"], color="0.6", linestyle=":", label="unregistered")
         axes.set(xscale="log", xlabel="CPU seconds, median", ylabel="mean Dice", title=name)
+        _plain_log(axes.xaxis)
         axes.grid(alpha=0.3)
     figure.legend(handles.values(), handles, loc="outside right upper", fontsize=8)
     figure.savefig(path, dpi=120)
@@ -172,6 +179,8 @@ def _time_against_size(path: Path, data: dict[str, Any]) -> None:
         points = sorted((m[method]["megavoxels"], m[method]["median_cpu_seconds"]) for m in data.values() if method in m and m[method]["median_cpu_seconds"])
         axes.plot(*zip(*points), label=method, **style)
     axes.set(xscale="log", yscale="log", xlabel="megavoxels of the fixed image", ylabel="CPU seconds, median")
+    _plain_log(axes.xaxis)
+    _plain_log(axes.yaxis)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=8)
     figure.savefig(path, dpi=120)
