@@ -94,15 +94,17 @@ def write_report(
     ]
     if result.uncertainty is not None:
         how = result.metrics["uncertainty"]
-        source = (
-            f"over {how['samples']} samples of the network's policy"
-            if how["source"] == "policy"
-            else "from how well other displacements would have matched, up to three voxels of the search's grid away"
-        )
-        caption = (
-            f"The standard deviation of the displacement in mm, {source}. Dark: the match is sharp. Bright: other displacements match about as well, "
-            "so do not measure or set a target there without looking; that no other place looks alike does not prove that this one is right."
-        )
+        caption = "The standard deviation of the displacement in mm, "
+        if how["source"] == "policy":
+            caption += (
+                f"over {how['samples']} samples of the network's policy: where the network itself wavers. It is no estimate of the error, which can be many times larger."
+            )
+        else:
+            caption += (
+                "from how well other displacements would have matched, up to three voxels of the search's grid away. Dark: the match is sharp. "
+                "Bright: other displacements match about as well, so do not measure or set a target there without looking; "
+                "that no other place looks alike does not prove that this one is right."
+            )
         figures.append(("Uncertainty", caption, _uncertainty(views, images["fixed"], views.take(result.uncertainty), how["p95_mm"])))
     environment = jinja2.Environment(loader=jinja2.PackageLoader("morphseek"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     html = environment.get_template("report.html").render(
