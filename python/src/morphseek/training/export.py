@@ -71,7 +71,8 @@ class StepGraph(nn.Module):
 
     def __init__(self, backbone: PolicyBackbone, half: bool = False):
         super().__init__()
-        self.backbone = backbone.eval()
+        self.backbone = backbone
+        self.eval()
         self.dtype = torch.float16 if half else torch.float32
         if half:
             backbone.half()
