@@ -170,11 +170,11 @@ class RegistrationRequest:
             "mse": "mean squared difference",
             "mind": "structure (MIND)",
         }[option["similarity"]]
-        effort = {"fast": "up to 1 million voxels", "default": "up to 4 million voxels", "best": "up to 16 million voxels"}[option["preset"]]
+        effort = {"fast": "coarse", "default": "standard", "best": "fine"}[option["preset"]] + " resolution"
         initial = {"none": "none", "com": "centres of mass", "rigid": "rigid, by global search", "affine": "affine, by global search"}
         lines = [f"Initial alignment: {initial[option['initial']]}"]
         if search:
-            lines.append("Search for large displacements")
+            lines.append("Search for large displacements" + ("" if option["search"] == "on" else ", unless the volumes match well already"))
         if named:
             lines.append(f"Network: {Path(option['model']).name}")
         if option["refine"] > 0 or option["refine"] < 0 and not named:
