@@ -437,7 +437,7 @@ def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Regist
     volume, transform = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"), study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform")
     volume.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
     kinds = [node.GetClassName() for node in outputs.nodes_of(study.scene)]
-    done = register(study.request(transformed_volume=volume, transform=transform))
+    done = register(study.request(search="on", transformed_volume=volume, transform=transform))
     assert done.nodes == {"transformed_volume": volume, "transform": transform}
     assert volume.GetName() == "mine" and volume.GetParentTransformNode() is None
     assert difference(geometry.array_of(volume), expected.warped) < 1e-4
@@ -699,7 +699,7 @@ def test_batch(paths: dict[str, Path], images: dict[str, sitk.Image], expected: 
     first = f"one,{paths['fixed']},{paths['moving']},{paths['fixed_labels']},{paths['moving_labels']},points.mrk.json\n"
     (tmp_path / "study.csv").write_text(f"{header}{first}two,absent.nrrd,{paths['moving']},,,\n")
     shown: list[str] = []
-    rows = batch.run(tmp_path / "study.csv", tmp_path / "out", show=shown.append, **QUICK)
+    rows = batch.run(tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"})
     assert len(shown) == 2 and rows[0]["error"] == "" and "absent.nrrd cannot be read" in rows[1]["error"]
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"results.csv", "one.nii.gz", "one.h5", "one-labels.nii.gz", "one-landmarks.mrk.json"}

@@ -50,7 +50,7 @@ for _info in TABLE:
     _builtin = _BY_NAME.get(_info["name"], _BY_EXIT[_info["exit"]])
     _class = type(
         _info["python"],
-        (MorphSeekError, _builtin),
+        (_builtin, MorphSeekError),  # this way round whatever unpickles by __new__ alone, as Dask does, finds the right one
         {
             "__module__": __name__,
             "__doc__": f"{_info['name'].replace('_', ' ').capitalize()} (code {_info['code']}, exit code {_info['exit']}).",
