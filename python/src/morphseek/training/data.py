@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from .spatial import identity_grid, sample
 
-__all__ = ["Augmentation", "Case", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs"]
+__all__ = ["Augmentation", "Case", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "rotation"]
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Augmentation:
     def affine(self, rng: np.random.Generator, share: float) -> np.ndarray:
         """A random 3x4 affine in mm about the origin, array order."""
         a = np.deg2rad(self.rotation_deg * share) * rng.uniform(-1, 1, 3)
-        rz, ry, rx = (_rotation(i, t) for i, t in enumerate(a))
+        rz, ry, rx = (rotation(i, t) for i, t in enumerate(a))
         scale = np.diag(np.exp(np.log1p(self.scale * share) * rng.uniform(-1, 1, 3)))
         shear = np.eye(3) + self.shear * share * rng.uniform(-1, 1, (3, 3)) * (1 - np.eye(3))
         shift = self.translation_mm * share * rng.uniform(-1, 1, 3)
@@ -176,7 +176,8 @@ class Augmentation:
         return F.avg_pool3d(F.pad(field, (2,) * 6, mode="replicate"), 5, stride=1)
 
 
-def _rotation(axis: int, angle: float) -> np.ndarray:
+def rotation(axis: int, angle: float) -> np.ndarray:
+    """Rotation about one axis by radians; 3x3 for (z, y, x) vectors."""
     c, s = np.cos(angle), np.sin(angle)
     i, j = [k for k in range(3) if k != axis]
     r = np.eye(3)

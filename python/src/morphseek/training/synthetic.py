@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .config import ConfigError, Synthetic
-from .data import Sample
+from .data import Sample, rotation
 from .spatial import identity_grid, integrate_velocity, sample
 
 __all__ = ["BODIES", "Anatomy", "Subject", "SyntheticPair", "SyntheticSource"]
@@ -72,13 +72,8 @@ Shape = Callable[[Tensor, Tensor], Tensor]
 
 def _rotation(turn: Sequence[float]) -> np.ndarray:
     """Rotation about z, then y, then x, by radians; 3x3 for (z, y, x) vectors."""
-    out = np.eye(3)
-    for axis, t in enumerate(turn):
-        i, j = (k for k in range(3) if k != axis)
-        r = np.eye(3)
-        r[i, i], r[i, j], r[j, i], r[j, j] = np.cos(t), -np.sin(t), np.sin(t), np.cos(t)
-        out = r @ out
-    return out
+    z, y, x = (rotation(axis, t) for axis, t in enumerate(turn))
+    return x @ (y @ z)
 
 
 def blob(centre: Sequence[float], radii: Sequence[float], turn: Sequence[float] | None = None, power: float = 2.0, rough: float = 0.0) -> Shape:

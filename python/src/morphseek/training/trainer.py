@@ -289,12 +289,11 @@ class Trainer:
         """Pairs that are asked for in their order come from the processes that make them ahead."""
         n = self.config.optim.accumulate
         last = self.config.run.visits * n
-        if not self.config.synthetic.workers or number >= last:
-            return self.synthetic.sample(number, number // n)
-        if self._ahead is None:
+        ahead = self.config.synthetic.workers and number < last
+        if ahead and self._ahead is None:
             self._due = number
             self._ahead = self.synthetic.stream_samples([(i, i // n) for i in range(number, last)], self.config.synthetic.workers)
-        if number != self._due:
+        if not ahead or number != self._due:
             return self.synthetic.sample(number, number // n)
         self._due += 1
         return next(self._ahead)
@@ -310,14 +309,15 @@ class Trainer:
             group["lr"] = self.learning_rate(self.visit)
         if self.config.loss.phases:
             self.objective.weights = self.config.loss.at(self.visit)
-        joint = self.config.run.pretrain_joint_every
-        sampling = {}
         states = [torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device) for pair in pairs]
-        if self.visit < self.config.run.pretrain and not (joint and self.visit % joint == 0):
+        run = self.config.run
+        joint = run.pretrain_joint_every and self.visit % run.pretrain_joint_every == 0
+        if self.visit < run.pretrain and not joint:
             logs = self._step(pairs, states, {"pretrain": True})
             self.visit += 1
             return {k: float(v) for k, v in logs.items()}
-        if self.config.run.stage == "finetune" and self.config.policy.kind != "none":
+        sampling = {}
+        if run.stage == "finetune" and self.config.policy.kind != "none":
             sampling = {"tau": self.temperature(self.visit), "rng": rng}
             self._refresh_basis()
         logs: dict = {}
