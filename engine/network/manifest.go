@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -63,12 +64,18 @@ type Source struct {
 	Credit  string `json:"credit"`
 }
 
+// parseManifest reads a manifest. Keys of another format are not looked at; of this one, all must be known.
 func parseManifest(text string) (m Manifest, err error) {
 	if err = json.Unmarshal([]byte(text), &m); err != nil {
 		return m, fmt.Errorf("the manifest is not readable: %w", err)
 	}
-	if m.Format != Format { // what follows is format 1's
+	if m.Format != Format {
 		return m, nil
+	}
+	known := json.NewDecoder(strings.NewReader(text))
+	known.DisallowUnknownFields()
+	if err = known.Decode(new(Manifest)); err != nil {
+		return m, fmt.Errorf("the manifest has a key that format %d does not: %w", Format, err)
 	}
 	return m, m.check()
 }

@@ -50,6 +50,9 @@ func TestParse(t *testing.T) {
 		{"bad stride", edited(t, tiny, `"size_multiple": 4`, `"size_multiple": 3`), fault.ModelCorrupt},
 		{"bad percentiles", edited(t, tiny, `"low": 1,`, `"low":99,`), fault.ModelCorrupt},
 		{"no steps", edited(t, tiny, `"steps": 3`, `"steps": 0`), fault.ModelCorrupt},
+		{"unknown key", edited(t, tiny, `"parameters"`, `"parameterz"`), fault.ModelCorrupt},
+		{"unknown key of an object", edited(t, tiny, `"background": 0`, `"backgroond": 0`), fault.ModelCorrupt},
+		{"later format with a key of its own", edited(t, tiny, `{"format": 1, "name"`, `{"format": 2, "nome"`), fault.ModelVersion},
 		{"later format", edited(t, tiny, `{"format": 1`, `{"format": 2`), fault.ModelVersion},
 		{"changed weight", flipped, fault.ModelTampered},
 		{"weights elsewhere", read(t, "external.onnx"), fault.ModelExternal},
@@ -66,6 +69,13 @@ func TestParse(t *testing.T) {
 				t.Errorf("manifest %+v", m.Manifest)
 			}
 		})
+	}
+}
+
+func TestUnknownManifestKeyIsNamed(t *testing.T) {
+	_, err := parseManifest(`{"format": 1, "latent": {"channel": 2}}`)
+	if err == nil || !strings.Contains(err.Error(), `"channel"`) {
+		t.Errorf("got %v", err)
 	}
 }
 

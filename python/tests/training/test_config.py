@@ -16,6 +16,7 @@ from morphseek.training.config import Config, ConfigError, load, presets
         ("[loss]\nsimilarity = 'ssd'\n", "'loss.similarity' must be one of 'mse', 'ncc', 'mind'"),
         ("[data]\nspacing = 1.0\n", "'data.spacing' must be a list"),
         ("run = 3\n", "must be a section"),
+        ("[[bundle.training_data]]\nname = 'a'\nurl = 'b'\n", "unknown key 'bundle.training_data.url'"),
         ("[run\n", "run.toml"),
         ("base = 'nothing'\n", "no preset 'nothing'"),
         ("base = 'run.toml'\n", "based on itself"),

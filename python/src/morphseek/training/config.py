@@ -345,6 +345,15 @@ class Run:
 
 
 @dataclass
+class Source:
+    """A data set that the network was trained on."""
+
+    name: str = ""
+    licence: str = ""
+    credit: str = ""
+
+
+@dataclass
 class Bundle:
     """What the exported bundle says of itself."""
 
@@ -354,7 +363,7 @@ class Bundle:
     initial: Literal["com", "affine", "rigid", "none"] = "affine"
     licence: str = ""
     credit: str = ""
-    training_data: list[dict[str, str]] = field(default_factory=list)
+    training_data: list[Source] = field(default_factory=list)
 
 
 @dataclass
@@ -411,18 +420,16 @@ def _fill(cls: type, values: dict[str, Any], where: str):
             raise ConfigError(f"unknown key {where + key!r}{hint}")
     out = {}
     for key, value in values.items():
-        kind = hints[key]
-        if dataclasses.is_dataclass(kind):
-            if not isinstance(value, dict):
-                raise ConfigError(f"{where + key!r} must be a section ([{key}])")
-            out[key] = _fill(kind, value, f"{where}{key}.")
-        else:
-            out[key] = _check(kind, value, where + key)
+        out[key] = _check(hints[key], value, where + key)
     return cls(**out)
 
 
 def _check(kind: Any, value: Any, where: str) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where!r} must be a section ([{where}])")
+        return _fill(kind, value, f"{where}.")
     if origin is Literal:
         if value not in args:
             raise ConfigError(f"{where!r} must be one of {', '.join(map(repr, args))}, not {value!r}")

@@ -34,6 +34,7 @@ With ``half`` the network's layers work in float16 as well; images, the policy's
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -389,7 +390,7 @@ def export_bundle(
         "initial": b.initial,
         "steps": config.run.val_steps,
         "parametrisation": config.model.parametrisation,
-        "training_data": b.training_data,
+        "training_data": [dataclasses.asdict(source) for source in b.training_data],
         "licence": b.licence,
         "credit": b.credit,
         "metrics": metrics or {},
