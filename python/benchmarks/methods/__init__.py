@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-_FILES = ("ours", "greedy", "ants", "demons", "elastix", "convexadam", "deeds", "fireants")
+_FILES = ("ours", "greedy", "ants", "simpleitk", "elastix", "convexadam", "deeds", "fireants")
 
 
 @dataclasses.dataclass(frozen=True)

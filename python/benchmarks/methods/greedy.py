@@ -1,5 +1,7 @@
 """greedy, from the Penn Image Computing and Science Laboratory: pip install picsl-greedy."""
 
+from functools import partial
+
 from . import Job, Method
 
 
@@ -11,31 +13,40 @@ def _version() -> str:
     return version("picsl-greedy")
 
 
-def _register(job: Job) -> None:
+def _register(deformable: bool, job: Job) -> None:
     from picsl_greedy import Greedy3D
 
     metric = "NMI" if job.two_modalities else "NCC 2x2x2"
     common = f"-i {job.fixed} {job.moving} -n 100x50x10 -threads {job.threads} -m {metric}"
     greedy = Greedy3D()
     greedy.execute(f"{common} -a -ia-image-centers -o {job.folder}/affine.mat")
-    greedy.execute(f"{common} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz")
+    if deformable:
+        greedy.execute(f"{common} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz")
 
 
 def _field(job: Job):
     import SimpleITK as sitk
     from picsl_greedy import Greedy3D
 
-    Greedy3D().execute(f"-rf {job.fixed} -rc {job.folder}/total.mha -r {job.folder}/warp.nii.gz {job.folder}/affine.mat")
+    chain = [str(path) for path in (job.folder / "warp.nii.gz", job.folder / "affine.mat") if path.exists()]
+    Greedy3D().execute(f"-rf {job.fixed} -rc {job.folder}/total.mha -r {' '.join(chain)}")
     return sitk.ReadImage(f"{job.folder}/total.mha")
 
 
 METHODS = [
     Method(
+        "greedy-affine",
+        "affine from the image centres, by NCC 2x2x2 (NMI for two modalities), 100x50x10 iterations: the settings of its tutorial",
+        _version,
+        partial(_register, False),
+        _field,
+    ),
+    Method(
         "greedy",
         "affine from the image centres, then deformable, both by NCC 2x2x2 (NMI for two modalities: it has no MIND), 100x50x10 iterations: "
         "the settings of its tutorial",
         _version,
-        _register,
+        partial(_register, True),
         _field,
-    )
+    ),
 ]

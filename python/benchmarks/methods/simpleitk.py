@@ -1,4 +1,4 @@
-"""SimpleITK's demons, after its affine."""
+"""SimpleITK: its affine, and its demons after it."""
 
 from . import Job, Method
 
@@ -9,7 +9,16 @@ def _version() -> str:
     return sitk.Version_VersionString()
 
 
-def _register(job: Job) -> None:
+def _affine(job: Job) -> None:
+    import SimpleITK as sitk
+
+    from .shared import affine
+
+    fixed, moving = (sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving))
+    sitk.WriteTransform(affine(fixed, moving), str(job.folder / "transform.h5"))
+
+
+def _demons(job: Job) -> None:
     import SimpleITK as sitk
 
     from .shared import affine, lowest
@@ -48,12 +57,19 @@ def _field(job: Job):
 
 METHODS = [
     Method(
+        "sitk-affine",
+        "SimpleITK's affine from the image centres, by Mattes mutual information on three levels: as in its tutorials",
+        _version,
+        _affine,
+        _field,
+    ),
+    Method(
         "sitk-demons",
         "SimpleITK's affine (Mattes mutual information), histogram matching, fast symmetric forces demons, 50 iterations on each of three levels, "
         "sigma 1.5: as in its tutorials",
         _version,
-        _register,
+        _demons,
         _field,
         one_modality=True,
-    )
+    ),
 ]
