@@ -1,6 +1,7 @@
 package field
 
 import (
+	"github.com/morphseek/morphseek/engine/internal/interp"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -15,15 +16,11 @@ func Compose(dst, prev, phi *Field, threads int) *Field {
 		panic("field: Compose needs fields on one grid")
 	}
 	nx, ny := phi.Size[0], phi.Size[1]
+	planes := interp.Planes{Size: prev.Size, Data: [][]float32{prev.X, prev.Y, prev.Z}}
 	parallel.For(ny*phi.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			y, z := float64(r%ny), float64(r/ny)
-			for i := range nx {
-				o := r*nx + i
-				px, py, pz := phi.X[o], phi.Y[o], phi.Z[o]
-				ux, uy, uz := prev.at(float64(i)+float64(px), y+float64(py), z+float64(pz))
-				dst.X[o], dst.Y[o], dst.Z[o] = px+ux, py+uy, pz+uz
-			}
+			p, d := phi.row(r), dst.row(r)
+			planes.Row(d[:], p[:], 0, r%ny, r/ny, p[0], p[1], p[2])
 		}
 	})
 	return dst

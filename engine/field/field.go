@@ -32,6 +32,12 @@ func Over(g volume.Geometry, data []float32) *Field {
 	return &Field{Geometry: g, Data: data, Z: data[:n:n], Y: data[n : 2*n : 2*n], X: data[2*n:]}
 }
 
+// row returns the components of row r, the rows of a slice after those of the slice before.
+func (f *Field) row(r int) [3][]float32 {
+	lo, hi := r*f.Size[0], (r+1)*f.Size[0]
+	return [3][]float32{f.X[lo:hi], f.Y[lo:hi], f.Z[lo:hi]}
+}
+
 // at returns u at the continuous index (x, y, z), trilinear, clamped to the grid: beyond it the border's displacement
 // holds, where ITK's DisplacementFieldTransform falls back to the identity.
 func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {

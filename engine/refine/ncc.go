@@ -5,7 +5,6 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // varianceFloor keeps the correlation of a flat window at zero: a standard deviation of 1 % of the intensity range.
@@ -19,15 +18,16 @@ type ncc struct {
 	radius  int
 	threads int
 
-	weight, count   []float32 // 1 in valid voxels; valid voxels in the window
-	meanF, varF     []float32 // of the windows, for the current weight
-	m, mm, fm, flat []float32 // scratch
+	weight, count []float32 // 1 in valid voxels; valid voxels in the window
+	meanF, varF   []float32 // of the windows, for the current weight
+	warped        []float32
+	mm, fm, flat  []float32 // scratch
 }
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
 	s := &ncc{Images: im, radius: radius, threads: threads}
-	for _, p := range []*[]float32{&s.count, &s.meanF, &s.varF, &s.mm, &s.fm, &s.flat} {
+	for _, p := range []*[]float32{&s.count, &s.meanF, &s.varF, &s.warped, &s.mm, &s.fm, &s.flat} {
 		*p = make([]float32, n)
 	}
 	return s
@@ -60,7 +60,8 @@ func (s *ncc) pointwise(body func(i int)) {
 
 func (s *ncc) force(g, u *field.Field) float64 {
 	f, w, size := s.Fixed.Data, s.weight, s.Fixed.Size
-	m := u.Warp(s.Moving, volume.Linear, 0, s.threads).Data
+	m := s.warped
+	s.Warp(m, u, s.threads)
 	mean, mm, fm, flat := s.flat, s.mm, s.fm, s.flat
 	parallel.For(len(m), 1<<14, s.threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {

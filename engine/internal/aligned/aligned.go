@@ -7,6 +7,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/interp"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -98,6 +99,19 @@ func (im Images) Through(u *field.Field, threads int) Images {
 	im.Moving = u.Warp(im.Moving, volume.Linear, 0, threads)
 	im.MovingValid = u.Warp(im.MovingValid, volume.Nearest, 0, threads)
 	return im
+}
+
+// Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one, trilinear and clamped to the moving grid.
+func (im Images) Warp(dst []float32, u *field.Field, threads int) {
+	nx, ny := u.Size[0], u.Size[1]
+	margin := (im.Moving.Size[0] - nx) / 2
+	moving := interp.Planes{Size: im.Moving.Size, Data: [][]float32{im.Moving.Data}}
+	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			a, b := r*nx, (r+1)*nx
+			moving.Row([][]float32{dst[a:b]}, nil, margin, margin+r%ny, margin+r/ny, u.X[a:b], u.Y[a:b], u.Z[a:b])
+		}
+	})
 }
 
 // Valid returns 1 where both images are known under u, else 0.

@@ -58,16 +58,17 @@ func half(sigma float64) []float32 {
 func separable(dst, src []float32, size [3]int, w [3][]float32, repeat bool, threads int) {
 	nx, ny, nz := size[0], size[1], size[2]
 	slice := nx * ny
-	parallel.For(nz, 1, threads, func(lo, hi int) {
+	parallel.For(nz, 4, threads, func(lo, hi int) {
 		line := make([]float32, nx+2*len(w[0]))
 		plane := make([]float32, slice)
+		along, across := newKernel(w[0], 0, repeat), newKernel(w[1], nx, repeat)
 		for z := lo; z < hi; z++ {
 			in, out := src[z*slice:(z+1)*slice], dst[z*slice:(z+1)*slice]
 			for y := range ny {
-				alongX(plane[y*nx:(y+1)*nx], in[y*nx:(y+1)*nx], line, w[0], repeat)
+				along.row(plane[y*nx:(y+1)*nx], in[y*nx:(y+1)*nx], line)
 			}
 			for y := range ny {
-				acrossRows(out[y*nx:(y+1)*nx], plane, nx, y, ny, w[1], repeat)
+				across.rows(out[y*nx:(y+1)*nx], plane, y, ny)
 			}
 		}
 	})
@@ -84,73 +85,78 @@ func separable(dst, src []float32, size [3]int, w [3][]float32, repeat bool, thr
 			for z := range nz {
 				copy(column[z*n:(z+1)*n], dst[z*slice+b*width:])
 			}
+			across := newKernel(w[2], n, repeat)
 			for z := range nz {
-				acrossRows(dst[z*slice+b*width:][:n], column, n, z, nz, w[2], repeat)
+				across.rows(dst[z*slice+b*width:][:n], column, z, nz)
 			}
 		}
 	})
 }
 
-// alongX filters one row. line is scratch for the row with its borders.
-func alongX(dst, src, line, w []float32, repeat bool) {
-	r, n := len(w)-1, len(src)
-	if r == 0 {
-		for i := range src {
-			dst[i] = w[0] * src[i]
-		}
-		return
-	}
+// kernel applies one axis' weights, with the scratch that it needs.
+type kernel struct {
+	w      []float32
+	repeat bool
+	zero   []float32 // a row beyond the border
+	pairs  []pair
+}
+
+// pair is the two rows at one distance to either side. The assembly knows its layout.
+type pair struct{ before, after []float32 }
+
+// newKernel returns the kernel for rows of width voxels, which only rows needs.
+func newKernel(w []float32, width int, repeat bool) *kernel {
+	return &kernel{w, repeat, make([]float32, width), make([]pair, len(w)-1)}
+}
+
+// row filters one row along itself. line is scratch for the row with its borders.
+func (k *kernel) row(dst, src, line []float32) {
+	r, n := len(k.pairs), len(src)
 	var first, last float32
-	if repeat {
+	if k.repeat {
 		first, last = src[0], src[n-1]
 	}
 	for i := range r {
 		line[i], line[r+n+i] = first, last
 	}
 	copy(line[r:], src)
-	center := line[r : r+n]
-	for i, v := range center {
-		dst[i] = w[0] * v
+	for i := range k.pairs {
+		d := i + 1
+		k.pairs[i] = pair{line[r-d : r-d+n], line[r+d : r+d+n]}
 	}
-	for k := 1; k <= r; k++ {
-		axpyPair(dst, line[r-k:r-k+n], line[r+k:r+k+n], w[k])
-	}
+	symmetric(dst, line[r:r+n], k.pairs, k.w)
 }
 
-// acrossRows writes to dst the filtered row i of the n rows of rows, each width long.
-func acrossRows(dst, rows []float32, width, i, n int, w []float32, repeat bool) {
-	center := rows[i*width : (i+1)*width]
+// rows writes to dst the filtered row i of the n rows of rows.
+func (k *kernel) rows(dst, rows []float32, i, n int) {
+	width := len(dst)
+	at := func(i int) []float32 {
+		if k.repeat {
+			i = min(max(i, 0), n-1)
+		}
+		if i < 0 || i >= n {
+			return k.zero
+		}
+		return rows[i*width : (i+1)*width]
+	}
+	for j := range k.pairs {
+		k.pairs[j] = pair{at(i - j - 1), at(i + j + 1)}
+	}
+	symmetric(dst, at(i), k.pairs, k.w)
+}
+
+// symmetric writes w[0] center + sum over i of w[i+1] (before + after of pair i) to dst, which overlaps none of them.
+func symmetric(dst, center []float32, pairs []pair, w []float32) {
+	if symmetricVector(dst, center, pairs, w) {
+		return
+	}
 	for j, v := range center {
 		dst[j] = w[0] * v
 	}
-	for k := 1; k < len(w); k++ {
-		below, above := i-k, i+k
-		if repeat {
-			below, above = max(below, 0), min(above, n-1)
+	for i, p := range pairs {
+		w, before, after := w[i+1], p.before[:len(dst)], p.after[:len(dst)]
+		for j := range dst {
+			dst[j] += w * (before[j] + after[j])
 		}
-		switch {
-		case below >= 0 && above < n:
-			axpyPair(dst, rows[below*width:(below+1)*width], rows[above*width:(above+1)*width], w[k])
-		case below >= 0:
-			axpy(dst, rows[below*width:(below+1)*width], w[k])
-		case above < n:
-			axpy(dst, rows[above*width:(above+1)*width], w[k])
-		}
-	}
-}
-
-// axpyPair adds w*(a+b) to dst.
-func axpyPair(dst, a, b []float32, w float32) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
-		dst[i] += w * (a[i] + b[i])
-	}
-}
-
-// axpy adds w*a to dst.
-func axpy(dst, a []float32, w float32) {
-	a = a[:len(dst)]
-	for i := range dst {
-		dst[i] += w * a[i]
 	}
 }

@@ -1,0 +1,110 @@
+package filter
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// direct filters by the definition, in float64, one axis after the other.
+func direct(src []float32, size [3]int, w [3][]float64, repeat bool) []float64 {
+	in := make([]float64, len(src))
+	for i, v := range src {
+		in[i] = float64(v)
+	}
+	stride := 1
+	for a := range 3 {
+		out := make([]float64, len(in))
+		n := size[a]
+		for i := range in {
+			c := i / stride % n
+			for d, weight := range w[a] {
+				for _, side := range []int{-d, d} {
+					j := c + side
+					if repeat {
+						j = min(max(j, 0), n-1)
+					}
+					if j >= 0 && j < n {
+						out[i] += weight * in[i+(j-c)*stride]
+					}
+					if d == 0 {
+						break
+					}
+				}
+			}
+		}
+		in, stride = out, stride*n
+	}
+	return in
+}
+
+func TestFilters(t *testing.T) {
+	gauss := func(sigma float64) []float64 {
+		w, sum := []float64{1}, 1.0
+		for d := 1; sigma > 0 && float64(d) < 3*sigma+1; d++ {
+			w = append(w, math.Exp(-0.5*float64(d*d)/(sigma*sigma)))
+			sum += 2 * w[d]
+		}
+		for d := range w {
+			w[d] /= sum
+		}
+		return w
+	}
+	for _, size := range [][3]int{{37, 6, 5}, {16, 3, 9}, {15, 20, 2}, {48, 1, 1}, {1, 40, 3}, {33, 300, 2}} {
+		r := rand.New(rand.NewPCG(1, uint64(size[0])))
+		src := make([]float32, size[0]*size[1]*size[2])
+		for i := range src {
+			src[i] = r.Float32()
+		}
+		for _, c := range []struct {
+			name   string
+			run    func(dst, src []float32, threads int)
+			w      [3][]float64
+			repeat bool
+		}{
+			{"box", func(dst, src []float32, threads int) { Box(dst, src, size, 2, threads) }, [3][]float64{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, false},
+			{"mean", func(dst, src []float32, threads int) { Mean(dst, src, size, 1, threads) },
+				[3][]float64{{1. / 3, 1. / 3}, {1. / 3, 1. / 3}, {1. / 3, 1. / 3}}, true},
+			{"Gaussian", func(dst, src []float32, threads int) { Gaussian(dst, src, size, [3]float64{1.75, 0, 0.4}, threads) },
+				[3][]float64{gauss(1.75), gauss(0), gauss(0.4)}, true},
+		} {
+			got, threaded, inPlace := make([]float32, len(src)), make([]float32, len(src)), slices.Clone(src)
+			c.run(got, src, 1)
+			c.run(threaded, src, 3)
+			c.run(inPlace, inPlace, 1)
+			for i, want := range direct(src, size, c.w, c.repeat) {
+				if math.Abs(float64(got[i])-want) > 1e-5*max(1, want) {
+					t.Fatalf("%s of size %v: voxel %d is %g, want %g", c.name, size, i, got[i], want)
+				}
+			}
+			if !slices.Equal(got, threaded) {
+				t.Errorf("%s of size %v depends on the number of threads", c.name, size)
+			}
+			if !slices.Equal(got, inPlace) {
+				t.Errorf("%s of size %v in place differs", c.name, size)
+			}
+		}
+	}
+}
+
+// A row too short for the processor's vectors goes through the plain loop: the same bits.
+func TestVectorsGiveTheSameBits(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	rows := make([][]float32, 5)
+	for i := range rows {
+		rows[i] = make([]float32, 45)
+		for j := range rows[i] {
+			rows[i][j] = float32(r.NormFloat64())
+		}
+	}
+	w := []float32{0.5, 0.3, -0.2}
+	got, one := make([]float32, 45), make([]float32, 1)
+	symmetric(got, rows[0], []pair{{rows[1], rows[2]}, {rows[3], rows[4]}}, w)
+	for i := range got {
+		symmetric(one, rows[0][i:i+1], []pair{{rows[1][i:], rows[2][i:]}, {rows[3][i:], rows[4][i:]}}, w)
+		if got[i] != one[0] {
+			t.Errorf("voxel %d: %g in a row, %g alone", i, got[i], one[0])
+		}
+	}
+}

@@ -1,0 +1,21 @@
+package filter
+
+import "golang.org/x/sys/cpu"
+
+// symmetricAVX is symmetric over the voxels from, ..., to-1, a multiple of 16 of them.
+//
+//go:noescape
+func symmetricAVX(dst, center *float32, pairs *pair, w *float32, taps, from, to int)
+
+// symmetricVector does symmetric with the processor's vectors, if there are any and the row fills one.
+func symmetricVector(dst, center []float32, pairs []pair, w []float32) bool {
+	n := len(dst)
+	if !cpu.X86.HasAVX || n < 16 || len(pairs) == 0 {
+		return false
+	}
+	symmetricAVX(&dst[0], &center[0], &pairs[0], &w[0], len(pairs), 0, n&^15)
+	if n&15 != 0 { // the last vector does some voxels again
+		symmetricAVX(&dst[0], &center[0], &pairs[0], &w[0], len(pairs), n-16, n)
+	}
+	return true
+}

@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package filter
+
+func symmetricVector(dst, center []float32, pairs []pair, w []float32) bool { return false }
