@@ -6,6 +6,8 @@ import gc
 import resource
 import shutil
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import nibabel
@@ -201,6 +203,35 @@ def test_transforms(tmp_path: Path):
         io.linear_part(sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
 
 
+@pytest.mark.parametrize("suffix", [".mhd", ".nhdr", ".hdr"])
+@pytest.mark.parametrize("compress", [True, False])
+def test_header_finds_its_data(suffix: str, compress: bool, tmp_path: Path, reference: io.Image):
+    """Where the voxels are in a file of their own, both files have the image's name, and can be moved together."""
+    folder = tmp_path / "first"
+    folder.mkdir()
+    io.write_image(folder / f"image{suffix}", reference, compress=compress)
+    written = sorted(p.name for p in folder.iterdir())
+    assert len(written) == 2 and all(name.startswith("image.") for name in written)
+    folder.rename(tmp_path / "second")
+    np.testing.assert_array_equal(io.read(tmp_path / "second" / f"image{suffix}").array, reference.array)
+
+
+def test_at_once():
+    """All are waited for, whichever fails; the first one's error comes out."""
+    met, done = threading.Barrier(3, timeout=30), []
+
+    def work(number: int, error: type[Exception] | None = None):
+        met.wait()  # so they run together
+        if error:
+            raise error(number)
+        time.sleep(0.05)
+        done.append(number)
+
+    with pytest.raises(KeyError):
+        io.at_once(lambda: work(0), lambda: work(1, KeyError), lambda: work(2, ValueError))
+    assert done == [0]
+
+
 def noise(n: int = 64) -> io.Image:
     return io.Image(np.random.default_rng(0).normal(size=(n, n, n)).astype(np.float32))
 
@@ -224,6 +255,8 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
     try:
         with pytest.raises(errors.DiskFullError):
             io.write_image(path, noise())
+        with pytest.raises(errors.DiskFullError):
+            io.write_image(tmp_path / "image.nrrd", noise(), compress=False)
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
                 io.write_transform(tmp_path / name, sitk.DisplacementFieldTransform(sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)))
@@ -242,6 +275,8 @@ def test_full_disk(tmp_path: Path):
         for name in ("a.nii.gz", "a.nrrd", "a.mha"):
             with pytest.raises(errors.DiskFullError):
                 io.write_image(small / name, noise())
+            with pytest.raises(errors.DiskFullError):
+                io.write_image(small / name, noise(), compress=False)
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
                 io.write_transform(small / name, sitk.DisplacementFieldTransform(sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)))

@@ -90,24 +90,28 @@ def register_into(
             }
         if extra is not None:
             summary |= extra(result)
-        result.write(folder, summary)
-        if moving_labels is not None:
-            io.write_image(folder / "warped_labels.nii.gz", result.apply(moving_labels, interpolation="nearest"))
+        others: list[Callable[[], Any]] = []
         if html:
             from .report import write_report
 
-            with _drawing:
-                write_report(
-                    folder / "report.html",
-                    result,
-                    *images,
-                    fixed_labels=fixed_labels,
-                    moving_labels=moving_labels,
-                    scores=scores,
-                    label_names=label_names,
-                    command="morphseek " + shlex.join(sys.argv[1:]),
-                    title=title,
-                )
+            def page() -> None:
+                with _drawing:
+                    write_report(
+                        folder / "report.html",
+                        result,
+                        *images,
+                        fixed_labels=fixed_labels,
+                        moving_labels=moving_labels,
+                        scores=scores,
+                        label_names=label_names,
+                        command="morphseek " + shlex.join(sys.argv[1:]),
+                        title=title,
+                    )
+
+            others.append(page)
+        if moving_labels is not None:
+            others.append(lambda: io.write_image(folder / "warped_labels.nii.gz", result.apply(moving_labels, interpolation="nearest")))
+        result.write(folder, summary, *others)
     return summary
 
 

@@ -1,11 +1,12 @@
 """Images in and out: one :class:`Image` for numpy, SimpleITK, ITK, nibabel, files and DICOM folders.
 
 Arrays are C-contiguous with axes (z, y, x); spacing and origin are in the order (x, y, z), in LPS millimetres, as ITK's.
-Files are read and written by SimpleITK. Every file is written under a temporary name and renamed when it is complete.
+Files are read and written by SimpleITK. Every file is written in a temporary folder beside its place and moved there when it is complete.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import errno
@@ -15,7 +16,6 @@ import struct
 import sys
 import tempfile
 import threading
-import uuid
 from pathlib import Path
 from typing import Any, Callable, Iterator, Union
 
@@ -285,11 +285,17 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
     return matrix
 
 
-def write_image(path: str | os.PathLike, image: Image | sitk.Image) -> None:
+def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bool = True) -> None:
     """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI intent 1007)."""
     image = image.to_sitk() if isinstance(image, Image) else image
+
+    def write(temporary: Path) -> None:
+        if not compress:
+            _reserve(temporary, (1 << 16) + image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())
+        sitk.WriteImage(image, str(temporary), useCompression=compress)
+
     with replacing(path) as temporary:
-        _write(lambda: sitk.WriteImage(image, str(temporary), useCompression=True), temporary, path)
+        _write(lambda: write(temporary), temporary, path)
 
 
 def write_transform(path: str | os.PathLike, transform: sitk.Transform) -> None:
@@ -315,6 +321,13 @@ def write_array(path: str | os.PathLike, array: np.ndarray) -> None:
     """Write an array as ``.npy``."""
     with replacing(path) as temporary:
         _write(lambda: np.save(temporary, array), temporary, path)
+
+
+def at_once(*writers: Callable[[], Any]) -> None:
+    """Call each in a thread of its own, and wait for all: what they do is mostly outside Python's lock. The first one's error is raised."""
+    with concurrent.futures.ThreadPoolExecutor(len(writers)) as pool:
+        for future in [pool.submit(writer) for writer in writers]:
+            future.result()
 
 
 def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike) -> None:
@@ -360,26 +373,13 @@ def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeek
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Give a temporary name in the same folder; it becomes ``path`` when the block ends well and is removed otherwise."""
+    """Give a temporary place for a file of that name; the file becomes ``path`` when the block ends well and is removed otherwise.
+
+    Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along, under the name that the header says.
+    """
     path = Path(path)
-    suffix = ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix
-    temporary = path.with_name(f".{uuid.uuid4().hex}{suffix}")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise _output_error(error, path) from None
-    try:
-        yield temporary
-        _publish(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _publish(temporary: Path, path: Path) -> None:
-    try:
-        os.replace(temporary, path)
-    except OSError as error:
-        raise _output_error(error, path) from None
+    with _staging(path.parent, path.name) as temporary:
+        yield temporary / path.name
 
 
 @contextlib.contextmanager
@@ -391,20 +391,35 @@ def output_folder(folder: str | os.PathLike) -> Iterator[Path]:
     folder = Path(folder)
     made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".morphseek-", dir=folder))
-    except OSError as error:
-        raise _output_error(error, folder / "output") from None
-    try:
-        yield temporary
-        for path in sorted(temporary.iterdir()):
-            _publish(path, folder / path.name)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _output_error(error, folder / "output") from None
+        with _staging(folder, "output") as temporary:
+            yield temporary
         made = []
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
+
+
+@contextlib.contextmanager
+def _staging(folder: Path, name: str) -> Iterator[Path]:
+    """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one called ``name`` last."""
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=".morphseek-", dir=folder))
+    except OSError as error:
+        raise _output_error(error, folder / name) from None
+    try:
+        yield temporary
+        for path in sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name)):
+            try:
+                os.replace(path, folder / path.name)
+            except OSError as error:
+                raise _output_error(error, folder / path.name) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def as_kind_of(source: ImageLike, image: Image) -> Any:
