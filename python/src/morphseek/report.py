@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import datetime
 import io as bytesio
+import itertools
 import os
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
@@ -163,17 +164,15 @@ class _Views:
     """The three orthogonal slices of volumes on one grid, turned to the nearest anatomical axes."""
 
     def __init__(self, grid: np.ndarray, fixed: io.Image, labels: io.ImageLike | None):
-        from scipy.optimize import linear_sum_assignment
-
         direction = grid[9:18].reshape(3, 3)
-        _, columns = linear_sum_assignment(-np.abs(direction))  # index axis that runs along x, y, z
-        self.order = [2 - int(columns[r]) for r in (2, 1, 0)]  # array axes that run along z, y, x
+        columns = max(itertools.permutations(range(3)), key=lambda order: sum(abs(direction[r, c]) for r, c in enumerate(order)))  # index axis that runs along x, y, z
+        self.order = [2 - columns[r] for r in (2, 1, 0)]  # array axes that run along z, y, x
         self.signs = [float(np.sign(direction[r, columns[r]])) for r in (2, 1, 0)]
         self.spacing = [float(grid[3 + columns[r]]) for r in (2, 1, 0)]
         self.sizes = [int(grid[columns[r]]) for r in (2, 1, 0)]
-        inside = np.nan_to_num(fixed.array) > np.nanmean(fixed.array) if labels is None else io.read(labels).array != 0
-        where = np.argwhere(self.turn(inside))
-        self.center = [int(c) for c in (np.median(where, axis=0) if len(where) else np.array(self.sizes) // 2)]
+        inside = fixed.array > np.nanmean(fixed.array) if labels is None else io.read(labels).array != 0
+        turned = self.turn(inside)
+        self.center = [_median(turned, axis) for axis in range(3)]
 
     def turn(self, volume: np.ndarray) -> np.ndarray:
         """Return the volume with axes z, y, x running to S, P and L."""
@@ -194,6 +193,12 @@ class _Views:
         """Return the plane's extent in mm from its first voxel's edge: left, right, bottom, top."""
         down, across = self.axes(plane)
         return 0.0, self.sizes[across] * self.spacing[across], self.sizes[down] * self.spacing[down], 0.0
+
+
+def _median(inside: np.ndarray, axis: int) -> int:
+    """Return the index along an axis in the middle of the voxels that are true; of all where none is."""
+    counts = np.cumsum(np.count_nonzero(inside, axis=tuple({0, 1, 2} - {axis})))
+    return int(np.searchsorted(counts, (counts[-1] + 1) // 2)) if counts[-1] else len(counts) // 2
 
 
 def _window(slices: list[np.ndarray]) -> tuple[float, float]:
@@ -318,13 +323,15 @@ def _edges(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
 
 def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndarray]) -> Figure:
     # The deformation behind the initial transform, in voxels: what is left of Phi after the linear map that it begins with.
-    to_index = np.linalg.inv(io.index_to_physical(result.grid))
-    linear = to_index @ np.linalg.inv(result.initial) @ io.index_to_physical(result.grid)
-    z, y, x = np.ogrid[tuple(slice(n) for n in result.shape)]
-    total = (x + result.displacement[2], y + result.displacement[1], z + result.displacement[0])
-    rest = [linear[c, 0] * total[0] + linear[c, 1] * total[1] + linear[c, 2] * total[2] + linear[c, 3] - own for c, own in enumerate((x, y, z))]
-    by_axis = rest[::-1]  # along the array axes z, y, x
-    turned = [views.take(views.signs[i] * by_axis[views.order[i]]) for i in range(3)]
+    matrix = io.index_to_physical(result.grid)
+    linear = (np.linalg.inv(matrix) @ np.linalg.inv(result.initial) @ matrix)[2::-1, [2, 1, 0, 3]]  # rows and columns in the arrays' order: z, y, x
+    index = [views.take(np.broadcast_to(i, result.shape)) for i in np.ogrid[tuple(slice(n) for n in result.shape)]]
+    displacement = [views.take(u) for u in result.displacement]
+
+    def rest(axis: int, plane: int) -> np.ndarray:
+        return sum(linear[axis, a] * (index[a][plane] + displacement[a][plane]) for a in range(3)) + linear[axis, 3] - index[axis][plane]
+
+    turned = [[views.signs[i] * rest(views.order[i], plane) for plane in range(3)] for i in range(3)]
     jacobian = views.take(result.jacobian())
     log_jacobian = [np.log(np.maximum(j, 1e-3)) for j in jacobian]
     bound = max(0.3, float(np.percentile(np.abs(np.concatenate([j.ravel() for j in log_jacobian])), 99)))

@@ -166,10 +166,13 @@ class DenseTransform:
         """
         matrix = np.linalg.inv(self.initial) @ io.index_to_physical(self.grid)  # index -> where the initial would start from
         base = matrix - io.index_to_physical(self.grid)
-        z, y, x = np.ogrid[tuple(slice(n) for n in self.shape)]
-        rest = self.displacement_mm.astype(np.float64) @ np.linalg.inv(self.initial)[:3, :3].T
-        for c in range(3):
-            rest[..., c] += base[c, 0] * x + base[c, 1] * y + base[c, 2] * z + base[c, 3]
+        weights = np.hstack([matrix[:3, :3], base[:3]])  # of u, of the index and of 1
+        terms = np.ones((7, *self.shape[1:]))
+        terms[4], terms[3] = np.indices(self.shape[1:])
+        rest = np.empty((*self.shape, 3))
+        for z in range(self.shape[0]):  # slice by slice, which stays in the processor's cache
+            terms[:3], terms[5] = self.displacement[::-1, z], z
+            rest[z] = np.moveaxis(np.tensordot(weights, terms, 1), 0, -1)
         dense = sitk.DisplacementFieldTransform(io.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid))
         if np.array_equal(self.initial, np.eye(4)):
             return dense
