@@ -123,7 +123,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	const smallest = 12 // voxels along an axis that still make a level
-	spacing := pair.Spacing()
+	spacing := min(aligned.Spacing(pair.Fixed), aligned.Spacing(pair.Moving))
 	if opt.Similarity == MIND { // twelve channels: hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}

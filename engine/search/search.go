@@ -54,8 +54,8 @@ type Options struct {
 
 // workingGrid returns the grid of isotropic voxels, over the fixed volume, that the search works on.
 func workingGrid(pair Pair) volume.Geometry {
-	spacing := math.Cbrt(float64(pair.Fixed.Voxels()) * math.Pow(pair.Spacing(), 3) / workingVoxels)
-	return pair.Grid(max(spacing, pair.Spacing()))
+	own := aligned.Spacing(pair.Fixed)
+	return pair.Grid(max(own, own*math.Cbrt(float64(pair.Fixed.Voxels())/workingVoxels)))
 }
 
 // levelsFor returns the levels that run on a working grid, and their longest reach in voxels.

@@ -31,9 +31,9 @@ func (p Pair) Grid(spacing float64) volume.Geometry {
 	return p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{8, 8, 8}, 1)
 }
 
-// Spacing returns the geometric mean of the fixed volume's spacings, mm: the isotropic voxel of the same volume.
-func (p Pair) Spacing() float64 {
-	return math.Cbrt(p.Fixed.Spacing[0] * p.Fixed.Spacing[1] * p.Fixed.Spacing[2])
+// Spacing returns the geometric mean of v's spacings, mm: the isotropic voxel of the same volume.
+func Spacing(v *volume.Volume) float64 {
+	return math.Cbrt(v.Spacing[0] * v.Spacing[1] * v.Spacing[2])
 }
 
 // At returns the images on grid g, moving with a margin in voxels.
