@@ -104,9 +104,10 @@ def main(
     """Measure the growth of the cost and write it down."""
     out.mkdir(parents=True, exist_ok=True)
     pair = phantom.make_pair(small)
+    fixed, moving = pair.fixed.array, pair.moving.array  # as arrays, with voxels of 1 mm, the network's own
 
     def register(**options: Any) -> None:
-        morphseek.register(pair.fixed, pair.moving, model="hippocampus", threads=threads, device="cpu", **options)
+        morphseek.register(fixed, moving, model="hippocampus", threads=threads, device="cpu", **options)
 
     series: dict[str, dict[str, Any]] = {
         f"megavoxels, {method}": {"rows": by_volume([int(side) for side in sides.split(",")], method, threads)},
