@@ -1,6 +1,6 @@
 // Package align finds the initial transform between two volumes that may share neither position, extent, orientation nor
-// modality: a global search over translations and scales (over rotations too, where that finds nothing), then refinement of
-// several starts by gradient.
+// modality: a global search over translations and scales (over rotations too, where that finds nothing or a half turn fits far
+// better), then refinement of several starts by gradient.
 //
 // One score serves throughout: the normalised agreement of MIND-SSC features (Heinrich et al., MICCAI 2013), which compare
 // within and across modalities, times a power of the overlap of the two bodies. What lies outside a field of view or a mask
@@ -45,8 +45,8 @@ type Result struct {
 	Score     float64       // of the features under Transform, 0..1
 	// Confidence, 0..1, is the product of two factors. Strength: the score, averaged geometrically with that of the start
 	// that led there, between 0.15 (volumes of different body parts came to 0.13 to 0.15) and 0.25. Margin: how far the second
-	// best place that the refinement found is below, in tenths of the score; 1 where every start led to one place. A low
-	// margin says that several places fit alike, not that this one is wrong.
+	// best place that the refinement found is below, strain counted against both, in tenths of the score; 1 where every start
+	// led to one place. A low margin says that several places fit alike, not that this one is wrong.
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
 	SameModality bool    // the intensities of the two correspond: they are compared too
@@ -57,7 +57,7 @@ const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
 	poor            = 0.165      // below, rotations are searched; volumes in a wrong orientation came to 0.15
 	alike           = 0.25       // correlation of intensities less the distance of their distributions: one modality
-	starts          = 3          // refined, of the search's peaks
+	starts          = 8          // refined, of the search's peaks: in a small crop the right one need not be among the first
 
 	searchComponents            = 6 // of the features
 	coarseSigma, fineSigma      = 2, 1
@@ -190,16 +190,20 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		if best, err = a.climb(v, candidates); err != nil {
 			return nil, err
 		}
-		if a.opt.Initial == nil && best.evidence() < poor {
-			turned, tv, err := a.searchRotations(h)
-			if err != nil {
-				return nil, err
+		weak := best.evidence() < poor
+		if a.opt.Initial == nil && (weak || !best.same) {
+			turner := a.newTurner(turnSpacing * h)
+			if weak || turner.reversed() {
+				turned, tv, err := a.searchRotations(turner, h)
+				if err != nil {
+					return nil, err
+				}
+				turned.refined += best.refined
+				if turned.score > best.score {
+					best, v = turned, tv
+				}
+				best.refined = turned.refined
 			}
-			turned.refined += best.refined
-			if turned.score > best.score {
-				best, v = turned, tv
-			}
-			best.refined = turned.refined
 		}
 		if best, v, err = a.follow(best, v, h); err != nil {
 			return nil, err
@@ -261,20 +265,20 @@ func (a *aligner) climb(v views, candidates []peak) (outcome, error) {
 		o = a.objective(v.withIntensity(), coarseSigma, coarsePoints)
 	}
 	type end struct {
-		transform    volume.Affine
-		score, start float64
+		transform           volume.Affine
+		value, score, start float64 // value: score less the penalty of strain
 	}
 	ends := make([]end, len(candidates))
-	best, bestValue := 0, math.Inf(-1)
+	best := 0
 	for i, c := range candidates {
 		t, score, err := o.refine(a.ctx, c.transform, a.opt.Method == Rigid, coarseIterations)
 		if err != nil {
 			return outcome{}, a.failed(err)
 		}
-		ends[i] = end{t, score, c.score}
 		penalty, _ := strain(t.M)
-		if value := score - strainWeight*penalty; value > bestValue {
-			best, bestValue = i, value
+		ends[i] = end{t, score - strainWeight*penalty, score, c.score}
+		if ends[i].value > ends[best].value {
+			best = i
 		}
 		if err := a.checkpoint(0.6 + 0.2*float64(i+1)/float64(len(candidates))); err != nil {
 			return outcome{}, err
@@ -282,17 +286,17 @@ func (a *aligner) climb(v views, candidates []peak) (outcome, error) {
 	}
 	winner := ends[best]
 	corners := o.corners()
-	rival := 0.0
+	margin := 1.0
 	for _, e := range ends {
 		if meanDistance(corners, e.transform, winner.transform) > o.radius()/4 {
-			rival = max(rival, e.score)
+			margin = min(margin, (winner.value-e.value)/max(winner.score, 1e-6))
 		} else {
 			winner.start = max(winner.start, e.start)
 		}
 	}
 	return outcome{
 		transform: winner.transform, score: v.score(winner.transform), start: winner.start,
-		margin: (winner.score - rival) / max(winner.score, 1e-6), same: same, refined: len(ends),
+		margin: margin, same: same, refined: len(ends),
 	}, nil
 }
 

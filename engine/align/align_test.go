@@ -152,12 +152,44 @@ func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
 		fixed:  p.image(fixedGrid(), volume.IdentityAffine(), nil),
 		moving: p.image(fixedGrid().CenteredAt(truth.T), back, otherContrast),
 	}
-	found, v, err := a.searchRotations(workingSpacing(a.fixed.Geometry, a.moving.Geometry))
+	h := workingSpacing(a.fixed.Geometry, a.moving.Geometry)
+	found, v, err := a.searchRotations(a.newTurner(turnSpacing*h), h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if found, _, err = a.follow(found, v, 3); err != nil || worst(found.transform, truth) > 3 {
 		t.Errorf("off by %.1f mm (score %.3f): %v", worst(found.transform, truth), found.score, err)
+	}
+}
+
+func TestReversed(t *testing.T) {
+	p := newPhantom()
+	tilt, _ := rotation([3]float64{0.15, -0.1, 0.2})
+	half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}
+	for _, c := range []struct {
+		name string
+		turn [9]float64
+		want bool
+	}{
+		{"as it is", volume.Identity, false},
+		{"tilted", tilt, false},
+		{"half turn", half, true},
+		{"half turn and tilted", multiply(tilt, half), true},
+	} {
+		for kind, level := range map[string]func(float64) float64{"one contrast": nil, "two contrasts": otherContrast} {
+			t.Run(c.name+", "+kind, func(t *testing.T) {
+				truth := about(c.turn, [3]float64{15, 0, -10})
+				back, _ := truth.Inverse()
+				a := aligner{
+					ctx:    context.Background(),
+					fixed:  p.image(fixedGrid(), volume.IdentityAffine(), nil),
+					moving: p.image(fixedGrid().CenteredAt(truth.T), back, level),
+				}
+				if got := a.newTurner(6).reversed(); got != c.want {
+					t.Errorf("reversed: %v, want %v", got, c.want)
+				}
+			})
+		}
 	}
 }
 

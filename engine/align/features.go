@@ -230,7 +230,7 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 
 // withIntensity adds the intensity in the body, standardised and clipped at three standard deviations.
 func (f features) withIntensity() features {
-	values := f.bodyIntensities()
+	values := f.bodyIntensities(1)
 	mean, deviation := stat.MeanStdDev(values, nil)
 	plane := make([]float32, len(f.body))
 	for i, b := range f.body {
@@ -251,11 +251,11 @@ func (v views) alike(t volume.Affine, threads int) bool {
 	return correlation(v.fixed.working, v.moving.working, t, threads)-v.apart() > alike
 }
 
-// bodyIntensities are those of the body's voxels.
-func (w *working) bodyIntensities() []float64 {
+// bodyIntensities are those of the body's voxels, of every step-th voxel of the grid.
+func (w *working) bodyIntensities(step int) []float64 {
 	var values []float64
-	for i, b := range w.body {
-		if b > 0 {
+	for i := 0; i < len(w.body); i += step {
+		if w.body[i] > 0 {
 			values = append(values, float64(w.intensity[i]))
 		}
 	}
@@ -266,10 +266,13 @@ func (w *working) bodyIntensities() []float64 {
 // 2 % to 98 %: the earth mover's distance of the distributions, in standard deviations. Dark voxels (lungs, bowel gas, what a
 // skull stripper left) are no tissue and do not count.
 func distributionDistance(a, b *working) float64 {
-	const from, to = 2, 98
+	const (
+		from, to = 2, 98
+		enough   = 100e3 // voxels to sort
+	)
 	quantiles := func(w *working) (q [to + 1 - from]float64) {
 		lo, hi := robustRange(w)
-		tissue := slices.DeleteFunc(w.bodyIntensities(), func(x float64) bool { return x <= float64(lo+0.08*(hi-lo)) })
+		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= float64(lo+0.08*(hi-lo)) })
 		slices.Sort(tissue)
 		if len(tissue) == 0 {
 			return q
@@ -291,14 +294,26 @@ func distributionDistance(a, b *working) float64 {
 	return total / float64(len(p))
 }
 
-// correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t; 0 where they do not.
+// correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t, at every second voxel of
+// each axis; 0 where they do not.
 func correlation(fixed, moving *working, t volume.Affine, threads int) float64 {
-	intensity := (&volume.Volume{Geometry: moving.grid, Data: moving.intensity}).Resample(fixed.grid, t, volume.Linear, 0, threads)
-	body := (&volume.Volume{Geometry: moving.grid, Data: moving.body}).Resample(fixed.grid, t, volume.Nearest, 0, threads)
+	n, lattice := fixed.grid.Size, fixed.grid
+	for a := range 3 {
+		lattice.Size[a] = (n[a] + 1) / 2
+		lattice.Spacing[a] *= 2
+	}
+	intensity := (&volume.Volume{Geometry: moving.grid, Data: moving.intensity}).Resample(lattice, t, volume.Linear, 0, threads)
+	body := (&volume.Volume{Geometry: moving.grid, Data: moving.body}).Resample(lattice, t, volume.Nearest, 0, threads)
 	var f, m []float64
-	for i, b := range fixed.body {
-		if b > 0 && body.Data[i] > 0 {
-			f, m = append(f, float64(fixed.intensity[i])), append(m, float64(intensity.Data[i]))
+	k := 0
+	for z := 0; z < n[2]; z += 2 {
+		for y := 0; y < n[1]; y += 2 {
+			for x := 0; x < n[0]; x += 2 {
+				if i := (z*n[1]+y)*n[0] + x; fixed.body[i] > 0 && body.Data[k] > 0 {
+					f, m = append(f, float64(fixed.intensity[i])), append(m, float64(intensity.Data[k]))
+				}
+				k++
+			}
 		}
 	}
 	if r := stat.Correlation(f, m, nil); len(f) > 1 && !math.IsNaN(r) {

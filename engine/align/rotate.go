@@ -12,43 +12,72 @@ import (
 const (
 	rotations     = 100 // about 45 degrees apart
 	rotationTries = 4   // refined, of the best
+	turnSpacing   = 4   // voxels of the search over rotations, in those of the comparison
+	farBetter     = 0.1 // in score; half turns of trunks that lie as they should came to 0.07 above the right way up
 )
 
-// searchRotations looks for the moving image in every orientation: translations by FFT at a coarse grid for each of a set of
-// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they found.
-// MIND compares along the axes of a grid, so the moving image is described anew in every frame.
-func (a *aligner) searchRotations(h float64) (outcome, views, error) {
+// turner looks for the moving image in one orientation after another, by FFT at a coarse grid.
+type turner struct {
+	searcher *searcher
+	moving   shrunken
+	basis    *mat.Dense
+	spacing  float64
+}
+
+func (a *aligner) newTurner(spacing float64) turner {
 	threads := a.opt.Threads
-	coarse := 4 * h
-	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, coarse, threads), coarse, volume.Identity, threads), threads)
+	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, spacing, threads), spacing, volume.Identity, threads), threads)
 	basis := principal(f, f, threads)
-	f = f.project(basis, threads).leading(searchComponents)
-	moving := shrink(a.moving, a.opt.MovingMask, coarse, threads)
 	diagonal := 0.0
 	for i := range 3 {
 		n := float64(a.moving.Size[i]) * a.moving.Spacing[i]
 		diagonal += n * n
 	}
-	longest := int(math.Sqrt(diagonal)/coarse) + 4
-	s := newSearcher(f, [3]int{longest, longest, longest}, threads)
-
-	type candidate struct {
-		peak
-		frame [9]float64
+	longest := int(math.Sqrt(diagonal)/spacing) + 4
+	return turner{
+		searcher: newSearcher(f.project(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
+		moving:   shrink(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
 	}
-	var all []candidate
+}
+
+// best returns the best translation of the moving image turned by frame, a rotation; its score is 0 where there is none. MIND
+// compares along the axes of a grid, so the moving image is described anew in every frame.
+func (t turner) best(frame [9]float64) peak {
+	threads := t.searcher.threads
+	m := describe(newWorking(t.moving, t.spacing, frame, threads), threads).project(t.basis, threads).leading(searchComponents)
+	if found := t.searcher.search(m, [3]float64{1, 1, 1}); len(found) > 0 {
+		return found[0]
+	}
+	return peak{}
+}
+
+// reversed reports whether the moving image fits far better after a half turn about one of the axes: a header that names
+// directions wrongly.
+func (t turner) reversed() bool {
+	upright := t.best(volume.Identity).score
+	for axis := range 3 {
+		half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, -1}
+		half[4*axis] = 1
+		if t.best(half).score > upright+farBetter {
+			return true
+		}
+	}
+	return false
+}
+
+// searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
+// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they found.
+func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
+	var all []peak
 	for i := range rotations {
-		frame := superFibonacci(i, rotations)
-		m := describe(newWorking(moving, coarse, frame, threads), threads).project(basis, threads).leading(searchComponents)
-		for _, p := range s.search(m, [3]float64{1, 1, 1}) {
-			all = append(all, candidate{p, frame})
-			break // the best of each rotation
+		if p := t.best(superFibonacci(i, rotations)); p.score > 0 {
+			all = append(all, p)
 		}
 		if err := a.checkpoint(0.6); err != nil {
 			return outcome{}, views{}, err
 		}
 	}
-	slices.SortStableFunc(all, func(p, q candidate) int { return cmp.Compare(q.score, p.score) })
+	slices.SortStableFunc(all, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
 
 	middle := max(2*h, math.Cbrt(max(extent(a.fixed.Geometry), extent(a.moving.Geometry))/200e3))
 	// Each step turns the frame to where the last one ended, so that the features become comparable.
@@ -69,7 +98,7 @@ func (a *aligner) searchRotations(h float64) (outcome, views, error) {
 	var best outcome
 	tries := min(rotationTries, len(all))
 	for _, c := range all[:tries] {
-		o, err := climb(c.peak, 2)
+		o, err := climb(c, 2)
 		if err != nil {
 			return outcome{}, views{}, err
 		}
