@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -186,6 +187,9 @@ def memory(device: str) -> float:
     if device != "cpu":
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout.splitlines()[0]) / 1024
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, whose ru_maxrss begins with the parent's
+        return int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1]) / (1 << 20)
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << (30 if sys.platform == "darwin" else 20))
