@@ -27,7 +27,7 @@ type Options struct {
 	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
 	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`
 	Cache        string  `json:"cache" default:"" help:"Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always."`
-	Uncertainty  string  `json:"uncertainty" default:"off" choices:"off|on" help:"Also give the standard deviation of the displacement at every voxel, mm: over trajectories of the network's policy (16, or as many as the option says) or, where no network runs, from the search's costs. Takes about as long as that stage, the network's once a trajectory."`
+	Uncertainty  string  `json:"uncertainty" default:"off" choices:"off|on" help:"Also give the standard deviation of the displacement at every voxel, mm: over trajectories of the network's policy (16, or as many as the option says) or, where no network runs, from the search's costs of other displacements, whether or not it ran. Takes about as long as that stage, the network's once a trajectory."`
 }
 
 // OptionSpec describes one option to a skin.

@@ -169,9 +169,6 @@ func (e *Engine) model(name string) (*network.Model, error) {
 // prepare opens what could be missing, asks for the memory, and replaces voxels that are not finite: what fails, fails before the
 // work.
 func (r *registration) prepare() error {
-	if err := r.checkUncertainty(); err != nil {
-		return err
-	}
 	fixed, moving := r.pair.Fixed, r.pair.Moving
 	const floats = 4
 	need := floats * int64(8*fixed.Voxels()+2*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite copies

@@ -28,15 +28,6 @@ func (r *registration) searches() bool {
 	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
 }
 
-// checkUncertainty refuses an uncertainty that nothing could tell: neither a gradient nor a linear transform knows of
-// alternatives.
-func (r *registration) checkUncertainty() error {
-	if r.opt.Uncertainty == "on" && r.model == nil && !r.searches() {
-		return fault.New(fault.InvalidArgument, "uncertainty is told by the search or by a network, and neither runs; set search to on, choose a model, or set uncertainty to off")
-	}
-	return nil
-}
-
 // uncertainty finds the standard deviation of the displacement.
 func (r *registration) uncertainty() error {
 	var sd *volume.Volume

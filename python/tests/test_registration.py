@@ -156,9 +156,9 @@ def test_uncertainty_ranks_the_error(uncertain: morphseek.RegistrationResult, pa
     assert 0.3 < np.sqrt((error**2).mean() / (said**2).mean()) < 3
 
 
-def test_uncertainty_is_refused_where_nothing_tells_it():
-    with pytest.raises(errors.InvalidArgumentError, match="set search to on"):
-        morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty="on")
+def test_uncertainty_without_the_search():
+    spread = morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty="on").uncertainty
+    assert spread.shape == blob().array.shape and (spread > 0).all()
 
 
 def test_load_refuses(tmp_path: Path, result: morphseek.RegistrationResult):

@@ -645,7 +645,6 @@ def test_a_sound_request(study: Study):
         (lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)), "at least one output"),
         (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
         (lambda s, r: (setattr(r, "transformed_volume", new(s)), setattr(r, "jacobian", r.transformed_volume)), "two outputs"),
-        (lambda s, r: setattr(r, "uncertainty", True), "needs the search or a network"),
         (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
         (lambda s, r: under_its_own_output(s, r), "moving lies under earlier, which would be overwritten"),
         (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),

@@ -155,15 +155,10 @@ class RegistrationRequest:
         own = {name: getattr(self, name) for name in OVERRIDES if getattr(self, name) is not None}
         return {**PRESETS[self.preset].options, **own}
 
-    def _resolved(self) -> tuple[dict[str, Any], bool, bool]:
-        """Return all options, whether a network runs, and whether the search does."""
-        option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", **self.options()}
-        named = option["model"] not in ("default", "none")
-        return option, named, option["search"] == "on" or option["search"] == "auto" and not named
-
     def stages(self) -> list[str]:
         """Return what will run, one line a stage, in plain words; for the Advanced section."""
-        option, named, search = self._resolved()
+        option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", **self.options()}
+        named = option["model"] not in ("default", "none")
         compare = {
             "auto": "local correlation for one modality, structure (MIND) for two",
             "ncc": "local correlation",
@@ -173,7 +168,7 @@ class RegistrationRequest:
         effort = {"fast": "coarse", "default": "standard", "best": "fine"}[option["preset"]] + " resolution"
         initial = {"none": "none", "com": "centres of mass", "rigid": "rigid, by global search", "affine": "affine, by global search"}
         lines = [f"Initial alignment: {initial[option['initial']]}"]
-        if search:
+        if option["search"] == "on" or option["search"] == "auto" and not named:
             lines.append("Search for large displacements" + ("" if option["search"] == "on" else ", unless the volumes match well already"))
         if named:
             lines.append(f"Network: {Path(option['model']).name}")
@@ -181,7 +176,7 @@ class RegistrationRequest:
             count = f", {option['refine']} iterations" if option["refine"] > 0 else ""
             lines.append(f"Refinement: {compare}, {effort}{count}")
         if self.uncertainty:
-            lines.append(f"Uncertainty: {'samples of the network' if named else 'the search, once more about the result'}")
+            lines.append(f"Uncertainty: {'samples of the network' if named else 'a search about the result'}")
         return lines
 
     def validate(self) -> str:
@@ -240,9 +235,6 @@ class RegistrationRequest:
 
     def _outputs_problem(self) -> str:
         chosen = [getattr(self, name) for name in OUTPUTS]
-        _, network, search = self._resolved()
-        if self.uncertainty and not network and not search:
-            return "The uncertainty needs the search or a network: set Search under Advanced to \"search\", or leave that output out"
         if not any(chosen) and not self.transfer and self.fixed_labels is None:
             return "Select at least one output"
         for name, node in zip(OUTPUTS, chosen):
