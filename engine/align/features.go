@@ -19,7 +19,7 @@ const (
 	components      = metric.MINDChannels
 	bodyWeight      = 0.04 // of the body channel, where a voxel's MIND components have RMS norm 1
 	intensityWeight = 0.3  // of the standardised intensity, for one modality
-	depthSigma      = 0.1  // of the blur that tells depth, in cube roots of the body's volume
+	depthSigma      = 0.2  // of the blur that tells depth, in cube roots of the body's volume
 )
 
 // features are planes over a working grid: the components of MIND-SSC, zero outside the body.
