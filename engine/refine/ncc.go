@@ -1,58 +1,22 @@
 package refine
 
 import (
-	"math"
-	"slices"
-
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// leastNoise keeps the correlation of a flat window at zero in images without noise: a standard deviation of 1 % of the intensity
-// range.
-const leastNoise = 0.01
-
-// noiseVariance estimates the variance of v's noise from the second differences along an axis, of which noise of variance s^2
-// makes 6 s^2; their median leaves out edges, the axis of least the rest of what is anatomy. Air, where noise was cut off, does
-// not count.
-func noiseVariance(v *volume.Volume) float32 {
-	const air, samples, normal = 0.05, 1 << 15, 1.4826 // normal: standard deviation over median absolute deviation
-	every := max(1, len(v.Data)/samples)
-	least := math.Inf(1)
-	for axis, stride := range [3]int{1, v.Size[0], v.Size[0] * v.Size[1]} {
-		var d []float32
-		for i := 0; i < len(v.Data); i += every {
-			if at := i / stride % v.Size[axis]; at == 0 || at == v.Size[axis]-1 || v.Data[i] < air {
-				continue
-			}
-			x := v.Data[i-stride] - 2*v.Data[i] + v.Data[i+stride]
-			d = append(d, max(x, -x))
-		}
-		if len(d) == 0 {
-			continue
-		}
-		slices.Sort(d)
-		least = min(least, normal*float64(d[len(d)/2])/math.Sqrt(6))
-	}
-	if least < leastNoise || math.IsInf(least, 1) {
-		least = leastNoise
-	}
-	return float32(least * least)
-}
+// varianceFloor keeps the correlation of a flat window at zero: a standard deviation of 1 % of the intensity range.
+const varianceFloor = 1e-4
 
 // ncc is the local normalised cross-correlation, squared with its sign kept: over the valid voxels of a window,
-// A|A| / (B C) with A the covariance and B, C the variances of fixed and moving, each with its image's noise added: a window that
-// shows nothing but noise has no say. Its mean over the grid is the similarity, and its derivative is exact, the windows' means
-// included (Avants et al., Med. Image Anal. 2008, leave those out).
+// A|A| / (B C) with A the covariance and B, C the variances of fixed and moving. Its mean over the grid is the similarity,
+// and its derivative is exact, the windows' means included (Avants et al., Med. Image Anal. 2008, leave those out).
 type ncc struct {
 	aligned.Images
 	radius  int
 	threads int
-
-	noiseF, noiseM float32
 
 	weight, count []float32 // 1 in valid voxels; valid voxels in the window
 	meanF, varF   []float32 // of the windows, for the current weight
@@ -62,7 +26,7 @@ type ncc struct {
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
-	s := &ncc{Images: im, radius: radius, threads: threads, noiseF: noiseVariance(im.Fixed), noiseM: noiseVariance(im.Moving)}
+	s := &ncc{Images: im, radius: radius, threads: threads}
 	for _, p := range []*[]float32{&s.count, &s.meanF, &s.varF, &s.warped, &s.mm, &s.fm, &s.flat} {
 		*p = make([]float32, n)
 	}
@@ -82,7 +46,7 @@ func (s *ncc) validate(u *field.Field) {
 	filter.Box(s.varF, s.varF, size, s.radius, s.threads)
 	s.pointwise(func(i int) {
 		s.meanF[i] /= max(s.count[i], 1)
-		s.varF[i] += s.count[i] * (s.noiseF - s.meanF[i]*s.meanF[i])
+		s.varF[i] += s.count[i] * (varianceFloor - s.meanF[i]*s.meanF[i])
 	})
 }
 
@@ -122,7 +86,7 @@ func (s *ncc) force(g, u *field.Field) float64 {
 			mu := mean[i] / n
 			a := fm[i] - mean[i]*s.meanF[i]
 			b := s.varF[i]
-			c := mm[i] + n*s.noiseM - mean[i]*mu
+			c := mm[i] + n*varianceFloor - mean[i]*mu
 			ratio := a / (b * c)
 			if ratio < 0 {
 				ratio = -ratio
