@@ -7,7 +7,10 @@
 // u_t(x) = phi(x) + u_{t-1}(x + phi(x)).
 package field
 
-import "github.com/morphseek/morphseek/engine/volume"
+import (
+	"github.com/morphseek/morphseek/engine/internal/interp"
+	"github.com/morphseek/morphseek/engine/volume"
+)
 
 // Field is a displacement field in voxels of its own grid.
 //
@@ -56,19 +59,7 @@ func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {
 		dz = nxy
 	}
 	o := ix + iy*nx + iz*nxy
-	return trilinear(f.X, o, dx, dy, dz, fx, fy, fz),
-		trilinear(f.Y, o, dx, dy, dz, fx, fy, fz),
-		trilinear(f.Z, o, dx, dy, dz, fx, fy, fz)
-}
-
-// trilinear reads plane p between voxel o and its neighbours at offsets dx, dy, dz.
-func trilinear(p []float32, o, dx, dy, dz int, fx, fy, fz float32) float32 {
-	a := p[o] + fx*(p[o+dx]-p[o])
-	b := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
-	o += dz
-	c := p[o] + fx*(p[o+dx]-p[o])
-	d := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
-	a += fy * (b - a)
-	c += fy * (d - c)
-	return a + fz*(c-a)
+	return interp.Trilinear(f.X, o, dx, dy, dz, fx, fy, fz),
+		interp.Trilinear(f.Y, o, dx, dy, dz, fx, fy, fz),
+		interp.Trilinear(f.Z, o, dx, dy, dz, fx, fy, fz)
 }

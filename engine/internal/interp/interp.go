@@ -20,7 +20,7 @@ func (p Planes) Row(dst, add [][]float32, x, y, z int, ux, uy, uz []float32) {
 		iz, dz, fz := cell(z, p.Size[2], uz[i])
 		o, dy, dz := ix+nx*iy+nxy*iz, nx*dy, nxy*dz
 		for k, plane := range p.Data {
-			v := trilinear(plane, o, dx, dy, dz, fx, fy, fz)
+			v := Trilinear(plane, o, dx, dy, dz, fx, fy, fz)
 			if add != nil {
 				v += add[k][i]
 			}
@@ -50,7 +50,8 @@ func cell(base, n int, u float32) (i, step int, f float32) {
 	return i, 1, f
 }
 
-func trilinear(p []float32, o, dx, dy, dz int, fx, fy, fz float32) float32 {
+// Trilinear reads plane p between voxel o and its neighbours at offsets dx, dy, dz.
+func Trilinear(p []float32, o, dx, dy, dz int, fx, fy, fz float32) float32 {
 	a := p[o] + fx*(p[o+dx]-p[o])
 	b := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
 	o += dz
