@@ -266,6 +266,11 @@ func (r *registration) aligned() search.Pair {
 // the refinement did not all take back; trunks (0.45 to 0.63) need it.
 const wellAligned = 0.66
 
+// searches says whether the discrete search runs.
+func (r *registration) searches() bool {
+	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
+}
+
 // search looks for large displacements; where it is left to the library, only if there may be any.
 func (r *registration) search() error {
 	if a := r.metrics.Align; r.opt.Search == "auto" && a.SameModality && a.Score >= wellAligned {

@@ -23,11 +23,6 @@ type networkInput struct {
 	steps         int
 }
 
-// searches says whether the discrete search runs.
-func (r *registration) searches() bool {
-	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
-}
-
 // uncertainty finds the standard deviation of the displacement.
 func (r *registration) uncertainty() error {
 	var sd *volume.Volume

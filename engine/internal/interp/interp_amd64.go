@@ -21,10 +21,10 @@ func rowAVX2(r *row)
 
 // vectors does the longest beginning of Row that fills the processor's vectors, and returns its length.
 func (p Planes) vectors(dst, add [][]float32, x, y, z int, ux, uy, uz []float32) int {
-	n := len(ux) &^ 7
+	n, voxels := len(ux)&^7, p.Size[0]*p.Size[1]*p.Size[2]
 	const most = 1 << 24 // positions and offsets are exact: in float32, and in int32
 	if !cpu.X86.HasAVX2 || n == 0 || min(p.Size[0], p.Size[1], p.Size[2]) < 2 || max(p.Size[0], p.Size[1], p.Size[2]) > most ||
-		p.Size[0]*p.Size[1]*p.Size[2] >= 1<<31 {
+		voxels >= 1<<31 {
 		return 0
 	}
 	_, _ = uy[n-1], uz[n-1]
@@ -34,7 +34,6 @@ func (p Planes) vectors(dst, add [][]float32, x, y, z int, ux, uy, uz []float32)
 		last: [3]float32{float32(p.Size[0] - 1), float32(p.Size[1] - 1), float32(p.Size[2] - 1)},
 		nx:   int64(p.Size[0]), nxy: int64(p.Size[0] * p.Size[1]), n: int64(n), planes: int64(len(p.Data)),
 	}
-	voxels := p.Size[0] * p.Size[1] * p.Size[2]
 	for k, plane := range p.Data {
 		_, _ = plane[voxels-1], dst[k][n-1]
 		r.plane[k], r.dst[k] = &plane[0], &dst[k][0]

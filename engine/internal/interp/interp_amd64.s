@@ -33,6 +33,17 @@ GLOBL eight<>(SB), RODATA|NOPTR, $4
 	VADDPS     u, fraction, fraction \
 	VCVTTPS2DQ t, index
 
+// AXIS finds the cells of the points AX, ... along y or z, and adds what they are apart in the plane to the offsets Y4; the fields
+// of the row are given by their places in it.
+#define AXIS(u, base, last, stride, fraction) \
+	VMOVUPS      (u)(AX*4), Y7       \
+	VBROADCASTSS base(DI), Y9        \
+	VBROADCASTSS last(DI), Y8        \
+	CELL(Y7, Y9, Y8, Y5, fraction, Y10) \
+	VPBROADCASTD stride(DI), Y10     \
+	VPMULLD      Y10, Y5, Y5         \
+	VPADDD       Y5, Y4, Y4
+
 // PAIR reads eight pairs of neighbours in x from p, at the offsets X5 (points 0, 1, 4, 5) and X6 (2, 3, 6, 7), and writes to out
 // what lies between them.
 #define PAIR(p, out, t) \
@@ -70,20 +81,8 @@ points:
 	VMOVUPS      (R8)(AX*4), Y7
 	VBROADCASTSS 36(DI), Y8
 	CELL(Y7, Y0, Y8, Y4, Y1, Y10)
-	VMOVUPS      (R9)(AX*4), Y7
-	VBROADCASTSS 28(DI), Y9
-	VBROADCASTSS 40(DI), Y8
-	CELL(Y7, Y9, Y8, Y5, Y2, Y10)
-	VPBROADCASTD 48(DI), Y10             // nx
-	VPMULLD      Y10, Y5, Y5
-	VPADDD       Y5, Y4, Y4
-	VMOVUPS      (R10)(AX*4), Y7
-	VBROADCASTSS 32(DI), Y9
-	VBROADCASTSS 44(DI), Y8
-	CELL(Y7, Y9, Y8, Y5, Y3, Y10)
-	VPBROADCASTD 56(DI), Y10             // nxy
-	VPMULLD      Y10, Y5, Y5
-	VPADDD       Y5, Y4, Y4
+	AXIS(R9, 28, 40, 48, Y2)
+	AXIS(R10, 32, 44, 56, Y3)
 	VPERMQ       $0xD8, Y4, Y5           // points 0 1 4 5 2 3 6 7
 	VEXTRACTI128 $1, Y5, X6
 	XORQ         BX, BX
