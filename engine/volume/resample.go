@@ -99,6 +99,7 @@ func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
 			dz = nxy
 		}
 		o := ix + iy*nx + iz*nxy
+		// interp.Trilinear written out: the call costs a tenth of a warp.
 		a := data[o] + fx*(data[o+dx]-data[o])
 		b := data[o+dy] + fx*(data[o+dy+dx]-data[o+dy])
 		o += dz
