@@ -74,8 +74,7 @@ func depthWeights(w *working, threads int) []float32 {
 	sigma := depthSigma * math.Cbrt(w.bodyCount)
 	s := [3]float64{sigma, sigma, sigma}
 	depth, known := make([]float32, len(w.body)), make([]float32, len(w.body))
-	filter.Gaussian(depth, w.body, w.grid.Size, s, threads)
-	filter.Gaussian(known, w.valid, w.grid.Size, s, threads)
+	filter.Gaussian(w.grid.Size, s, 2, threads, filter.From(w.grid.Size, w.body, w.valid), filter.To(w.grid.Size, depth, known))
 	for i, b := range w.body {
 		if b > 0 {
 			depth[i] = min(max(2*depth[i]/known[i]-1, 0), 1)
@@ -208,7 +207,7 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 				plane = f.body
 			}
 			smooth[c] = make([]float32, len(plane))
-			filter.Gaussian(smooth[c], plane, f.grid.Size, s, 1)
+			filter.Gaussian(f.grid.Size, s, 1, 1, filter.From(f.grid.Size, plane), filter.To(f.grid.Size, smooth[c]))
 		}
 	})
 	// The outermost voxels stay zero, or the score would jump where a point leaves the grid.

@@ -19,8 +19,9 @@ func Compose(dst, prev, phi *Field, threads int) *Field {
 	planes := interp.Planes{Size: prev.Size, Data: [][]float32{prev.X, prev.Y, prev.Z}}
 	parallel.For(ny*phi.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			p, d := phi.row(r), dst.row(r)
-			planes.Row(d[:], p[:], 0, r%ny, r/ny, p[0], p[1], p[2])
+			y, z := r%ny, r/ny
+			d := dst.Row(y, z)
+			planes.Compose(d[:], 0, y, z, 1, phi.Row(y, z))
 		}
 	})
 	return dst

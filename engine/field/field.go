@@ -35,9 +35,10 @@ func Over(g volume.Geometry, data []float32) *Field {
 	return &Field{Geometry: g, Data: data, Z: data[:n:n], Y: data[n : 2*n : 2*n], X: data[2*n:]}
 }
 
-// row returns the components of row r, the rows of a slice after those of the slice before.
-func (f *Field) row(r int) [3][]float32 {
-	lo, hi := r*f.Size[0], (r+1)*f.Size[0]
+// Row returns the three components of the row along x at y and z.
+func (f *Field) Row(y, z int) [3][]float32 {
+	lo := (z*f.Size[1] + y) * f.Size[0]
+	hi := lo + f.Size[0]
 	return [3][]float32{f.X[lo:hi], f.Y[lo:hi], f.Z[lo:hi]}
 }
 

@@ -2,14 +2,14 @@ package field
 
 import "github.com/morphseek/morphseek/engine/internal/filter"
 
-// Smooth convolves u in place with a Gaussian of sigma voxels.
-func (f *Field) Smooth(sigma float64, threads int) {
-	if sigma <= 0 {
-		return
+// Smoothed writes f convolved with a Gaussian of sigma voxels to dst and returns it. A nil dst is allocated; dst must not share
+// memory with f.
+func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
+	if dst == nil {
+		dst = New(f.Geometry)
 	}
-	for _, p := range [][]float32{f.X, f.Y, f.Z} {
-		filter.Gaussian(p, p, f.Size, [3]float64{sigma, sigma, sigma}, threads)
-	}
+	filter.Gaussian(f.Size, [3]float64{sigma, sigma, sigma}, 3, threads, filter.From(f.Size, f.X, f.Y, f.Z), filter.To(f.Size, dst.X, dst.Y, dst.Z))
+	return dst
 }
 
 // Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below least, until
@@ -33,16 +33,13 @@ func (f *Field) Unfold(least float32, threads int) (folded int) {
 			return folded
 		}
 		sigma := float64(spread + round/8) // a knot that does not open by itself needs more room
-		filter.Gaussian(around, around, f.Size, [3]float64{sigma, sigma, sigma}, threads)
-		for i, a := range around {
-			around[i] = min(50*a, 1)
-		}
-		smooth := Over(f.Geometry, append([]float32(nil), f.Data...))
-		smooth.Smooth(1, threads)
+		share := make([]float32, len(around))
+		filter.Gaussian(f.Size, [3]float64{sigma, sigma, sigma}, 1, threads, filter.From(f.Size, around), filter.To(f.Size, share))
+		smooth := f.Smoothed(nil, 1, threads)
 		for k, p := range [][]float32{f.X, f.Y, f.Z} {
 			s := [][]float32{smooth.X, smooth.Y, smooth.Z}[k]
-			for i, a := range around {
-				p[i] += a * (s[i] - p[i])
+			for i, a := range share {
+				p[i] += min(50*a, 1) * (s[i] - p[i])
 			}
 		}
 	}

@@ -38,9 +38,9 @@ func MINDSSC(data []float32, size [3]int, radius, dilation, threads int) []float
 	n := len(data)
 	out := make([]float32, MINDChannels*n)
 	for c, pair := range mindPairs {
-		plane := out[c*n : (c+1)*n]
-		squaredDifference(plane, data, size, pair, dilation, threads)
-		filter.Mean(plane, plane, size, radius, threads)
+		filter.Mean(size, radius, 1, threads, func(y, z int, rows [][]float32) {
+			squaredDifference(rows[0], data, size, pair, dilation, y, z)
+		}, filter.To(size, out[c*n:(c+1)*n]))
 	}
 
 	variance := make([]float32, n)
@@ -77,30 +77,26 @@ func MINDSSC(data []float32, size [3]int, radius, dilation, threads int) []float
 	return out
 }
 
-// squaredDifference writes (I(p + dilation*pair[0]) - I(p + dilation*pair[1]))^2, with the border repeated.
-func squaredDifference(dst, data []float32, size [3]int, pair [2][3]int, dilation, threads int) {
-	nx, ny, nz := size[0], size[1], size[2]
+// squaredDifference writes (I(p + dilation*pair[0]) - I(p + dilation*pair[1]))^2 for the points p of one row, with the border
+// repeated.
+func squaredDifference(out, data []float32, size [3]int, pair [2][3]int, dilation, y, z int) {
+	nx := size[0]
 	at := func(p, offset, n int) int { return min(max(p+dilation*offset, 0), n-1) }
-	parallel.For(ny*nz, parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			var row [2][]float32
-			for k, o := range pair {
-				s := at(r/ny, o[2], nz)*ny + at(r%ny, o[1], ny)
-				row[k] = data[s*nx : (s+1)*nx]
-			}
-			a, b, out := row[0], row[1], dst[r*nx:(r+1)*nx]
-			ax, bx := pair[0][0], pair[1][0]
-			if ax == 0 && bx == 0 {
-				for x := range out {
-					d := a[x] - b[x]
-					out[x] = d * d
-				}
-				continue
-			}
-			for x := range out {
-				d := a[at(x, ax, nx)] - b[at(x, bx, nx)]
-				out[x] = d * d
-			}
+	row := func(o [3]int) []float32 {
+		r := at(z, o[2], size[2])*size[1] + at(y, o[1], size[1])
+		return data[r*nx : (r+1)*nx]
+	}
+	a, b := row(pair[0]), row(pair[1])
+	ax, bx := pair[0][0], pair[1][0]
+	if ax == 0 && bx == 0 {
+		for x := range out {
+			d := a[x] - b[x]
+			out[x] = d * d
 		}
-	})
+		return
+	}
+	for x := range out {
+		d := a[at(x, ax, nx)] - b[at(x, bx, nx)]
+		out[x] = d * d
+	}
 }

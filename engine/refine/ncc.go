@@ -1,10 +1,11 @@
 package refine
 
 import (
+	"math"
+
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
-	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
 // varianceFloor keeps the correlation of a flat window at zero: a standard deviation of 1 % of the intensity range.
@@ -18,122 +19,130 @@ type ncc struct {
 	radius  int
 	threads int
 
-	weight, count []float32 // 1 in valid voxels; valid voxels in the window
-	meanF, varF   []float32 // of the windows, for the current weight
-	warped        []float32
-	mm, fm, flat  []float32 // scratch
+	weight       []float32 // 1 in valid voxels
+	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
+	meanF, overB []float32 // of the windows, for the current weight: fixed's mean, 1/B
+	open         []uint8   // bit k is set where both neighbours along axis k are valid
+	warped       []float32
+	da, dc, flat []float32 // what the derivative sums over the windows
+	sums         []float64 // of the similarity, by row
 }
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
-	s := &ncc{Images: im, radius: radius, threads: threads}
-	for _, p := range []*[]float32{&s.count, &s.meanF, &s.varF, &s.warped, &s.mm, &s.fm, &s.flat} {
+	s := &ncc{Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, n/im.Fixed.Size[0])}
+	for _, p := range []*[]float32{&s.overN, &s.meanF, &s.overB, &s.warped, &s.da, &s.dc, &s.flat} {
 		*p = make([]float32, n)
 	}
 	return s
 }
 
+// row returns the voxels [from, to) of the row y, z.
+func (s *ncc) row(y, z int) (from, to int) {
+	from = (z*s.Fixed.Size[1] + y) * s.Fixed.Size[0]
+	return from, from + s.Fixed.Size[0]
+}
+
 func (s *ncc) validate(u *field.Field) {
-	f, size := s.Fixed.Data, s.Fixed.Size
 	s.weight = s.Valid(u, s.threads)
-	w := s.weight
-	s.pointwise(func(i int) {
-		s.meanF[i] = w[i] * f[i]
-		s.varF[i] = w[i] * f[i] * f[i]
-	})
-	filter.Box(s.count, w, size, s.radius, s.threads)
-	filter.Box(s.meanF, s.meanF, size, s.radius, s.threads)
-	filter.Box(s.varF, s.varF, size, s.radius, s.threads)
-	s.pointwise(func(i int) {
-		s.meanF[i] /= max(s.count[i], 1)
-		s.varF[i] += s.count[i] * (varianceFloor - s.meanF[i]*s.meanF[i])
-	})
-}
-
-func (s *ncc) pointwise(body func(i int)) {
-	parallel.For(len(s.count), 1<<14, s.threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			body(i)
+	size, w := s.Fixed.Size, s.weight
+	filter.Box(size, s.radius, 3, s.threads, func(y, z int, rows [][]float32) {
+		from, to := s.row(y, z)
+		count, sum, square := rows[0], rows[1][:to-from], rows[2][:to-from]
+		copy(count, w[from:to])
+		for i, f := range s.Fixed.Data[from:to] {
+			sum[i] = count[i] * f
+			square[i] = sum[i] * f
 		}
-	})
-}
-
-func (s *ncc) force(g, u *field.Field) float64 {
-	f, w, size := s.Fixed.Data, s.weight, s.Fixed.Size
-	m := s.warped
-	s.Warp(m, u, s.threads)
-	mean, mm, fm, flat := s.flat, s.mm, s.fm, s.flat
-	parallel.For(len(m), 1<<14, s.threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			x := w[i] * m[i]
-			mean[i], mm[i], fm[i] = x, x*m[i], x*f[i]
-		}
-	})
-	for _, x := range [][]float32{mean, mm, fm} {
-		filter.Box(x, x, size, s.radius, s.threads)
-	}
-	// d(similarity)/d(m(y)) = w(y) sum over the windows around y of 2|A|/(BC) (f(y) - mean f) - 2A|A|/(BC^2) (m(y) - mean m).
-	// The three sums that this needs take the place of the three moments.
-	voxels := float64(len(m))
-	total := parallel.Sum(len(m), 1<<14, s.threads, func(lo, hi int) float64 {
-		sum := 0.0
-		for i := lo; i < hi; i++ {
-			n := s.count[i]
+	}, func(y, z int, rows [][]float32) {
+		from, _ := s.row(y, z)
+		for x, n := range rows[0] {
+			i := from + x
+			s.overN[i], s.meanF[i], s.overB[i], s.open[i] = 0, 0, 0, 0
 			if w[i] == 0 {
-				mean[i], mm[i], fm[i] = 0, 0, 0
 				continue
 			}
-			mu := mean[i] / n
-			a := fm[i] - mean[i]*s.meanF[i]
-			b := s.varF[i]
-			c := mm[i] + n*varianceFloor - mean[i]*mu
-			ratio := a / (b * c)
-			if ratio < 0 {
-				ratio = -ratio
+			mean := rows[1][x] / n
+			s.overN[i], s.meanF[i], s.overB[i] = 1/n, mean, 1/(rows[2][x]/n-mean*mean+varianceFloor)
+			stride := 1
+			for axis, at := range [3]int{x, y, z} {
+				if at > 0 && at < size[axis]-1 && w[i-stride] == 1 && w[i+stride] == 1 {
+					s.open[i] |= 1 << axis
+				}
+				stride *= size[axis]
 			}
-			sum += float64(a * ratio)
-			da, dc := 2*ratio, 2*ratio*a/c
-			fm[i], mm[i] = da, dc
-			flat[i] = dc*mu - da*s.meanF[i]
-		}
-		return sum
-	})
-	for _, x := range [][]float32{fm, mm, flat} {
-		filter.Box(x, x, size, s.radius, s.threads)
-	}
-	parallel.For(len(m), 1<<14, s.threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			flat[i] = w[i] * (f[i]*fm[i] - m[i]*mm[i] + flat[i])
 		}
 	})
-	gradient(g, m, flat, w, s.threads)
-	return total / voxels
 }
 
-// gradient writes scale * grad m to g, with central differences; zero where a neighbour is not valid.
-func gradient(g *field.Field, m, scale, w []float32, threads int) {
-	nx, ny, nz := g.Size[0], g.Size[1], g.Size[2]
-	slice := nx * ny
-	parallel.For(ny*nz, parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			y, z := r%ny, r/ny
-			row := r * nx
-			for i := row; i < row+nx; i++ {
-				s := 0.5 * scale[i]
-				var gx, gy, gz float32
-				if s != 0 {
-					if x := i - row; x > 0 && x < nx-1 {
-						gx = s * w[i-1] * w[i+1] * (m[i+1] - m[i-1])
-					}
-					if y > 0 && y < ny-1 {
-						gy = s * w[i-nx] * w[i+nx] * (m[i+nx] - m[i-nx])
-					}
-					if z > 0 && z < nz-1 {
-						gz = s * w[i-slice] * w[i+slice] * (m[i+slice] - m[i-slice])
-					}
-				}
-				g.X[i], g.Y[i], g.Z[i] = gx, gy, gz
-			}
-		}
+// force needs, for d(similarity)/d(m(y)), w(y) times the sum over the windows around y, of n valid voxels each, of
+// 2|A|/(nBC) (f(y) - mean f) - 2A|A|/(nBC^2) (m(y) - mean m): three sums over windows, of what three others give.
+func (s *ncc) force(g, u *field.Field) float64 {
+	s.Warp(s.warped, u, s.threads)
+	size := s.Fixed.Size
+	filter.Box(size, s.radius, 3, s.threads, s.moments, s.correlate)
+	filter.Box(size, s.radius, 3, s.threads, filter.From(size, s.da, s.dc, s.flat), func(y, z int, rows [][]float32) {
+		s.gradient(g, y, z, rows)
 	})
+	total := 0.0
+	for _, sum := range s.sums {
+		total += sum
+	}
+	return total / float64(len(s.warped))
+}
+
+// moments fills the rows of the moving image's first moment, its second, and the one with the fixed image.
+func (s *ncc) moments(y, z int, rows [][]float32) {
+	from, to := s.row(y, z)
+	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
+	f, m, w := s.Fixed.Data[from:to], s.warped[from:to], s.weight[from:to]
+	for i := range first {
+		x := w[i] * m[i]
+		first[i], second[i], both[i] = x, x*m[i], x*f[i]
+	}
+}
+
+// correlate notes a row's correlations, and what their derivative sums, from the windows' moments.
+func (s *ncc) correlate(y, z int, rows [][]float32) {
+	from, to := s.row(y, z)
+	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
+	overN, meanF, overB := s.overN[from:to], s.meanF[from:to], s.overB[from:to]
+	da, dc, flat := s.da[from:to], s.dc[from:to], s.flat[from:to]
+	sum := 0.0
+	for i, x := range first {
+		n := overN[i]
+		mean := n * x
+		a := n*both[i] - mean*meanF[i]
+		overC := 1 / (n*second[i] - mean*mean + varianceFloor)
+		ratio := math.Float32frombits(math.Float32bits(a)&^(1<<31)) * overB[i] * overC
+		sum += float64(a * ratio)
+		p := 2 * n * ratio
+		q := p * a * overC
+		da[i], dc[i], flat[i] = p, q, q*mean-p*meanF[i]
+	}
+	s.sums[from/len(first)] = sum
+}
+
+// gradient writes the row y, z of g from the windows' sums: the derivative by the warped image times that image's gradient, by
+// central differences; zero along an axis where a neighbour is not valid.
+func (s *ncc) gradient(g *field.Field, y, z int, rows [][]float32) {
+	from, to := s.row(y, z)
+	da, dc, flat := rows[0], rows[1][:to-from], rows[2][:to-from]
+	nx, slice, m := s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1], s.warped
+	f, gx, gy, gz := s.Fixed.Data[from:to], g.X[from:to], g.Y[from:to], g.Z[from:to]
+	for i, open := range s.open[from:to] {
+		o := from + i
+		d := 0.5 * (f[i]*da[i] - m[o]*dc[i] + flat[i])
+		var x, y, z float32
+		if open&1 != 0 {
+			x = d * (m[o+1] - m[o-1])
+		}
+		if open&2 != 0 {
+			y = d * (m[o+nx] - m[o-nx])
+		}
+		if open&4 != 0 {
+			z = d * (m[o+slice] - m[o-slice])
+		}
+		gx[i], gy[i], gz[i] = x, y, z
+	}
 }

@@ -14,11 +14,13 @@ package refine
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/interp"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -187,13 +189,12 @@ func (c *climb) run(ctx context.Context) ([]float64, error) {
 				break
 			}
 		}
-		g.Smooth(fluid, c.threads)
-		if !scale(g, step, c.threads) {
+		longest := c.smooth(spare, g)
+		if !(longest > 0) {
 			break
 		}
-		field.Compose(spare, c.v, g, c.threads)
-		c.v, spare = spare, c.v
-		c.v.Smooth(c.elastic, c.threads)
+		c.flow(g, spare, float32(step)/longest)
+		c.v, g = g, c.v
 	}
 	return values, nil
 }
@@ -217,23 +218,29 @@ func stalled(values []float64) bool {
 	return now-mean(values[n-2*span:n-span]) < max(0.01*(now-values[0]), 0.001*math.Abs(values[0]))
 }
 
-// scale makes the longest vector of g length voxels long. It reports false where g is zero.
-func scale(g *field.Field, length float64, threads int) bool {
-	most := parallel.Reduce(len(g.X), 1<<14, threads, func(lo, hi int) float32 {
-		var m float32
-		for i := lo; i < hi; i++ {
-			m = max(m, g.X[i]*g.X[i]+g.Y[i]*g.Y[i]+g.Z[i]*g.Z[i])
+// smooth writes g after the fluid Gaussian to dst and returns the length of its longest vector.
+func (c *climb) smooth(dst, g *field.Field) float32 {
+	size, put := g.Size, filter.To(g.Size, dst.X, dst.Y, dst.Z)
+	longest := make([]float32, size[1]*size[2])
+	filter.Gaussian(size, [3]float64{fluid, fluid, fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
+		put(y, z, rows)
+		var most float32
+		gy, gz := rows[1][:size[0]], rows[2][:size[0]]
+		for i, x := range rows[0] {
+			if square := x*x + gy[i]*gy[i] + gz[i]*gz[i]; square > most {
+				most = square
+			}
 		}
-		return m
-	}, func(a, b float32) float32 { return max(a, b) })
-	if !(most > 0) {
-		return false
-	}
-	factor := float32(length / math.Sqrt(float64(most)))
-	parallel.For(len(g.Data), 1<<16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			g.Data[i] *= factor
-		}
+		longest[z*size[1]+y] = most
 	})
-	return true
+	return float32(math.Sqrt(float64(slices.Max(longest))))
+}
+
+// flow writes v o (id + step g), after the elastic Gaussian, to dst.
+func (c *climb) flow(dst, g *field.Field, step float32) {
+	size := g.Size
+	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
+	filter.Gaussian(size, [3]float64{c.elastic, c.elastic, c.elastic}, 3, c.threads, func(y, z int, rows [][]float32) {
+		v.Compose(rows, 0, y, z, step, g.Row(y, z))
+	}, filter.To(size, dst.X, dst.Y, dst.Z))
 }

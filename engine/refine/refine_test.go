@@ -38,8 +38,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 	for _, v := range []*volume.Volume{im.Fixed, im.Moving} {
 		smooth := field.New(v.Geometry)
 		copy(smooth.X, v.Data)
-		smooth.Smooth(1.5, 1)
-		copy(v.Data, smooth.X)
+		copy(v.Data, smooth.Smoothed(nil, 1.5, 1).X)
 	}
 	for _, c := range []struct {
 		name      Similarity
@@ -53,12 +52,15 @@ func TestForceIsTheDerivative(t *testing.T) {
 			u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
 			s.validate(u)
 			s.force(direction, u)
-			direction.Smooth(2, 1)
-			scale(direction, 1, 1)
+			direction = direction.Smoothed(nil, 2, 1)
+			length := 0.0 // of the longest vector, at most
+			for _, d := range direction.Data {
+				length = max(length, math.Sqrt(3)*math.Abs(float64(d)))
+			}
 			at := func(h float32) float64 {
 				step := field.New(g)
 				for i, d := range direction.Data {
-					step.Data[i] = h * d
+					step.Data[i] = h * d / float32(length)
 				}
 				return s.force(field.New(g), field.Compose(nil, u, step, 1))
 			}
@@ -67,7 +69,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 			for i, d := range direction.Data {
 				predicted += float64(d) * float64(force.Data[i])
 			}
-			predicted /= float64(len(force.X))
+			predicted /= length * float64(len(force.X))
 			if c.name == MIND {
 				predicted /= metric.MINDChannels
 			}

@@ -94,11 +94,11 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 		s := &step{level: l, grid: grid, margin: margin, threads: opt.Threads,
 			fixed: fixed, moving: describe(now.Moving, now.MovingValid, opt.Threads), image: im.Fixed.Data}
 		g := s.solve().Resample(grid, opt.Threads)
-		g.Smooth(smoothing*float64(l.spacing), opt.Threads)
+		g = g.Smoothed(nil, smoothing*float64(l.spacing), opt.Threads)
 		g.Unfold(leastJ, opt.Threads)
 		u = field.Compose(nil, u, g, opt.Threads)
 	}
-	u.Smooth(1, opt.Threads)
+	u = u.Smoothed(nil, 1, opt.Threads)
 	u.Unfold(leastJ, opt.Threads)
 	return u, nil
 }

@@ -78,8 +78,9 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, threads int) 
 			sigma[k] = 0.5 * math.Sqrt(r*r-1)
 		}
 	}
-	filter.Gaussian(scaled.Data, scaled.Data, scaled.Size, sigma, threads)
-	return scaled.Resample(g, a, volume.Linear, 0, threads)
+	smooth := volume.Zeros(v.Geometry)
+	filter.Gaussian(v.Size, sigma, 1, threads, filter.From(v.Size, scaled.Data), filter.To(v.Size, smooth.Data))
+	return smooth.Resample(g, a, volume.Linear, 0, threads)
 }
 
 // inside is 1 where g, under a, lies within v and its mask.
@@ -103,26 +104,41 @@ func (im Images) Through(u *field.Field, threads int) Images {
 
 // Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one, trilinear and clamped to the moving grid.
 func (im Images) Warp(dst []float32, u *field.Field, threads int) {
-	nx, ny := u.Size[0], u.Size[1]
-	margin := (im.Moving.Size[0] - nx) / 2
-	moving := interp.Planes{Size: im.Moving.Size, Data: [][]float32{im.Moving.Data}}
-	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			a, b := r*nx, (r+1)*nx
-			moving.Row([][]float32{dst[a:b]}, nil, margin, margin+r%ny, margin+r/ny, u.X[a:b], u.Y[a:b], u.Z[a:b])
-		}
-	})
+	im.read(im.Moving.Data, dst, u, threads)
 }
 
 // Valid returns 1 where both images are known under u, else 0.
 func (im Images) Valid(u *field.Field, threads int) []float32 {
-	w := u.Warp(im.MovingValid, volume.Linear, 0, threads).Data
-	for i, fixed := range im.FixedValid.Data {
-		if fixed == 1 && w[i] > 0.999 {
-			w[i] = 1
-		} else {
-			w[i] = 0
+	valid := make([]float32, len(im.FixedValid.Data))
+	im.read(im.MovingValid.Data, valid, u, threads)
+	nx, ny, margin := u.Size[0], u.Size[1], im.margin()
+	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		within := func(p float32, axis int) bool { return p >= 0 && p <= float32(im.Moving.Size[axis]-1) }
+		for r := lo; r < hi; r++ {
+			for i := range nx {
+				o, x, y, z := r*nx+i, float32(margin+i), float32(margin+r%ny), float32(margin+r/ny)
+				if im.FixedValid.Data[o] == 1 && valid[o] > 0.999 && within(x+u.X[o], 0) && within(y+u.Y[o], 1) && within(z+u.Z[o], 2) {
+					valid[o] = 1
+				} else {
+					valid[o] = 0
+				}
+			}
 		}
-	}
-	return w
+	})
+	return valid
+}
+
+// margin is how many voxels of the moving grid lie before the fixed one.
+func (im Images) margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 2 }
+
+// read writes data, of the moving grid, at x + u(x) to dst.
+func (im Images) read(data, dst []float32, u *field.Field, threads int) {
+	nx, ny, margin := u.Size[0], u.Size[1], im.margin()
+	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{data}}
+	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			y, z := r%ny, r/ny
+			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, margin+z, u.Row(y, z))
+		}
+	})
 }

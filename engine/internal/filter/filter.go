@@ -1,5 +1,4 @@
-// Package filter holds the separable filters of the voxel loops: float32, one goroutine a slab, the same bits for any number
-// of threads.
+// Package filter holds the separable filters of the voxel loops: float32, the same bits for any number of threads.
 package filter
 
 import (
@@ -8,30 +7,54 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Box writes to dst the sum of src over the window of 2*radius+1 voxels a side around each voxel; what lies outside the grid
-// counts as zero, so the filter is its own adjoint. size is (x, y, z), x fastest; dst may be src.
-func Box(dst, src []float32, size [3]int, radius, threads int) {
-	weights := make([]float32, radius+1)
-	for i := range weights {
-		weights[i] = 1
+// Rows is handed the rows along x, at y and z, of the images that are filtered together. A filter calls one to fill them and
+// another to take the result, both from several goroutines at once; it may ask for a row more than once, and the rows are its own.
+type Rows func(y, z int, rows [][]float32)
+
+// From fills rows from images of the given size (x, y, z), x fastest.
+func From(size [3]int, images ...[]float32) Rows {
+	return func(y, z int, rows [][]float32) {
+		for k, p := range images {
+			copy(rows[k], p[(z*size[1]+y)*size[0]:])
+		}
 	}
-	separable(dst, src, size, [3][]float32{weights, weights, weights}, false, threads)
 }
 
-// Mean writes to dst the mean of src over the window of 2*radius+1 voxels a side around each voxel; outside the grid the border
-// repeats. dst may be src.
-func Mean(dst, src []float32, size [3]int, radius, threads int) {
-	weights := make([]float32, radius+1)
-	for i := range weights {
-		weights[i] = 1 / float32(2*radius+1)
+// To puts rows into images of the given size, which must not overlap those that are read.
+func To(size [3]int, images ...[]float32) Rows {
+	return func(y, z int, rows [][]float32) {
+		for k, p := range images {
+			copy(p[(z*size[1]+y)*size[0]:], rows[k])
+		}
 	}
-	separable(dst, src, size, [3][]float32{weights, weights, weights}, true, threads)
 }
 
-// Gaussian writes to dst the convolution of src with a normalised Gaussian of the given standard deviation in voxels of each
-// axis (x, y, z), cut at three of them; 0 leaves an axis alone. Outside the grid the border repeats. dst may be src.
-func Gaussian(dst, src []float32, size [3]int, sigma [3]float64, threads int) {
-	separable(dst, src, size, [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}, true, threads)
+// Box sums images over the window of 2*radius+1 voxels a side around each voxel; what lies outside the grid counts as zero, so the
+// filter is its own adjoint.
+func Box(size [3]int, radius, images, threads int, read, write Rows) {
+	w := flat(radius, 1)
+	separable(size, [3][]float32{w, w, w}, false, images, threads, read, write)
+}
+
+// Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the border repeats.
+func Mean(size [3]int, radius, images, threads int, read, write Rows) {
+	w := flat(radius, 1/float32(2*radius+1))
+	separable(size, [3][]float32{w, w, w}, true, images, threads, read, write)
+}
+
+// Gaussian convolves images with a normalised Gaussian of the given standard deviation in voxels of each axis (x, y, z), cut at
+// three of them; 0 leaves an axis alone. Outside the grid the border repeats.
+func Gaussian(size [3]int, sigma [3]float64, images, threads int, read, write Rows) {
+	separable(size, [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}, true, images, threads, read, write)
+}
+
+// flat returns the weights at distances 0, ..., radius of a window.
+func flat(radius int, weight float32) []float32 {
+	w := make([]float32, radius+1)
+	for i := range w {
+		w[i] = weight
+	}
+	return w
 }
 
 // half returns the weights at distances 0, 1, ... of a normalised symmetric Gaussian kernel.
@@ -55,102 +78,146 @@ func half(sigma float64) []float32 {
 }
 
 // separable applies a symmetric kernel, given by its weights at distances 0, 1, ..., along x, y and z.
-func separable(dst, src []float32, size [3]int, w [3][]float32, repeat bool, threads int) {
+//
+// A goroutine takes a tile of rows and walks along z. All that it holds, the tile's last slices filtered along x and y, stays in
+// its processor's cache: an image is read from memory once and written once.
+func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, read, write Rows) {
+
+	const held = 1 << 13 // voxels of a tile's slice
 	nx, ny, nz := size[0], size[1], size[2]
-	slice := nx * ny
-	parallel.For(nz, 4, threads, func(lo, hi int) {
-		line := make([]float32, nx+2*len(w[0]))
-		plane := make([]float32, slice)
-		along, across := newKernel(w[0], 0, repeat), newKernel(w[1], nx, repeat)
-		for z := lo; z < hi; z++ {
-			in, out := src[z*slice:(z+1)*slice], dst[z*slice:(z+1)*slice]
-			for y := range ny {
-				along.row(plane[y*nx:(y+1)*nx], in[y*nx:(y+1)*nx], line)
-			}
-			for y := range ny {
-				across.rows(out[y*nx:(y+1)*nx], plane, y, ny)
-			}
-		}
-	})
-	if len(w[2]) == 1 && w[2][0] == 1 {
-		return
+	threads = parallel.Threads(threads)
+	stride := nx + 2*(len(w[0])-1)
+	tiles, segments := max(1, (ny*stride+held/2)/held), 1
+	if low := max(1, ny/16); threads <= low {
+		tiles = (tiles + threads - 1) / threads * threads
+	} else { // lower tiles would filter many a row twice; a segment filters the slices beyond its ends as well
+		tiles, segments = low, min((threads+low-1)/low, max(1, nz/(4*len(w[2]))))
 	}
-	// Along z a block of columns is copied out first, so that dst may be written in place.
-	const width = 256
-	blocks := (slice + width - 1) / width
-	parallel.For(blocks, 4, threads, func(lo, hi int) {
-		column := make([]float32, nz*width)
-		for b := lo; b < hi; b++ {
-			n := min(width, slice-b*width)
-			for z := range nz {
-				copy(column[z*n:(z+1)*n], dst[z*slice+b*width:])
-			}
-			across := newKernel(w[2], n, repeat)
-			for z := range nz {
-				across.rows(dst[z*slice+b*width:][:n], column, z, nz)
-			}
+	parallel.For(tiles*segments, 1, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			t, s := i%tiles, i/tiles
+			walk(size, [2]int{t * ny / tiles, (t + 1) * ny / tiles}, [2]int{s * nz / segments, (s + 1) * nz / segments}, w, repeat, images, read, write)
 		}
 	})
 }
 
-// kernel applies one axis' weights, with the scratch that it needs.
-type kernel struct {
-	w      []float32
-	repeat bool
-	zero   []float32 // a row beyond the border
-	pairs  []pair
+// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1.
+//
+// Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any axis; what it
+// makes of the room is not looked at.
+func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, read, write Rows) {
+	nx, ny, nz := size[0], size[1], size[2]
+	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
+	stride, height := nx+2*rx, y[1]-y[0]
+	area, tall := height*stride, (height+2*ry)*stride
+	in, along, slots := make([][]float32, images), make([]float32, tall), make([][]float32, images*(2*rz+1))
+	for k := range in {
+		in[k] = make([]float32, tall)
+	}
+	for k := range slots {
+		slots[k] = make([]float32, area)
+	}
+	zero, out := make([]float32, area), make([][]float32, images)
+	for k := range out {
+		out[k] = make([]float32, area)
+	}
+	rows := make([][]float32, images)
+	of := func(from [][]float32, row int) [][]float32 {
+		for k := range rows {
+			rows[k] = from[k][row*stride+rx:][:nx]
+		}
+		return rows
+	}
+	slot := func(image, z int) []float32 { return slots[image*(2*rz+1)+z%(2*rz+1)] }
+
+	pairs := make([]pair, max(rx, ry, rz))
+	for at := max(z[0]-rz, 0); at < z[1]+rz; at++ {
+		if at < nz {
+			for row := range height + 2*ry {
+				if from := y[0] - ry + row; from >= 0 && from < ny {
+					read(from, at, of(in, row))
+				}
+			}
+			for k, p := range in {
+				border(p, stride, rx, ry, y, ny, repeat)
+				q := along
+				if rx > 0 {
+					for d := 1; d <= rx; d++ {
+						pairs[d-1] = pair{p[rx-d:], p[rx+d:]}
+					}
+					symmetric(q[rx:tall-rx], p[rx:], pairs[:rx], w[0])
+				} else {
+					q = p
+				}
+				if ry == 0 {
+					copy(slot(k, at), q)
+					continue
+				}
+				for d := 1; d <= ry; d++ {
+					pairs[d-1] = pair{q[(ry-d)*stride:], q[(ry+d)*stride:]}
+				}
+				symmetric(slot(k, at), q[ry*stride:], pairs[:ry], w[1])
+			}
+		}
+		done := at - rz
+		if done < z[0] {
+			continue
+		}
+		for k := range images {
+			near := func(z int) []float32 {
+				switch {
+				case z >= 0 && z < nz:
+					return slot(k, z)
+				case repeat:
+					return slot(k, min(max(z, 0), nz-1))
+				}
+				return zero
+			}
+			for d := 1; d <= rz; d++ {
+				pairs[d-1] = pair{near(done - d), near(done + d)}
+			}
+			symmetric(out[k], slot(k, done), pairs[:rz], w[2])
+		}
+		for row := range height {
+			write(y[0]+row, done, of(out, row))
+		}
+	}
+}
+
+// border fills the room around the rows y[0], ..., y[1]-1 of p, rx at their ends and ry rows before and behind, of which those within
+// the grid's ny are there.
+func border(p []float32, stride, rx, ry int, y [2]int, ny int, repeat bool) {
+	if !repeat {
+		return // p was made of zeros and only rows within the grid are written
+	}
+	first, last := max(ry-y[0], 0), min(ny-y[0]+ry, len(p)/stride)-1 // rows that are there
+	for row := first; row <= last; row++ {
+		r := p[row*stride : (row+1)*stride]
+		for i := range rx {
+			r[i], r[stride-1-i] = r[rx], r[stride-1-rx]
+		}
+	}
+	for row := range first {
+		copy(p[row*stride:(row+1)*stride], p[first*stride:])
+	}
+	for row := last + 1; row < len(p)/stride; row++ {
+		copy(p[row*stride:(row+1)*stride], p[last*stride:])
+	}
 }
 
 // pair is the two rows at one distance to either side. The assembly knows its layout.
 type pair struct{ before, after []float32 }
 
-// newKernel returns the kernel for rows of width voxels, which only rows needs.
-func newKernel(w []float32, width int, repeat bool) *kernel {
-	return &kernel{w, repeat, make([]float32, width), make([]pair, len(w)-1)}
-}
-
-// row filters one row along itself. line is scratch for the row with its borders.
-func (k *kernel) row(dst, src, line []float32) {
-	r, n := len(k.pairs), len(src)
-	var first, last float32
-	if k.repeat {
-		first, last = src[0], src[n-1]
-	}
-	for i := range r {
-		line[i], line[r+n+i] = first, last
-	}
-	copy(line[r:], src)
-	for i := range k.pairs {
-		d := i + 1
-		k.pairs[i] = pair{line[r-d : r-d+n], line[r+d : r+d+n]}
-	}
-	symmetric(dst, line[r:r+n], k.pairs, k.w)
-}
-
-// rows writes to dst the filtered row i of the n rows of rows.
-func (k *kernel) rows(dst, rows []float32, i, n int) {
-	width := len(dst)
-	at := func(i int) []float32 {
-		if k.repeat {
-			i = min(max(i, 0), n-1)
-		}
-		if i < 0 || i >= n {
-			return k.zero
-		}
-		return rows[i*width : (i+1)*width]
-	}
-	for j := range k.pairs {
-		k.pairs[j] = pair{at(i - j - 1), at(i + j + 1)}
-	}
-	symmetric(dst, at(i), k.pairs, k.w)
-}
-
 // symmetric writes w[0] center + sum over i of w[i+1] (before + after of pair i) to dst, which overlaps none of them.
 func symmetric(dst, center []float32, pairs []pair, w []float32) {
+	if len(pairs) == 0 { // w is 1
+		copy(dst, center)
+		return
+	}
 	if symmetricVector(dst, center, pairs, w) {
 		return
 	}
-	for j, v := range center {
+	for j, v := range center[:len(dst)] {
 		dst[j] = w[0] * v
 	}
 	for i, p := range pairs {

@@ -8,21 +8,29 @@ type Planes struct {
 	Data [][]float32
 }
 
-// Row reads every plane k at the points (x+i+ux[i], y+uy[i], z+uz[i]), i = 0, 1, ..., in voxels, clamped to the grid, and writes
-// the values to dst[k], each added to add[k][i] where add is not nil. dst may be add; a displacement that is not a number counts
-// as reaching the grid's first voxel.
-func (p Planes) Row(dst, add [][]float32, x, y, z int, ux, uy, uz []float32) {
-	done := p.vectors(dst, add, x, y, z, ux, uy, uz)
+// Row reads every plane k at the points (x+i, y, z) + u(i), i = 0, 1, ..., in voxels, clamped to the grid, and writes the values to
+// dst[k]. A displacement that is not a number counts as reaching the grid's first voxel.
+func (p Planes) Row(dst [][]float32, x, y, z int, u [3][]float32) { p.row(dst, false, x, y, z, 1, u) }
+
+// Compose is Row where the planes are a field's three components and the points are displaced by scale*u, and adds that
+// displacement to what it reads. dst may be u.
+func (p Planes) Compose(dst [][]float32, x, y, z int, scale float32, u [3][]float32) {
+	p.row(dst, true, x, y, z, scale, u)
+}
+
+func (p Planes) row(dst [][]float32, add bool, x, y, z int, scale float32, u [3][]float32) {
+	done := p.vectors(dst, add, x, y, z, scale, u)
 	nx, nxy := p.Size[0], p.Size[0]*p.Size[1]
-	for i := done; i < len(ux); i++ {
-		ix, dx, fx := cell(x+i, p.Size[0], ux[i])
-		iy, dy, fy := cell(y, p.Size[1], uy[i])
-		iz, dz, fz := cell(z, p.Size[2], uz[i])
+	for i := done; i < len(u[0]); i++ {
+		d := [3]float32{scale * u[0][i], scale * u[1][i], scale * u[2][i]}
+		ix, dx, fx := cell(x+i, p.Size[0], d[0])
+		iy, dy, fy := cell(y, p.Size[1], d[1])
+		iz, dz, fz := cell(z, p.Size[2], d[2])
 		o, dy, dz := ix+nx*iy+nxy*iz, nx*dy, nxy*dz
 		for k, plane := range p.Data {
 			v := Trilinear(plane, o, dx, dy, dz, fx, fy, fz)
-			if add != nil {
-				v += add[k][i]
+			if add {
+				v += d[k]
 			}
 			dst[k][i] = v
 		}

@@ -13,35 +13,57 @@ type row struct {
 	planes int64
 	plane  [3]*float32
 	dst    [3]*float32
-	add    [3]*float32 // nil: nothing
+	add    [3]*float32 // what to add, times scale; nil: nothing
+	scale  float32     // of u
 }
 
 //go:noescape
 func rowAVX2(r *row)
 
-// vectors does the longest beginning of Row that fills the processor's vectors, and returns its length.
-func (p Planes) vectors(dst, add [][]float32, x, y, z int, ux, uy, uz []float32) int {
-	n, voxels := len(ux)&^7, p.Size[0]*p.Size[1]*p.Size[2]
+// vectors does row, if it is long enough for the processor's vectors and there are any, and returns how many points it did: all or
+// none.
+func (p Planes) vectors(dst [][]float32, add bool, x, y, z int, scale float32, u [3][]float32) int {
+	const lanes = 8
 	const most = 1 << 24 // positions and offsets are exact: in float32, and in int32
-	if !cpu.X86.HasAVX2 || n == 0 || min(p.Size[0], p.Size[1], p.Size[2]) < 2 || max(p.Size[0], p.Size[1], p.Size[2]) > most ||
+	n, voxels := len(u[0]), p.Size[0]*p.Size[1]*p.Size[2]
+	if !cpu.X86.HasAVX2 || n < lanes || min(p.Size[0], p.Size[1], p.Size[2]) < 2 || max(p.Size[0], p.Size[1], p.Size[2]) > most ||
 		voxels >= 1<<31 {
 		return 0
 	}
-	_, _ = uy[n-1], uz[n-1]
 	r := row{
-		u:    [3]*float32{&ux[0], &uy[0], &uz[0]},
-		base: [3]float32{float32(x), float32(y), float32(z)},
 		last: [3]float32{float32(p.Size[0] - 1), float32(p.Size[1] - 1), float32(p.Size[2] - 1)},
-		nx:   int64(p.Size[0]), nxy: int64(p.Size[0] * p.Size[1]), n: int64(n), planes: int64(len(p.Data)),
+		nx:   int64(p.Size[0]), nxy: int64(p.Size[0] * p.Size[1]), planes: int64(len(p.Data)), scale: scale,
 	}
 	for k, plane := range p.Data {
-		_, _ = plane[voxels-1], dst[k][n-1]
-		r.plane[k], r.dst[k] = &plane[0], &dst[k][0]
-		if add != nil {
-			_ = add[k][n-1]
-			r.add[k] = &add[k][0]
+		_ = plane[voxels-1]
+		r.plane[k] = &plane[0]
+	}
+	run := func(dst [][]float32, x, n int, u [3][]float32) {
+		r.base, r.n = [3]float32{float32(x), float32(y), float32(z)}, int64(n)
+		for a := range u {
+			_ = u[a][n-1]
+			r.u[a] = &u[a][0]
+		}
+		for k := range p.Data {
+			_ = dst[k][n-1]
+			r.dst[k] = &dst[k][0]
+			if add {
+				r.add[k] = r.u[k]
+			}
+		}
+		rowAVX2(&r)
+	}
+	whole := n &^ (lanes - 1)
+	run(dst, x, whole, u)
+	if whole < n { // the rest, in a vector that is not full
+		var rest, out [3][lanes]float32
+		for a := range u {
+			copy(rest[a][:], u[a][whole:])
+		}
+		run([][]float32{out[0][:], out[1][:], out[2][:]}, x+whole, lanes, [3][]float32{rest[0][:], rest[1][:], rest[2][:]})
+		for k := range p.Data {
+			copy(dst[k][whole:n], out[k][:])
 		}
 	}
-	rowAVX2(&r)
 	return n
 }

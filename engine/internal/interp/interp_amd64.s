@@ -36,7 +36,7 @@ GLOBL eight<>(SB), RODATA|NOPTR, $4
 // AXIS finds the cells of the points AX, ... along y or z, and adds what they are apart in the plane to the offsets Y4; the fields
 // of the row are given by their places in it.
 #define AXIS(u, base, last, stride, fraction) \
-	VMOVUPS      (u)(AX*4), Y7       \
+	VMULPS       (u)(AX*4), Y12, Y7  \
 	VBROADCASTSS base(DI), Y9        \
 	VBROADCASTSS last(DI), Y8        \
 	CELL(Y7, Y9, Y8, Y5, fraction, Y10) \
@@ -71,6 +71,7 @@ TEXT ·rowAVX2(SB), NOSPLIT, $0-8
 	MOVQ         16(DI), R10             // uz
 	MOVQ         64(DI), CX              // n
 	VBROADCASTSS one<>(SB), Y15
+	VBROADCASTSS 152(DI), Y12            // scale
 	VBROADCASTSS 24(DI), Y0
 	VADDPS       lanes<>(SB), Y0, Y0     // x of the eight points
 	XORQ         AX, AX
@@ -78,7 +79,7 @@ TEXT ·rowAVX2(SB), NOSPLIT, $0-8
 points:
 	CMPQ         AX, CX
 	JGE          done
-	VMOVUPS      (R8)(AX*4), Y7
+	VMULPS       (R8)(AX*4), Y12, Y7
 	VBROADCASTSS 36(DI), Y8
 	CELL(Y7, Y0, Y8, Y4, Y1, Y10)
 	AXIS(R9, 28, 40, 48, Y2)
@@ -104,7 +105,8 @@ planes:
 	MOVQ   128(DI)(BX*8), R12
 	TESTQ  R12, R12
 	JZ     store
-	VADDPS (R12)(AX*4), Y7, Y7
+	VMULPS (R12)(AX*4), Y12, Y8
+	VADDPS Y8, Y7, Y7
 
 store:
 	MOVQ    104(DI)(BX*8), R12

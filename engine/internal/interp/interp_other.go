@@ -2,4 +2,6 @@
 
 package interp
 
-func (p Planes) vectors(dst, add [][]float32, x, y, z int, ux, uy, uz []float32) int { return 0 }
+func (p Planes) vectors(dst [][]float32, add bool, x, y, z int, scale float32, u [3][]float32) int {
+	return 0
+}

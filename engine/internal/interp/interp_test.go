@@ -53,40 +53,60 @@ func TestRow(t *testing.T) {
 			p.Data = append(p.Data, plane)
 		}
 		n := size[0] + 2 // the grid of the points is another one
-		var u, dst, add [][]float32
-		for range 3 {
-			row, more := make([]float32, n), make([]float32, n)
-			for i := range row {
-				row[i], more[i] = 3*float32(r.NormFloat64()), r.Float32()
+		u, dst := [3][]float32{}, make([][]float32, 3)
+		for a := range u {
+			u[a], dst[a] = make([]float32, n), make([]float32, n)
+			for i := range u[a] {
+				u[a][i] = 3 * float32(r.NormFloat64())
 				if r.IntN(3) == 0 {
-					row[i] = odd[r.IntN(len(odd))]
+					u[a][i] = odd[r.IntN(len(odd))]
 				}
 			}
-			u, add, dst = append(u, row), append(add, more), append(dst, make([]float32, n))
 		}
 		x, y, z := -1, size[1]/2, size[2]-1
-		for _, more := range [][][]float32{nil, add} {
-			p.Row(dst, more, x, y, z, u[0], u[1], u[2])
+		for _, c := range []struct {
+			name  string
+			scale float64
+			add   bool
+			run   func(dst [][]float32, x int, u [3][]float32)
+		}{
+			{"row", 1, false, func(dst [][]float32, x int, u [3][]float32) { p.Row(dst, x, y, z, u) }},
+			{"compose", 0.75, true, func(dst [][]float32, x int, u [3][]float32) { p.Compose(dst, x, y, z, 0.75, u) }},
+		} {
+			c.run(dst, x, u)
 			for i := range n {
-				at := [3]float64{float64(x+i) + float64(u[0][i]), float64(y) + float64(u[1][i]), float64(z) + float64(u[2][i])}
+				d := [3]float64{c.scale * float64(u[0][i]), c.scale * float64(u[1][i]), c.scale * float64(u[2][i])}
+				at := [3]float64{float64(x+i) + d[0], float64(y) + d[1], float64(z) + d[2]}
 				for k, plane := range p.Data {
-					want := reference(plane, size, at)
-					if more != nil {
-						want += float64(more[k][i])
+					want, got, tolerance := reference(plane, size, at), float64(dst[k][i]), 2e-5
+					if c.add {
+						want += d[k]
+						tolerance *= max(1, math.Abs(d[k]))
 					}
-					if math.Abs(float64(dst[k][i])-want) > 2e-5 {
-						t.Errorf("size %v, point %d %v: plane %d gives %g, want %g", size, i, at, k, dst[k][i], want)
+					if math.IsNaN(want) && math.IsNaN(got) || want == got {
+						continue
+					}
+					if !(math.Abs(got-want) <= tolerance) {
+						t.Errorf("%s, size %v, point %d %v: plane %d gives %g, want %g", c.name, size, i, at, k, got, want)
 					}
 				}
 			}
-		}
 
-		// One point at a time is too short for vectors: the plain loop gives the same bits.
-		for i := range n {
-			one := [][]float32{{0}, {0}, {0}}
-			p.Row(one, [][]float32{add[0][i:], add[1][i:], add[2][i:]}, x+i, y, z, u[0][i:i+1], u[1][i:i+1], u[2][i:i+1])
-			if got := []float32{dst[0][i], dst[1][i], dst[2][i]}; !slices.Equal(got, []float32{one[0][0], one[1][0], one[2][0]}) {
-				t.Errorf("size %v, point %d: %v in a row, %v alone", size, i, got, one)
+			// One point at a time is too short for vectors: the plain loop gives the same bits. So does a result in place.
+			same := func(how string, i int, got [][]float32, j int) {
+				for k := range got {
+					if math.Float32bits(got[k][j]) != math.Float32bits(dst[k][i]) && !(got[k][j] != got[k][j] && dst[k][i] != dst[k][i]) {
+						t.Errorf("%s, size %v, point %d: plane %d gives %v, %s %v", c.name, size, i, k, dst[k][i], how, got[k][j])
+					}
+				}
+			}
+			inPlace := [3][]float32{slices.Clone(u[0]), slices.Clone(u[1]), slices.Clone(u[2])}
+			c.run(inPlace[:], x, inPlace)
+			for i := range n {
+				one := [][]float32{{0}, {0}, {0}}
+				c.run(one, x+i, [3][]float32{u[0][i : i+1], u[1][i : i+1], u[2][i : i+1]})
+				same("alone", i, one, 0)
+				same("in place", i, inPlace[:], i)
 			}
 		}
 	}
@@ -95,19 +115,20 @@ func TestRow(t *testing.T) {
 func BenchmarkRow(b *testing.B) {
 	size := [3]int{160, 192, 32}
 	p := Planes{Size: size}
-	var u, dst [][]float32
+	var u [3][]float32
+	var dst [][]float32
 	r := rand.New(rand.NewPCG(1, 1))
-	for range 3 {
+	for a := range u {
 		p.Data = append(p.Data, make([]float32, size[0]*size[1]*size[2]))
 		row := make([]float32, size[0])
 		for i := range row {
 			row[i] = float32(r.NormFloat64())
 		}
-		u, dst = append(u, row), append(dst, make([]float32, size[0]))
+		u[a], dst = row, append(dst, make([]float32, size[0]))
 	}
 	for i := 0; b.Loop(); i++ {
 		y, z := i%size[1], i/size[1]%size[2]
-		p.Row(dst, u, 0, y, z, u[0], u[1], u[2])
+		p.Compose(dst, 0, y, z, 1, u)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size[0]), "ns/voxel")
 }
