@@ -82,14 +82,13 @@ func half(sigma float64) []float32 {
 // A goroutine takes a tile of rows and walks along z. All that it holds, the tile's last slices filtered along x and y, stays in
 // its processor's cache: an image is read from memory once and written once.
 func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, read, write Rows) {
-
 	const held = 1 << 13 // voxels of a tile's slice
 	nx, ny, nz := size[0], size[1], size[2]
 	threads = parallel.Threads(threads)
 	stride := nx + 2*(len(w[0])-1)
 	tiles, segments := max(1, (ny*stride+held/2)/held), 1
 	if low := max(1, ny/16); threads <= low {
-		tiles = (tiles + threads - 1) / threads * threads
+		tiles = min((tiles+threads-1)/threads*threads, ny)
 	} else { // lower tiles would filter many a row twice; a segment filters the slices beyond its ends as well
 		tiles, segments = low, min((threads+low-1)/low, max(1, nz/(4*len(w[2]))))
 	}
