@@ -173,7 +173,9 @@ class DenseTransform:
         for z in range(self.shape[0]):  # slice by slice, which stays in the processor's cache
             terms[:3], terms[5] = self.displacement[::-1, z], z
             rest[z] = np.moveaxis(np.tensordot(weights, terms, 1), 0, -1)
-        dense = sitk.DisplacementFieldTransform(io.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid))
+        image = io.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid)
+        del rest  # 24 bytes a voxel, and the composite is to copy as many again
+        dense = sitk.DisplacementFieldTransform(image)
         if np.array_equal(self.initial, np.eye(4)):
             return dense
         return sitk.CompositeTransform([io.read_transform(self.initial), dense])  # the last one acts first
