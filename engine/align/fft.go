@@ -70,9 +70,8 @@ func (f *fft3) forward(dst []complex64, src []float32, m [3]int) {
 					row := dst[(k*ny+y)*nx+x0:]
 					for j := range w {
 						p, q := a[j], complex(real(b[j]), -imag(b[j]))
-						row[2*j] = (p + q) * 0.5
-						d := (p - q) * 0.5
-						row[2*j+1] = complex(imag(d), -real(d))
+						row[2*j] = complex(0.5*(real(p)+real(q)), 0.5*(imag(p)+imag(q)))
+						row[2*j+1] = complex(0.5*(imag(p)-imag(q)), 0.5*(real(q)-real(p)))
 					}
 				}
 			}
@@ -217,12 +216,17 @@ func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex
 	return a
 }
 
+// times is a*b in float32: Go's own product of complex64 goes by way of float64.
+func times(a, b complex64) complex64 {
+	return complex(real(a)*real(b)-imag(a)*imag(b), real(a)*imag(b)+imag(a)*real(b))
+}
+
 func butterfly2(y0, y1, x0, x1 []complex64, w complex64) {
 	y0, y1, x1 = y0[:len(x0)], y1[:len(x0)], x1[:len(x0)]
 	for q, a := range x0 {
 		b := x1[q]
 		y0[q] = a + b
-		y1[q] = (a - b) * w
+		y1[q] = times(a-b, w)
 	}
 }
 
@@ -238,8 +242,8 @@ func butterfly3(y0, y1, y2, x0, x1, x2 []complex64, w1, w2 complex64, inverse bo
 		c := complex(real(a)-0.5*real(sum), imag(a)-0.5*imag(sum))
 		d := complex(s*imag(dif), -s*real(dif)) // -i s dif
 		y0[q] = a + sum
-		y1[q] = (c + d) * w1
-		y2[q] = (c - d) * w2
+		y1[q] = times(c+d, w1)
+		y2[q] = times(c-d, w2)
 	}
 }
 
@@ -257,9 +261,9 @@ func butterfly4(y0, y1, y2, y3, x0, x1, x2, x3 []complex64, w1, w2, w3 complex64
 		dif, turn := a-c, b-d
 		turn = complex(sign*imag(turn), -sign*real(turn)) // -i (b-d)
 		y0[q] = ac + bd
-		y1[q] = (dif + turn) * w1
-		y2[q] = (ac - bd) * w2
-		y3[q] = (dif - turn) * w3
+		y1[q] = times(dif+turn, w1)
+		y2[q] = times(ac-bd, w2)
+		y3[q] = times(dif-turn, w3)
 	}
 }
 
@@ -281,10 +285,10 @@ func butterfly5(y, x [5][]complex64, w [5]complex64, inverse bool) {
 		o1 := complex(s1*imag(m1)+s2*imag(m2), -s1*real(m1)-s2*real(m2)) // -i (s1 m1 + s2 m2)
 		o2 := complex(s2*imag(m1)-s1*imag(m2), -s2*real(m1)+s1*real(m2))
 		y[0][q] = a + p1 + p2
-		y[1][q] = (e1 + o1) * w[1]
-		y[2][q] = (e2 + o2) * w[2]
-		y[3][q] = (e2 - o2) * w[3]
-		y[4][q] = (e1 - o1) * w[4]
+		y[1][q] = times(e1+o1, w[1])
+		y[2][q] = times(e2+o2, w[2])
+		y[3][q] = times(e2-o2, w[3])
+		y[4][q] = times(e1-o1, w[4])
 	}
 }
 

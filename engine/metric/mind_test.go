@@ -42,3 +42,25 @@ func TestMINDSSCOfConstantVolume(t *testing.T) {
 		}
 	}
 }
+
+func TestDecay(t *testing.T) {
+	for x := float32(0); x < 200; x += 0.0173 {
+		if got, want := float64(decay(x)), math.Exp(-float64(x)); math.Abs(got-want) > 2e-7 {
+			t.Errorf("exp(-%g) is %g, want %g", x, got, want)
+		}
+	}
+	if got := decay(0); got != 1 {
+		t.Errorf("exp(0) is %g", got)
+	}
+}
+
+func BenchmarkMIND(b *testing.B) {
+	size := [3]int{96, 96, 96}
+	data := make([]float32, 96*96*96)
+	for i := range data {
+		data[i] = float32(i*7919%1000) / 1000
+	}
+	for b.Loop() {
+		MINDSSC(data, size, 1, 2, 1)
+	}
+}

@@ -86,11 +86,13 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, re
 	nx, ny, nz := size[0], size[1], size[2]
 	threads = parallel.Threads(threads)
 	stride := nx + 2*(len(w[0])-1)
-	tiles, segments := max(1, (ny*stride+held/2)/held), 1
-	if low := max(1, ny/16); threads <= low {
+	// Lower tiles would filter too many a row twice; a segment filters the slices beyond its ends as well.
+	most := max(1, ny/max(16, 2*len(w[1])))
+	tiles, segments := min(max(1, (ny*stride+held/2)/held), most), 1
+	if threads <= most {
 		tiles = min((tiles+threads-1)/threads*threads, ny)
-	} else { // lower tiles would filter many a row twice; a segment filters the slices beyond its ends as well
-		tiles, segments = low, min((threads+low-1)/low, max(1, nz/(4*len(w[2]))))
+	} else {
+		tiles, segments = most, min((threads+most-1)/most, max(1, nz/(4*len(w[2]))))
 	}
 	parallel.For(tiles*segments, 1, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
