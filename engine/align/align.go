@@ -1,6 +1,6 @@
 // Package align finds the initial transform between two volumes that may share neither position, extent, orientation nor
 // modality: a global search over translations and scales (over rotations too, where that finds nothing or a half turn fits far
-// better), then refinement of several starts by gradient.
+// better), then refinement of several starts by gradient; for two modalities, then a vote of the body's parts.
 //
 // One score serves throughout: the normalised agreement of MIND-SSC features (Heinrich et al., MICCAI 2013), which compare
 // within and across modalities, times a power of the overlap of the two bodies. What lies outside a field of view or a mask
@@ -219,6 +219,11 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		if err != nil {
 			return nil, a.failed(err)
 		}
+		if a.opt.Method == Affine && !same {
+			if best.transform, err = a.consensus(v, best.transform); err != nil {
+				return nil, err
+			}
+		}
 		best.score = v.score(best.transform)
 	}
 	if err := a.checkpoint(1); err != nil {
@@ -356,8 +361,7 @@ func distinct(all []peak, g volume.Geometry, count int) []peak {
 func meanDistance(points [][3]float64, a, b volume.Affine) float64 {
 	total := 0.0
 	for _, p := range points {
-		x, y := a.Apply(p), b.Apply(p)
-		total += math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2])
+		total += distance(a.Apply(p), b.Apply(p))
 	}
 	return total / float64(len(points))
 }

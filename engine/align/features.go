@@ -34,7 +34,7 @@ func describe(w *working, threads int) features {
 	all := metric.MINDSSC(w.intensity, w.grid.Size, mindRadius, mindDilation, threads)
 	f := features{w, make([][]float32, metric.MINDChannels)}
 	energy := make([]float64, metric.MINDChannels)
-	depth := depthWeights(w, threads)
+	w.depth = depthWeights(w, threads)
 	parallel.For(metric.MINDChannels, 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
 			plane := all[c*n : (c+1)*n]
@@ -45,7 +45,7 @@ func describe(w *working, threads int) features {
 			}
 			mean /= max(w.bodyCount, 1)
 			for i, b := range w.body {
-				plane[i] = b * depth[i] * (plane[i] - float32(mean))
+				plane[i] = b * w.depth[i] * (plane[i] - float32(mean))
 				energy[c] += float64(plane[i]) * float64(plane[i])
 			}
 		}

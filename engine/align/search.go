@@ -84,15 +84,9 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	accumulate := func(dst []complex64, fixed int, weight float32) {
 		parallel.For(len(dst), 1<<14, s.threads, func(lo, hi int) {
 			out, a, b := dst[lo:hi], s.spectra[fixed][lo:hi], spectrum[lo:hi]
-			if weight != 1 {
-				for i := range out {
-					v := a[i] * b[i]
-					out[i] += complex(weight*real(v), weight*imag(v))
-				}
-				return
-			}
 			for i := range out {
-				out[i] += a[i] * b[i]
+				v := times(a[i], b[i])
+				out[i] += complex(weight*real(v), weight*imag(v))
 			}
 		})
 	}

@@ -58,11 +58,15 @@ func workingGrid(pair Pair) volume.Geometry {
 	return pair.Grid(max(own, own*math.Cbrt(float64(pair.Fixed.Voxels())/workingVoxels)))
 }
 
+// fits says whether the level's reach is within bounds on a working grid.
+func (l level) fits(grid volume.Geometry) bool {
+	return float64(l.reach()) <= reachShare*math.Cbrt(float64(grid.Voxels()))
+}
+
 // levelsFor returns the levels that run on a working grid, and their longest reach in voxels.
 func levelsFor(grid volume.Geometry) (plan []level, margin int) {
-	side := math.Cbrt(float64(grid.Voxels()))
 	for _, l := range levels {
-		if float64(l.reach()) <= reachShare*side {
+		if l.fits(grid) {
 			plan = append(plan, l)
 			margin = max(margin, l.reach())
 		}

@@ -1,0 +1,142 @@
+package align
+
+import (
+	"math"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/search"
+	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/mat"
+)
+
+const (
+	kept      = 0.5 // of the votes, those that agree best
+	stiffness = 0.3 // of the fit's linear part, as a share of the votes' variance in space
+)
+
+// vote is one point of the fixed body and where its surroundings match, before the initial transform: LPS mm.
+type vote struct {
+	at, to [3]float64
+	weight float64 // the square of the depth in the body
+}
+
+// consensus moves t to where most blocks of the body would go by themselves. Across modalities the score of the whole can be
+// higher where walls and spines agree and the organs lie centimetres off; a block inside the body, free to move, finds its
+// organ.
+func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
+	for round := range search.VotingRounds {
+		if err := a.checkpoint(0.9 + 0.05*float64(round)); err != nil {
+			return t, err
+		}
+		pair := search.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
+		if f := search.Votes(pair, round, a.opt.Threads); f != nil {
+			t = t.After(trimmedFit(v.poll(t, f)))
+		}
+	}
+	return t, nil
+}
+
+// poll reads f at an eighth of the fixed body's voxels that t carries into the moving field of view.
+func (v views) poll(t volume.Affine, f *field.Field) []vote {
+	n, m := v.fixed.grid.Size, v.moving.grid.Size
+	toPhysical, toMoving := v.fixed.grid.IndexToPhysical(), v.moving.grid.PhysicalToIndex().After(t)
+	var points []float64
+	var votes []vote
+	for i, d := range v.fixed.depth {
+		x, y, z := i%n[0], i/n[0]%n[1], i/(n[0]*n[1])
+		if v.fixed.body[i] == 0 || (x+2*y+4*z)%8 != 0 {
+			continue
+		}
+		p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
+		inside := true
+		for a, c := range toMoving.Apply(p) {
+			inside = inside && c >= 1 && c <= float64(m[a]-2)
+		}
+		if inside {
+			points = append(points, p[:]...)
+			votes = append(votes, vote{at: p, weight: float64(d * d)})
+		}
+	}
+	f.TransformPoints(points)
+	for i := range votes {
+		votes[i].to = [3]float64(points[3*i:])
+	}
+	return votes
+}
+
+// trimmedFit returns the affine at -> to by least trimmed squares (Rousseeuw, J. Am. Stat. Assoc. 1984), its linear part drawn
+// towards the identity by ridge regression; the identity where the votes do not determine one.
+func trimmedFit(votes []vote) volume.Affine {
+	fit := volume.IdentityAffine()
+	in := votes
+	for range 12 {
+		next, ok := ridgeFit(in)
+		if !ok {
+			return volume.IdentityAffine()
+		}
+		fit = next
+		residual := func(w vote) float64 { return distance(fit.Apply(w.at), w.to) }
+		all := make([]float64, len(votes))
+		for i, w := range votes {
+			all[i] = residual(w)
+		}
+		slices.Sort(all)
+		limit := all[int(kept*float64(len(all)-1))]
+		in = slices.DeleteFunc(slices.Clone(votes), func(w vote) bool { return residual(w) > limit })
+	}
+	return fit
+}
+
+// ridgeFit is one weighted least squares fit; not ok where it is singular.
+func ridgeFit(votes []vote) (fit volume.Affine, ok bool) {
+	total := 0.0
+	var at, move [3]float64 // means
+	for _, v := range votes {
+		total += v.weight
+		for a := range 3 {
+			at[a] += v.weight * v.at[a]
+			move[a] += v.weight * (v.to[a] - v.at[a])
+		}
+	}
+	if !(total > 0) {
+		return fit, false
+	}
+	for a := range 3 {
+		at[a] /= total
+		move[a] /= total
+	}
+	scatter, cross := mat.NewDense(3, 3, nil), mat.NewDense(3, 3, nil)
+	for _, v := range votes {
+		for r := range 3 {
+			x := v.weight * (v.at[r] - at[r]) / total
+			for c := range 3 {
+				scatter.Set(r, c, scatter.At(r, c)+x*(v.at[c]-at[c]))
+				cross.Set(r, c, cross.At(r, c)+x*(v.to[c]-v.at[c]-move[c]))
+			}
+		}
+	}
+	ridge := stiffness * mat.Trace(scatter) / 3
+	for a := range 3 {
+		scatter.Set(a, a, scatter.At(a, a)+ridge)
+	}
+	var slope mat.Dense
+	if slope.Solve(scatter, cross) != nil {
+		return fit, false
+	}
+	fit.M = volume.Identity
+	for r := range 3 {
+		for c := range 3 {
+			fit.M[3*r+c] += slope.At(c, r)
+		}
+	}
+	centre := fit.Apply(at)
+	for a := range 3 {
+		fit.T[a] = at[a] + move[a] - centre[a]
+	}
+	return fit, true
+}
+
+func distance(a, b [3]float64) float64 {
+	return math.Hypot(math.Hypot(a[0]-b[0], a[1]-b[1]), a[2]-b[2])
+}
