@@ -493,13 +493,7 @@ func TestCancel(t *testing.T) {
 			cancel()
 		}
 	}
-	// The last one may be on its way out still.
-	for wait := 0; runtime.NumGoroutine() > goroutines && wait < 500; wait++ {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines, %d before", n, goroutines)
-	}
+	noneLeft(t, goroutines)
 	if left, _ := os.ReadDir(cache); len(left) != 0 {
 		t.Errorf("left in the cache: %v", left)
 	}
@@ -507,6 +501,17 @@ func TestCancel(t *testing.T) {
 	cancel()
 	if _, err := e.Register(ctx, p, opt, nil); fault.CodeOf(err) != fault.Cancelled {
 		t.Errorf("cancelled before: %v", err)
+	}
+}
+
+// noneLeft checks that no more goroutines run than before; the last one may be on its way out still.
+func noneLeft(t *testing.T, before int) {
+	t.Helper()
+	for wait := 0; runtime.NumGoroutine() > before && wait < 500; wait++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines, %d before", n, before)
 	}
 }
 
@@ -518,9 +523,7 @@ func TestPanicStaysInside(t *testing.T) {
 	if fault.CodeOf(err) != fault.Internal || !strings.Contains(err.Error(), "in the callback") {
 		t.Errorf("got %v", err)
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines, %d before", n, goroutines)
-	}
+	noneLeft(t, goroutines)
 	if _, err := (&Result{}).JacobianDeterminant(1); fault.CodeOf(err) != fault.Internal {
 		t.Errorf("a result without a field: %v", err)
 	}
