@@ -65,13 +65,7 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, threads int) 
 		lo, hi = float32(p[0]), float32(p[1])
 	}
 	v = v.Finite(lo)
-	scaled := volume.Zeros(v.Geometry)
 	scale := 1 / (hi - lo)
-	parallel.For(len(v.Data), 1<<16, threads, func(from, to int) {
-		for i := from; i < to; i++ {
-			scaled.Data[i] = min(max((v.Data[i]-lo)*scale, 0), 1)
-		}
-	})
 	var sigma [3]float64
 	for k := range 3 {
 		if r := g.Spacing[0] / v.Spacing[k]; r > 1 {
@@ -79,7 +73,12 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, threads int) 
 		}
 	}
 	smooth := volume.Zeros(v.Geometry)
-	filter.Gaussian(v.Size, sigma, 1, threads, filter.From(v.Size, scaled.Data), filter.To(v.Size, smooth.Data))
+	nx, ny := v.Size[0], v.Size[1]
+	filter.Gaussian(v.Size, sigma, 1, threads, func(y, z int, rows [][]float32) {
+		for i, x := range v.Data[(z*ny+y)*nx:][:nx] {
+			rows[0][i] = min(max((x-lo)*scale, 0), 1)
+		}
+	}, filter.To(v.Size, smooth.Data))
 	return smooth.Resample(g, a, volume.Linear, 0, threads)
 }
 

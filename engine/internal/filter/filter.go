@@ -131,7 +131,23 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 	}
 	slot := func(image, z int) []float32 { return slots[image*(2*rz+1)+z%(2*rz+1)] }
 
+	// near is the slice z of an image, filtered along x and y.
+	near := func(image, z int) []float32 {
+		if z < 0 || z >= nz {
+			if !repeat {
+				return zero
+			}
+			z = min(max(z, 0), nz-1)
+		}
+		return slot(image, z)
+	}
 	pairs := make([]pair, max(rx, ry, rz))
+	around := func(radius int, at func(d int) []float32) []pair {
+		for d := 1; d <= radius; d++ {
+			pairs[d-1] = pair{at(-d), at(d)}
+		}
+		return pairs[:radius]
+	}
 	for at := max(z[0]-rz, 0); at < z[1]+rz; at++ {
 		if at < nz {
 			for row := range height + 2*ry {
@@ -141,23 +157,8 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 			}
 			for k, p := range in {
 				border(p, stride, rx, ry, y, ny, repeat)
-				q := along
-				if rx > 0 {
-					for d := 1; d <= rx; d++ {
-						pairs[d-1] = pair{p[rx-d:], p[rx+d:]}
-					}
-					symmetric(q[rx:tall-rx], p[rx:], pairs[:rx], w[0])
-				} else {
-					q = p
-				}
-				if ry == 0 {
-					copy(slot(k, at), q)
-					continue
-				}
-				for d := 1; d <= ry; d++ {
-					pairs[d-1] = pair{q[(ry-d)*stride:], q[(ry+d)*stride:]}
-				}
-				symmetric(slot(k, at), q[ry*stride:], pairs[:ry], w[1])
+				symmetric(along[rx:tall-rx], p[rx:], around(rx, func(d int) []float32 { return p[rx+d:] }), w[0])
+				symmetric(slot(k, at), along[ry*stride:], around(ry, func(d int) []float32 { return along[(ry+d)*stride:] }), w[1])
 			}
 		}
 		done := at - rz
@@ -165,19 +166,7 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 			continue
 		}
 		for k := range images {
-			near := func(z int) []float32 {
-				switch {
-				case z >= 0 && z < nz:
-					return slot(k, z)
-				case repeat:
-					return slot(k, min(max(z, 0), nz-1))
-				}
-				return zero
-			}
-			for d := 1; d <= rz; d++ {
-				pairs[d-1] = pair{near(done - d), near(done + d)}
-			}
-			symmetric(out[k], slot(k, done), pairs[:rz], w[2])
+			symmetric(out[k], slot(k, done), around(rz, func(d int) []float32 { return near(k, done+d) }), w[2])
 		}
 		for row := range height {
 			write(y[0]+row, done, of(out, row))
