@@ -69,21 +69,24 @@ func (v views) poll(t volume.Affine, f *field.Field) []vote {
 // towards the identity by ridge regression; the identity where the votes do not determine one.
 func trimmedFit(votes []vote) volume.Affine {
 	fit := volume.IdentityAffine()
+	residuals := make([]float64, len(votes))
 	in := votes
 	for range 12 {
-		next, ok := ridgeFit(in)
-		if !ok {
+		var ok bool
+		if fit, ok = ridgeFit(in); !ok {
 			return volume.IdentityAffine()
 		}
-		fit = next
-		residual := func(w vote) float64 { return distance(fit.Apply(w.at), w.to) }
-		all := make([]float64, len(votes))
 		for i, w := range votes {
-			all[i] = residual(w)
+			residuals[i] = distance(fit.Apply(w.at), w.to)
 		}
-		slices.Sort(all)
-		limit := all[int(kept*float64(len(all)-1))]
-		in = slices.DeleteFunc(slices.Clone(votes), func(w vote) bool { return residual(w) > limit })
+		sorted := slices.Sorted(slices.Values(residuals))
+		limit := sorted[int(kept*float64(len(sorted)-1))]
+		in = make([]vote, 0, len(votes))
+		for i, w := range votes {
+			if residuals[i] <= limit {
+				in = append(in, w)
+			}
+		}
 	}
 	return fit
 }
@@ -106,22 +109,22 @@ func ridgeFit(votes []vote) (fit volume.Affine, ok bool) {
 		at[a] /= total
 		move[a] /= total
 	}
-	scatter, cross := mat.NewDense(3, 3, nil), mat.NewDense(3, 3, nil)
+	var scatter, cross [9]float64 // row-major
 	for _, v := range votes {
 		for r := range 3 {
 			x := v.weight * (v.at[r] - at[r]) / total
 			for c := range 3 {
-				scatter.Set(r, c, scatter.At(r, c)+x*(v.at[c]-at[c]))
-				cross.Set(r, c, cross.At(r, c)+x*(v.to[c]-v.at[c]-move[c]))
+				scatter[3*r+c] += x * (v.at[c] - at[c])
+				cross[3*r+c] += x * (v.to[c] - v.at[c] - move[c])
 			}
 		}
 	}
-	ridge := stiffness * mat.Trace(scatter) / 3
+	ridge := stiffness * (scatter[0] + scatter[4] + scatter[8]) / 3
 	for a := range 3 {
-		scatter.Set(a, a, scatter.At(a, a)+ridge)
+		scatter[4*a] += ridge
 	}
 	var slope mat.Dense
-	if slope.Solve(scatter, cross) != nil {
+	if slope.Solve(mat.NewDense(3, 3, scatter[:]), mat.NewDense(3, 3, cross[:])) != nil {
 		return fit, false
 	}
 	fit.M = volume.Identity
