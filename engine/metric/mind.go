@@ -45,36 +45,49 @@ func MINDSSC(data []float32, size [3]int, radius, dilation, threads int) []float
 
 	variance := make([]float32, n)
 	sum := parallel.Sum(n, grain, threads, func(lo, hi int) (sum float64) {
-		for i := lo; i < hi; i++ {
-			least, total := out[i], float32(0)
-			for c := range MINDChannels {
-				d := out[c*n+i]
-				least = min(least, d)
-				total += d
-			}
-			for c := range MINDChannels {
-				out[c*n+i] -= least
-			}
-			variance[i] = max(total/MINDChannels-least, 0)
-			sum += float64(variance[i])
+		contrast(out[lo:], variance[lo:hi], n)
+		for _, v := range variance[lo:hi] {
+			sum += float64(v)
 		}
 		return sum
 	})
 	mean := sum / float64(n)
 	floor, ceiling := float32(mean*1e-3), float32(mean*1e3)
 	parallel.For(n, grain, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			v := min(max(variance[i], floor), ceiling)
-			for c := range MINDChannels {
-				if v > 0 { // zero only where the whole volume is constant: d is 0 there
-					out[c*n+i] = decay(out[c*n+i] / v)
-				} else {
-					out[c*n+i] = 1
-				}
-			}
-		}
+		describe(out[lo:], variance[lo:hi], n, floor, ceiling)
 	})
 	return out
+}
+
+// contrast takes from the first voxels of out, whose channels are step apart, the least of their channels, and writes the mean of
+// what is left.
+func contrast(out, variance []float32, step int) {
+	for i := contrastVector(out, variance, step); i < len(variance); i++ {
+		least, total := out[i], float32(0)
+		for c := range MINDChannels {
+			d := out[c*step+i]
+			least = min(least, d)
+			total += d
+		}
+		for c := range MINDChannels {
+			out[c*step+i] -= least
+		}
+		variance[i] = max(total/MINDChannels-least, 0)
+	}
+}
+
+// describe turns what contrast left into descriptors.
+func describe(out, variance []float32, step int, floor, ceiling float32) {
+	for i := decayVector(out, variance, step, floor, ceiling); i < len(variance); i++ {
+		v := min(max(variance[i], floor), ceiling)
+		for c := range MINDChannels {
+			if v > 0 { // zero only where the whole volume is constant: d is 0 there
+				out[c*step+i] = decay(out[c*step+i] / v)
+			} else {
+				out[c*step+i] = 1
+			}
+		}
+	}
 }
 
 // decay returns exp(-x) for x >= 0, to 1e-6 of 1: twelve a voxel make math.Exp the greater part of the descriptors' time.

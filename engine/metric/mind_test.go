@@ -3,6 +3,7 @@ package metric
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -51,6 +52,32 @@ func TestDecay(t *testing.T) {
 	}
 	if got := decay(0); got != 1 {
 		t.Errorf("exp(0) is %g", got)
+	}
+}
+
+// The vectors give the loops' bits: less than eight voxels at a time fill no vector.
+func TestMINDVectorsMatchLoops(t *testing.T) {
+	const n = 43
+	rng := rand.New(rand.NewPCG(1, 2))
+	got := make([]float32, MINDChannels*n)
+	for i := range got {
+		got[i] = float32(math.Exp(4 * rng.NormFloat64()))
+	}
+	want := slices.Clone(got)
+	gotVariance, wantVariance := make([]float32, n), make([]float32, n)
+	contrast(got, gotVariance, n)
+	for i := range n {
+		contrast(want[i:], wantVariance[i:i+1], n)
+	}
+	if !slices.Equal(got, want) || !slices.Equal(gotVariance, wantVariance) {
+		t.Error("contrast differs")
+	}
+	describe(got, gotVariance, n, 1, 50)
+	for i := range n {
+		describe(want[i:], wantVariance[i:i+1], n, 1, 50)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("descriptors differ: %v, want %v", got, want)
 	}
 }
 
