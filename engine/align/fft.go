@@ -185,30 +185,19 @@ func newFFTLine(n int) fftLine {
 // are both overwritten.
 func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex64 {
 	m, stride := l.n, width
-	var w [5]complex64
 	for _, r := range l.radices {
 		m /= r
 		step := l.n / (r * m)
 		for p := range m {
-			for k := 1; k < r; k++ {
-				w[k] = l.twiddle[k*p*step]
+			k := newFactors(r, inverse)
+			for i := 1; i < r; i++ {
+				w := l.twiddle[i*p*step]
 				if inverse {
-					w[k] = complex(real(w[k]), -imag(w[k]))
+					w = complex(real(w), -imag(w))
 				}
+				k.turn(i, w)
 			}
-			in := func(k int) []complex64 { return a[stride*(p+m*k):][:stride] }
-			out := func(k int) []complex64 { return b[stride*(r*p+k):][:stride] }
-			switch r {
-			case 2:
-				butterfly2(out(0), out(1), in(0), in(1), w[1])
-			case 3:
-				butterfly3(out(0), out(1), out(2), in(0), in(1), in(2), w[1], w[2], inverse)
-			case 4:
-				butterfly4(out(0), out(1), out(2), out(3), in(0), in(1), in(2), in(3), w[1], w[2], w[3], inverse)
-			case 5:
-				butterfly5([5][]complex64{out(0), out(1), out(2), out(3), out(4)},
-					[5][]complex64{in(0), in(1), in(2), in(3), in(4)}, w, inverse)
-			}
+			k.butterfly(r, b[stride*r*p:], a[stride*p:], stride, m*stride)
 		}
 		a, b = b, a
 		stride *= r
@@ -216,13 +205,76 @@ func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex
 	return a
 }
 
+// factors are what a butterfly multiplies by, as the assembly reads them: the real part of every output's twiddle, its imaginary
+// part negated and as it is; then the constants of the radix.
+type factors [18]float32
+
+func newFactors(r int, inverse bool) (f factors) {
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	constants := f[3*(r-1):]
+	switch r {
+	case 3:
+		s := sign * float32(math.Sqrt(3)/2)
+		copy(constants, []float32{0.5, s, -s})
+	case 4:
+		copy(constants, []float32{sign, -sign})
+	case 5:
+		s1, s2 := sign*float32(math.Sin(2*math.Pi/5)), sign*float32(math.Sin(4*math.Pi/5))
+		copy(constants, []float32{float32(math.Cos(2 * math.Pi / 5)), float32(math.Cos(4 * math.Pi / 5)), s1, -s1, s2, -s2})
+	}
+	return f
+}
+
+// turn sets the twiddle of output i >= 1.
+func (f *factors) turn(i int, w complex64) {
+	f[3*i-3], f[3*i-2], f[3*i-1] = real(w), -imag(w), imag(w)
+}
+
+// twiddle is that of output i >= 1.
+func (f *factors) twiddle(i int) complex64 { return complex(f[3*i-3], f[3*i-1]) }
+
+// butterfly combines n columns of r rows of x, apart by step, to rows of y, side by side.
+func (f *factors) butterfly(r int, y, x []complex64, n, step int) {
+	if !butterflyVector(f, r, y, x, n, step) {
+		f.loop(r, y, x, n, step)
+	}
+}
+
+// loop is butterfly without vectors.
+func (f *factors) loop(r int, y, x []complex64, n, step int) {
+	in := func(k int) []complex64 { return x[k*step:][:n] }
+	out := func(k int) []complex64 { return y[k*n:][:n] }
+	switch r {
+	case 2:
+		f.radix2(out(0), out(1), in(0), in(1))
+	case 3:
+		f.radix3(out(0), out(1), out(2), in(0), in(1), in(2))
+	case 4:
+		f.radix4(out(0), out(1), out(2), out(3), in(0), in(1), in(2), in(3))
+	case 5:
+		f.radix5([5][]complex64{out(0), out(1), out(2), out(3), out(4)}, [5][]complex64{in(0), in(1), in(2), in(3), in(4)})
+	}
+}
+
 // times is a*b in float32: Go's own product of complex64 goes by way of float64.
 func times(a, b complex64) complex64 {
 	return complex(real(a)*real(b)-imag(a)*imag(b), real(a)*imag(b)+imag(a)*real(b))
 }
 
-func butterfly2(y0, y1, x0, x1 []complex64, w complex64) {
-	y0, y1, x1 = y0[:len(x0)], y1[:len(x0)], x1[:len(x0)]
+// addProduct adds weight*a*b to dst.
+func addProduct(dst, a, b []complex64, weight float32) {
+	done := addProductVector(dst, a, b, weight)
+	for i := done; i < len(dst); i++ {
+		v := times(a[i], b[i])
+		dst[i] += complex(weight*real(v), weight*imag(v))
+	}
+}
+
+func (f *factors) radix2(y0, y1, x0, x1 []complex64) {
+	w := f.twiddle(1)
 	for q, a := range x0 {
 		b := x1[q]
 		y0[q] = a + b
@@ -230,16 +282,11 @@ func butterfly2(y0, y1, x0, x1 []complex64, w complex64) {
 	}
 }
 
-func butterfly3(y0, y1, y2, x0, x1, x2 []complex64, w1, w2 complex64, inverse bool) {
-	s := float32(math.Sqrt(3) / 2)
-	if inverse {
-		s = -s
-	}
-	n := len(x0)
-	y0, y1, y2, x1, x2 = y0[:n], y1[:n], y2[:n], x1[:n], x2[:n]
+func (f *factors) radix3(y0, y1, y2, x0, x1, x2 []complex64) {
+	w1, w2, half, s := f.twiddle(1), f.twiddle(2), f[6], f[7]
 	for q, a := range x0 {
 		sum, dif := x1[q]+x2[q], x1[q]-x2[q]
-		c := complex(real(a)-0.5*real(sum), imag(a)-0.5*imag(sum))
+		c := complex(real(a)-half*real(sum), imag(a)-half*imag(sum))
 		d := complex(s*imag(dif), -s*real(dif)) // -i s dif
 		y0[q] = a + sum
 		y1[q] = times(c+d, w1)
@@ -247,14 +294,8 @@ func butterfly3(y0, y1, y2, x0, x1, x2 []complex64, w1, w2 complex64, inverse bo
 	}
 }
 
-func butterfly4(y0, y1, y2, y3, x0, x1, x2, x3 []complex64, w1, w2, w3 complex64, inverse bool) {
-	sign := float32(1)
-	if inverse {
-		sign = -1
-	}
-	n := len(x0)
-	y0, y1, y2, y3 = y0[:n], y1[:n], y2[:n], y3[:n]
-	x1, x2, x3 = x1[:n], x2[:n], x3[:n]
+func (f *factors) radix4(y0, y1, y2, y3, x0, x1, x2, x3 []complex64) {
+	w1, w2, w3, sign := f.twiddle(1), f.twiddle(2), f.twiddle(3), f[9]
 	for q, a := range x0 {
 		b, c, d := x1[q], x2[q], x3[q]
 		ac, bd := a+c, b+d
@@ -267,16 +308,9 @@ func butterfly4(y0, y1, y2, y3, x0, x1, x2, x3 []complex64, w1, w2, w3 complex64
 	}
 }
 
-func butterfly5(y, x [5][]complex64, w [5]complex64, inverse bool) {
-	c1, c2 := float32(math.Cos(2*math.Pi/5)), float32(math.Cos(4*math.Pi/5))
-	s1, s2 := float32(math.Sin(2*math.Pi/5)), float32(math.Sin(4*math.Pi/5))
-	if inverse {
-		s1, s2 = -s1, -s2
-	}
-	n := len(x[0])
-	for k := range 5 {
-		y[k], x[k] = y[k][:n], x[k][:n]
-	}
+func (f *factors) radix5(y, x [5][]complex64) {
+	w1, w2, w3, w4 := f.twiddle(1), f.twiddle(2), f.twiddle(3), f.twiddle(4)
+	c1, c2, s1, s2 := f[12], f[13], f[14], f[16]
 	for q, a := range x[0] {
 		p1, m1 := x[1][q]+x[4][q], x[1][q]-x[4][q]
 		p2, m2 := x[2][q]+x[3][q], x[2][q]-x[3][q]
@@ -285,10 +319,10 @@ func butterfly5(y, x [5][]complex64, w [5]complex64, inverse bool) {
 		o1 := complex(s1*imag(m1)+s2*imag(m2), -s1*real(m1)-s2*real(m2)) // -i (s1 m1 + s2 m2)
 		o2 := complex(s2*imag(m1)-s1*imag(m2), -s2*real(m1)+s1*real(m2))
 		y[0][q] = a + p1 + p2
-		y[1][q] = times(e1+o1, w[1])
-		y[2][q] = times(e2+o2, w[2])
-		y[3][q] = times(e2-o2, w[3])
-		y[4][q] = times(e1-o1, w[4])
+		y[1][q] = times(e1+o1, w1)
+		y[2][q] = times(e2+o2, w2)
+		y[3][q] = times(e2-o2, w3)
+		y[4][q] = times(e1-o1, w4)
 	}
 }
 

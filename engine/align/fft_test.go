@@ -89,6 +89,49 @@ func TestFFTMatchesGonum(t *testing.T) {
 	}
 }
 
+// The vectors give the loops' bits, for any number of columns.
+func TestVectorsMatchLoops(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	random := func(n int) []complex64 {
+		x := make([]complex64, n)
+		for i := range x {
+			x[i] = complex(float32(rng.NormFloat64()), float32(rng.NormFloat64()))
+		}
+		return x
+	}
+	for _, n := range []int{4, 5, 7, 8, 11, 32, 50} {
+		for _, r := range []int{2, 3, 4, 5} {
+			for _, inverse := range []bool{false, true} {
+				step := n + 3
+				x := random(r * step)
+				f := newFactors(r, inverse)
+				for i, w := range random(r) {
+					if i > 0 {
+						f.turn(i, w)
+					}
+				}
+				got, want := make([]complex64, r*n), make([]complex64, r*n)
+				if !butterflyVector(&f, r, got, x, n, step) {
+					t.Skip("no vectors on this processor")
+				}
+				f.loop(r, want, x, n, step)
+				if !slices.Equal(got, want) {
+					t.Errorf("radix %d, %d columns, inverse %v: %v, want %v", r, n, inverse, got, want)
+				}
+			}
+		}
+		a, b, got := random(n), random(n), random(n)
+		want := slices.Clone(got)
+		for i := range want {
+			v := times(a[i], b[i])
+			want[i] += complex(0.3*real(v), 0.3*imag(v))
+		}
+		if addProduct(got, a, b, 0.3); !slices.Equal(got, want) {
+			t.Errorf("%d products: %v, want %v", n, got, want)
+		}
+	}
+}
+
 func TestFastSize(t *testing.T) {
 	for _, c := range []struct{ n, step, want int }{{0, 2, 2}, {2, 2, 2}, {7, 2, 8}, {11, 2, 12}, {13, 1, 15}, {13, 2, 16}, {81, 1, 81}, {81, 2, 90}, {101, 2, 108}} {
 		if got := fastSize(c.n, c.step); got != c.want {

@@ -83,11 +83,7 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	spectrum := make([]complex64, len(product))
 	accumulate := func(dst []complex64, fixed int, weight float32) {
 		parallel.For(len(dst), 1<<14, s.threads, func(lo, hi int) {
-			out, a, b := dst[lo:hi], s.spectra[fixed][lo:hi], spectrum[lo:hi]
-			for i := range out {
-				v := times(a[i], b[i])
-				out[i] += complex(weight*real(v), weight*imag(v))
-			}
+			addProduct(dst[lo:hi], s.spectra[fixed][lo:hi], spectrum[lo:hi], weight)
 		})
 	}
 	for c, plane := range planes {
