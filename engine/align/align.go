@@ -138,7 +138,8 @@ func (a *aligner) checkpoint(fraction float64) error {
 // views are the two images described in common terms, the moving one in a frame of axes of its own.
 type views struct {
 	fixed, moving features
-	plain         *objective     // of the features alone, coarse
+	coarse        samples        // of the features alone
+	plain         *objective     // of coarse
 	apart         func() float64 // distributionDistance of the two, measured when first asked for
 }
 
@@ -149,7 +150,8 @@ func (a *aligner) describe(h float64, frame [9]float64) views {
 	m := describe(newWorking(shrink(a.moving, a.opt.MovingMask, h, threads), h, frame, threads), threads)
 	basis := principal(f, m, threads)
 	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
-	v.plain = a.objective(v, coarseSigma, coarsePoints)
+	v.coarse = v.smoothed(coarseSigma, threads)
+	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.apart = sync.OnceValue(func() float64 { return distributionDistance(f.working, m.working) })
 	return v
 }
@@ -211,11 +213,11 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	}
 	same := best.same || v.alike(best.transform, threads)
 	if a.opt.Method == Rigid || a.opt.Method == Affine {
-		compared, sigma := v, float64(coarseSigma)
+		compared := v.coarse
 		if same {
-			compared, sigma = v.withIntensity(), fineSigma
+			compared = v.withIntensity().smoothed(fineSigma, threads)
 		}
-		best.transform, _, err = a.objective(compared, sigma, finePoints).refine(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
+		best.transform, _, err = a.objective(v, compared, finePoints).refine(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
 		if err != nil {
 			return nil, a.failed(err)
 		}
@@ -241,8 +243,15 @@ func (v views) score(t volume.Affine) float64 {
 	return score
 }
 
-func (a *aligner) objective(v views, sigma float64, points int) *objective {
-	return newObjective(v.fixed.working, v.fixed.interleaved(sigma, a.opt.Threads), v.moving.working, v.moving.interleaved(sigma, a.opt.Threads), points, a.opt.Seed, a.opt.Threads)
+func (a *aligner) objective(v views, s samples, points int) *objective {
+	return newObjective(v.fixed.working, s.fixed, v.moving.working, s.moving, points, a.opt.Seed, a.opt.Threads)
+}
+
+// samples are the features of two images as the refinement reads them (interleaved).
+type samples struct{ fixed, moving []float32 }
+
+func (v views) smoothed(sigma float64, threads int) samples {
+	return samples{v.fixed.interleaved(sigma, threads), v.moving.interleaved(sigma, threads)}
 }
 
 // outcome is where the refinement of several starts ended.
@@ -267,7 +276,7 @@ func (a *aligner) climb(v views, candidates []peak) (outcome, error) {
 	o := v.plain
 	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.alike(c.transform, a.opt.Threads) })
 	if same {
-		o = a.objective(v.withIntensity(), coarseSigma, coarsePoints)
+		o = a.objective(v, v.withIntensity().smoothed(coarseSigma, a.opt.Threads), coarsePoints)
 	}
 	type end struct {
 		transform           volume.Affine

@@ -275,7 +275,7 @@ func TestGradientOfScore(t *testing.T) {
 	p := newPhantom()
 	a := aligner{ctx: context.Background(), fixed: p.image(fixedGrid(), volume.IdentityAffine(), nil), moving: p.image(fixedGrid(), volume.IdentityAffine(), otherContrast)}
 	v := a.describe(4, volume.Identity)
-	o := a.objective(v, 2, 4000)
+	o := a.objective(v, v.smoothed(2, 0), 4000)
 	m := [9]float64{1.15, 0.02, -0.03, 0.01, 1.05, 0.02, -0.02, 0.03, 1.1}
 	c := o.centred(about(m, [3]float64{1.3, -2.1, 0.7}))
 	_, gradM, gradT := o.score(c)

@@ -37,25 +37,29 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	return t, nil
 }
 
-// poll reads f at an eighth of the fixed body's voxels that t carries into the moving field of view.
+// poll reads f at every third voxel, along each axis, of the fixed body that t carries into the moving field of view.
 func (v views) poll(t volume.Affine, f *field.Field) []vote {
 	n, m := v.fixed.grid.Size, v.moving.grid.Size
 	toPhysical, toMoving := v.fixed.grid.IndexToPhysical(), v.moving.grid.PhysicalToIndex().After(t)
 	var points []float64
 	var votes []vote
-	for i, d := range v.fixed.depth {
-		x, y, z := i%n[0], i/n[0]%n[1], i/(n[0]*n[1])
-		if v.fixed.body[i] == 0 || (x+2*y+4*z)%8 != 0 {
-			continue
-		}
-		p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
-		inside := true
-		for a, c := range toMoving.Apply(p) {
-			inside = inside && c >= 1 && c <= float64(m[a]-2)
-		}
-		if inside {
-			points = append(points, p[:]...)
-			votes = append(votes, vote{at: p, weight: float64(d * d)})
+	for z := 1; z < n[2]; z += 3 {
+		for y := 1; y < n[1]; y += 3 {
+			for x := 1; x < n[0]; x += 3 {
+				i := (z*n[1]+y)*n[0] + x
+				if v.fixed.body[i] == 0 {
+					continue
+				}
+				p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
+				inside := true
+				for a, c := range toMoving.Apply(p) {
+					inside = inside && c >= 1 && c <= float64(m[a]-2)
+				}
+				if inside {
+					points = append(points, p[:]...)
+					votes = append(votes, vote{at: p, weight: float64(v.fixed.depth[i] * v.fixed.depth[i])})
+				}
+			}
 		}
 	}
 	f.TransformPoints(points)

@@ -8,6 +8,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
@@ -69,18 +70,22 @@ func describe(w *working, threads int) features {
 }
 
 // depthWeights rises from 0 on the surface of the body to 1 inside: outlines follow habitus and skull stripping more than
-// anatomy. The blur is over the field of view alone, so that where it cuts the body there is no surface.
+// anatomy. The blur is over the field of view alone, so that where it cuts the body there is no surface; it is wide, so blocks of
+// two voxels a side will do for it.
 func depthWeights(w *working, threads int) []float32 {
-	sigma := depthSigma * math.Cbrt(w.bodyCount)
+	sigma := depthSigma * math.Cbrt(w.bodyCount) / 2
 	s := [3]float64{sigma, sigma, sigma}
-	depth, known := make([]float32, len(w.body)), make([]float32, len(w.body))
-	filter.Gaussian(w.grid.Size, s, 2, threads, filter.From(w.grid.Size, w.body, w.valid), filter.To(w.grid.Size, depth, known))
-	for i, b := range w.body {
-		if b > 0 {
-			depth[i] = min(max(2*depth[i]/known[i]-1, 0), 1)
-		}
+	depth, known := volume.Zeros(halved(w.grid)), volume.Zeros(halved(w.grid))
+	body, valid := halve(w.body, w.grid.Size, depth.Size), halve(w.valid, w.grid.Size, depth.Size)
+	filter.Gaussian(depth.Size, s, 2, threads, filter.From(depth.Size, body, valid), filter.To(depth.Size, depth.Data, known.Data))
+	for i, k := range known.Data {
+		depth.Data[i] = 2*depth.Data[i]/max(k, 1e-6) - 1
 	}
-	return depth
+	weights := depth.Resample(w.grid, volume.IdentityAffine(), volume.Linear, 0, threads).Data
+	for i, b := range w.body {
+		weights[i] = b * min(max(weights[i], 0), 1)
+	}
+	return weights
 }
 
 // principal returns the leading principal directions of the described features of two images, pooled; the rows are unit
@@ -99,12 +104,7 @@ func principal(a, b features, threads int) *mat.Dense {
 	parallel.For(len(cells), 1, threads, func(lo, hi int) {
 		for k := lo; k < hi; k++ {
 			for _, f := range []features{a, b} {
-				sum := 0.0
-				p, q := f.planes[cells[k].r], f.planes[cells[k].c]
-				for i := range p {
-					sum += float64(p[i] * q[i])
-				}
-				values[k] += sum / f.bodyCount
+				values[k] += blas32.DDot(vector(f.planes[cells[k].r]), vector(f.planes[cells[k].c])) / f.bodyCount
 			}
 		}
 	})
@@ -130,20 +130,21 @@ func principal(a, b features, threads int) *mat.Dense {
 func (f features) project(basis *mat.Dense, threads int) features {
 	rows, _ := basis.Dims()
 	out := features{f.working, make([][]float32, rows)}
-	parallel.For(rows, 1, threads, func(lo, hi int) {
-		for k := lo; k < hi; k++ {
-			plane := make([]float32, len(f.intensity))
+	for k := range out.planes {
+		out.planes[k] = make([]float32, len(f.intensity))
+	}
+	parallel.For(len(f.intensity), 1<<12, threads, func(lo, hi int) { // so many voxels' components stay in the cache
+		for k, plane := range out.planes {
+			dst := vector(plane[lo:hi])
 			for c, in := range f.planes {
-				w := float32(basis.At(k, c))
-				for i, v := range in {
-					plane[i] += w * v
-				}
+				blas32.Axpy(float32(basis.At(k, c)), vector(in[lo:hi]), dst)
 			}
-			out.planes[k] = plane
 		}
 	})
 	return out
 }
+
+func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }
 
 // leading keeps the first count components.
 func (f features) leading(count int) features {
@@ -155,14 +156,7 @@ func (f features) leading(count int) features {
 // as zero.
 func (f features) halved(count, threads int) features {
 	f = f.leading(count)
-	w := &working{grid: f.grid}
-	var shift [3]float64
-	for a := range 3 {
-		w.grid.Size[a] = (f.grid.Size[a] + 1) / 2
-		w.grid.Spacing[a] *= 2
-		shift[a] = 0.5
-	}
-	w.grid.Origin = f.grid.IndexToPhysical().Apply(shift)
+	w := &working{grid: halved(f.grid)}
 	half := func(in []float32) []float32 { return halve(in, f.grid.Size, w.grid.Size) }
 	w.valid, w.body = half(f.valid), half(f.body)
 	w.bodyCount = f.bodyCount / 8
@@ -173,6 +167,17 @@ func (f features) halved(count, threads int) features {
 		}
 	})
 	return out
+}
+
+// halved is g with voxels twice as large, the last of which may reach beyond its edge.
+func halved(g volume.Geometry) volume.Geometry {
+	h := g
+	for a := range 3 {
+		h.Size[a] = (g.Size[a] + 1) / 2
+		h.Spacing[a] *= 2
+	}
+	h.Origin = g.IndexToPhysical().Apply([3]float64{0.5, 0.5, 0.5})
+	return h
 }
 
 func halve(in []float32, from, to [3]int) []float32 {
