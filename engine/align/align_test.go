@@ -271,6 +271,33 @@ func TestAlignErrors(t *testing.T) {
 	}
 }
 
+func TestReadingByVectorsMatchesLoop(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	const dx, dy, dz = lanes, 3 * lanes, 9 * lanes
+	cell := make([]float32, dx+dy+dz+lanes)
+	var fixed [lanes]float32
+	for i := range cell {
+		cell[i] = float32(rng.NormFloat64())
+	}
+	for c := range bodyLane {
+		fixed[c] = float32(rng.NormFloat64())
+	}
+	f := [3]float32{0.2, 0.7, 0.4}
+	var got, want reading
+	if !got.vector(cell, dx, dy, dz, f, &fixed) {
+		t.Skip("no vectors on this processor")
+	}
+	want.loop(cell, dx, dy, dz, f, &fixed)
+	if got.last != want.last {
+		t.Errorf("last lanes %v, want %v", got.last, want.last)
+	}
+	for i := range 4 { // the order of the sums differs
+		if p, e := got.product[i]-want.product[i], got.energy[i]-want.energy[i]; max(p, -p, e, -e) > 1e-5 {
+			t.Errorf("%d: product %g, want %g; energy %g, want %g", i, got.product[i], want.product[i], got.energy[i], want.energy[i])
+		}
+	}
+}
+
 func TestGradientOfScore(t *testing.T) {
 	p := newPhantom()
 	a := aligner{ctx: context.Background(), fixed: p.image(fixedGrid(), volume.IdentityAffine(), nil), moving: p.image(fixedGrid(), volume.IdentityAffine(), otherContrast)}

@@ -195,24 +195,27 @@ func halve(in []float32, from, to [3]int) []float32 {
 	return out
 }
 
-// interleaved returns the features smoothed by a Gaussian of sigma voxels, as the refinement samples them: a voxel's
-// components, its body and its validity side by side.
+// A voxel as the refinement samples it: up to bodyLane components, its body and its validity.
+const (
+	lanes     = 16
+	bodyLane  = lanes - 2
+	validLane = lanes - 1
+)
+
+// interleaved returns the features smoothed by a Gaussian of sigma voxels, a voxel's lanes side by side.
 func (f features) interleaved(sigma float64, threads int) []float32 {
-	stride := len(f.planes) + 2
-	out := make([]float32, stride*len(f.valid))
+	out := make([]float32, lanes*len(f.valid))
 	s := [3]float64{sigma, sigma, sigma}
-	smooth := make([][]float32, stride)
-	parallel.For(stride, 1, threads, func(lo, hi int) {
+	var smooth [lanes][]float32
+	planes := append(slices.Clip(f.planes), f.body, f.valid)
+	parallel.For(len(planes), 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
-			plane := f.valid
-			switch {
-			case c < len(f.planes):
-				plane = f.planes[c]
-			case c == len(f.planes):
-				plane = f.body
+			lane := c
+			if c >= len(f.planes) {
+				lane = bodyLane + c - len(f.planes)
 			}
-			smooth[c] = make([]float32, len(plane))
-			filter.Gaussian(f.grid.Size, s, 1, 1, filter.From(f.grid.Size, plane), filter.To(f.grid.Size, smooth[c]))
+			smooth[lane] = make([]float32, len(f.valid))
+			filter.Gaussian(f.grid.Size, s, 1, 1, filter.From(f.grid.Size, planes[c]), filter.To(f.grid.Size, smooth[lane]))
 		}
 	})
 	// The outermost voxels stay zero, or the score would jump where a point leaves the grid.
@@ -223,8 +226,11 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 				continue
 			}
 			for c, plane := range smooth {
+				if plane == nil {
+					continue
+				}
 				for i := r*nx + 1; i < (r+1)*nx-1; i++ {
-					out[i*stride+c] = plane[i]
+					out[i*lanes+c] = plane[i]
 				}
 			}
 		}

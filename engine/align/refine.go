@@ -18,9 +18,8 @@ const strainWeight = 0.4
 
 // objective is the score of a transform and its gradient, over a fixed sample of the fixed image's voxels.
 type objective struct {
-	components int
 	points     [][3]float32 // mm, relative to center
-	features   []float32    // components a point
+	features   []float32    // lanes a point: the components, the last two zero
 	body       []float32
 	energy     []float32 // squared norm of the features and of the weighted body
 	weight     []float32 // voxels that a point stands for
@@ -36,9 +35,8 @@ type objective struct {
 // newObjective samples count voxels of fixed, three in four of them in its body. fixedFeatures and movingFeatures are
 // interleaved over the grids.
 func newObjective(fixed *working, fixedFeatures []float32, moving *working, movingFeatures []float32, count int, seed uint64, threads int) *objective {
-	stride := len(fixedFeatures) / len(fixed.valid)
 	o := &objective{
-		components: stride - 2, center: centroid(fixed), fixedBody: fixed.bodyCount, movingBody: moving.bodyCount,
+		center: centroid(fixed), fixedBody: fixed.bodyCount, movingBody: moving.bodyCount,
 		grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
 	}
 	var inside, outside []int
@@ -65,11 +63,11 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 		for _, i := range voxels[:count] {
 			p := toPhysical.Apply([3]float64{float64(i % n[0]), float64(i / n[0] % n[1]), float64(i / (n[0] * n[1]))})
 			o.points = append(o.points, [3]float32{float32(p[0] - o.center[0]), float32(p[1] - o.center[1]), float32(p[2] - o.center[2])})
-			f := fixedFeatures[i*stride : (i+1)*stride]
-			o.features = append(o.features, f[:o.components]...)
-			b := f[o.components]
+			f := fixedFeatures[i*lanes : (i+1)*lanes]
+			o.features = append(append(o.features, f[:bodyLane]...), 0, 0)
+			b := f[bodyLane]
 			e := bodyWeight * b * b
-			for _, v := range f[:o.components] {
+			for _, v := range f[:bodyLane] {
 				e += v * v
 			}
 			o.body = append(o.body, b)
@@ -98,10 +96,9 @@ const (
 // tally evaluates points lo..hi-1 under index = m (x, 1), x in mm about the centre.
 func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 	var t tally
-	k := o.components
-	stride := k + 2
 	nx, ny, nz := o.grid.Size[0], o.grid.Size[1], o.grid.Size[2]
-	dx, dy, dz := stride, stride*nx, stride*nx*ny
+	dx, dy, dz := lanes, lanes*nx, lanes*nx*ny
+	var r reading
 	for p := lo; p < hi; p++ {
 		q := o.points[p]
 		x := m[0]*q[0] + m[1]*q[1] + m[2]*q[2] + m[3]
@@ -113,47 +110,20 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 		ix, iy, iz := int(x), int(y), int(z)
 		fx, fy, fz := x-float32(ix), y-float32(iy), z-float32(iz)
 		base := iz*dz + iy*dy + ix*dx
-		c000, c100 := o.moving[base:][:stride], o.moving[base+dx:][:stride]
-		c010, c110 := o.moving[base+dy:][:stride], o.moving[base+dx+dy:][:stride]
-		c001, c101 := o.moving[base+dz:][:stride], o.moving[base+dx+dz:][:stride]
-		c011, c111 := o.moving[base+dy+dz:][:stride], o.moving[base+dx+dy+dz:][:stride]
-		fixed := o.features[p*k : (p+1)*k]
-		var product, energy [4]float32 // value, d/dx, d/dy, d/dz
-		var body, valid [4]float32
-		for c := range stride {
-			d00, d10 := c100[c]-c000[c], c110[c]-c010[c]
-			d01, d11 := c101[c]-c001[c], c111[c]-c011[c]
-			v00, v10 := c000[c]+fx*d00, c010[c]+fx*d10
-			v01, v11 := c001[c]+fx*d01, c011[c]+fx*d11
-			e0, e1 := v10-v00, v11-v01
-			v0, v1 := v00+fy*e0, v01+fy*e1
-			d0, d1 := d00+fy*(d10-d00), d01+fy*(d11-d01)
-			gz := v1 - v0
-			v, gx, gy := v0+fz*gz, d0+fz*(d1-d0), e0+fz*(e1-e0)
-			if c < k {
-				f := fixed[c]
-				product[0] += f * v
-				product[1] += f * gx
-				product[2] += f * gy
-				product[3] += f * gz
-				energy[0] += v * v
-				energy[1] += v * gx
-				energy[2] += v * gy
-				energy[3] += v * gz
-			} else if c == k {
-				body = [4]float32{v, gx, gy, gz}
-			} else {
-				valid = [4]float32{v, gx, gy, gz}
-			}
+		cell := o.moving[base : base+dx+dy+dz+lanes]
+		fixed := (*[lanes]float32)(o.features[p*lanes:])
+		if !r.vector(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed) {
+			r.loop(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed)
 		}
 		b, e, w := o.body[p], o.energy[p], o.weight[p]
 		var part [3][4]float32
 		for i := range 4 {
-			part[inProduct][i] = w * (product[i] + bodyWeight*b*body[i])
-			part[inEnergy][i] = w * (2*(energy[i]+bodyWeight*body[0]*body[i]) + e*valid[i])
-			part[inOverlap][i] = w * b * body[i]
+			body, valid := r.last[i][2], r.last[i][3]
+			part[inProduct][i] = w * (r.product[i] + bodyWeight*b*body)
+			part[inEnergy][i] = w * (2*(r.energy[i]+bodyWeight*r.last[0][2]*body) + e*valid)
+			part[inOverlap][i] = w * b * body
 		}
-		part[inEnergy][0] = w * (energy[0] + bodyWeight*body[0]*body[0] + e*valid[0])
+		part[inEnergy][0] = w * (r.energy[0] + bodyWeight*r.last[0][2]*r.last[0][2] + e*r.last[0][3])
 		for j := range part {
 			t.value[j] += float64(part[j][0])
 			g := &t.grad[j]
@@ -167,6 +137,42 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 		}
 	}
 	return t
+}
+
+// reading is what a point sees of the moving features: values, then derivatives by x, y and z.
+type reading struct {
+	product [4]float32    // of the components with the fixed ones
+	energy  [4]float32    // of the components with their values
+	last    [4][4]float32 // of the last four lanes, body and validity behind two components
+}
+
+// loop reads the cell of eight voxels, dx, dy and dz floats apart, at the fractions f.
+func (r *reading) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) {
+	*r = reading{}
+	c000, c100 := (*[lanes]float32)(cell), (*[lanes]float32)(cell[dx:])
+	c010, c110 := (*[lanes]float32)(cell[dy:]), (*[lanes]float32)(cell[dx+dy:])
+	c001, c101 := (*[lanes]float32)(cell[dz:]), (*[lanes]float32)(cell[dx+dz:])
+	c011, c111 := (*[lanes]float32)(cell[dy+dz:]), (*[lanes]float32)(cell[dx+dy+dz:])
+	for c := range lanes {
+		d00, d10 := c100[c]-c000[c], c110[c]-c010[c]
+		d01, d11 := c101[c]-c001[c], c111[c]-c011[c]
+		v00, v10 := c000[c]+f[0]*d00, c010[c]+f[0]*d10
+		v01, v11 := c001[c]+f[0]*d01, c011[c]+f[0]*d11
+		e0, e1 := v10-v00, v11-v01
+		v0, v1 := v00+f[1]*e0, v01+f[1]*e1
+		d0, d1 := d00+f[1]*(d10-d00), d01+f[1]*(d11-d01)
+		gz := v1 - v0
+		seen := [4]float32{v0 + f[2]*gz, d0 + f[2]*(d1-d0), e0 + f[2]*(e1-e0), gz}
+		for i, s := range seen {
+			r.product[i] += fixed[c] * s
+			if c < bodyLane {
+				r.energy[i] += seen[0] * s
+			}
+			if c >= lanes-4 {
+				r.last[i][c-(lanes-4)] = s
+			}
+		}
+	}
 }
 
 func (t tally) plus(o tally) tally {

@@ -1,0 +1,108 @@
+#include "textflag.h"
+
+DATA components<>+0(SB)/4, $0xffffffff
+DATA components<>+4(SB)/4, $0xffffffff
+DATA components<>+8(SB)/4, $0xffffffff
+DATA components<>+12(SB)/4, $0xffffffff
+DATA components<>+16(SB)/4, $0xffffffff
+DATA components<>+20(SB)/4, $0xffffffff
+DATA components<>+24(SB)/4, $0
+DATA components<>+28(SB)/4, $0
+GLOBL components<>(SB), RODATA|NOPTR, $32
+
+// FACE reads a face of the cell across z, at p and p+dy: the values along x and y, and their derivatives by x and y.
+#define FACE(p, v, gx, gy) \
+	VMOVUPS (p), v           \
+	VMOVUPS (p)(R8*1), gx    \
+	VMOVUPS (p)(R9*1), Y12   \
+	VMOVUPS (p)(R10*1), Y13  \
+	VSUBPS  v, gx, gx        \ // d00
+	VSUBPS  Y12, Y13, Y13    \ // d10
+	VMULPS  gx, Y9, gy       \
+	VADDPS  gy, v, v         \ // v00
+	VMULPS  Y13, Y9, gy      \
+	VADDPS  gy, Y12, Y12     \ // v10
+	VSUBPS  v, Y12, gy       \ // e
+	VMULPS  gy, Y10, Y12     \
+	VADDPS  Y12, v, v        \
+	VSUBPS  gx, Y13, Y13     \
+	VMULPS  Y13, Y10, Y13    \
+	VADDPS  Y13, gx, gx
+
+// BLEND reads eight lanes: values Y0 and derivatives Y1, Y2, Y3.
+#define BLEND \
+	FACE(SI, Y0, Y1, Y2)  \
+	FACE(DX, Y3, Y4, Y5)  \
+	VSUBPS Y0, Y3, Y3     \ // by z
+	VSUBPS Y1, Y4, Y4     \
+	VSUBPS Y2, Y5, Y5     \
+	VMULPS Y3, Y11, Y6    \
+	VADDPS Y6, Y0, Y0     \
+	VMULPS Y4, Y11, Y4    \
+	VADDPS Y4, Y1, Y1     \
+	VMULPS Y5, Y11, Y5    \
+	VADDPS Y5, Y2, Y2
+
+// SUM adds up the lanes of four vectors.
+#define SUM(a, b, c, d, xa, xt) \
+	VHADDPS      b, a, a     \
+	VHADDPS      d, c, c     \
+	VHADDPS      c, a, a     \
+	VEXTRACTF128 $1, a, xt   \
+	VADDPS       xt, xa, xa
+
+// func readAVX(r *reading, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[16]float32)
+TEXT ·readAVX(SB), NOSPLIT, $0-56
+	MOVQ r+0(FP), DI
+	MOVQ cell+8(FP), SI
+	MOVQ dx+16(FP), R8
+	MOVQ dy+24(FP), R9
+	MOVQ dz+32(FP), DX
+	MOVQ f+40(FP), AX
+	MOVQ fixed+48(FP), BX
+	LEAQ (R8)(R9*1), R10
+	ADDQ SI, DX
+	VBROADCASTSS (AX), Y9
+	VBROADCASTSS 4(AX), Y10
+	VBROADCASTSS 8(AX), Y11
+
+	BLEND
+	VMOVUPS (BX), Y4
+	VMULPS  Y0, Y4, Y5
+	VMULPS  Y1, Y4, Y6
+	VMULPS  Y2, Y4, Y7
+	VMULPS  Y3, Y4, Y8
+	SUM(Y5, Y6, Y7, Y8, X5, X6)
+	VMULPS  Y0, Y1, Y1
+	VMULPS  Y0, Y2, Y2
+	VMULPS  Y0, Y3, Y3
+	VMULPS  Y0, Y0, Y0
+	SUM(Y0, Y1, Y2, Y3, X0, X6)
+	VMOVAPS X5, X14
+	VMOVAPS X0, X15
+
+	ADDQ $32, SI
+	ADDQ $32, DX
+	BLEND
+	VEXTRACTF128 $1, Y0, 32(DI)
+	VEXTRACTF128 $1, Y1, 48(DI)
+	VEXTRACTF128 $1, Y2, 64(DI)
+	VEXTRACTF128 $1, Y3, 80(DI)
+	VMOVUPS 32(BX), Y4
+	VMULPS  Y0, Y4, Y5
+	VMULPS  Y1, Y4, Y6
+	VMULPS  Y2, Y4, Y7
+	VMULPS  Y3, Y4, Y8
+	SUM(Y5, Y6, Y7, Y8, X5, X6)
+	VADDPS  X5, X14, X14
+	VMOVUPS X14, (DI)
+	VANDPS  components<>(SB), Y0, Y4
+	VMULPS  Y4, Y1, Y1
+	VMULPS  Y4, Y2, Y2
+	VMULPS  Y4, Y3, Y3
+	VMULPS  Y4, Y0, Y0
+	SUM(Y0, Y1, Y2, Y3, X0, X6)
+	VADDPS  X0, X15, X15
+	VMOVUPS X15, 16(DI)
+	VZEROUPPER
+	RET

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package align
+
+func (r *reading) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) bool {
+	return false
+}
