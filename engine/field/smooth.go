@@ -1,6 +1,11 @@
 package field
 
-import "github.com/morphseek/morphseek/engine/internal/filter"
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
 
 // Smoothed writes f convolved with a Gaussian of sigma voxels to dst and returns it. A nil dst is allocated; dst must not share
 // memory with f.
@@ -15,17 +20,11 @@ func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 // Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below least, until
 // none is. It reports how many voxels were below at first.
 func (f *Field) Unfold(least float32, threads int) (folded int) {
-	const spread = 2         // voxels that the smoothing reaches around a fold
+	const spread = 2 // voxels that the smoothing reaches around a fold
+	mask := make([]float32, f.Voxels())
+	suspects := box{hi: f.Size}
 	for round := range 100 { // far more than any finite field took
-		around := f.JacobianDeterminant(threads).Data
-		below := 0
-		for i, j := range around {
-			around[i] = 0
-			if !(j >= least) {
-				around[i] = 1
-				below++
-			}
-		}
+		below, folds := f.markFolds(mask, suspects, least, threads)
 		if round == 0 {
 			folded = below
 		}
@@ -33,15 +32,54 @@ func (f *Field) Unfold(least float32, threads int) (folded int) {
 			return folded
 		}
 		sigma := float64(spread + round/8) // a knot that does not open by itself needs more room
+		reach := int(math.Ceil(3 * sigma))
+		suspects = folds.grown(reach+1, f.Size)
+
+		part := folds.grown(reach+3, f.Size) // a Gaussian of one voxel reaches three
+		size := part.size()
+		around := part.crop(mask, f.Size)
+		u := [3][]float32{part.crop(f.X, f.Size), part.crop(f.Y, f.Size), part.crop(f.Z, f.Size)}
 		share := make([]float32, len(around))
-		filter.Gaussian(f.Size, [3]float64{sigma, sigma, sigma}, 1, threads, filter.From(f.Size, around), filter.To(f.Size, share))
-		smooth := f.Smoothed(nil, 1, threads)
-		for k, p := range [][]float32{f.X, f.Y, f.Z} {
-			s := [][]float32{smooth.X, smooth.Y, smooth.Z}[k]
-			for i, a := range share {
-				p[i] += min(50*a, 1) * (s[i] - p[i])
+		filter.Gaussian(size, [3]float64{sigma, sigma, sigma}, 1, threads, filter.From(size, around), filter.To(size, share))
+		filter.Gaussian(size, [3]float64{1, 1, 1}, 3, threads, filter.From(size, u[:]...), func(y, z int, rows [][]float32) {
+			from := (z*size[1] + y) * size[0]
+			at := ((part.lo[2]+z)*f.Size[1]+part.lo[1]+y)*f.Size[0] + part.lo[0]
+			for k, p := range [][]float32{f.X, f.Y, f.Z} {
+				p, old := p[at:at+size[0]], u[k][from:]
+				for i, s := range rows[k] {
+					p[i] += min(50*share[from+i], 1) * (s - old[i])
+				}
 			}
-		}
+		})
 	}
 	return folded
+}
+
+// markFolds sets mask to 1 where the Jacobian determinant is below least, else to 0, in the rows of b, which hold all such voxels;
+// it returns their number and the box around them.
+func (f *Field) markFolds(mask []float32, b box, least float32, threads int) (below int, folds box) {
+	type found struct {
+		count int
+		box   box
+	}
+	nx, ny := f.Size[0], b.hi[1]-b.lo[1]
+	t := parallel.Reduce(ny*(b.hi[2]-b.lo[2]), parallel.Rows(nx), threads, func(lo, hi int) found {
+		in := found{0, box{lo: f.Size}}
+		for r := lo; r < hi; r++ {
+			y, z := b.lo[1]+r%ny, b.lo[2]+r/ny
+			at := z*f.Size[1] + y
+			row := mask[at*nx : (at+1)*nx]
+			f.jacobianRow(row, at)
+			for x, j := range row {
+				row[x] = 0
+				if !(j >= least) {
+					row[x] = 1
+					in.count++
+					in.box = in.box.with([3]int{x, y, z})
+				}
+			}
+		}
+		return in
+	}, func(p, q found) found { return found{p.count + q.count, p.box.union(q.box)} })
+	return t.count, t.box
 }
