@@ -65,7 +65,13 @@ func TestMarginalsAreExact(t *testing.T) {
 }
 
 func TestEnvelope(t *testing.T) {
-	const width, weight = 5, 0.07
+	for _, width := range []int{1, 2, 5, 7, 9, 11, 17} {
+		testEnvelope(t, width)
+	}
+}
+
+func testEnvelope(t *testing.T, width int) {
+	const weight = 0.07
 	src := random(width*width*width, 1)
 	got, scratch := make([]float32, len(src)), make([]float32, len(src))
 	envelope(got, src, scratch, width, weight)
@@ -79,7 +85,7 @@ func TestEnvelope(t *testing.T) {
 	least := slices.Min(want)
 	for i := range want {
 		if d := got[i] - (want[i] - least); math.Abs(float64(d)) > 1e-6 {
-			t.Fatalf("label %d: %g, want %g", i, got[i], want[i]-least)
+			t.Fatalf("width %d, label %d: %g, want %g", width, i, got[i], want[i]-least)
 		}
 	}
 }

@@ -141,26 +141,19 @@ func argmin(x []float32) int {
 // envelope writes to dst the lower envelope min over e of src(e) + weight*|d-e|^2, axis by axis, less its own minimum.
 func envelope(dst, src, scratch []float32, width int, weight float32) {
 	square := width * width
-	for r := 0; r < len(src); r += width {
-		row, out := src[r:r+width], scratch[r:r+width]
-		for i := range out {
-			least := row[i]
-			for j, v := range row {
-				if v += weight * float32((i-j)*(i-j)); v < least {
-					least = v
-				}
-			}
-			out[i] = least
-		}
+	penalty := make([]float32, 2*width-1+vectorPad) // of 1-width, ..., width-1 labels
+	for i := range 2*width - 1 {
+		penalty[i] = weight * float32((i-width+1)*(i-width+1))
 	}
+	lowerRows(scratch, src, penalty, width)
 	for z := range width {
 		plane := scratch[z*square : (z+1)*square]
 		for i := range width {
-			lower(dst[z*square+i*width:][:width], plane, width, i, width, weight)
+			lower(dst[z*square+i*width:][:width], plane, penalty[width-1-i:], width)
 		}
 	}
 	for i := range width {
-		lower(scratch[i*square:(i+1)*square], dst, square, i, width, weight)
+		lower(scratch[i*square:(i+1)*square], dst, penalty[width-1-i:], width)
 	}
 	least := scratch[argmin(scratch)]
 	for i, v := range scratch {
@@ -168,19 +161,35 @@ func envelope(dst, src, scratch []float32, width int, weight float32) {
 	}
 }
 
-// lower writes to dst the least over the n rows of rows, each len(dst) = stride long, of row j plus weight*(i-j)^2.
-func lower(dst, rows []float32, stride, i, n int, weight float32) {
-	copy(dst, rows[i*stride:(i+1)*stride])
-	for j := range n {
-		if j == i {
-			continue
-		}
-		w := weight * float32((i-j)*(i-j))
-		row := rows[j*stride : (j+1)*stride][:len(dst)]
-		for k, v := range row {
-			if v += w; v < dst[k] {
-				dst[k] = v
+// vectorPad is how many floats a vector may read or write beyond a line.
+const vectorPad = 16
+
+// lowerRows writes to label i of every line, width labels, of dst the least of the line's labels j in src plus
+// penalty[width-1+i-j].
+func lowerRows(dst, src, penalty []float32, width int) {
+	for r := lowerRowsVector(dst, src, penalty, width); r < len(src); r += width {
+		row := src[r : r+width]
+		for i := range row {
+			least := row[0] + penalty[width-1+i]
+			for j, v := range row {
+				least = min(least, v+penalty[width-1+i-j])
 			}
+			dst[r+i] = least
 		}
+	}
+}
+
+// lower writes to dst the least over count rows, each len(dst) long, of row j plus penalty[j].
+func lower(dst, rows, penalty []float32, count int) {
+	if lowerVector(dst, rows, penalty, count) {
+		return
+	}
+	n := len(dst)
+	for k := range dst {
+		least := rows[k] + penalty[0]
+		for j := 1; j < count; j++ {
+			least = min(least, rows[j*n+k]+penalty[j])
+		}
+		dst[k] = least
 	}
 }

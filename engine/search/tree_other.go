@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package search
+
+func lowerRowsVector(dst, src, penalty []float32, width int) int { return 0 }
+
+func lowerVector(dst, rows, penalty []float32, count int) bool { return false }
