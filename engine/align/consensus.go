@@ -21,33 +21,46 @@ type vote struct {
 	weight float64 // the square of the depth in the body
 }
 
-// consensus moves t to where most blocks of the body would go by themselves. Across modalities the score of the whole can be
+// consensus moves t to where most blocks of the two bodies would go by themselves. Across modalities the score of the whole can be
 // higher where walls and spines agree and the organs lie centimetres off; a block inside the body, free to move, finds its
-// organ.
+// organ. The fixed body's blocks look for themselves in the moving volume and the moving body's in the fixed one.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	for round := range search.VotingRounds {
 		if err := a.checkpoint(0.9 + 0.05*float64(round)); err != nil {
 			return t, err
 		}
-		pair := search.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
-		if f := search.Votes(pair, round, a.opt.Threads); f != nil {
-			t = t.After(trimmedFit(v.poll(t, f)))
+		back, err := t.Inverse()
+		if err != nil {
+			return t, nil // nothing to vote about
+		}
+		there := search.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
+		votes := poll(v.fixed, v.moving, t, search.Votes(there, round, a.opt.Threads))
+		here := search.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: back}
+		for _, w := range poll(v.moving, v.fixed, back, search.Votes(here, round, a.opt.Threads)) {
+			votes = append(votes, vote{at: back.Apply(w.to), to: back.Apply(w.at), weight: w.weight})
+		}
+		if len(votes) > 0 {
+			t = t.After(trimmedFit(votes))
 		}
 	}
 	return t, nil
 }
 
-// poll reads f at every third voxel, along each axis, of the fixed body that t carries into the moving field of view.
-func (v views) poll(t volume.Affine, f *field.Field) []vote {
-	n, m := v.fixed.grid.Size, v.moving.grid.Size
-	toPhysical, toMoving := v.fixed.grid.IndexToPhysical(), v.moving.grid.PhysicalToIndex().After(t)
+// poll reads f (nil: nobody votes) at every third voxel, along each axis, of the fixed body that t carries into the moving field of
+// view.
+func poll(fixed, moving features, t volume.Affine, f *field.Field) []vote {
+	if f == nil {
+		return nil
+	}
+	n, m := fixed.grid.Size, moving.grid.Size
+	toPhysical, toMoving := fixed.grid.IndexToPhysical(), moving.grid.PhysicalToIndex().After(t)
 	var points []float64
 	var votes []vote
 	for z := 1; z < n[2]; z += 3 {
 		for y := 1; y < n[1]; y += 3 {
 			for x := 1; x < n[0]; x += 3 {
 				i := (z*n[1]+y)*n[0] + x
-				if v.fixed.body[i] == 0 {
+				if fixed.body[i] == 0 {
 					continue
 				}
 				p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
@@ -57,7 +70,7 @@ func (v views) poll(t volume.Affine, f *field.Field) []vote {
 				}
 				if inside {
 					points = append(points, p[:]...)
-					votes = append(votes, vote{at: p, weight: float64(v.fixed.depth[i] * v.fixed.depth[i])})
+					votes = append(votes, vote{at: p, weight: float64(fixed.depth[i] * fixed.depth[i])})
 				}
 			}
 		}
