@@ -127,37 +127,19 @@ func onBorder(w *working, i int) bool {
 	return v[i-1] == 0 || v[i+1] == 0 || v[i-nx] == 0 || v[i+nx] == 0 || v[i-nxy] == 0 || v[i+nxy] == 0
 }
 
-// neighbours calls visit for the face neighbours of voxel i.
-func neighbours(i int, n [3]int, visit func(j int)) {
-	x, y, z := i%n[0], i/n[0]%n[1], i/(n[0]*n[1])
-	if x > 0 {
-		visit(i - 1)
-	}
-	if x < n[0]-1 {
-		visit(i + 1)
-	}
-	if y > 0 {
-		visit(i - n[0])
-	}
-	if y < n[1]-1 {
-		visit(i + n[0])
-	}
-	if z > 0 {
-		visit(i - n[0]*n[1])
-	}
-	if z < n[2]-1 {
-		visit(i + n[0]*n[1])
-	}
+// faces are the offsets of the face neighbours of a voxel that is not one of the outermost. Those are never part of a body.
+func faces(n [3]int) [6]int {
+	nx, nxy := n[0], n[0]*n[1]
+	return [6]int{-1, 1, -nx, nx, -nxy, nxy}
 }
 
 func erode(in []bool, n [3]int) []bool {
 	out := make([]bool, len(in))
+	near := faces(n)
 	for i, v := range in {
-		if !v {
-			continue
+		if v {
+			out[i] = in[i+near[0]] && in[i+near[1]] && in[i+near[2]] && in[i+near[3]] && in[i+near[4]] && in[i+near[5]]
 		}
-		out[i] = true
-		neighbours(i, n, func(j int) { out[i] = out[i] && in[j] })
 	}
 	return out
 }
@@ -165,9 +147,12 @@ func erode(in []bool, n [3]int) []bool {
 // dilateWithin adds the face neighbours that lie in limit.
 func dilateWithin(in, limit []bool, n [3]int) []bool {
 	out := append([]bool(nil), in...)
+	near := faces(n)
 	for i, v := range in {
 		if v {
-			neighbours(i, n, func(j int) { out[j] = out[j] || limit[j] })
+			for _, d := range near {
+				out[i+d] = out[i+d] || limit[i+d]
+			}
 		}
 	}
 	return out
@@ -176,6 +161,7 @@ func dilateWithin(in, limit []bool, n [3]int) []bool {
 // largestComponent keeps the largest set connected through faces; the first of equals.
 func largestComponent(in []bool, n [3]int) []bool {
 	label := make([]int32, len(in))
+	near := faces(n)
 	best, bestSize, current := int32(0), 0, int32(0)
 	var stack []int
 	for i, v := range in {
@@ -188,12 +174,12 @@ func largestComponent(in []bool, n [3]int) []bool {
 		for stack = append(stack[:0], i); len(stack) > 0; size++ {
 			j := stack[len(stack)-1]
 			stack = stack[:len(stack)-1]
-			neighbours(j, n, func(k int) {
-				if in[k] && label[k] == 0 {
+			for _, d := range near {
+				if k := j + d; in[k] && label[k] == 0 {
 					label[k] = current
 					stack = append(stack, k)
 				}
-			})
+			}
 		}
 		if size > bestSize {
 			best, bestSize = current, size
@@ -211,7 +197,6 @@ func largestComponent(in []bool, n [3]int) []bool {
 func fillSlices(in []bool, n [3]int) []bool {
 	out := make([]bool, len(in))
 	area := n[0] * n[1]
-	slice := [3]int{n[0], n[1], 1}
 	var stack []int
 	for z := range n[2] {
 		body := in[z*area : (z+1)*area]
@@ -233,7 +218,18 @@ func fillSlices(in []bool, n [3]int) []bool {
 		for len(stack) > 0 {
 			i := stack[len(stack)-1]
 			stack = stack[:len(stack)-1]
-			neighbours(i, slice, reach)
+			if x := i % n[0]; x > 0 {
+				reach(i - 1)
+			}
+			if x := i % n[0]; x < n[0]-1 {
+				reach(i + 1)
+			}
+			if i >= n[0] {
+				reach(i - n[0])
+			}
+			if i < area-n[0] {
+				reach(i + n[0])
+			}
 		}
 		for i := range area {
 			out[z*area+i] = !outside[i]
