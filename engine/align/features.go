@@ -195,11 +195,10 @@ func halve(in []float32, from, to [3]int) []float32 {
 	return out
 }
 
-// A voxel as the refinement samples it: up to bodyLane components, its body and its validity.
+// A voxel as the refinement samples it: up to bodyLane components, its body and, last, its validity.
 const (
-	lanes     = 16
-	bodyLane  = lanes - 2
-	validLane = lanes - 1
+	lanes    = 16
+	bodyLane = lanes - 2
 )
 
 // interleaved returns the features smoothed by a Gaussian of sigma voxels, a voxel's lanes side by side.
