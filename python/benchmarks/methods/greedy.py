@@ -14,13 +14,14 @@ def _version() -> str:
 
 
 def _register(deformable: bool, fine: bool, job: Job) -> None:
-    import SimpleITK as sitk
     from picsl_greedy import Greedy3D
 
     metric = "NMI" if job.two_modalities else "NCC 2x2x2"
     common = f"-i {job.fixed} {job.moving} -threads {job.threads} -m {metric}"
     affine = deformation = "-n 100x50x10"
     if fine:
+        import SimpleITK as sitk  # not above: plain greedy would pay for it
+
         reader = sitk.ImageFileReader()
         reader.SetFileName(str(job.fixed))
         reader.ReadImageInformation()
