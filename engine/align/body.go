@@ -218,10 +218,11 @@ func fillSlices(in []bool, n [3]int) []bool {
 		for len(stack) > 0 {
 			i := stack[len(stack)-1]
 			stack = stack[:len(stack)-1]
-			if x := i % n[0]; x > 0 {
+			x := i % n[0]
+			if x > 0 {
 				reach(i - 1)
 			}
-			if x := i % n[0]; x < n[0]-1 {
+			if x < n[0]-1 {
 				reach(i + 1)
 			}
 			if i >= n[0] {

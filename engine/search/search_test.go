@@ -74,7 +74,7 @@ func testEnvelope(t *testing.T, width int) {
 	const weight = 0.07
 	src := random(width*width*width, 1)
 	got, scratch := make([]float32, len(src)), make([]float32, len(src))
-	envelope(got, src, scratch, width, weight)
+	envelope(got, src, scratch, penalties(width, weight), width)
 	want := make([]float32, len(src))
 	for i := range want {
 		want[i] = float32(math.Inf(1))

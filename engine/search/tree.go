@@ -83,6 +83,7 @@ func (t *tree) marginals(costs []float32, width int, weight float32, threads int
 	labels := width * width * width
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
 	up := make([]float32, len(costs)) // message from a node to its parent
+	penalty := penalties(width, weight)
 
 	const grain = 4
 	for d := len(t.depth) - 2; d > 0; d-- {
@@ -93,7 +94,7 @@ func (t *tree) marginals(costs []float32, width int, weight float32, threads int
 				for _, c := range t.children[i] {
 					accumulate(at(costs, i), at(up, c))
 				}
-				envelope(at(up, i), at(costs, i), scratch, width, weight)
+				envelope(at(up, i), at(costs, i), scratch, penalty, width)
 			}
 		})
 	}
@@ -112,7 +113,7 @@ func (t *tree) marginals(costs []float32, width int, weight float32, threads int
 				for l, v := range at(costs, t.parent[i]) {
 					rest[l] = v - up[i*labels+l]
 				}
-				envelope(down, rest, scratch, width, weight)
+				envelope(down, rest, scratch, penalty, width)
 				accumulate(at(costs, i), down)
 				best[i] = argmin(at(costs, i))
 			}
@@ -138,13 +139,21 @@ func argmin(x []float32) int {
 	return best
 }
 
-// envelope writes to dst the lower envelope min over e of src(e) + weight*|d-e|^2, axis by axis, less its own minimum.
-func envelope(dst, src, scratch []float32, width int, weight float32) {
-	square := width * width
-	penalty := make([]float32, 2*width-1+vectorPad) // of 1-width, ..., width-1 labels
+// vectorPad is how many floats a vector may read or write beyond a line.
+const vectorPad = 16
+
+// penalties are weight*d^2 for d from 1-width to width-1 labels.
+func penalties(width int, weight float32) []float32 {
+	p := make([]float32, 2*width-1+vectorPad)
 	for i := range 2*width - 1 {
-		penalty[i] = weight * float32((i-width+1)*(i-width+1))
+		p[i] = weight * float32((i-width+1)*(i-width+1))
 	}
+	return p
+}
+
+// envelope writes to dst the lower envelope min over e of src(e) + the penalties of d-e, axis by axis, less its own minimum.
+func envelope(dst, src, scratch, penalty []float32, width int) {
+	square := width * width
 	lowerRows(scratch, src, penalty, width)
 	for z := range width {
 		plane := scratch[z*square : (z+1)*square]
@@ -160,9 +169,6 @@ func envelope(dst, src, scratch []float32, width int, weight float32) {
 		dst[i] = v - least
 	}
 }
-
-// vectorPad is how many floats a vector may read or write beyond a line.
-const vectorPad = 16
 
 // lowerRows writes to label i of every line, width labels, of dst the least of the line's labels j in src plus
 // penalty[width-1+i-j].

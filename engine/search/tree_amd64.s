@@ -71,6 +71,8 @@ nextNarrow:
 	JLE     done
 	ADDQ    $32, SI
 	ADDQ    $32, DI
+
+rest:
 	CMPQ    CX, $8
 	JGE     columns
 	LEAQ    -8(CX), DX // the last vector does some columns again
@@ -111,13 +113,7 @@ nextWide:
 	JLE     done
 	ADDQ    $128, SI
 	ADDQ    $128, DI
-	CMPQ    CX, $8
-	JGE     columns
-	LEAQ    -8(CX), DX
-	LEAQ    (SI)(DX*4), SI
-	LEAQ    (DI)(DX*4), DI
-	MOVQ    $8, CX
-	JMP     columns
+	JMP     rest
 
 done:
 	VZEROUPPER
