@@ -19,19 +19,17 @@ type ncc struct {
 	radius  int
 	threads int
 
-	weight       []float32 // 1 in valid voxels
 	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
-	meanF, overB []float32 // of the windows, for the current weight: fixed's mean, 1/B
-	open         []uint8   // bit k is set where both neighbours along axis k are valid
+	meanF, overB []float32 // of the windows, for the current overN: fixed's mean, 1/B
+	open         []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
 	warped       []float32
-	da, dc, flat []float32 // what the derivative sums over the windows
 	sums         []float64 // of the similarity, by row
 }
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
 	s := &ncc{Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, n/im.Fixed.Size[0])}
-	for _, p := range []*[]float32{&s.overN, &s.meanF, &s.overB, &s.warped, &s.da, &s.dc, &s.flat} {
+	for _, p := range []*[]float32{&s.overN, &s.meanF, &s.overB, &s.warped} {
 		*p = make([]float32, n)
 	}
 	return s
@@ -44,8 +42,8 @@ func (s *ncc) row(y, z int) (from, to int) {
 }
 
 func (s *ncc) validate(u *field.Field) {
-	s.weight = s.Valid(u, s.threads)
-	size, w := s.Fixed.Size, s.weight
+	size, w := s.Fixed.Size, s.warped // which the next force writes anew
+	s.Valid(w, u, s.threads)
 	filter.Box(size, s.radius, 3, s.threads, func(y, z int, rows [][]float32) {
 		from, to := s.row(y, z)
 		count, sum, square := rows[0], rows[1][:to-from], rows[2][:to-from]
@@ -75,13 +73,15 @@ func (s *ncc) validate(u *field.Field) {
 	})
 }
 
-// force needs, for d(similarity)/d(m(y)), w(y) times the sum over the windows around y, of n valid voxels each, of
+// force needs, for d(similarity)/d(m(y)), where y is valid, the sum over the windows around y, of n valid voxels each, of
 // 2|A|/(nBC) (f(y) - mean f) - 2A|A|/(nBC^2) (m(y) - mean m): three sums over windows, of what three others give.
-func (s *ncc) force(g, u *field.Field) float64 {
+func (s *ncc) force(g, scratch, u *field.Field) float64 {
 	s.Warp(s.warped, u, s.threads)
 	size := s.Fixed.Size
-	filter.Box(size, s.radius, 3, s.threads, s.moments, s.correlate)
-	filter.Box(size, s.radius, 3, s.threads, filter.From(size, s.da, s.dc, s.flat), func(y, z int, rows [][]float32) {
+	filter.Box(size, s.radius, 3, s.threads, s.moments, func(y, z int, rows [][]float32) {
+		s.correlate(scratch, y, z, rows)
+	})
+	filter.Box(size, s.radius, 3, s.threads, filter.From(size, scratch.X, scratch.Y, scratch.Z), func(y, z int, rows [][]float32) {
 		s.gradient(g, y, z, rows)
 	})
 	total := 0.0
@@ -95,30 +95,37 @@ func (s *ncc) force(g, u *field.Field) float64 {
 func (s *ncc) moments(y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
 	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
-	f, m, w := s.Fixed.Data[from:to], s.warped[from:to], s.weight[from:to]
-	for i := range first {
-		x := w[i] * m[i]
-		first[i], second[i], both[i] = x, x*m[i], x*f[i]
+	f, m, overN := s.Fixed.Data[from:to], s.warped[from:to], s.overN[from:to]
+	for i := momentsVector(rows, f, m, overN); i < len(first); i++ {
+		x := m[i]
+		if overN[i] == 0 {
+			x = 0
+		}
+		first[i], second[i], both[i] = x, x*x, x*f[i]
 	}
 }
 
-// correlate notes a row's correlations, and what their derivative sums, from the windows' moments.
-func (s *ncc) correlate(y, z int, rows [][]float32) {
+// correlate writes what the derivative of a row's correlations sums over the windows, from the windows' moments, which are lost, to
+// sums, and notes how much the row correlates.
+func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
 	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
 	overN, meanF, overB := s.overN[from:to], s.meanF[from:to], s.overB[from:to]
-	da, dc, flat := s.da[from:to], s.dc[from:to], s.flat[from:to]
-	sum := 0.0
-	for i, x := range first {
+	da, dc, flat := sums.X[from:to], sums.Y[from:to], sums.Z[from:to]
+	for i := correlateVector(da, dc, flat, rows, overN, meanF, overB); i < len(first); i++ {
 		n := overN[i]
-		mean := n * x
+		mean := n * first[i]
 		a := n*both[i] - mean*meanF[i]
 		overC := 1 / (n*second[i] - mean*mean + varianceFloor)
 		ratio := math.Float32frombits(math.Float32bits(a)&^(1<<31)) * overB[i] * overC
-		sum += float64(a * ratio)
+		first[i] = a * ratio
 		p := 2 * n * ratio
 		q := p * a * overC
 		da[i], dc[i], flat[i] = p, q, q*mean-p*meanF[i]
+	}
+	sum := 0.0
+	for _, x := range first {
+		sum += float64(x)
 	}
 	s.sums[from/len(first)] = sum
 }
@@ -127,8 +134,11 @@ func (s *ncc) correlate(y, z int, rows [][]float32) {
 // central differences; zero along an axis where a neighbour is not valid.
 func (s *ncc) gradient(g *field.Field, y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
-	da, dc, flat := rows[0], rows[1][:to-from], rows[2][:to-from]
+	if s.gradientVector(g, from, to-from, rows) {
+		return
+	}
 	nx, slice, m := s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1], s.warped
+	da, dc, flat := rows[0], rows[1][:to-from], rows[2][:to-from]
 	f, gx, gy, gz := s.Fixed.Data[from:to], g.X[from:to], g.Y[from:to], g.Z[from:to]
 	for i, open := range s.open[from:to] {
 		o := from + i

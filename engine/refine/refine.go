@@ -71,8 +71,9 @@ var elastic = map[Similarity]float64{NCC: 0.4, MSE: 0.5, MIND: 0.75}
 type similarity interface {
 	// validate notes which voxels are known in both images under u.
 	validate(u *field.Field)
-	// force returns the value under u and writes its derivative by a displacement of the warped image to g, up to a factor.
-	force(g, u *field.Field) float64
+	// force returns the value under u and writes its derivative by a displacement of the warped image to g, up to a factor. It may
+	// write to scratch.
+	force(g, scratch, u *field.Field) float64
 }
 
 // Run refines start, a field on any grid (nil: the identity), and returns start o (id + v) on the finest grid.
@@ -183,7 +184,7 @@ func (c *climb) run(ctx context.Context) ([]float64, error) {
 		if it%revalidate == 0 {
 			c.similarity.validate(c.v)
 		}
-		values = append(values, c.similarity.force(g, c.v))
+		values = append(values, c.similarity.force(g, spare, c.v))
 		if stalled(values) {
 			if step /= 2; step < longest/4 {
 				break
@@ -224,16 +225,21 @@ func (c *climb) smooth(dst, g *field.Field) float32 {
 	longest := make([]float32, size[1]*size[2])
 	filter.Gaussian(size, [3]float64{fluid, fluid, fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
 		put(y, z, rows)
-		var most float32
-		gy, gz := rows[1][:size[0]], rows[2][:size[0]]
-		for i, x := range rows[0] {
-			if square := x*x + gy[i]*gy[i] + gz[i]*gz[i]; square > most {
-				most = square
-			}
-		}
-		longest[z*size[1]+y] = most
+		longest[z*size[1]+y] = longestSquare(rows)
 	})
 	return float32(math.Sqrt(float64(slices.Max(longest))))
+}
+
+// longestSquare returns the squared length of the longest vector whose components stand in three rows.
+func longestSquare(rows [][]float32) float32 {
+	x, y, z := rows[0], rows[1][:len(rows[0])], rows[2][:len(rows[0])]
+	most, done := longestVector(x, y, z)
+	for i := done; i < len(x); i++ {
+		if square := x[i]*x[i] + y[i]*y[i] + z[i]*z[i]; square > most {
+			most = square
+		}
+	}
+	return most
 }
 
 // flow writes v o (id + step g), after the elastic Gaussian, to dst.

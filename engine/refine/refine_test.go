@@ -51,7 +51,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 			}
 			u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
 			s.validate(u)
-			s.force(direction, u)
+			s.force(direction, field.New(g), u)
 			direction = direction.Smoothed(nil, 2, 1)
 			length := 0.0 // of the longest vector, at most
 			for _, d := range direction.Data {
@@ -62,9 +62,9 @@ func TestForceIsTheDerivative(t *testing.T) {
 				for i, d := range direction.Data {
 					step.Data[i] = h * d / float32(length)
 				}
-				return s.force(field.New(g), field.Compose(nil, u, step, 1))
+				return s.force(field.New(g), field.New(g), field.Compose(nil, u, step, 1))
 			}
-			s.force(force, u)
+			s.force(force, field.New(g), u)
 			predicted := 0.0
 			for i, d := range direction.Data {
 				predicted += float64(d) * float64(force.Data[i])
@@ -95,7 +95,7 @@ func TestNCCValue(t *testing.T) {
 	s := newNCC(im, window, 1)
 	u := field.New(g)
 	s.validate(u)
-	got := s.force(field.New(g), u)
+	got := s.force(field.New(g), field.New(g), u)
 	want := metric.LocalNCC(im.Fixed, u.Warp(im.Moving, volume.Linear, 0, 1), nil, window, 1)
 	if math.Abs(got-want) > 0.005 {
 		t.Errorf("similarity %g, LocalNCC %g", got, want)

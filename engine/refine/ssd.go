@@ -40,12 +40,12 @@ func newMIND(im aligned.Images, threads int) *ssd {
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
-	return &ssd{Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, len(fixed)), threads: threads}
+	return &ssd{Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, len(fixed)), weight: make([]float32, len(fixed)/channels), threads: threads}
 }
 
-func (s *ssd) validate(u *field.Field) { s.weight = s.Valid(u, s.threads) }
+func (s *ssd) validate(u *field.Field) { s.Valid(s.weight, u, s.threads) }
 
-func (s *ssd) force(g, u *field.Field) float64 {
+func (s *ssd) force(g, _, u *field.Field) float64 {
 	s.warp(u)
 	nx, ny, nz := g.Size[0], g.Size[1], g.Size[2]
 	c := s.channels

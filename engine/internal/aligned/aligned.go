@@ -106,9 +106,8 @@ func (im Images) Warp(dst []float32, u *field.Field, threads int) {
 	im.read(im.Moving.Data, dst, u, threads)
 }
 
-// Valid returns 1 where both images are known under u, else 0.
-func (im Images) Valid(u *field.Field, threads int) []float32 {
-	valid := make([]float32, len(im.FixedValid.Data))
+// Valid writes to valid 1 where both images are known under u, else 0.
+func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 	im.read(im.MovingValid.Data, valid, u, threads)
 	nx, ny, margin := u.Size[0], u.Size[1], im.margin()
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
@@ -124,7 +123,6 @@ func (im Images) Valid(u *field.Field, threads int) []float32 {
 			}
 		}
 	})
-	return valid
 }
 
 // margin is how many voxels of the moving grid lie before the fixed one.

@@ -1,0 +1,15 @@
+//go:build !amd64
+
+package refine
+
+import "github.com/morphseek/morphseek/engine/field"
+
+func momentsVector(rows [][]float32, f, m, overN []float32) int { return 0 }
+
+func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, overB []float32) int {
+	return 0
+}
+
+func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool { return false }
+
+func longestVector(x, y, z []float32) (most float32, n int) { return 0, 0 }
