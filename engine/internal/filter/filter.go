@@ -3,6 +3,7 @@ package filter
 
 import (
 	"math"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
@@ -111,18 +112,28 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
 	area, tall := height*stride, (height+2*ry)*stride
-	in, along, slots := make([][]float32, images), make([]float32, tall), make([][]float32, images*(2*rz+1))
+	in, slots, out, rows := make([][]float32, images), make([][]float32, images*(2*rz+1)), make([][]float32, images), make([][]float32, images)
+	memory := borrow(area*(1+len(slots)+images) + tall*(1+images))
+	defer lend.Put(memory)
+	rest := *memory
+	cut := func(n int) []float32 {
+		part := rest[:n:n]
+		rest = rest[n:]
+		return part
+	}
+	zero := cut(area)
+	clear(zero)
 	for k := range in {
-		in[k] = make([]float32, tall)
+		in[k] = cut(tall)
+		clear(in[k])
 	}
+	along := cut(tall)
 	for k := range slots {
-		slots[k] = make([]float32, area)
+		slots[k] = cut(area)
 	}
-	zero, out := make([]float32, area), make([][]float32, images)
 	for k := range out {
-		out[k] = make([]float32, area)
+		out[k] = cut(area)
 	}
-	rows := make([][]float32, images)
 	of := func(from [][]float32, row int) [][]float32 {
 		for k := range rows {
 			rows[k] = from[k][row*stride+rx:][:nx]
@@ -174,11 +185,24 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 	}
 }
 
+// lend keeps what walks filter in: a registration takes thousands of them, and the collector lets garbage grow to a share of the heap.
+var lend = sync.Pool{New: func() any { return new([]float32) }}
+
+// borrow returns n values from lend, of any content.
+func borrow(n int) *[]float32 {
+	p := lend.Get().(*[]float32)
+	if cap(*p) < n {
+		*p = make([]float32, n)
+	}
+	*p = (*p)[:n]
+	return p
+}
+
 // border fills the room around the rows y[0], ..., y[1]-1 of p, rx at their ends and ry rows before and behind, of which those within
 // the grid's ny are there.
 func border(p []float32, stride, rx, ry int, y [2]int, ny int, repeat bool) {
 	if !repeat {
-		return // p was made of zeros and only rows within the grid are written
+		return // p was cleared and only rows within the grid are written
 	}
 	first, last := max(ry-y[0], 0), min(ny-y[0]+ry, len(p)/stride)-1 // rows that are there
 	for row := first; row <= last; row++ {
