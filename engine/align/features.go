@@ -126,22 +126,27 @@ func principal(a, b features, threads int) *mat.Dense {
 	return basis
 }
 
-// project returns the components of f along the rows of basis.
+// project replaces the planes of f by their components along the rows of basis.
 func (f features) project(basis *mat.Dense, threads int) features {
-	rows, _ := basis.Dims()
-	out := features{f.working, make([][]float32, rows)}
-	for k := range out.planes {
-		out.planes[k] = make([]float32, len(f.intensity))
-	}
-	parallel.For(len(f.intensity), 1<<12, threads, func(lo, hi int) { // so many voxels' components stay in the cache
-		for k, plane := range out.planes {
-			dst := vector(plane[lo:hi])
-			for c, in := range f.planes {
-				blas32.Axpy(float32(basis.At(k, c)), vector(in[lo:hi]), dst)
+	const held = 1 << 12 // so many voxels' channels stay in the cache
+	rows, channels := basis.Dims()
+	parallel.For(len(f.intensity), 16*held, threads, func(lo, hi int) {
+		in := make([]float32, channels*held)
+		for ; lo < hi; lo += held {
+			n := min(held, hi-lo)
+			for c, plane := range f.planes {
+				copy(in[c*held:], plane[lo:lo+n])
+			}
+			for k, plane := range f.planes[:rows] {
+				dst := plane[lo : lo+n]
+				clear(dst)
+				for c := range channels {
+					blas32.Axpy(float32(basis.At(k, c)), vector(in[c*held:][:n]), vector(dst))
+				}
 			}
 		}
 	})
-	return out
+	return features{f.working, f.planes[:rows]}
 }
 
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }
@@ -203,37 +208,30 @@ const (
 
 // interleaved returns the features smoothed by a Gaussian of sigma voxels, a voxel's lanes side by side.
 func (f features) interleaved(sigma float64, threads int) []float32 {
+	const together = 7 // planes: what the filter holds of them stays in the cache
 	out := make([]float32, lanes*len(f.valid))
-	s := [3]float64{sigma, sigma, sigma}
-	var smooth [lanes][]float32
-	planes := append(slices.Clip(f.planes), f.body, f.valid)
-	parallel.For(len(planes), 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			lane := c
-			if c >= len(f.planes) {
-				lane = bodyLane + c - len(f.planes)
-			}
-			smooth[lane] = make([]float32, len(f.valid))
-			filter.Gaussian(f.grid.Size, s, 1, 1, filter.From(f.grid.Size, planes[c]), filter.To(f.grid.Size, smooth[lane]))
-		}
-	})
-	// The outermost voxels stay zero, or the score would jump where a point leaves the grid.
+	planes, at := slices.Clip(f.planes), make([]int, len(f.planes))
+	for c := range at {
+		at[c] = c
+	}
+	planes, at = append(planes, f.body, f.valid), append(at, bodyLane, bodyLane+1)
 	nx, ny, nz := f.grid.Size[0], f.grid.Size[1], f.grid.Size[2]
-	parallel.For(ny*nz, parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			if y, z := r%ny, r/ny; y == 0 || y == ny-1 || z == 0 || z == nz-1 {
-				continue
+	for len(planes) > 0 {
+		n := min(together, len(planes))
+		lane := at[:n]
+		filter.Gaussian(f.grid.Size, [3]float64{sigma, sigma, sigma}, n, threads, filter.From(f.grid.Size, planes[:n]...), func(y, z int, rows [][]float32) {
+			if y == 0 || y == ny-1 || z == 0 || z == nz-1 {
+				return // the outermost voxels stay zero, or the score would jump where a point leaves the grid
 			}
-			for c, plane := range smooth {
-				if plane == nil {
-					continue
-				}
-				for i := r*nx + 1; i < (r+1)*nx-1; i++ {
-					out[i*lanes+c] = plane[i]
+			voxels := out[(z*ny+y)*nx*lanes:]
+			for x := 1; x < nx-1; x++ {
+				for k, row := range rows {
+					voxels[x*lanes+lane[k]] = row[x]
 				}
 			}
-		}
-	})
+		})
+		planes, at = planes[n:], at[n:]
+	}
 	return out
 }
 

@@ -39,20 +39,29 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 		center: centroid(fixed), fixedBody: fixed.bodyCount, movingBody: moving.bodyCount,
 		grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
 	}
-	var inside, outside []int
+	body, known := 0, 0
+	for i, v := range fixed.valid {
+		if v != 0 {
+			known++
+			if fixed.body[i] > 0 {
+				body++
+			}
+		}
+	}
+	inside, outside := make([]int32, 0, body), make([]int32, 0, known-body)
 	for i, v := range fixed.valid {
 		switch {
 		case v == 0:
 		case fixed.body[i] > 0:
-			inside = append(inside, i)
+			inside = append(inside, int32(i))
 		default:
-			outside = append(outside, i)
+			outside = append(outside, int32(i))
 		}
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x616c69676e)) // "align"
 	toPhysical := fixed.grid.IndexToPhysical()
 	n := fixed.grid.Size
-	add := func(voxels []int, count int) {
+	add := func(voxels []int32, count int) {
 		count = min(count, len(voxels))
 		weight := float32(len(voxels)) / float32(max(count, 1))
 		for k := range count { // a partial Fisher-Yates shuffle
@@ -60,7 +69,8 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 			voxels[k], voxels[j] = voxels[j], voxels[k]
 		}
 		slices.Sort(voxels[:count])
-		for _, i := range voxels[:count] {
+		for _, voxel := range voxels[:count] {
+			i := int(voxel)
 			p := toPhysical.Apply([3]float64{float64(i % n[0]), float64(i / n[0] % n[1]), float64(i / (n[0] * n[1]))})
 			o.points = append(o.points, [3]float32{float32(p[0] - o.center[0]), float32(p[1] - o.center[1]), float32(p[2] - o.center[2])})
 			f := fixedFeatures[i*lanes : (i+1)*lanes]

@@ -27,6 +27,10 @@ type searcher struct {
 	size    [3]int        // of the transforms
 	spectra [][]complex64 // of the fixed components, body, validity, and energy, conjugated
 	threads int
+
+	// What a search works in.
+	spectrum, product, overlapSpectrum, energySpectrum []complex64
+	score, overlap, energy                             []float32
 }
 
 // newSearcher prepares for moving images up to the given size.
@@ -49,6 +53,12 @@ func newSearcher(fixed features, moving [3]int, threads int) *searcher {
 			spectrum[i] = complex(real(v), -imag(v))
 		}
 		s.spectra = append(s.spectra, spectrum)
+	}
+	for _, p := range []*[]complex64{&s.spectrum, &s.product, &s.overlapSpectrum, &s.energySpectrum} {
+		*p = make([]complex64, s.fft.spectrumLen())
+	}
+	for _, p := range []*[]float32{&s.score, &s.overlap, &s.energy} {
+		*p = make([]float32, s.size[0]*s.size[1]*s.size[2])
 	}
 	return s
 }
@@ -77,10 +87,10 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	k := len(m.planes)
 	bodyAt, validAt, energyAt := k, k+1, k+2
 
-	product := make([]complex64, s.fft.spectrumLen())
-	overlapSpectrum := make([]complex64, len(product))
-	energySpectrum := make([]complex64, len(product))
-	spectrum := make([]complex64, len(product))
+	spectrum, product, overlapSpectrum, energySpectrum := s.spectrum, s.product, s.overlapSpectrum, s.energySpectrum
+	clear(product)
+	clear(overlapSpectrum)
+	clear(energySpectrum)
 	accumulate := func(dst []complex64, fixed int, weight float32) {
 		parallel.For(len(dst), 1<<14, s.threads, func(lo, hi int) {
 			addProduct(dst[lo:hi], s.spectra[fixed][lo:hi], spectrum[lo:hi], weight)
@@ -100,8 +110,7 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 			accumulate(product, c, 1)
 		}
 	}
-	score := make([]float32, s.size[0]*s.size[1]*s.size[2])
-	overlap, energy := make([]float32, len(score)), make([]float32, len(score))
+	score, overlap, energy := s.score, s.overlap, s.energy
 	s.fft.inverse(score, product)
 	s.fft.inverse(overlap, overlapSpectrum)
 	s.fft.inverse(energy, energySpectrum)
