@@ -37,8 +37,9 @@ func (s *step) minMarginals() (control volume.Geometry, marginals []float32, bes
 	width := 2*s.radius + 1
 	labels := width * width * width
 	costs := make([]float32, control.Voxels()*labels)
+	moving := s.byPhase()
 	parallel.For(control.Voxels(), 16, s.threads, func(lo, hi int) {
-		p := newPatch(s)
+		p := newPatch(s, moving)
 		for node := lo; node < hi; node++ {
 			p.costs(costs[node*labels:(node+1)*labels], control.Size, node)
 		}
@@ -83,32 +84,58 @@ func (s *step) blockMeans(size [3]int) []float32 {
 	return means
 }
 
+// byPhase returns the moving descriptors with each row's sorted by x modulo quantum, so that those under neighbouring labels stand
+// side by side, and as many more as a vector may read beyond them.
+func (s *step) byPhase() []uint64 {
+	n, q := s.grid.Size[0]+2*s.margin, s.quantum
+	length := s.phase()
+	rows := len(s.moving) / n
+	out := make([]uint64, rows*q*length+mostLabels)
+	for r := range rows {
+		for x, c := range s.moving[r*n : (r+1)*n] {
+			out[(r*q+x%q)*length+x/q] = c
+		}
+	}
+	return out
+}
+
+// phase is how many descriptors of a row have the same x modulo quantum, rounded up.
+func (s *step) phase() int { return (s.grid.Size[0] + 2*s.margin + s.quantum - 1) / s.quantum }
+
+// mostLabels is a whole number of vectors, and no level has as many labels along an axis.
+const mostLabels = 16
+
 // patch computes the costs of one control point at a time.
 type patch struct {
 	*step
+	moving []uint64 // by phase
 	stride int      // between samples of a block, voxels
 	codes  []uint64 // the fixed samples
 	at     []int    // and where they lie among the moving descriptors
 	missed []int32  // samples unknown in the moving volume, by label
+
+	// Of the labels of a row along x: the distances' sum, and the number of known samples.
+	sums, known [mostLabels]uint64
 }
 
-func newPatch(s *step) *patch {
-	return &patch{step: s, stride: 1 + s.spacing/5}
+func newPatch(s *step, moving []uint64) *patch {
+	return &patch{step: s, moving: moving, stride: 1 + s.spacing/5}
 }
 
 // costs writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
 // volume's known part costs the mean over all known ones, so the edge of a field of view neither draws nor repels.
 func (p *patch) costs(dst []float32, size [3]int, node int) {
-	n := p.grid.Size
-	mx, my := n[0]+2*p.margin, n[1]+2*p.margin
+	n, q, length := p.grid.Size, p.quantum, p.phase()
+	mx, my := q*length, n[1]+2*p.margin
 	p.codes, p.at = p.codes[:0], p.at[:0]
 	x0, y0, z0 := node%size[0]*p.spacing, node/size[0]%size[1]*p.spacing, node/(size[0]*size[1])*p.spacing
 	for z := z0; z < min(z0+p.spacing, n[2]); z += p.stride {
 		for y := y0; y < min(y0+p.spacing, n[1]); y += p.stride {
 			for x := x0; x < min(x0+p.spacing, n[0]); x += p.stride {
 				if c := p.fixed[(z*n[1]+y)*n[0]+x]; c != unknown {
+					x := x + p.margin
 					p.codes = append(p.codes, c)
-					p.at = append(p.at, ((z+p.margin)*my+y+p.margin)*mx+x+p.margin)
+					p.at = append(p.at, ((z+p.margin)*my+y+p.margin)*mx+x%q*length+x/q)
 				}
 			}
 		}
@@ -120,30 +147,20 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	if p.missed == nil {
 		p.missed = make([]int32, len(dst))
 	}
-	at := p.at[:len(p.codes)]
-	label, total, misses := 0, 0, 0
+	width := 2*p.radius + 1
+	label, total, known := 0, uint64(0), uint64(0)
 	for dz := -p.radius; dz <= p.radius; dz++ {
 		for dy := -p.radius; dy <= p.radius; dy++ {
-			for dx := -p.radius; dx <= p.radius; dx++ {
-				offset := p.quantum * ((dz*my+dy)*mx + dx)
-				sum, missed := 0, 0
-				for k, c := range p.codes {
-					m := p.moving[at[k]+offset]
-					if m == unknown {
-						missed++
-						continue
-					}
-					sum += bits.OnesCount64(c ^ m)
-				}
-				dst[label] = float32(sum)
-				p.missed[label] = int32(missed)
-				total += sum
-				misses += missed
+			p.row(q*(dz*my+dy)*mx-p.radius, width)
+			for l := range width {
+				dst[label] = float32(p.sums[l])
+				p.missed[label] = int32(len(p.codes)) - int32(p.known[l])
+				total += p.sums[l]
+				known += p.known[l]
 				label++
 			}
 		}
 	}
-	known := len(dst)*len(p.codes) - misses
 	if known == 0 {
 		return
 	}
@@ -151,5 +168,22 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	scale := 1 / float32(len(p.codes))
 	for l := range dst {
 		dst[l] = scale * (dst[l] + neutral*float32(p.missed[l]))
+	}
+}
+
+// row compares the samples with the moving descriptors at offset and the width-1 after.
+func (p *patch) row(offset, width int) {
+	if p.rowVector(offset, width) {
+		return
+	}
+	for l := range width {
+		var sum, known uint64
+		for k, c := range p.codes {
+			if m := p.moving[p.at[k]+offset+l]; m != unknown {
+				known++
+				sum += uint64(bits.OnesCount64(c ^ m))
+			}
+		}
+		p.sums[l], p.known[l] = sum, known
 	}
 }
