@@ -56,20 +56,14 @@ func (s *ncc) validate(u *field.Field) {
 		from, _ := s.row(y, z)
 		for x, n := range rows[0] {
 			i := from + x
-			s.overN[i], s.meanF[i], s.overB[i], s.open[i] = 0, 0, 0, 0
+			s.overN[i], s.meanF[i], s.overB[i] = 0, 0, 0
 			if w[i] == 0 {
 				continue
 			}
 			mean := rows[1][x] / n
 			s.overN[i], s.meanF[i], s.overB[i] = 1/n, mean, 1/(rows[2][x]/n-mean*mean+varianceFloor)
-			stride := 1
-			for axis, at := range [3]int{x, y, z} {
-				if at > 0 && at < size[axis]-1 && w[i-stride] == 1 && w[i+stride] == 1 {
-					s.open[i] |= 1 << axis
-				}
-				stride *= size[axis]
-			}
 		}
+		openRow(s.open, w, size, y, z)
 	})
 }
 

@@ -161,6 +161,28 @@ func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity,
 	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; choose ncc, mse or mind", name)
 }
 
+// openRow sets, in the row y, z of open, bit k where a voxel and both its neighbours along axis k have weight 1.
+func openRow(open []uint8, weight []float32, size [3]int, y, z int) {
+	nx, slice := size[0], size[0]*size[1]
+	acrossY, acrossZ := y > 0 && y < size[1]-1, z > 0 && z < size[2]-1
+	for x := range nx {
+		i := z*slice + y*nx + x
+		open[i] = 0
+		if weight[i] == 0 {
+			continue
+		}
+		if x > 0 && x < nx-1 && weight[i-1] == 1 && weight[i+1] == 1 {
+			open[i] |= 1
+		}
+		if acrossY && weight[i-nx] == 1 && weight[i+nx] == 1 {
+			open[i] |= 2
+		}
+		if acrossZ && weight[i-slice] == 1 && weight[i+slice] == 1 {
+			open[i] |= 4
+		}
+	}
+}
+
 // climb is the ascent at one resolution.
 type climb struct {
 	similarity similarity

@@ -15,7 +15,8 @@ type ssd struct {
 	channels      int
 	fixed, moving []float32
 	warped        []float32
-	weight        []float32
+	weight        []float32 // 1 in valid voxels
+	open          []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
 	threads       int
 }
 
@@ -26,7 +27,8 @@ func newMSE(im aligned.Images, threads int) *ssd {
 func newMIND(im aligned.Images, threads int) *ssd {
 	describe := func(v *volume.Volume) []float32 {
 		planes := metric.MINDSSC(v.Data, v.Size, 1, 2, threads)
-		n, out := len(v.Data), make([]float32, len(planes))
+		beyond := metric.MINDChannels * (1 + v.Size[0] + v.Size[0]*v.Size[1]) // of the last voxel: what warpVector reads with weight 0
+		n, out := len(v.Data), make([]float32, len(planes)+beyond)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
 			for c := range metric.MINDChannels {
 				for i, x := range planes[c*n+lo : c*n+hi] {
@@ -40,95 +42,132 @@ func newMIND(im aligned.Images, threads int) *ssd {
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
-	return &ssd{Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, len(fixed)), weight: make([]float32, len(fixed)/channels), threads: threads}
+	return &ssd{Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, len(fixed)), weight: make([]float32, len(fixed)/channels), open: make([]uint8, len(fixed)/channels), threads: threads}
 }
 
-func (s *ssd) validate(u *field.Field) { s.Valid(s.weight, u, s.threads) }
+func (s *ssd) validate(u *field.Field) {
+	s.Valid(s.weight, u, s.threads)
+	parallel.For(len(s.open)/u.Size[0], parallel.Rows(u.Size[0]), s.threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			openRow(s.open, s.weight, u.Size, r%u.Size[1], r/u.Size[1])
+		}
+	})
+}
 
+// force is the derivative of -sum (fixed - warped)^2, by central differences.
 func (s *ssd) force(g, _, u *field.Field) float64 {
 	s.warp(u)
 	nx, ny, nz := g.Size[0], g.Size[1], g.Size[2]
-	c := s.channels
-	w := s.weight
 	total := parallel.Sum(ny*nz, parallel.Rows(nx), s.threads, func(lo, hi int) float64 {
 		sum := 0.0
-		delta := make([]float32, c)
-		// slope is the derivative of -sum (fixed - warped)^2 along one axis: delta is the difference, a and b the neighbours.
-		slope := func(inside bool, a, b int) float32 {
-			if !inside || w[a] == 0 || w[b] == 0 {
-				return 0
-			}
-			before, after := s.warped[a*c : a*c+c][:len(delta)], s.warped[b*c : b*c+c][:len(delta)]
-			var d float32
-			for k, x := range delta {
-				d += x * (after[k] - before[k])
-			}
-			return d
-		}
 		for r := lo; r < hi; r++ {
-			y, z := r%ny, r/ny
-			for x := range nx {
-				i := r*nx + x
-				if w[i] == 0 {
-					g.X[i], g.Y[i], g.Z[i] = 0, 0, 0
-					continue
-				}
-				fixed, warped := s.fixed[i*c : i*c+c][:len(delta)], s.warped[i*c : i*c+c][:len(delta)]
-				var square float32
-				for k := range delta {
-					d := fixed[k] - warped[k]
-					delta[k] = d
-					square += d * d
-				}
-				sum += float64(square)
-				g.X[i] = slope(x > 0 && x < nx-1, i-1, i+1)
-				g.Y[i] = slope(y > 0 && y < ny-1, i-nx, i+nx)
-				g.Z[i] = slope(z > 0 && z < nz-1, i-nx*ny, i+nx*ny)
+			squares, ok := s.rowVector(g, r)
+			if !ok {
+				squares = s.row(g, r)
 			}
+			sum += squares
 		}
 		return sum
 	})
-	return -total / float64(c*len(w))
+	return -total / float64(len(s.fixed))
+}
+
+// row writes row r of the force to g and returns the sum of its squared differences. Over the channels four sums run side by side.
+func (s *ssd) row(g *field.Field, r int) (squares float64) {
+	nx, c := g.Size[0], s.channels
+	delta := make([]float32, c)
+	// slope is the derivative along one axis: delta is the difference, a and b the neighbours.
+	slope := func(a, b int) float32 {
+		before, after := s.warped[a*c : a*c+c][:len(delta)], s.warped[b*c : b*c+c][:len(delta)]
+		var d [4]float32
+		for k, x := range delta {
+			d[k&3] += x * (after[k] - before[k])
+		}
+		return (d[0] + d[1]) + (d[2] + d[3])
+	}
+	for i := r * nx; i < (r+1)*nx; i++ {
+		g.X[i], g.Y[i], g.Z[i] = 0, 0, 0
+		if s.weight[i] == 0 {
+			continue
+		}
+		fixed, warped := s.fixed[i*c : i*c+c][:len(delta)], s.warped[i*c : i*c+c][:len(delta)]
+		var square [4]float32
+		for k := range delta {
+			d := fixed[k] - warped[k]
+			delta[k] = d
+			square[k&3] += d * d
+		}
+		squares += float64((square[0] + square[1]) + (square[2] + square[3]))
+		open := s.open[i]
+		if open&1 != 0 {
+			g.X[i] = slope(i-1, i+1)
+		}
+		if open&2 != 0 {
+			g.Y[i] = slope(i-nx, i+nx)
+		}
+		if open&4 != 0 {
+			g.Z[i] = slope(i-nx*g.Size[1], i+nx*g.Size[1])
+		}
+	}
+	return squares
 }
 
 // warp reads the moving channels at x + u(x), trilinearly; the weight keeps what lies outside out of the sums.
 func (s *ssd) warp(u *field.Field) {
 	size := s.Moving.Size
 	nx, ny := u.Size[0], u.Size[1]
-	c := s.channels
 	// Both grids have the same axes and spacing: between their indices lies the margin.
 	shift := s.Moving.PhysicalToIndex().Apply(u.Origin)
 	lastX, lastY, lastZ := float64(size[0]-1), float64(size[1]-1), float64(size[2]-1)
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), s.threads, func(lo, hi int) {
+		c := cells{make([]int, nx), make([]float32, nx), make([]float32, nx), make([]float32, nx)}
 		for r := lo; r < hi; r++ {
 			y, z := float64(r%ny)+shift[1], float64(r/ny)+shift[2]
 			for x := range nx {
 				i := r*nx + x
-				ix, fx := volume.Cell(float64(x)+shift[0]+float64(u.X[i]), lastX)
-				iy, fy := volume.Cell(y+float64(u.Y[i]), lastY)
-				iz, fz := volume.Cell(z+float64(u.Z[i]), lastZ)
-				dx, dy, dz := 0, 0, 0
-				if fx > 0 {
-					dx = c
-				}
-				if fy > 0 {
-					dy = c * size[0]
-				}
-				if fz > 0 {
-					dz = c * size[0] * size[1]
-				}
-				o := c * (ix + size[0]*(iy+size[1]*iz))
-				out := s.warped[i*c : i*c+c]
-				m := func(o int) []float32 { return s.moving[o : o+c][:len(out)] }
-				a0, a1, a2, a3 := m(o), m(o+dx), m(o+dy), m(o+dy+dx)
-				b0, b1, b2, b3 := m(o+dz), m(o+dz+dx), m(o+dz+dy), m(o+dz+dy+dx)
-				gx, gy, gz := 1-fx, 1-fy, 1-fz
-				w0, w1, w2, w3 := gx*gy*gz, fx*gy*gz, gx*fy*gz, fx*fy*gz
-				v0, v1, v2, v3 := gx*gy*fz, fx*gy*fz, gx*fy*fz, fx*fy*fz
-				for k := range out {
-					out[k] = w0*a0[k] + w1*a1[k] + w2*a2[k] + w3*a3[k] + v0*b0[k] + v1*b1[k] + v2*b2[k] + v3*b3[k]
-				}
+				var ix, iy, iz int
+				ix, c.x[x] = volume.Cell(float64(x)+shift[0]+float64(u.X[i]), lastX)
+				iy, c.y[x] = volume.Cell(y+float64(u.Y[i]), lastY)
+				iz, c.z[x] = volume.Cell(z+float64(u.Z[i]), lastZ)
+				c.first[x] = s.channels * (ix + size[0]*(iy+size[1]*iz))
+			}
+			out := s.warped[r*nx*s.channels : (r+1)*nx*s.channels]
+			if !s.warpVector(out, c) {
+				s.warpRow(out, c)
 			}
 		}
 	})
+}
+
+// cells are where a row's samples lie in the moving image: the first channel of the voxel at or below, and the fractions beyond.
+type cells struct {
+	first   []int
+	x, y, z []float32
+}
+
+func (s *ssd) warpRow(row []float32, at cells) {
+	c, nx, slice := s.channels, s.channels*s.Moving.Size[0], s.channels*s.Moving.Size[0]*s.Moving.Size[1]
+	for i, o := range at.first {
+		fx, fy, fz := at.x[i], at.y[i], at.z[i]
+		dx, dy, dz := 0, 0, 0
+		if fx > 0 {
+			dx = c
+		}
+		if fy > 0 {
+			dy = nx
+		}
+		if fz > 0 {
+			dz = slice
+		}
+		out := row[i*c : (i+1)*c]
+		m := func(o int) []float32 { return s.moving[o : o+c][:len(out)] }
+		a0, a1, a2, a3 := m(o), m(o+dx), m(o+dy), m(o+dy+dx)
+		b0, b1, b2, b3 := m(o+dz), m(o+dz+dx), m(o+dz+dy), m(o+dz+dy+dx)
+		gx, gy, gz := 1-fx, 1-fy, 1-fz
+		w0, w1, w2, w3 := gx*gy*gz, fx*gy*gz, gx*fy*gz, fx*fy*gz
+		v0, v1, v2, v3 := gx*gy*fz, fx*gy*fz, gx*fy*fz, fx*fy*fz
+		for k := range out {
+			out[k] = w0*a0[k] + w1*a1[k] + w2*a2[k] + w3*a3[k] + v0*b0[k] + v1*b1[k] + v2*b2[k] + v3*b3[k]
+		}
+	}
 }

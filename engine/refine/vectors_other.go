@@ -12,4 +12,8 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 
 func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool { return false }
 
+func (s *ssd) rowVector(g *field.Field, r int) (squares float64, ok bool) { return 0, false }
+
+func (s *ssd) warpVector(row []float32, at cells) bool { return false }
+
 func longestVector(x, y, z []float32) (most float32, n int) { return 0, 0 }
