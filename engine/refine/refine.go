@@ -52,11 +52,12 @@ type Level struct {
 	Similarity []float64 `json:"similarity"` // before each iteration
 }
 
-// The regularisation and the steps, in voxels of the resolution at hand.
+// The steps and the images, in voxels of the resolution at hand.
 const (
-	fluid   = 1.75
 	longest = 0.5 // displacement of one step, anywhere
 	window  = 2   // radius of the correlation's window
+
+	detail = 0.7 // standard deviation of what sharpening takes for blur
 
 	margin     = 8    // how far a displacement may reach beyond the fixed volume
 	revalidate = 10   // iterations between two looks at which voxels are known in both volumes
@@ -66,6 +67,19 @@ const (
 // elastic is the standard deviation of the Gaussian on v after every step, voxels. MIND's forces are the noisier, and pairs of two
 // modalities start farther apart: a narrower one folds more there and gains no overlap.
 var elastic = map[Similarity]float64{NCC: 0.4, MSE: 0.5, MIND: 0.75}
+
+// fineness is how much detail is added to the images (see Images.Sharpened), and the standard deviation of the Gaussian on the gradient,
+// voxels, on a finest grid of so many voxels. Interpolation blurs, and the sharper the edges, the better local correlation tells structures
+// apart that lie a voxel or two away from each other: up to 0.4 points of Dice with heads and trunks, where more finds noise. In a crop,
+// where structures are a few voxels wide, more of it gains more (hippocampi: 0.8 points), although what is smooth drifts (phantoms: from
+// 0.4 to 0.7 voxels).
+func fineness(similarity Similarity, voxels int) (sharpening float32, fluid float64) {
+	const crop = 1 << 19
+	if similarity == NCC && voxels < crop {
+		return 3, 1.5
+	}
+	return 0.5, 1.75
+}
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
@@ -83,6 +97,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 	grids := resolutions(pair, opt, start == nil)
 	var v *field.Field
 	var report []Level
+	sharpening, fluid := fineness(opt.Similarity, grids[len(grids)-1].Voxels())
 	total, done := 0.0, 0.0
 	for i, g := range grids {
 		total += float64(g.Voxels() << (len(grids) - 1 - i))
@@ -94,6 +109,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 			v = v.Resample(g, opt.Threads)
 		}
 		im := pair.At(g, margin, opt.Threads)
+		im = im.Sharpened(detail, sharpening, opt.Threads)
 		if start != nil {
 			im = im.Through(start, opt.Threads)
 		}
@@ -102,7 +118,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 			return nil, nil, err
 		}
 		share := float64(g.Voxels()<<(len(grids)-1-i)) / total
-		c := climb{similarity: s, v: v, elastic: elastic[opt.Similarity], iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
+		c := climb{similarity: s, v: v, fluid: fluid, elastic: elastic[opt.Similarity], iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
 			progress: func(fraction float64) {
 				if opt.Progress != nil {
 					opt.Progress(done + share*fraction)
@@ -187,6 +203,7 @@ func openRow(open []uint8, weight []float32, size [3]int, y, z int) {
 type climb struct {
 	similarity similarity
 	v          *field.Field
+	fluid      float64 // standard deviations of the two Gaussians
 	elastic    float64
 	iterations int
 	threads    int
@@ -245,7 +262,7 @@ func stalled(values []float64) bool {
 func (c *climb) smooth(dst, g *field.Field) float32 {
 	size, put := g.Size, filter.To(g.Size, dst.X, dst.Y, dst.Z)
 	longest := make([]float32, size[1]*size[2])
-	filter.Gaussian(size, [3]float64{fluid, fluid, fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
+	filter.Gaussian(size, [3]float64{c.fluid, c.fluid, c.fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
 		put(y, z, rows)
 		longest[z*size[1]+y] = longestSquare(rows)
 	})

@@ -109,7 +109,7 @@ func TestRecoversDisplacement(t *testing.T) {
 		similarity Similarity
 		other      bool // contrast
 		left       float64
-	}{{NCC, false, 0.25}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
+	}{{NCC, false, 0.35}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
 		t.Run(string(c.similarity), func(t *testing.T) {
 			fixed, moving, truth := testpair.Phantom(n, 2.5, c.other)
 			run := func(threads int) (*field.Field, []Level) {
@@ -151,7 +151,7 @@ func TestStartsFromAField(t *testing.T) {
 		t.Fatal(err)
 	}
 	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
-	if e := testpair.MeanError(u, truth, lo, hi); e > 0.4 {
+	if e := testpair.MeanError(u, truth, lo, hi); e > 0.8 {
 		t.Errorf("mean error %g voxels from the truth", e)
 	}
 	for _, l := range levels {

@@ -93,6 +93,23 @@ func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads 
 	return known.Resample(g, a, volume.Nearest, 0, threads)
 }
 
+// Sharpened returns the images with amount times what a Gaussian of sigma voxels takes from them added.
+func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
+	sharpen := func(v *volume.Volume) *volume.Volume {
+		out, nx := volume.Zeros(v.Geometry), v.Size[0]
+		filter.Gaussian(v.Size, [3]float64{sigma, sigma, sigma}, 1, threads, filter.From(v.Size, v.Data), func(y, z int, rows [][]float32) {
+			at := (z*v.Size[1] + y) * nx
+			dst := out.Data[at : at+nx]
+			for i, x := range v.Data[at : at+nx] {
+				dst[i] = x + amount*(x-rows[0][i])
+			}
+		})
+		return out
+	}
+	im.Fixed, im.Moving = sharpen(im.Fixed), sharpen(im.Moving)
+	return im
+}
+
 // Through returns the images with moving seen through u, which may lie on another grid.
 func (im Images) Through(u *field.Field, threads int) Images {
 	u = u.Resample(im.Moving.Geometry, threads)
