@@ -430,7 +430,7 @@ def test_coarser_field(study: Study, finished: tuple[Study, Registration], image
     coarse, full = (slicer.util.arrayFromGridTransform(node) for node in (done.nodes["transform"], finished[1].nodes["transform"]))
     assert coarse.size < full.size / 10
     points = inside(images["fixed"])
-    assert np.linalg.norm(from_world(done.nodes["transform"], points) - from_world(finished[1].nodes["transform"], points), axis=1).mean() < 0.5
+    assert np.linalg.norm(from_world(done.nodes["transform"], points) - from_world(finished[1].nodes["transform"], points), axis=1).mean() < 0.75
 
 
 def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.RegistrationResult):
