@@ -25,10 +25,9 @@ func newMSE(im aligned.Images, threads int) *ssd {
 }
 
 func newMIND(im aligned.Images, threads int) *ssd {
-	describe := func(v *volume.Volume) []float32 {
+	describe := func(v *volume.Volume, beyond int) []float32 {
 		planes := metric.MINDSSC(v.Data, v.Size, 1, 2, threads)
-		beyond := metric.MINDChannels * (1 + v.Size[0] + v.Size[0]*v.Size[1]) // of the last voxel: what warpVector reads with weight 0
-		n, out := len(v.Data), make([]float32, len(planes)+beyond)
+		n, out := len(v.Data), make([]float32, len(planes)+beyond*metric.MINDChannels)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
 			for c := range metric.MINDChannels {
 				for i, x := range planes[c*n+lo : c*n+hi] {
@@ -38,11 +37,16 @@ func newMIND(im aligned.Images, threads int) *ssd {
 		})
 		return out
 	}
-	return newSSD(im, metric.MINDChannels, describe(im.Fixed), describe(im.Moving), threads)
+	beyond := 1 + im.Moving.Size[0] + im.Moving.Size[0]*im.Moving.Size[1] // the last voxel: what warpVector reads with weight 0
+	return newSSD(im, metric.MINDChannels, describe(im.Fixed, 0), describe(im.Moving, beyond), threads)
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
-	return &ssd{Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, len(fixed)), weight: make([]float32, len(fixed)/channels), open: make([]uint8, len(fixed)/channels), threads: threads}
+	n := im.Fixed.Voxels()
+	return &ssd{
+		Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, n*channels),
+		weight: make([]float32, n), open: make([]uint8, n), threads: threads,
+	}
 }
 
 func (s *ssd) validate(u *field.Field) {
