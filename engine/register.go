@@ -296,13 +296,12 @@ var effort = map[string]struct{ iterations, voxels int }{
 // less than what a network trained with labels knows. On a small volume iterations are cheap, and twice as many gain a little
 // (forty pairs of hippocampi: 0.2 points of Dice; heads and trunks: nothing).
 func (r *registration) iterations() int {
-	const small = 1 << 19 // voxels
 	switch {
 	case r.opt.Refine >= 0:
 		return r.opt.Refine
 	case r.model != nil:
 		return 0
-	case r.pair.Fixed.Voxels() < small:
+	case r.pair.Fixed.Voxels() < refine.Crop:
 		return 2 * effort[r.opt.Preset].iterations
 	}
 	return effort[r.opt.Preset].iterations

@@ -39,16 +39,8 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 		center: centroid(fixed), fixedBody: fixed.bodyCount, movingBody: moving.bodyCount,
 		grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
 	}
-	body, known := 0, 0
-	for i, v := range fixed.valid {
-		if v != 0 {
-			known++
-			if fixed.body[i] > 0 {
-				body++
-			}
-		}
-	}
-	inside, outside := make([]int32, 0, body), make([]int32, 0, known-body)
+	body := int(fixed.bodyCount)
+	inside, outside := make([]int32, 0, body), make([]int32, 0, len(fixed.valid)-body)
 	for i, v := range fixed.valid {
 		switch {
 		case v == 0:

@@ -68,14 +68,16 @@ const (
 // modalities start farther apart: a narrower one folds more there and gains no overlap.
 var elastic = map[Similarity]float64{NCC: 0.4, MSE: 0.5, MIND: 0.75}
 
+// Crop is how many voxels a volume has, at least, that is more than a crop around one structure.
+const Crop = 1 << 19
+
 // fineness is how much detail is added to the images (see Images.Sharpened), and the standard deviation of the Gaussian on the gradient,
 // voxels, on a finest grid of so many voxels. Interpolation blurs, and the sharper the edges, the better local correlation tells structures
 // apart that lie a voxel or two away from each other: up to 0.4 points of Dice with heads and trunks, where more finds noise. In a crop,
 // where structures are a few voxels wide, more of it gains more (hippocampi: 0.8 points), although what is smooth drifts (phantoms: from
 // 0.4 to 0.7 voxels).
 func fineness(similarity Similarity, voxels int) (sharpening float32, fluid float64) {
-	const crop = 1 << 19
-	if similarity == NCC && voxels < crop {
+	if similarity == NCC && voxels < Crop {
 		return 3, 1.5
 	}
 	return 0.5, 1.75

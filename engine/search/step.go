@@ -37,9 +37,9 @@ func (s *step) minMarginals() (control volume.Geometry, marginals []float32, bes
 	width := 2*s.radius + 1
 	labels := width * width * width
 	costs := make([]float32, control.Voxels()*labels)
-	moving := s.byPhase()
+	phased := s.byPhase()
 	parallel.For(control.Voxels(), 16, s.threads, func(lo, hi int) {
-		p := newPatch(s, moving)
+		p := newPatch(s, phased)
 		for node := lo; node < hi; node++ {
 			p.costs(costs[node*labels:(node+1)*labels], control.Size, node)
 		}
@@ -108,7 +108,7 @@ const mostLabels = 16
 // patch computes the costs of one control point at a time.
 type patch struct {
 	*step
-	moving []uint64 // by phase
+	phased []uint64 // byPhase
 	stride int      // between samples of a block, voxels
 	codes  []uint64 // the fixed samples
 	at     []int    // and where they lie among the moving descriptors
@@ -118,8 +118,8 @@ type patch struct {
 	sums, known [mostLabels]uint64
 }
 
-func newPatch(s *step, moving []uint64) *patch {
-	return &patch{step: s, moving: moving, stride: 1 + s.spacing/5}
+func newPatch(s *step, phased []uint64) *patch {
+	return &patch{step: s, phased: phased, stride: 1 + s.spacing/5}
 }
 
 // costs writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
@@ -179,7 +179,7 @@ func (p *patch) row(offset, width int) {
 	for l := range width {
 		var sum, known uint64
 		for k, c := range p.codes {
-			if m := p.moving[p.at[k]+offset+l]; m != unknown {
+			if m := p.phased[p.at[k]+offset+l]; m != unknown {
 				known++
 				sum += uint64(bits.OnesCount64(c ^ m))
 			}

@@ -13,6 +13,6 @@ func (p *patch) rowVector(offset, width int) bool {
 	if !cpu.X86.HasAVX512F || !cpu.X86.HasAVX512VPOPCNTDQ || width > len(p.sums) {
 		return false
 	}
-	rowAVX512(&p.sums[0], &p.known[0], &p.moving[0], &p.codes[0], &p.at[0], len(p.codes), width, offset)
+	rowAVX512(&p.sums[0], &p.known[0], &p.phased[0], &p.codes[0], &p.at[0], len(p.codes), width, offset)
 	return true
 }

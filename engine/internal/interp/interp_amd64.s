@@ -10,16 +10,6 @@ DATA lanes<>+24(SB)/4, $6.0
 DATA lanes<>+28(SB)/4, $7.0
 GLOBL lanes<>(SB), RODATA|NOPTR, $32
 
-DATA steps<>+0(SB)/4, $0
-DATA steps<>+4(SB)/4, $1
-DATA steps<>+8(SB)/4, $2
-DATA steps<>+12(SB)/4, $3
-DATA steps<>+16(SB)/4, $4
-DATA steps<>+20(SB)/4, $5
-DATA steps<>+24(SB)/4, $6
-DATA steps<>+28(SB)/4, $7
-GLOBL steps<>(SB), RODATA|NOPTR, $32
-
 DATA one<>+0(SB)/4, $1.0
 GLOBL one<>(SB), RODATA|NOPTR, $4
 
@@ -104,27 +94,40 @@ points:
 	AXIS(R10, 32, 44, 56, Y3)
 	VMOVD        X4, DX
 	VPBROADCASTD X4, Y5
-	VPADDD       steps<>(SB), Y5, Y5
+	VCVTTPS2DQ   lanes<>(SB), Y6
+	VPADDD       Y6, Y5, Y5
 	VPCMPEQD     Y4, Y5, Y5
 	VMOVMSKPS    Y5, R11
-	CMPL         R11, $0xFF
-	JEQ          run
 	VPERMQ       $0xD8, Y4, Y5           // points 0 1 4 5 2 3 6 7
 	VEXTRACTI128 $1, Y5, X6
 	XORQ         BX, BX
+	CMPL         R11, $0xFF
+	JEQ          planes
+	MOVQ         $-1, DX                 // the cells do not stand side by side
 
 planes:
-	MOVQ   80(DI)(BX*8), R11
-	MOVQ   48(DI), R12
-	LEAQ   (R11)(R12*4), R12
+	MOVQ  80(DI)(BX*8), R11 // the four rows around the points
+	MOVQ  48(DI), R12
+	LEAQ  (R11)(R12*4), R12
+	MOVQ  56(DI), SI
+	LEAQ  (R11)(SI*4), R13
+	LEAQ  (R12)(SI*4), SI
+	TESTQ DX, DX
+	JGE   run
 	PAIR(R11, Y7, Y11)
 	PAIR(R12, Y8, Y11)
+	PAIR(R13, Y9, Y11)
+	PAIR(SI, Y10, Y11)
+	JMP   between
+
+run:
+	RUN(R11, Y7)
+	RUN(R12, Y8)
+	RUN(R13, Y9)
+	RUN(SI, Y10)
+
+between:
 	LERP(Y7, Y8, Y2)
-	MOVQ   56(DI), R13
-	LEAQ   (R11)(R13*4), R11
-	LEAQ   (R12)(R13*4), R12
-	PAIR(R11, Y9, Y11)
-	PAIR(R12, Y10, Y11)
 	LERP(Y9, Y10, Y2)
 	LERP(Y7, Y9, Y3)
 	MOVQ   128(DI)(BX*8), R12
@@ -140,43 +143,10 @@ store:
 	CMPQ    BX, 72(DI)
 	JLT     planes
 
-next:
 	VBROADCASTSS eight<>(SB), Y7
 	VADDPS       Y7, Y0, Y0
 	ADDQ         $8, AX
 	JMP          points
-
-run:
-	MOVLQSX DX, DX
-	XORQ    BX, BX
-
-runs:
-	MOVQ   80(DI)(BX*8), R11
-	MOVQ   48(DI), R12
-	LEAQ   (R11)(R12*4), R12
-	RUN(R11, Y7)
-	RUN(R12, Y8)
-	LERP(Y7, Y8, Y2)
-	MOVQ   56(DI), R13
-	LEAQ   (R11)(R13*4), R11
-	LEAQ   (R12)(R13*4), R12
-	RUN(R11, Y9)
-	RUN(R12, Y10)
-	LERP(Y9, Y10, Y2)
-	LERP(Y7, Y9, Y3)
-	MOVQ   128(DI)(BX*8), R12
-	TESTQ  R12, R12
-	JZ     put
-	VMULPS (R12)(AX*4), Y12, Y8
-	VADDPS Y8, Y7, Y7
-
-put:
-	MOVQ    104(DI)(BX*8), R12
-	VMOVUPS Y7, (R12)(AX*4)
-	INCQ    BX
-	CMPQ    BX, 72(DI)
-	JLT     runs
-	JMP     next
 
 done:
 	VZEROUPPER
