@@ -38,14 +38,42 @@ func Spacing(v *volume.Volume) float64 {
 
 // At returns the images on grid g, moving with a margin in voxels.
 func (p Pair) At(g volume.Geometry, margin, threads int) Images {
+	im := Images{}
+	im.Fixed, im.FixedValid = p.fixedOn(g, threads)
+	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), threads)
+	return im
+}
+
+// BothWays returns the images as At does, and those of the pair with its roles exchanged: the moving image, under the initial
+// transform, as the fixed one.
+func (p Pair) BothWays(g volume.Geometry, margin, threads int) (there, back Images) {
 	grown := Grow(g, margin)
+	there.Moving, there.MovingValid = p.movingOn(grown, threads)
+	back.Moving, back.MovingValid = p.fixedOn(grown, threads)
+	there.Fixed, there.FixedValid = inner(back.Moving, g, margin), inner(back.MovingValid, g, margin)
+	back.Fixed, back.FixedValid = inner(there.Moving, g, margin), inner(there.MovingValid, g, margin)
+	return there, back
+}
+
+func (p Pair) fixedOn(g volume.Geometry, threads int) (image, valid *volume.Volume) {
 	identity := volume.IdentityAffine()
-	return Images{
-		Fixed:       prepare(p.Fixed, g, identity, threads),
-		Moving:      prepare(p.Moving, grown, p.Initial, threads),
-		FixedValid:  inside(p.Fixed, p.FixedMask, g, identity, threads),
-		MovingValid: inside(p.Moving, p.MovingMask, grown, p.Initial, threads),
+	return prepare(p.Fixed, g, identity, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
+}
+
+func (p Pair) movingOn(g volume.Geometry, threads int) (image, valid *volume.Volume) {
+	return prepare(p.Moving, g, p.Initial, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
+}
+
+// inner returns v without a margin of so many voxels, on g.
+func inner(v *volume.Volume, g volume.Geometry, margin int) *volume.Volume {
+	out := volume.Zeros(g)
+	for z := range g.Size[2] {
+		for y := range g.Size[1] {
+			from := ((z+margin)*v.Size[1]+y+margin)*v.Size[0] + margin
+			copy(out.Data[(z*g.Size[1]+y)*g.Size[0]:], v.Data[from:from+g.Size[0]])
+		}
 	}
+	return out
 }
 
 // Grow returns g with margin voxels more on every side.

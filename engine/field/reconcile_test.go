@@ -1,0 +1,67 @@
+package field_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/field"
+)
+
+// bump returns a smooth displacement of amplitude voxels along x and half as much along z, zero at the border of a cube of n.
+func bump(n int, amplitude float64) *field.Field {
+	f := field.New(cube(n))
+	wave := func(i int) float64 { return math.Sin(math.Pi * float64(i) / float64(n-1)) }
+	for i := range f.X {
+		s := amplitude * wave(i%n) * wave(i/n%n) * wave(i/(n*n))
+		f.X[i], f.Z[i] = float32(s), float32(-0.5*s)
+	}
+	return f
+}
+
+// farthest is the greatest displacement of f.
+func farthest(f *field.Field) float64 {
+	most := 0.0
+	for i := range f.X {
+		most = max(most, math.Hypot(math.Hypot(float64(f.X[i]), float64(f.Y[i])), float64(f.Z[i])))
+	}
+	return most
+}
+
+func TestReconcile(t *testing.T) {
+	const n = 33 // an odd size: the grid of half the resolution reaches beyond the border
+	u := bump(n, 6)
+	inverse, _ := u.Inverse(u.Geometry, field.InverseOptions{})
+	for _, c := range []struct {
+		name   string
+		there  *field.Field
+		back   *field.Field
+		reach  float64 // of there afterwards
+		within float64 // voxels, of the two from each other's inverse
+	}{
+		{"each other's inverse already", u, inverse, farthest(u), 0.1},
+		{"found one way only", u, field.New(u.Geometry), farthest(u) / 2, 0.8},
+		{"neither found anything", field.New(u.Geometry), field.New(u.Geometry), 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run := func(threads int) (there, back *field.Field) {
+				there, back = field.Over(u.Geometry, slices.Clone(c.there.Data)), field.Over(u.Geometry, slices.Clone(c.back.Data))
+				field.Reconcile(there, back, threads)
+				return there, back
+			}
+			there, back := run(1)
+			if d := math.Abs(farthest(there) - c.reach); d > 0.1 {
+				t.Errorf("reaches %g voxels, want %g", farthest(there), c.reach)
+			}
+			before := farthest(field.Compose(nil, c.there, c.back, 1))
+			after := farthest(field.Compose(nil, there, back, 1))
+			t.Logf("there and back again: off by %.3f voxels, %.3f before", after, before)
+			if after > c.within {
+				t.Errorf("there and back again is off by %g voxels, want %g at most", after, c.within)
+			}
+			if again, _ := run(3); !slices.Equal(again.Data, there.Data) {
+				t.Error("the result depends on the number of threads")
+			}
+		})
+	}
+}
