@@ -2,6 +2,7 @@
 
 import json
 
+import torch
 from typer.testing import CliRunner
 
 from morphseek.training.cli import app
@@ -35,6 +36,15 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     assert r.exit_code == 0 and "T = 2: Dice" in r.output
     rows = json.loads((tmp_path / "e.json").read_text())
     assert len(rows) == 2 and len(rows[0]["steps"]) == 3
+    warm, mean = str(tmp_path / "w" / "last.pt"), tmp_path / "mean.pt"
+    r = run.invoke(app, ["average", warm, best, "--share", "3", "--share", "1", "--out", str(mean)])
+    assert r.exit_code == 0, r.output
+    from morphseek.training.trainer import load_backbone
+
+    (a, b, m) = (load_backbone(path)[0].state_dict() for path in (warm, best, mean))
+    for key in a:
+        assert torch.allclose(m[key], 0.75 * a[key] + 0.25 * b[key], atol=1e-6), key
+    assert run.invoke(app, ["evaluate", str(mean), *data, "--steps", "1"]).exit_code == 0
     r = run.invoke(app, ["diagnose", best, *data, "--pairs", "1"])
     assert r.exit_code == 0, r.output
     for words in ("samples at tau", "Var(sum X_i)", "gradient norms", "sigma over the run"):
@@ -52,6 +62,9 @@ def test_errors_are_one_line(phantoms, tmp_path):
         (["export", "paper", *out], "either --checkpoint or --random"),
         (["export", "paper", *out, "--random", "0", "--set", "model.backbone=nice-trans"], "--size D,H,W"),
         (["export", "paper", *out, "--random", "0", "--size", "24,20,24"], "not a multiple of 8"),
+        (["average", str(tmp_path / "only.pt"), *out], "at least two checkpoints"),
+        (["average", "a.pt", "b.pt", "--share", "1", *out], "as many shares"),
+        (["average", "gone.pt", "gone.pt", *out], "gone.pt"),
         (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
     ):
         r = run.invoke(app, arguments)

@@ -120,6 +120,22 @@ def evaluate(
         to.write_text(json.dumps(rows, indent=1))
 
 
+@app.command(name="average")
+def average_(
+    checkpoints: Annotated[list[Path], typer.Argument(help="RUN/best.pt or last.pt of runs that started from the same weights.")],
+    out: Annotated[Path, typer.Option("--out", help="Checkpoint to write.", metavar="FILE")],
+    share: Annotated[Optional[list[float]], typer.Option(help="Of each checkpoint, in their order (repeatable); all alike by default.")] = None,
+) -> None:
+    """Average the weights of several runs: often better on new people than any of them."""
+    from .trainer import average, save_atomic
+
+    try:
+        save_atomic(average(checkpoints, share or None), out)
+    except (FileNotFoundError, ValueError) as error:
+        _fail(error)
+    typer.echo(f"{out}: the average of {len(checkpoints)} checkpoints")
+
+
 @app.command()
 def export(
     config: Annotated[str, _CONFIG],

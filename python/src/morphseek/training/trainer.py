@@ -13,6 +13,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from .policy import channel_basis
 from .spatial import njd_fraction, warp
 from .synthetic import SyntheticSource
 
-__all__ = ["Trainer", "load_backbone", "save_atomic"]
+__all__ = ["Trainer", "average", "load_backbone", "save_atomic"]
 
 FORMAT = 1
 
@@ -70,6 +71,53 @@ def load_backbone(path: str | Path, weights: str = "auto"):
     key = "ema" if weights == "ema" or (weights == "auto" and checkpoint.get("ema")) else "model"
     backbone.load_state_dict(checkpoint[key])
     return backbone.eval(), config, checkpoint
+
+
+def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) -> dict:
+    """Average the weights of runs that went on from the same ones (Wortsman et al., Model soups, ICML 2022).
+
+    Such runs end in one basin of the loss, and the middle of it carries over to new people better than its rim. Networks that
+    were trained apart have nothing in common to average.
+
+    Parameters
+    ----------
+    paths
+        ``last.pt`` or ``best.pt`` of each run, of one and the same network; the moving average where the run kept one.
+    shares
+        Of each; all alike by default.
+
+    Returns
+    -------
+    dict
+        A checkpoint to evaluate, to export or to start a run from, with the first run's configuration and the visits of all.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two checkpoints, shares that do not fit them, or different networks.
+    """
+    if len(paths) < 2:
+        raise ValueError("an average takes at least two checkpoints")
+    shares = [1.0] * len(paths) if shares is None else list(shares)
+    if len(shares) != len(paths) or min(shares) <= 0:
+        raise ValueError(f"{len(paths)} checkpoints need as many shares, all above 0")
+    loaded = [load_backbone(path) for path in paths]
+    weights = [backbone.state_dict() for backbone, _, _ in loaded]
+    mean = {}
+    for key, first in weights[0].items():
+        for path, other in zip(paths, weights, strict=True):
+            if key not in other or other[key].shape != first.shape or len(other) != len(weights[0]):
+                raise ValueError(f"{path} and {paths[0]} hold different networks ({key})")
+        total = sum(share * w[key].double() for share, w in zip(shares, weights, strict=True)) / sum(shares)
+        mean[key] = total.to(first.dtype) if first.is_floating_point() else first
+    return {
+        "format": FORMAT,
+        "config": loaded[0][1].to_dict(),
+        "model": mean,
+        "ema": None,
+        "visit": sum(checkpoint["visit"] for _, _, checkpoint in loaded),
+        "best": -math.inf,
+    }
 
 
 class Trainer:
