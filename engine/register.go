@@ -52,7 +52,7 @@ type stage struct {
 func (r *registration) stages() []stage {
 	return []stage{
 		{"align", true, 4, r.align},
-		{"search", r.searches(), 3, r.search},
+		{"search", r.searches(), 6, r.search},
 		{"network", r.model != nil, 4, r.network},
 		{"refine", r.iterations() > 0, 12, r.refine},
 		{"uncertainty", r.opt.Uncertainty == "on", 4, r.uncertainty},
