@@ -6,7 +6,7 @@ import "github.com/morphseek/morphseek/engine/internal/parallel"
 // inverse of the other: what only one of two registrations found is halved, and found by both it stays.
 //
 // The inverses are found by damped fixed-point steps at half the resolution, to some hundredths of a voxel where the fields are
-// smooth over two voxels: enough for a registration that goes on from there, at a tenth of the time of Inverse, which is for results.
+// smooth over two voxels: enough for a registration that goes on from there, at an eighth of the time of Inverse, which is for results.
 func Reconcile(u, w *Field, threads int) {
 	half := u.Geometry
 	for a := range 3 {

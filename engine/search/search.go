@@ -5,8 +5,8 @@
 // MIND-SSC descriptors, averaged over the point's patch), finds the set of displacements of least cost plus squared
 // differences along the minimum spanning tree of the control grid, exactly, by message passing, and composes it with what
 // came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013). It does so from the fixed image to the moving one
-// and back, and reconciles the two maps after every level: a wrong match is seldom the same both ways. On trunks that is worth 3
-// points of Dice (CT) to 5 (MR <- CT).
+// and back, and reconciles the two maps after every level: a wrong match is seldom the same both ways. On 24 pairs of trunks each
+// that is worth 3 points of Dice (CT) and 4 (MR <- CT), for 3 CPU seconds.
 package search
 
 import (
