@@ -111,10 +111,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 			v = v.Resample(g, opt.Threads)
 		}
 		im := pair.At(g, margin, opt.Threads)
-		im = im.Sharpened(detail, sharpening, opt.Threads)
-		if start != nil {
-			im = im.Through(start, opt.Threads)
-		}
+		im = im.Sharpened(detail, sharpening, opt.Threads).Through(start, opt.Threads)
 		s, err := newSimilarity(opt.Similarity, im, opt.Threads)
 		if err != nil {
 			return nil, nil, err

@@ -82,6 +82,9 @@ func levelsFor(grid volume.Geometry) (plan []level, margin int) {
 func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 	grid := workingGrid(pair)
 	plan, margin := levelsFor(grid)
+	if len(plan) == 0 {
+		return field.New(grid), nil
+	}
 	there, back := pair.BothWays(grid, margin, opt.Threads)
 	ways := [2]*way{newWay(there, opt.Threads), newWay(back, opt.Threads)}
 	for i, l := range plan {
@@ -105,21 +108,22 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 type way struct {
 	images aligned.Images
 	fixed  []uint64     // descriptors
-	u      *field.Field // what has been found
+	u      *field.Field // what has been found; nil before the first level
 }
 
 func newWay(im aligned.Images, threads int) *way {
-	return &way{im, describe(im.Fixed, im.FixedValid, threads), field.New(im.Fixed.Geometry)}
+	return &way{images: im, fixed: describe(im.Fixed, im.FixedValid, threads)}
 }
 
 // advance searches at a level from where the ones before led.
 func (w *way) advance(l level, margin, threads int) {
-	grid, now := w.images.Fixed.Geometry, w.images.Through(w.u, threads)
-	s := &step{level: l, grid: grid, margin: margin, threads: threads,
-		fixed: w.fixed, moving: describe(now.Moving, now.MovingValid, threads), image: w.images.Fixed.Data}
-	g := s.solve().Resample(grid, threads)
+	s := newStep(l, w.images.Through(w.u, threads), w.fixed, margin, threads)
+	g := s.solve().Resample(s.grid, threads)
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
 	g.Unfold(leastJ, threads)
-	w.u = field.Compose(nil, w.u, g, threads)
-	w.u.Unfold(leastJ, threads)
+	if w.u != nil {
+		g = field.Compose(nil, w.u, g, threads)
+		g.Unfold(leastJ, threads)
+	}
+	w.u = g
 }

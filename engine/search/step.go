@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -16,6 +17,14 @@ type step struct {
 	threads       int
 	fixed, moving []uint64
 	image         []float32 // fixed intensities, for the tree
+}
+
+// newStep returns the search at l between images whose moving one has a margin in voxels, fixed being the descriptors of the fixed one.
+func newStep(l level, im aligned.Images, fixed []uint64, margin, threads int) *step {
+	return &step{
+		level: l, grid: im.Fixed.Geometry, margin: margin, threads: threads,
+		fixed: fixed, moving: describe(im.Moving, im.MovingValid, threads), image: im.Fixed.Data,
+	}
 }
 
 // control returns the grid of control points: the centres of blocks of spacing voxels a side.

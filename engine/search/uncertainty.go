@@ -34,13 +34,8 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 	grid := workingGrid(pair)
 	_, margin := levelsFor(grid)
 	margin = max(margin, around.reach())
-	s := &step{level: around, grid: grid, margin: margin, threads: opt.Threads}
-	im := pair.At(grid, margin, opt.Threads)
-	s.image, s.fixed = im.Fixed.Data, describe(im.Fixed, im.FixedValid, opt.Threads)
-	if u != nil {
-		im = im.Through(u, opt.Threads)
-	}
-	s.moving = describe(im.Moving, im.MovingValid, opt.Threads)
+	im := pair.At(grid, margin, opt.Threads).Through(u, opt.Threads)
+	s := newStep(around, im, describe(im.Fixed, im.FixedValid, opt.Threads), margin, opt.Threads)
 	if opt.Progress != nil {
 		opt.Progress(0.5)
 	}

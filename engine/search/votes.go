@@ -20,7 +20,5 @@ func Votes(pair Pair, round, threads int) *field.Field {
 		return nil
 	}
 	im := pair.At(grid, l.reach(), threads)
-	s := &step{level: l, grid: grid, margin: l.reach(), threads: threads, image: im.Fixed.Data,
-		fixed: describe(im.Fixed, im.FixedValid, threads), moving: describe(im.Moving, im.MovingValid, threads)}
-	return s.solve()
+	return newStep(l, im, describe(im.Fixed, im.FixedValid, threads), l.reach(), threads).solve()
 }

@@ -138,8 +138,11 @@ func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
 	return im
 }
 
-// Through returns the images with moving seen through u, which may lie on another grid.
+// Through returns the images with moving seen through u, which may lie on another grid; nil is the identity.
 func (im Images) Through(u *field.Field, threads int) Images {
+	if u == nil {
+		return im
+	}
 	u = u.Resample(im.Moving.Geometry, threads)
 	im.Moving = u.Warp(im.Moving, volume.Linear, 0, threads)
 	im.MovingValid = u.Warp(im.MovingValid, volume.Nearest, 0, threads)

@@ -103,13 +103,14 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
         raise ValueError(f"{len(paths)} checkpoints need as many shares, all above 0")
     loaded = [load_backbone(path) for path in paths]
     weights = [backbone.state_dict() for backbone, _, _ in loaded]
+    shapes = [{key: value.shape for key, value in w.items()} for w in weights]
+    for path, other in zip(paths, shapes, strict=True):
+        if other != shapes[0]:
+            raise ValueError(f"{path} and {paths[0]} hold different networks")
     mean = {}
     for key, first in weights[0].items():
-        for path, other in zip(paths, weights, strict=True):
-            if key not in other or other[key].shape != first.shape or len(other) != len(weights[0]):
-                raise ValueError(f"{path} and {paths[0]} hold different networks ({key})")
         total = sum(share * w[key].double() for share, w in zip(shares, weights, strict=True)) / sum(shares)
-        mean[key] = total.to(first.dtype) if first.is_floating_point() else first
+        mean[key] = total.to(first.dtype)
     return {
         "format": FORMAT,
         "config": loaded[0][1].to_dict(),
