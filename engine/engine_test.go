@@ -74,7 +74,7 @@ func register(t testing.TB, e *Engine, p Pair, o Options) *Result {
 }
 
 // register.bin holds a registration by torch, numpy and scipy: intensities normalised by percentiles, three chained steps of the
-// bundle from the identity, one warp.
+// bundle from the identity, one warp; and the field of the bundle that displaces the images from step to step.
 func TestRegisterGolden(t *testing.T) {
 	data, err := os.ReadFile("network/testdata/register.bin")
 	if err != nil {
@@ -82,20 +82,26 @@ func TestRegisterGolden(t *testing.T) {
 	}
 	size := [3]int{16, 8, 12}
 	n := size[0] * size[1] * size[2]
-	values := make([]float32, 6*n)
+	values := make([]float32, 9*n)
 	if err := binary.Read(bytes.NewReader(data), binary.LittleEndian, values); err != nil {
 		t.Fatal(err)
 	}
 	g := volume.Geometry{Size: size, Spacing: [3]float64{1.5, 1, 2}, Origin: [3]float64{3, -4, 50}, Direction: volume.Identity}
 	p := Pair{Fixed: &volume.Volume{Geometry: g, Data: values[:n]}, Moving: &volume.Volume{Geometry: g, Data: values[n : 2*n]}}
-	u, warped := values[2*n:5*n], values[5*n:]
+	u, warped, offset := values[2*n:5*n], values[5*n:6*n], values[6*n:]
 
-	r := register(t, open(t, Config{RuntimeLibrary: testort.Library(t)}), p, with(withTiny))
-	for i, want := range u {
-		if math.Abs(float64(r.Field.Data[i]-want)) > 1e-4 {
-			t.Fatalf("u[%d] = %g, torch %g", i, r.Field.Data[i], want)
+	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
+	follows := func(r *Result, u []float32) {
+		t.Helper()
+		for i, want := range u {
+			if math.Abs(float64(r.Field.Data[i]-want)) > 1e-4 {
+				t.Fatalf("u[%d] = %g, torch %g", i, r.Field.Data[i], want)
+			}
 		}
 	}
+	follows(register(t, e, p, with(func(o *Options) { o.Model = "network/testdata/offset.onnx" })), offset)
+	r := register(t, e, p, with(withTiny))
+	follows(r, u)
 	compared := 0
 	for i, want := range warped {
 		at := [3]float32{float32(i%16) + r.Field.X[i], float32(i/16%8) + r.Field.Y[i], float32(i/128) + r.Field.Z[i]}
@@ -288,14 +294,20 @@ func (o *onCPU) Run(ctx context.Context, s *network.Step) error {
 // A GPU takes all steps of a model that loops in one run; what comes out is what the CPU gets step by step.
 func TestOneRunOnGPU(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
-	m, err := network.Load("network/testdata/loop.onnx", "")
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"loop.onnx", "offset.onnx"} {
+		m, err := network.Load("network/testdata/"+file, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		runner, _, err := e.sessions.Get(m, "cpu", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		oneRunOnGPU(t, e, m, runner)
 	}
-	runner, _, err := e.sessions.Get(m, "cpu", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+func oneRunOnGPU(t *testing.T, e *Engine, m *network.Model, runner network.Runner) {
 	for _, trajectories := range []int{1, 3} {
 		var made [2]*registration
 		gpu := &onCPU{Runner: runner}
@@ -667,7 +679,7 @@ func TestModels(t *testing.T) {
 			sound++
 		}
 	}
-	if faulty != 1 || sound != 2 { // tiny.onnx and loop.onnx, which takes several steps in a run
+	if faulty != 1 || sound != 3 { // tiny.onnx; loop.onnx and offset.onnx, which take several steps in a run
 		t.Errorf("%d faulty and %d tiny models listed", faulty, sound)
 	}
 	if m, err := e.VerifyModel("tiny"); err != nil || m.Manifest.Name != "tiny" || m.Path == "" {

@@ -355,6 +355,7 @@ func (r *registration) network() error {
 	for t := 0; t < steps; t += run {
 		r.report.at(float64(t)/float64(steps), "network %s on %s, step %d of %d", m.Name, r.runner.Device(), t+run, steps)
 		began := time.Now()
+		s.First = t
 		for k := range run {
 			policy.Sample(s.Epsilon[k*trajectories*latent:(k+1)*trajectories*latent], trajectories, r.opt.Seed, t+k)
 		}

@@ -66,6 +66,7 @@ func (r *registration) policySpread(samples int) (*volume.Volume, error) {
 		for t := range in.steps {
 			r.report.at((float64(j)+float64(t)/float64(in.steps))/float64(samples), "")
 			policy.Draw(s.Epsilon, r.opt.Seed, t, j+1)
+			s.First = t
 			if err := r.step(s); err != nil {
 				return nil, err
 			}

@@ -8,7 +8,8 @@
 // composes u = u_prev o phi, and scores without labels. Step gives the shapes.
 //
 // A model that loops has one more input, steps, and one more output, njd: a run takes that many steps and keeps the trajectory of
-// the greatest reward in between, so that a GPU sees one upload and one download. Without steps it takes one.
+// the greatest reward in between, so that a GPU sees one upload and one download. Without steps it takes one. It may have the input
+// first, too, the number of steps taken before the run: such a network sees the pair a little displaced from step to step.
 package network
 
 import (
@@ -41,15 +42,16 @@ var (
 	outputNames = []string{"u", "reward", "mu", "log_sigma"} // "warped" is not asked for: the image is resampled once, at the end
 )
 
-// Names of what a model that loops has besides.
-const stepsInput, njdOutput = "steps", "njd"
+// Names of what a model that loops has besides; firstInput only where the network treats the steps differently.
+const stepsInput, firstInput, njdOutput = "steps", "first", "njd"
 
 // Model is a verified bundle.
 type Model struct {
 	Manifest
-	Path  string // empty: built in
-	Loops bool   // a run may take several steps
-	data  []byte
+	Path   string // empty: built in
+	Loops  bool   // a run may take several steps
+	counts bool   // and wants to know how many were taken before it
+	data   []byte
 }
 
 // tensors names what a run of the model takes and gives.
@@ -57,7 +59,11 @@ func (m *Model) tensors() (inputs, outputs []string) {
 	if !m.Loops {
 		return inputNames, outputNames
 	}
-	return append(slices.Clone(inputNames), stepsInput), append(slices.Clone(outputNames), njdOutput)
+	inputs, outputs = append(slices.Clone(inputNames), stepsInput), append(slices.Clone(outputNames), njdOutput)
+	if m.counts {
+		inputs = append(inputs, firstInput)
+	}
+	return inputs, outputs
 }
 
 // Entry is one line of a listing. Err is set, and the manifest may be empty, where the bundle is not fit for use.
@@ -104,7 +110,8 @@ func Parse(data []byte, name string) (*Model, error) {
 			return nil, fault.New(fault.ModelCorrupt, "model %s lacks the output %q of a step graph; export it again", name, out)
 		}
 	}
-	return &Model{Manifest: manifest, Loops: file.inputs[stepsInput] && file.outputs[njdOutput], data: data}, nil
+	loops := file.inputs[stepsInput] && file.outputs[njdOutput]
+	return &Model{Manifest: manifest, Loops: loops, counts: loops && file.inputs[firstInput], data: data}, nil
 }
 
 // builtins are the bundles inside the library, verified once.

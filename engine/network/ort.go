@@ -230,10 +230,16 @@ func (r *ortRunner) Run(ctx context.Context, s *Step) (err error) {
 		}
 		*t.into = append(*t.into, v)
 	}
+	var counts []int64 // in the order of Model.tensors
 	if r.model.Loops {
-		steps := []int64{t}
-		pinner.Pin(&steps[0])
-		v, err := ort.NewTensor(ort.Shape{1}, steps)
+		counts = append(counts, t)
+	}
+	if r.model.counts {
+		counts = append(counts, int64(s.First))
+	}
+	for i := range counts {
+		pinner.Pin(&counts[i])
+		v, err := ort.NewTensor(ort.Shape{1}, counts[i:i+1])
 		if err != nil {
 			return runtimeError(err, "feeding", r.model)
 		}

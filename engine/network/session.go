@@ -15,6 +15,7 @@ type Step struct {
 	Size   [3]int
 	Latent [4]int // C, d, h, w
 	T, J   int
+	First  int // steps taken before this run
 
 	Fixed, Moving []float32 // [1,1,D,H,W], normalised, on the same grid
 	Previous      []float32 // [1,3,D,H,W]: u_{t-1} in voxels, planes along z, y, x (field.Field.Data)

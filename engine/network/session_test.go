@@ -89,16 +89,28 @@ func TestChainedStepsAgreeWithPython(t *testing.T) {
 func TestLoopAgreesWithChain(t *testing.T) {
 	sessions := NewSessions(testort.Library(t))
 	defer sessions.Close()
-	m := model(t, "loop.onnx")
-	runner, _, err := sessions.Get(m, "cpu", 1)
-	if err != nil {
-		t.Fatal(err)
+	if tinyModel(t).Loops {
+		t.Error("a single step is taken for a loop")
 	}
-	if !m.Loops || tinyModel(t).Loops {
-		t.Fatal("which model loops is not seen")
+	for _, file := range []string{"loop.onnx", "offset.onnx"} {
+		t.Run(file, func(t *testing.T) {
+			m := model(t, file)
+			runner, _, err := sessions.Get(m, "cpu", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !m.Loops || m.counts != (file == "offset.onnx") {
+				t.Fatalf("loops %v, counts %v", m.Loops, m.counts)
+			}
+			if !m.counts {
+				chain(t, runner, m)
+			}
+			loopAgreesWithChain(t, runner, m)
+		})
 	}
-	chain(t, runner, m)
+}
 
+func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
 	single, looped := NewStep(m.Manifest, goldenSize, goldenJ), NewSteps(m.Manifest, goldenSize, goldenSteps, goldenJ)
 	values := make([]float32, len(read(t, "golden.bin"))/4)
 	if err := binary.Read(bytes.NewReader(read(t, "golden.bin")), binary.LittleEndian, values); err != nil {
@@ -117,6 +129,7 @@ func TestLoopAgreesWithChain(t *testing.T) {
 	folds := 0.0
 	for k := range goldenSteps {
 		copy(single.Epsilon, looped.Epsilon[k*len(single.Epsilon):])
+		single.First = k
 		if err := runner.Run(context.Background(), single); err != nil {
 			t.Fatal(err)
 		}

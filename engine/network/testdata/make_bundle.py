@@ -2,10 +2,12 @@
 
 tiny.onnx      a sound bundle: a step graph of a few hundred weights, exported from torch
 loop.onnx      the same in a loop: a run may take several steps
-external.onnx  the same with its weights in another file
+offset.onnx    that in a loop, with images displaced differently from step to step
+external.onnx  the first with its weights in another file
 golden.bin     float32: fixed, moving, then per step epsilon, u, reward, mu, log_sigma of three chained steps, computed by
                onnxruntime in Python and checked here against torch
-register.bin   float32: fixed, moving, u, warped: the whole of a registration from one position, in torch, numpy and scipy
+register.bin   float32: fixed, moving, u, warped: the whole of a registration from one position, in torch, numpy and scipy;
+               then u by the bundle with offsets
 """
 import hashlib
 import io
@@ -20,10 +22,11 @@ import torch.nn.functional as F
 from scipy.ndimage import map_coordinates
 
 from morphseek.training.loop import loop_steps
-from morphseek.training.spatial import njd_fraction
+from morphseek.training.spatial import njd_fraction, translate
 
 HERE = pathlib.Path(__file__).parent
 CHANNELS, STRIDE, J, STEPS = 2, 4, 3, 3
+OFFSETS = ((0, 0, 0), (1, 2, -1))  # z, y, x
 SIZE = (12, 8, 16)  # z, y, x
 
 
@@ -45,14 +48,19 @@ class Step(torch.nn.Module):
         grid = torch.stack([index[:, a] * 2 / (sizes[a] - 1) - 1 for a in (2, 1, 0)], -1)
         return F.grid_sample(image, grid, mode="bilinear", padding_mode="border", align_corners=True)
 
-    def forward(self, fixed, moving, u_prev, epsilon, tau):
+    def forward(self, fixed, moving, u_prev, epsilon, tau, offset=None):
         j = epsilon.shape[0]
         seen = self.sample(moving, u_prev)
-        code = F.conv3d(torch.cat([fixed, seen], 1), self.encode.float(), stride=STRIDE)
+        images = torch.cat([fixed, seen], 1)
+        if offset is not None:
+            images = translate(images, offset)
+        code = F.conv3d(images, self.encode.float(), stride=STRIDE)
         mu, log_sigma = torch.tanh(code[:, :CHANNELS]), torch.clamp(code[:, CHANNELS:], -10, 3)
         z = mu + tau * torch.exp(log_sigma) * epsilon
         z = F.interpolate(z, scale_factor=float(STRIDE), mode="trilinear", align_corners=False)
         phi = torch.tanh(F.conv3d(z, self.decode.float(), padding=1))
+        if offset is not None:
+            phi = translate(phi, [-n for n in offset])
         u = phi + self.sample(u_prev.expand(j, -1, -1, -1, -1), phi)
         warped = self.sample(moving.expand(j, -1, -1, -1, -1), u)
         reward = -((warped - fixed) ** 2).mean((1, 2, 3, 4))
@@ -62,8 +70,8 @@ class Step(torch.nn.Module):
 class StepWithNJD(Step):
     """The step with one more output, as a loop wants it."""
 
-    def forward(self, fixed, moving, u_prev, epsilon, tau):
-        out = super().forward(fixed, moving, u_prev, epsilon, tau)
+    def forward(self, fixed, moving, u_prev, epsilon, tau, offset=None):
+        out = super().forward(fixed, moving, u_prev, epsilon, tau, offset)
         return *out, 100 * njd_fraction(out[0])
 
 
@@ -115,12 +123,13 @@ def export(step, inputs):
     d, h, w = (STRIDE * torch.export.Dim(n, min=2, max=64) for n in ("d", "h", "w"))
     volume, auto = {2: d, 3: h, 4: w}, torch.export.Dim.AUTO
     latents = {0: torch.export.Dim("j", min=1, max=64), 2: auto, 3: auto, 4: auto}
+    names = ["fixed", "moving", "u_prev", "epsilon", "tau", "offset"][:len(inputs)]
     outputs = ["u", "warped", "reward", "mu", "log_sigma", "njd"]
     return torch.onnx.export(
         step, inputs, dynamo=True, opset_version=20,
-        input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
+        input_names=names,
         output_names=outputs if isinstance(step, StepWithNJD) else outputs[:-1],
-        dynamic_shapes=(volume, volume, volume, latents, None)).model_proto
+        dynamic_shapes=(volume, volume, volume, latents, None, None)[:len(inputs)]).model_proto
 
 
 def normalise(v):
@@ -143,6 +152,9 @@ def main():
     looped = export(StepWithNJD().eval(), inputs)
     loop_steps(looped)
     onnx.save(bundle(looped), HERE / "loop.onnx")
+    offset = export(StepWithNJD().eval(), (*inputs, torch.tensor(OFFSETS[1])))
+    loop_steps(offset, OFFSETS)
+    onnx.save(bundle(offset), HERE / "offset.onnx")
     model = bundle(export(step, inputs))
     onnx.save(model, HERE / "tiny.onnx")
     onnx.save(model, HERE / "external.onnx", save_as_external_data=True, location="external.weights", size_threshold=0)
@@ -167,13 +179,16 @@ def main():
 
     raw = [100 * fixed.numpy()[0, 0] - 20, 300 * moving.numpy()[0, 0] ** 2 + 5]
     inputs = [torch.from_numpy(normalise(v))[None, None] for v in raw]
-    u = torch.zeros(1, 3, *SIZE)
-    for _ in range(STEPS):
-        with torch.no_grad():
-            u = step(*inputs, u, torch.zeros(1, *latent), torch.zeros(1))[0]
-    u = u.numpy()[0]
+    def registered(offsets):
+        u = torch.zeros(1, 3, *SIZE)
+        for t in range(STEPS):
+            with torch.no_grad():
+                u = step(*inputs, u, torch.zeros(1, *latent), torch.zeros(1), offsets[t % len(offsets)])[0]
+        return u.numpy()[0]
+
+    u = registered([None])
     warped = map_coordinates(raw[1].astype(np.float64), np.indices(SIZE) + u, order=1, mode="constant", cval=raw[1].min())
-    (HERE / "register.bin").write_bytes(b"".join(a.astype("<f4").tobytes() for a in (*raw, u, warped)))
+    (HERE / "register.bin").write_bytes(b"".join(a.astype("<f4").tobytes() for a in (*raw, u, warped, registered(OFFSETS))))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from morphseek.training.backbones import BACKBONES, SplitConv, build
+from morphseek.training.spatial import translate
 
 SMALL = {
     "compact": {"widths": (4, 4, 8), "latent_channels": 8, "decoder": (8, 8)},
@@ -56,6 +57,27 @@ def test_small_networks_are_small(full):
     assert full["siamese"].parameter_count() <= 2_000_000
 
 
+@pytest.mark.parametrize("name", ["compact", "siamese"])
+def test_offset_moves_the_images_and_the_field_back(name):
+    torch.manual_seed(0)
+    m = build(name, **SMALL[name], segmentation_classes=2, offsets=[[1, 0, 2], [0, 0, 0]]).eval()
+    assert [m.offset(t) for t in range(3)] == [(1, 0, 2), (0, 0, 0), (1, 0, 2)]
+    assert build(name, **SMALL[name]).offset(1) is None
+    with pytest.raises(ValueError, match="three numbers"):
+        build(name, **SMALL[name], offsets=[[1, 2]])
+    with torch.no_grad():
+        m.flow.weight.normal_(std=0.3)
+        f, g = torch.rand(2, 1, 1, 16, 24, 16)
+        e = m.state(f, g, m.offset(0))
+        moved = m.state(translate(f, (1, 0, 2)), translate(g, (1, 0, 2)))
+        assert torch.equal(e.mu, moved.mu) and not torch.equal(e.mu, m.state(f, g).mu)
+        field, logits = m.step_field_and_segmentation(e.mu, e)
+        there, logits_there = m.step_field_and_segmentation(moved.mu, moved)
+        torch.testing.assert_close(field[..., :-1, :, :-2], there[..., 1:, :, 2:])
+        torch.testing.assert_close(logits, logits_there)
+        torch.testing.assert_close(m.step_field(e.mu, e), field)
+
+
 def test_siamese_reads_each_image_by_itself():
     torch.manual_seed(0)
     m = build("siamese", **SMALL["siamese"], segmentation_classes=2).eval()
@@ -65,10 +87,10 @@ def test_siamese_reads_each_image_by_itself():
         assert alone.shape == (1, 3, 24, 16, 32)
         for other in (g, h):
             e = m.state(f, other)
-            field, logits = m.step_field_and_segmentation(e.mu, e.skips)
+            field, logits = m.step_field_and_segmentation(e.mu, e)
             torch.testing.assert_close(logits[0, :1], alone)
             torch.testing.assert_close(logits[0, 1:], m.segment(other))
-            torch.testing.assert_close(field, m.step_field(e.mu, e.skips))
+            torch.testing.assert_close(field, m.step_field(e.mu, e))
 
 
 def test_latent_shape_refuses_other_sizes(full):
@@ -88,10 +110,10 @@ def test_every_backbone_steps_from_its_latent(name):
         assert e.mu.shape == e.log_sigma.shape == (1, *m.latent_shape(size))
         assert e.mu.abs().max() <= m.scale
         noise = torch.randn(2, *e.mu.shape[1:])
-        many = m.step_field(e.mu + 0.5 * noise, e.skips)
+        many = m.step_field(e.mu + 0.5 * noise, e)
         assert many.shape == (2, 3, *size) and many.dtype == torch.float32
         for j in range(2):
-            one = m.step_field(e.mu + 0.5 * noise[j : j + 1], e.skips)
+            one = m.step_field(e.mu + 0.5 * noise[j : j + 1], e)
             torch.testing.assert_close(many[j : j + 1], one, atol=1e-4, rtol=1e-3)
         # The decoder reads z, and the encoder tells the images apart.
         assert (many[0] - many[1]).abs().max() > 1e-4

@@ -12,6 +12,8 @@ from training_helpers import random_field
 
 from morphseek.training import export
 from morphseek.training.config import load
+from morphseek.training.data import Sample
+from morphseek.training.evaluate import register_sample
 from morphseek.training.objective import build_backbone
 from morphseek.training.trainer import Trainer
 
@@ -90,6 +92,29 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
     assert np.abs(ours[0]).max() > 0.2, "the field must move"
     if j > 1:
         assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
+
+
+def test_each_step_has_its_offset(bundle, tmp_path):
+    """Steps one by one, told which they are, and all in one run, are the loop in PyTorch."""
+    _, _, backbone, config = bundle
+    config = config.replace(**{"model.offsets": [[0, 0, 0], [1, 3, 2]]})
+    twin = build_backbone(config.model)
+    twin.load_state_dict(backbone.state_dict())
+    export.export_bundle(twin, config, tmp_path / "offset.onnx")
+    run = session(tmp_path / "offset.onnx")
+    assert [i.name for i in run.get_inputs()] == ["fixed", "moving", "u_prev", "epsilon", "tau"]
+    assert [i.name for i in run.get_overridable_initializers()] == ["steps", "first"]
+    size = (24, 40, 32)
+    pair = Sample(*images(size, 4), *(torch.ones(1, 1, *size),) * 2, *(torch.zeros(1, 0, *size),) * 2, *(torch.zeros(1, 1, *size),) * 2)
+    truth = register_sample(twin, pair, 3)
+    assert (truth[2] - register_sample(backbone, pair, 3)[2]).abs().max() > 0.05
+    zero = np.zeros((1, *backbone.latent_shape(size)), np.float32)
+    feed = {"fixed": pair.fixed.numpy(), "moving": pair.moving.numpy(), "u_prev": np.zeros((1, 3, *size), np.float32), "epsilon": zero, "tau": np.zeros(1, np.float32)}
+    at_once = run.run(["u"], feed | {"epsilon": zero.repeat(3, 0), "steps": np.array([3])})[0]
+    for t, expected in enumerate(truth):
+        feed["u_prev"] = run.run(["u"], feed | ({"first": np.array([t])} if t else {}))[0]
+        np.testing.assert_allclose(feed["u_prev"], expected, atol=1e-4)
+    np.testing.assert_allclose(at_once, truth[2], atol=1e-4)
 
 
 def test_the_graph_warps_the_original_by_the_total_field(bundle):

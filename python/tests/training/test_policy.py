@@ -155,18 +155,19 @@ def gradients(o, loss):
     return {k: v.grad.clone() for k, v in o.backbone.named_parameters() if v.grad is not None}
 
 
-def test_paper_gradient_is_that_of_the_printed_loss(tiny):
+@pytest.mark.parametrize("offsets", [[], [[0, 0, 0], [2, 1, 0]]])
+def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets):
     """Trajectory-by-trajectory accumulation against one plain graph of the formulas in the paper."""
-    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3)
+    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3, model__offsets=offsets)
     s, tau = pair(), 1.5
     u_prev = random_field(SIZE, 1.0, seed=9)
-    result = p.policy_step(o, s, u_prev, tau, np.random.default_rng(5))
+    result = p.policy_step(o, s, u_prev, tau, np.random.default_rng(5), step=1)
     ours = gradients(o, result.loss)
 
-    e = o.backbone.state(s.fixed, warp(s.moving, u_prev))
+    e = o.backbone.state(s.fixed, warp(s.moving, u_prev), offsets[1] if offsets else None)
     eps = p.gaussian_noise((4, *e.mu.shape[1:]), np.random.default_rng(5))
     z = e.mu + tau * e.log_sigma.exp() * eps
-    u = compose(o.backbone.step_field(z, e.skips), u_prev)
+    u = compose(o.backbone.step_field(z, e), u_prev)
     base = hard_dice(warp(s.moving_map, u_prev, mode="nearest"), s.fixed_map, 2)
     rewards = 10.0 * (hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2) - base) - 100.0 * njd_fraction(u)
     assert rewards.std() > 0
@@ -174,7 +175,7 @@ def test_paper_gradient_is_that_of_the_printed_loss(tiny):
     density = torch.distributions.Normal(e.mu, tau * e.log_sigma.exp()).log_prob(z.detach()).flatten(1).sum(1)
     policy_loss = -(advantage.detach() * density / math.sqrt(e.mu.numel())).mean()
     dice_loss = (1 - soft_dice(warp(s.moving_labels, u), s.fixed_labels)).mean()
-    mean = compose(o.backbone.step_field(e.mu, e.skips), u_prev)
+    mean = compose(o.backbone.step_field(e.mu, e), u_prev)
     warm = o.warm_loss(o.field_losses(s, mean, with_dice=False), e)
     truth = gradients(o, policy_loss + 0.8 * warm + 0.2 * dice_loss)
 
@@ -249,7 +250,7 @@ def test_mean_candidate_never_makes_the_state_worse(tiny):
     result = p.policy_step(o, s, u_prev, 0.0, np.random.default_rng(4))
     with torch.no_grad():
         e = o.backbone.state(s.fixed, s.moving)
-        mean = o.backbone.step_field(e.mu, e.skips)
+        mean = o.backbone.step_field(e.mu, e)
     def reward(u):
         return 10 * float(hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2)) - 100 * float(njd_fraction(u))
     assert reward(result.u) >= reward(mean) - 1e-6

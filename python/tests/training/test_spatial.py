@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.linalg import expm
-from scipy.ndimage import map_coordinates
+from scipy.ndimage import map_coordinates, shift
 
 from training_helpers import random_field
 from morphseek.training import spatial
@@ -26,6 +26,13 @@ def test_warp_is_map_coordinates_in_array_axis_order(mode, order, padding, scipy
     # Nearest: ties and float32 coordinates may round the other way on isolated voxels.
     wrong = np.abs(ours - truth) > 1e-4
     assert wrong.mean() <= (0.002 if order == 0 else 0.0)
+
+
+@pytest.mark.parametrize("offset", [(0, 0, 0), (1, -2, 3), torch.tensor([-1, 0, 2])])
+def test_translate_moves_by_whole_voxels(offset):
+    x = torch.rand(2, 3, *SIZE, generator=torch.Generator().manual_seed(1))
+    truth = shift(x.numpy(), (0, 0, *(int(n) for n in offset)), order=0, mode="nearest")
+    assert np.array_equal(spatial.translate(x, offset).numpy(), truth)
 
 
 def test_compose_first_phi_then_u():

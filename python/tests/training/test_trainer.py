@@ -65,6 +65,27 @@ def test_some_visits_of_the_pretraining_register(tiny, tmp_path):
     assert ["soft_dice" in trainer.run_visit() for _ in range(7)] == [True, False, False, True, False, False, True]
 
 
+@pytest.mark.parametrize("preset", ["best", "paper"])
+def test_every_step_has_its_offset(tiny, tmp_path, monkeypatch, preset):
+    offsets = [[0, 0, 0], [1, 2, 3]]
+    trainer = Trainer(tiny(preset, run__steps=3, model__offsets=offsets, policy__trajectories=2), tmp_path, progress=False)
+    seen, state = [], trainer.backbone.state
+    monkeypatch.setattr(trainer.backbone, "state", lambda fixed, moving, offset: seen.append(offset) or state(fixed, moving, offset))
+    trainer.run_visit()
+    assert seen == [(0, 0, 0), (1, 2, 3), (0, 0, 0)]
+
+
+def test_segmentation_is_compared_where_the_images_were_moved_to(tiny, tmp_path):
+    trainer = Trainer(tiny("best"), tmp_path, progress=False)
+    pair = trainer.pair(0, trainer.rng(0))
+    u = torch.zeros(1, 3, *pair.fixed.shape[2:])
+    maps = torch.cat((pair.fixed_map, pair.moving_map))[:, 0].long()
+    moved = torch.roll(maps, (1, 2), (1, 3))  # the border is background
+    logits = 20.0 * torch.nn.functional.one_hot(moved, 3).movedim(4, 1).float()[None]
+    assert trainer.objective.segmentation_loss(logits, pair, u, (1, 0, 2)) < 1e-3
+    assert trainer.objective.segmentation_loss(logits, pair, u, None) > 0.1
+
+
 def test_only_a_network_that_reads_single_images_can_be_pretrained(tiny, tmp_path):
     with pytest.raises(ValueError, match="siamese"):
         Trainer(tiny("best", run__visits=2, run__pretrain=1), tmp_path, progress=False)
@@ -209,11 +230,14 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     class Shift(torch.nn.Module):
         size_multiple = 8
 
-        def state(self, fixed, moving):
+        def offset(self, step):
+            return None
+
+        def state(self, fixed, moving, offset):
             return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
 
-        def step_field(self, z, skips):
-            return torch.tensor([0.0, 2.0, -1.0]).view(1, 3, 1, 1, 1).expand(1, 3, *skips[0].shape[2:])
+        def step_field(self, z, encoded):
+            return torch.tensor([0.0, 2.0, -1.0]).view(1, 3, 1, 1, 1).expand(1, 3, *encoded.skips[0].shape[2:])
 
     (row,) = evaluate_pairs(Shift(), source, [("p0", "q")], (1, 1, 1), (24, 24, 24), steps)
     scores = [s["dice"] for s in row["steps"]]

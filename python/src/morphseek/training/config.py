@@ -72,7 +72,7 @@ class Data:
 
 @dataclass
 class Model:
-    """The backbone and its heads; ``options`` are keyword arguments of the backbone's own constructor."""
+    """The backbone and its heads: see :class:`.backbones.PolicyBackbone`; ``options`` are for the backbone's own constructor."""
 
     backbone: str = "compact"
     parametrisation: Literal["velocity", "displacement"] = "velocity"
@@ -81,6 +81,7 @@ class Model:
     log_sigma_range: list[float] = field(default_factory=lambda: [-10.0, 3.0])
     log_sigma_init: float = 0.0
     heads: bool = True
+    offsets: list[list[int]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
 

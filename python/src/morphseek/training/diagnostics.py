@@ -64,7 +64,7 @@ def collapse_probe(model, pair: Sample, samples: int = 10, tau: float = 1.0, see
     rng = np.random.default_rng(seed)
 
     def dice(z: Tensor) -> float:
-        u = model.step_field(z, e.skips)
+        u = model.step_field(z, e)
         return 100.0 * float(hard_dice(warp(pair.moving_map, u, mode="nearest"), pair.fixed_map, labels))
 
     noise = gaussian_noise((samples, *e.mu.shape[1:]), rng)
@@ -101,7 +101,7 @@ def gradient_norms(objective: StepObjective, pair: Sample) -> dict[str, float]:
     w = objective.weights
     u_prev = torch.zeros((1, 3, *pair.fixed.shape[2:]))
     encoded = objective.backbone.state(pair.fixed, pair.moving)
-    u = compose(objective.backbone.step_field(encoded.mu, encoded.skips), u_prev)
+    u = compose(objective.backbone.step_field(encoded.mu, encoded), u_prev)
     terms = objective.field_losses(pair, u)
     warm = objective.warm_loss(terms, encoded)
     parts = {
@@ -156,10 +156,10 @@ def policy_signal(
         basis = channel_basis(others, rank)
         with torch.no_grad():
             e = objective.backbone.state(pair.fixed, warp(pair.moving, zero))
-            reference = warp(pair.moving_map, objective.backbone.step_field(e.mu, e.skips), mode="nearest")
+            reference = warp(pair.moving_map, objective.backbone.step_field(e.mu, e), mode="nearest")
 
             def score(direction: Tensor, scale: float) -> tuple[float, Tensor]:
-                u = objective.backbone.step_field(e.mu + scale * direction, e.skips)
+                u = objective.backbone.step_field(e.mu + scale * direction, e)
                 seen = warp(pair.moving_map, u, mode="nearest")
                 voxel = local_dice_reward(seen, pair.fixed_map, reference, labels)
                 return 100.0 * float(hard_dice(seen, pair.fixed_map, labels)), F.avg_pool3d(voxel, stride)

@@ -32,10 +32,10 @@ def register_sample(model: PolicyBackbone, pair: Sample, steps: int, amp: bool =
     """
     u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=pair.fixed.device)
     fields = []
-    for _ in range(steps):
+    for t in range(steps):
         with torch.autocast(pair.fixed.device.type, torch.bfloat16, enabled=amp):
-            e = model.state(pair.fixed, warp(pair.moving, u))
-            phi = model.step_field(e.mu, e.skips)
+            e = model.state(pair.fixed, warp(pair.moving, u), model.offset(t))
+            phi = model.step_field(e.mu, e)
         u = compose(phi, u)
         fields.append(u)
     return fields

@@ -12,6 +12,7 @@ input         shape (float32)            meaning
 ``u_prev``    (1, 3, D, H, W)            current state, voxels, channel c along array axis c (z, y, x)
 ``epsilon``   (J, C, d, h, w)            standard normal noise
 ``tau``       (1,)                       temperature; 0 gives z = mu
+``offset``    (3,) int64                 of this step, voxels along z, y, x; only where the network has offsets
 ============  =========================  ======================================================================
 
 ============== ========================= ======================================================================
@@ -25,7 +26,8 @@ output         shape (float32)           meaning
 ``njd``        (J,)                      percent of the voxels where ``u`` folds
 ============== ========================= ======================================================================
 
-In the file the step stands in a loop (:mod:`.loop`): one more input, ``steps``, makes one run take T of them.
+In the file the step stands in a loop (:mod:`.loop`): one more input, ``steps``, makes one run take T of them, and the
+offset follows from the step's number.
 
 Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the file half the size.
 With ``half`` the network's layers work in float16 as well; images, the policy's heads, and everything about fields
@@ -80,10 +82,10 @@ class StepGraph(nn.Module):
             for head in (backbone.mu_head, backbone.log_sigma_head) if backbone.heads else ():
                 head.float()
 
-    def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor):
-        e = self.backbone.state(fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype))
+    def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor, offset: Tensor | None = None):
+        e = self.backbone.state(fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype), offset)
         z = e.mu + tau * torch.exp(e.log_sigma) * epsilon
-        u = compose(self.backbone.step_field(z.to(self.dtype), e.skips), u_prev)
+        u = compose(self.backbone.step_field(z.to(self.dtype), e), u_prev)
         warped = warp(moving, u)
         njd = 100.0 * njd_fraction(u)
         return u, warped, label_free_reward(fixed, warped, njd), e.mu, e.log_sigma, njd
@@ -136,22 +138,25 @@ def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, in
         spatial = {i + 2: m * d for i, d in enumerate(dims)}
         latent_dims |= {i + 2: (m // s) * d if m != s else d for i, d in enumerate(dims)}
     latent = backbone.latent_shape(size)
-    inputs = (
-        torch.rand(1, 1, *size),
-        torch.rand(1, 1, *size),
-        torch.zeros(1, 3, *size),
-        torch.randn(2, *latent),
-        torch.ones(1),
-    )
+    inputs = {
+        "fixed": torch.rand(1, 1, *size),
+        "moving": torch.rand(1, 1, *size),
+        "u_prev": torch.zeros(1, 3, *size),
+        "epsilon": torch.randn(2, *latent),
+        "tau": torch.ones(1),
+    }
+    shapes = {"fixed": spatial, "moving": spatial, "u_prev": spatial, "epsilon": latent_dims, "tau": {}}
+    if backbone.offsets:
+        inputs["offset"], shapes["offset"] = torch.tensor(backbone.offsets[0]), {}
     program = torch.onnx.export(
         graph,
-        inputs,
+        tuple(inputs.values()),
         dynamo=True,
         opset_version=OPSET,
         external_data=False,
-        input_names=["fixed", "moving", "u_prev", "epsilon", "tau"],
+        input_names=list(inputs),
         output_names=["u", "warped", "reward", "mu", "log_sigma", "njd"],
-        dynamic_shapes={"fixed": spatial, "moving": spatial, "u_prev": spatial, "epsilon": latent_dims, "tau": {}},
+        dynamic_shapes=shapes,
         verbose=False,
     )
     return program.model_proto
@@ -365,7 +370,7 @@ def export_bundle(
     del model.graph.metadata_props[:]
     del model.metadata_props[:]
     model.producer_name = "morphseek"
-    loop_steps(model)
+    loop_steps(model, backbone.offsets)
     _check(model)
     b = config.bundle
     manifest = {

@@ -27,7 +27,7 @@ from .losses import (
     soft_dice,
     squared_log_jacobian,
 )
-from .spatial import compose, warp
+from .spatial import compose, translate, warp
 
 __all__ = ["StepObjective", "StepResult", "build_backbone"]
 
@@ -45,6 +45,7 @@ def build_backbone(model: Model) -> PolicyBackbone:
         parametrisation=model.parametrisation,
         squarings=model.squarings,
         heads=model.heads,
+        offsets=model.offsets,
     )
 
 
@@ -109,7 +110,7 @@ class StepObjective(nn.Module):
                 encoded = self.backbone.state(pair.fixed, seen)
         mu = encoded.mu.detach().requires_grad_()
         with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
-            phi = self.backbone.step_field(mu, encoded.skips)
+            phi = self.backbone.step_field(mu, encoded)
         read = warp(pair.moving_labels, compose(phi, u_prev))
         return torch.autograd.grad(-soft_dice(read, pair.fixed_labels).mean(), mu)[0]
 
@@ -162,12 +163,14 @@ class StepObjective(nn.Module):
             loss = loss + w.volume * terms["volume"]
         return loss
 
-    def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor) -> Tensor:
+    def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor, offset: tuple[int, ...] | None) -> Tensor:
         """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against what the network saw."""
         with torch.no_grad():
             seen = warp(pair.moving_map, u_prev, mode="nearest")
-            target = torch.cat((pair.fixed_map, seen), dim=0)[:, 0].long()
-        return self._segmentation_loss(logits[0], target)
+            target = torch.cat((pair.fixed_map, seen), dim=0)
+            if offset is not None:
+                target = translate(target, offset)
+        return self._segmentation_loss(logits[0], target[:, 0].long())
 
     @staticmethod
     def _segmentation_loss(logits: Tensor, target: Tensor) -> Tensor:
@@ -178,15 +181,15 @@ class StepObjective(nn.Module):
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
-    def forward(self, pair: Sample, u_prev: Tensor, pretrain: bool = False, **sampling) -> StepResult:
-        """Run one step from the state ``u_prev`` (1, 3, D, H, W), voxels; or ``pretrain`` on the two images alone."""
+    def forward(self, pair: Sample, u_prev: Tensor, step: int = 0, pretrain: bool = False, **sampling) -> StepResult:
+        """Run a step (from 0) from the state ``u_prev`` (1, 3, D, H, W), voxels; or ``pretrain`` on the two images alone."""
         if pretrain:
             return self.recognition_step(pair, u_prev)
         if self.stage == "finetune" and self.policy.kind != "none":
             from .policy import policy_step
 
-            return policy_step(self, pair, u_prev, **sampling)
-        return self.deterministic_step(pair, u_prev)
+            return policy_step(self, pair, u_prev, step=step, **sampling)
+        return self.deterministic_step(pair, u_prev, step)
 
     def recognition_step(self, pair: Sample, u_prev: Tensor) -> StepResult:
         """Auxiliary segmentation of both images, unregistered; the state stays as it is."""
@@ -197,7 +200,7 @@ class StepObjective(nn.Module):
         loss = self._segmentation_loss(logits, target)
         return StepResult(loss, u_prev, {"loss": loss.detach(), "segmentation": loss.detach()})
 
-    def deterministic_step(self, pair: Sample, u_prev: Tensor) -> StepResult:
+    def deterministic_step(self, pair: Sample, u_prev: Tensor, step: int) -> StepResult:
         """z = mu: the warm-up step, and the fine-tuning step of the recipe `best`."""
         w = self.weights
         device = u_prev.device.type
@@ -205,11 +208,11 @@ class StepObjective(nn.Module):
         with torch.no_grad():
             seen = warp(pair.moving, u_prev)
         with torch.autocast(device, torch.bfloat16, enabled=self.amp):
-            encoded = self.backbone.state(pair.fixed, seen)
+            encoded = self.backbone.state(pair.fixed, seen, self.backbone.offset(step))
             if segment:
-                phi, logits = self.backbone.step_field_and_segmentation(encoded.mu, encoded.skips)
+                phi, logits = self.backbone.step_field_and_segmentation(encoded.mu, encoded)
             else:
-                phi = self.backbone.step_field(encoded.mu, encoded.skips)
+                phi = self.backbone.step_field(encoded.mu, encoded)
         u = compose(phi, u_prev)
         terms = self.field_losses(pair, u, with_dice=self.stage == "finetune" and w.dice > 0)
         loss = self.warm_loss(terms, encoded)
@@ -220,7 +223,7 @@ class StepObjective(nn.Module):
             if "truth" in terms:
                 loss = loss + w.truth * terms["truth"]
             if segment:
-                terms["segmentation"] = self.segmentation_loss(logits, pair, u_prev)
+                terms["segmentation"] = self.segmentation_loss(logits, pair, u_prev, encoded.offset)
                 loss = loss + w.segmentation * terms["segmentation"]
         logs = {k: v.detach() for k, v in terms.items()}
         logs["loss"] = loss.detach()

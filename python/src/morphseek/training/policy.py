@@ -288,12 +288,13 @@ class _Cut:
         self.outputs = (encoded.mu, encoded.log_sigma, *encoded.skips)
         self.leaves = tuple(t.detach().requires_grad_() for t in self.outputs)
         self.parameters = parameters
+        self.offset = encoded.offset
         self.gradients: list[Tensor | None] = [None] * (len(self.leaves) + len(parameters))
 
     @property
     def encoded(self) -> Encoded:
         mu, log_sigma, *skips = self.leaves
-        return Encoded(mu, log_sigma, tuple(skips))
+        return Encoded(mu, log_sigma, tuple(skips), self.offset)
 
     def backward(self, loss: Tensor) -> Tensor | None:
         """Add the gradient of ``loss``; returns its part with respect to mu."""
@@ -328,20 +329,20 @@ def _reward(objective, pair: Sample, u: Tensor, base: float) -> tuple[float, flo
     return p.w_dice * (dice - base) + p.w_njd * njd, dice, njd
 
 
-def policy_step(objective, pair: Sample, u_prev: Tensor, tau: float, rng: np.random.Generator):
-    """One step of fine-tuning with a policy; see the module's description. Returns a ``StepResult``."""
+def policy_step(objective, pair: Sample, u_prev: Tensor, tau: float, rng: np.random.Generator, step: int = 0):
+    """Step ``step`` (from 0) of fine-tuning with a policy; see the module's description. Returns a ``StepResult``."""
     with torch.no_grad():
         seen = warp(pair.moving, u_prev)
     with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=objective.amp):
-        encoded = objective.backbone.state(pair.fixed, seen)
+        encoded = objective.backbone.state(pair.fixed, seen, objective.backbone.offset(step))
     if objective.policy.kind == "paper":
         return _paper_step(objective, pair, u_prev, encoded, tau, rng)
     return _structured_step(objective, pair, u_prev, encoded, rng)
 
 
-def _decode(objective, z: Tensor, skips: tuple[Tensor, ...], u_prev: Tensor) -> Tensor:
+def _decode(objective, z: Tensor, encoded: Encoded, u_prev: Tensor) -> Tensor:
     with torch.autocast(z.device.type, torch.bfloat16, enabled=objective.amp):
-        phi = objective.backbone.step_field(z, skips)
+        phi = objective.backbone.step_field(z, encoded)
     return compose(phi, u_prev)
 
 
@@ -362,7 +363,7 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
 
     def run(first: int, last: int) -> None:
         z = leaf.mu + tau * torch.exp(leaf.log_sigma) * noise[first:last]
-        u = _decode(objective, z, leaf.skips, u_prev)
+        u = _decode(objective, z, leaf, u_prev)
         read = warp(pair.moving_labels, u)
         dice = soft_dice(sharpen(read, w.sharpness), sharpen(pair.fixed_labels, w.sharpness))
         if w.dice:
@@ -381,7 +382,7 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
         run(first, min(first + size, j_count))
 
     # L_warm at z = mu, through the same cut so that the decoder's graph is freed before the encoder's is used.
-    u_mean = _decode(objective, leaf.mu, leaf.skips, u_prev)
+    u_mean = _decode(objective, leaf.mu, leaf, u_prev)
     terms = objective.field_losses(pair, u_mean, with_dice=False)
     warm = objective.warm_loss(terms, leaf)
     if w.warm:
@@ -430,7 +431,7 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
     leaf = cut.encoded
 
     # The exact terms, at z = mu.
-    u_mean = _decode(objective, leaf.mu, leaf.skips, u_prev)
+    u_mean = _decode(objective, leaf.mu, leaf, u_prev)
     terms = objective.field_losses(pair, u_mean, with_dice=w.dice > 0)
     warm = objective.warm_loss(terms, leaf)
     loss = w.warm * warm
@@ -459,7 +460,7 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
         best = (mean_reward, u_mean) if p.mean_candidate else (-math.inf, u_mean)
         for j in range(p.trajectories):
             z = encoded.mu.detach() + memory.scale * direction[j : j + 1]
-            u = _decode(objective, z, tuple(s.detach() for s in encoded.skips), u_prev)
+            u = _decode(objective, z, encoded, u_prev)
             r, d, _ = _reward(objective, pair, u, base)
             rewards.append(r), dices.append(d)
             if p.reward == "dice_njd":

@@ -10,6 +10,8 @@ shape of the field (``arange``), never stored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,6 +24,7 @@ __all__ = [
     "jacobian_determinant",
     "njd_fraction",
     "sample",
+    "translate",
     "upsample_field",
     "warp",
 ]
@@ -47,6 +50,15 @@ def identity_grid(shape: tuple[int, int, int], device: torch.device, dtype: torc
     y = torch.arange(h, device=device, dtype=dtype).view(1, 1, h, 1).expand(1, d, h, w)
     x = torch.arange(w, device=device, dtype=dtype).view(1, 1, 1, w).expand(1, d, h, w)
     return torch.stack((z, y, x), dim=1)
+
+
+def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:
+    """Move what ``x`` (B, C, D, H, W) shows by whole voxels, ``offset`` along z, y, x; the border's values fill the gap."""
+    for axis in range(3):
+        n = x.shape[axis + 2]
+        index = torch.arange(n, device=x.device) - offset[axis]
+        x = x.index_select(axis + 2, index.clamp(0, n - 1))
+    return x
 
 
 def sample(image: Tensor, points: Tensor, mode: str = "bilinear", padding: str = "zeros") -> Tensor:

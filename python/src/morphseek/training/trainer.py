@@ -370,8 +370,8 @@ class Trainer:
             sampling = {"tau": self.temperature(self.visit), "rng": rng}
             self._refresh_basis()
         logs: dict = {}
-        for _ in range(self.steps(self.visit)):
-            logs = self._step(pairs, states, sampling)
+        for t in range(self.steps(self.visit)):
+            logs = self._step(pairs, states, {"step": t} | sampling)
         logs = {k: float(v) for k, v in logs.items()}
         logs["njd_percent"] = 100.0 * float(np.mean([float(njd_fraction(u)) for u in states]))
         self._adapt_kl(logs)

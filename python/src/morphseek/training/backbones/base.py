@@ -10,14 +10,14 @@ To add a backbone, write one file: subclass :class:`PolicyBackbone`, set the cla
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ..spatial import integrate_velocity, upsample_field
+from ..spatial import integrate_velocity, translate, upsample_field
 
 __all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "register"]
 
@@ -52,11 +52,14 @@ class Encoded:
         Parameters of the latent policy, float32.
     skips : tuple of Tensors
         What the decoder needs besides ``z``: the skip halves of its convolutions, already applied.
+    offset : sequence of 3 int, or Tensor of shape (3,), optional
+        How far the images were moved for the encoder, voxels along z, y, x; the field moves back by as much.
     """
 
     mu: Tensor
     log_sigma: Tensor
     skips: tuple[Tensor, ...]
+    offset: Sequence[int] | Tensor | None = None
 
 
 class SplitConv(nn.Module):
@@ -111,6 +114,10 @@ class PolicyBackbone(nn.Module):
     heads : bool
         Without the heads the latent is ``f_L`` itself and sigma is 1: the network before its refactoring, kept to measure
         what the heads cost.
+    offsets : sequence of (z, y, x)
+        How far the images are moved for the network, voxels, in each step in turn; the step's field is moved back. A network
+        that works at strides 2 to 8 reads an image a little differently when it lies a voxel further: steps that see the pair
+        in different places correct each other's errors, where steps that see it in one place repeat them. Empty: never moved.
 
     Attributes
     ----------
@@ -141,6 +148,7 @@ class PolicyBackbone(nn.Module):
         parametrisation: str = "velocity",
         squarings: int = 7,
         heads: bool = True,
+        offsets: Sequence[Sequence[int]] = (),
     ):
         super().__init__()
         if parametrisation not in ("velocity", "displacement"):
@@ -151,6 +159,9 @@ class PolicyBackbone(nn.Module):
         self.parametrisation = parametrisation
         self.squarings = int(squarings)
         self.heads = bool(heads)
+        self.offsets = tuple(tuple(offset) for offset in offsets)
+        if any(len(offset) != 3 for offset in self.offsets):
+            raise ValueError(f"offsets must have three numbers each, not {self.offsets}")
 
     def add_heads(self) -> None:
         """Append the two 1x1x1 heads; a subclass calls this at the end of its constructor."""
@@ -183,43 +194,51 @@ class PolicyBackbone(nn.Module):
 
     # -- what the rest of the package calls ------------------------------------------------------------------------
 
-    def state(self, fixed: Tensor, moving: Tensor) -> Encoded:
+    def offset(self, step: int) -> tuple[int, ...] | None:
+        """How far the images are moved in a step (from 0), voxels along z, y, x; None where they never are."""
+        return self.offsets[step % len(self.offsets)] if self.offsets else None
+
+    def state(self, fixed: Tensor, moving: Tensor, offset: Sequence[int] | Tensor | None = None) -> Encoded:
         """Run the encoder and the heads once.
 
         Parameters
         ----------
         fixed, moving : (B, 1, D, H, W)
             Normalised images on one grid; ``moving`` is already warped by the current state.
+        offset
+            From :meth:`offset`.
         """
+        if offset is not None:
+            fixed, moving = translate(fixed, offset), translate(moving, offset)
         f_l, skips = self.encode(fixed, moving)
         # The heads run in float32: log-likelihoods sum tens of thousands of terms of mu and sigma.
         with torch.autocast(device_type=f_l.device.type, enabled=False):
             f_l = f_l.float()
             if not self.heads:
-                return Encoded(f_l, torch.zeros_like(f_l), skips)
+                return Encoded(f_l, torch.zeros_like(f_l), skips, offset)
             mu = torch.tanh(_pointwise(self.mu_head, f_l)) * self.scale
             log_sigma = torch.clamp(_pointwise(self.log_sigma_head, f_l), *self.log_sigma_range)
-        return Encoded(mu, log_sigma, skips)
+        return Encoded(mu, log_sigma, skips, offset)
 
-    def step_field(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
+    def step_field(self, z: Tensor, encoded: Encoded) -> Tensor:
         """The step's displacement ``phi`` on the full grid.
 
         Parameters
         ----------
         z : (J, C_L, d, h, w)
             Latents, one per trajectory.
-        skips
-            From :class:`Encoded`.
+        encoded
+            From :meth:`state`.
 
         Returns
         -------
         Tensor of shape (J, 3, D, H, W)
             Voxels, float32.
         """
-        return self.finish_field(self.decode(z, skips))
+        return self.finish_field(self.decode(z, encoded.skips), encoded.offset)
 
-    def finish_field(self, raw: Tensor) -> Tensor:
-        """Integrate and upsample the decoder's output (J, 3, D/s, H/s, W/s) to ``phi`` (J, 3, D, H, W), voxels."""
+    def finish_field(self, raw: Tensor, offset: Sequence[int] | Tensor | None = None) -> Tensor:
+        """Integrate, upsample and move back the decoder's output (J, 3, D/s, H/s, W/s): ``phi`` (J, 3, D, H, W), voxels."""
         with torch.autocast(device_type=raw.device.type, enabled=False):
             # Coordinates lose whole voxels in 16 bits: fields are float32 always.
             field = raw.float()
@@ -227,6 +246,8 @@ class PolicyBackbone(nn.Module):
                 field = integrate_velocity(field, self.squarings)
             if self.field_stride == 2:
                 field = upsample_field(field)
+            if offset is not None:
+                field = translate(field, [-n for n in offset])
         return field
 
     def latent_shape(self, size: tuple[int, int, int]) -> tuple[int, int, int, int]:

@@ -146,9 +146,10 @@ class Compact(FoldedEncoder):
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         return self.flow(self.features(z, skips))
 
-    def step_field_and_segmentation(self, z: Tensor, skips: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits, (J, 2, K + 1, D, H, W): fixed first, then warped moving."""
-        x = self.features(z, skips)
+    def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """:meth:`step_field` and the auxiliary logits where the images were moved to, (J, 2, K + 1, D, H, W): fixed first,
+        then warped moving."""
+        x = self.features(z, encoded.skips)
         logits = depth_to_space(self.segmentation_head(x).float())
         logits = logits.reshape(x.shape[0], 2, self.segmentation_classes + 1, *logits.shape[2:])
-        return self.finish_field(self.flow(x)), logits
+        return self.finish_field(self.flow(x), encoded.offset), logits

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import SplitConv, register
+from .base import Encoded, SplitConv, register
 from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 
 __all__ = ["Siamese", "local_correlation"]
@@ -171,9 +171,9 @@ class Siamese(FoldedEncoder):
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         return self.flow(self.dec2(self.dec4(self.dec8(z), skips[0]), skips[1]))
 
-    def step_field_and_segmentation(self, z: Tensor, skips: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
         """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first, then warped moving.
 
-        The logits belong to the images, not to ``z``, and to a batch of one pair.
+        The logits belong to the images, where these were moved to, not to ``z``, and to a batch of one pair.
         """
-        return self.step_field(z, skips), self._logits(skips[2])[None]
+        return self.step_field(z, encoded), self._logits(encoded.skips[2])[None]
