@@ -202,6 +202,7 @@ func TestErrors(t *testing.T) {
 		{"spacing 0", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 0 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"spacing -1", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[0] = -1 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"spacing of metres", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing = [3]float64{1e6, 1e6, 1e6} }) }, func(o *Options) { o.Model = "hippocampus" }, fault.InvalidArgument, "network grid"},
+		{"spacing of micrometres", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 1e-6 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"direction", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Direction = [9]float64{1, 0, 0, 1} }) }, nil, fault.InvalidDirection, "moving"},
 		{"empty mask", func(p *Pair) { p.FixedMask = filled(0) }, nil, fault.EmptyMask, "fixed mask"},
 		{"mask's grid", func(p *Pair) { p.MovingMask = blob([3]int{16, 16, 15}, 0) }, nil, fault.GridMismatch, "moving mask"},
@@ -212,6 +213,7 @@ func TestErrors(t *testing.T) {
 		{"choice", nil, func(o *Options) { o.Initial = "spline" }, fault.InvalidArgument, "initial"},
 		{"model", nil, func(o *Options) { o.Model = "no such model" }, fault.ModelNotFound, "no such model"},
 		{"model file", nil, func(o *Options) { o.Model = garbage }, fault.ModelCorrupt, garbage},
+		{"no temperature", nil, func(o *Options) { o.Model, o.Uncertainty, o.Tau = tiny, "on", 0 }, fault.InvalidArgument, "tau"},
 		{"external model", nil, func(o *Options) { o.Model = "network/testdata/external.onnx" }, fault.ModelExternal, "external.onnx"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -225,6 +227,45 @@ func TestErrors(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), c.naming) {
 				t.Errorf("the message does not name %q: %v", c.naming, err)
+			}
+		})
+	}
+}
+
+// Odd volumes that are none of the above get a result.
+func TestOddVolumes(t *testing.T) {
+	inverted := func(v *volume.Volume) *volume.Volume {
+		out := volume.Zeros(v.Geometry)
+		for i, x := range v.Data {
+			out.Data[i] = 200 - x
+		}
+		return out
+	}
+	shrunk := func(v *volume.Volume, factor float64) *volume.Volume {
+		out := volume.Volume{Geometry: v.Geometry, Data: v.Data}
+		for a := range 3 {
+			out.Spacing[a] *= factor
+			out.Origin[a] *= factor
+		}
+		return &out
+	}
+	marked := blob([3]int{24, 24, 20}, 0)
+	marked.Data[0], marked.Data[1] = -math.MaxFloat32, math.MaxFloat32
+	whole := blob([3]int{40, 40, 40}, 1)
+	for name, p := range map[string]Pair{
+		"slab of 2 slices":       {Fixed: inverted(blob([3]int{40, 40, 2}, 0)), Moving: whole},
+		"slab of 4 slices":       {Fixed: inverted(blob([3]int{40, 40, 4}, 0)), Moving: whole},
+		"onto a slab":            {Fixed: whole, Moving: inverted(blob([3]int{40, 40, 3}, 0))},
+		"eight voxels":           {Fixed: inverted(blob([3]int{2, 2, 2}, 0)), Moving: whole},
+		"voxels of a nanometre":  {Fixed: shrunk(whole, 1e-6), Moving: shrunk(blob([3]int{40, 40, 40}, 0), 1e-6)},
+		"marks at the far limit": {Fixed: marked, Moving: blob([3]int{24, 24, 20}, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := register(t, open(t, Config{}), p, with(func(o *Options) { o.Model, o.Initial, o.Search, o.Preset = "none", "affine", "auto", "fast" }))
+			for _, x := range r.Field.Data {
+				if x-x != 0 {
+					t.Fatal("the field is not finite")
+				}
 			}
 		})
 	}

@@ -169,6 +169,9 @@ func (e *Engine) model(name string) (*network.Model, error) {
 // prepare opens what could be missing, asks for the memory, and replaces voxels that are not finite: what fails, fails before the
 // work.
 func (r *registration) prepare() error {
+	if r.model != nil && r.opt.Uncertainty == "on" && r.opt.Tau == 0 {
+		return fault.New(fault.InvalidArgument, "with tau 0 all samples of the network's policy are the same, so there is no uncertainty to measure; leave tau at 1")
+	}
 	fixed, moving := r.pair.Fixed, r.pair.Moving
 	const floats = 4
 	need := floats * int64(8*fixed.Voxels()+2*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite copies
@@ -218,7 +221,7 @@ func (r *registration) finite(name string, v *volume.Volume) *volume.Volume {
 	lo, _ := v.MinMax()
 	clean := v.Finite(lo)
 	if clean != v {
-		r.warn("The " + name + " volume has voxels that are NaN or infinite; they were taken for its minimum.")
+		r.warn("The " + name + " volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.")
 	}
 	return clean
 }

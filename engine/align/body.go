@@ -21,7 +21,7 @@ func foreground(w *working) []float32 {
 			count++
 		}
 	}
-	if count < len(body)/500 {
+	if count == 0 || count < len(body)/500 {
 		return append([]float32(nil), w.valid...)
 	}
 	return body

@@ -105,12 +105,9 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 		total += float64(g.Voxels() << (len(grids) - 1 - i))
 	}
 	for i, g := range grids {
-		if v == nil {
-			v = field.New(g)
-		} else {
-			v = v.Resample(g, opt.Threads)
-		}
-		im := pair.At(g, margin, opt.Threads)
+		before := v
+		v = onto(g, before, opt.Threads)
+		im := pair.AtRepeated(g, margin, opt.Threads)
 		im = im.Sharpened(detail, sharpening, opt.Threads).Through(start, opt.Threads)
 		s, err := newSimilarity(opt.Similarity, im, opt.Threads)
 		if err != nil {
@@ -127,7 +124,9 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 		if err != nil {
 			return nil, nil, err
 		}
-		v = c.v
+		if v = c.v; values[len(values)-1] < values[0] {
+			v = onto(g, before, opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
+		}
 		report = append(report, Level{g.Spacing[0], values})
 		done += share
 	}
@@ -136,6 +135,14 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 	}
 	v.Unfold(leastJ, opt.Threads)
 	return v, report, nil
+}
+
+// onto returns v, or the identity where that is nil, on g.
+func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
+	if v == nil {
+		return field.New(g)
+	}
+	return v.Resample(g, threads)
 }
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.

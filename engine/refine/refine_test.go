@@ -164,6 +164,34 @@ func TestRecoversDisplacement(t *testing.T) {
 
 // What came before stays: from a truth of 4 voxels on average, a refinement has nothing to do but drift where the phantom is
 // flat, and ends early.
+// An image fits itself: no step may lead away from that, neither inside nor where the field of view ends.
+func TestAnImageOntoItselfStays(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	texture := volume.Zeros(volume.Geometry{Size: [3]int{40, 36, 32}, Spacing: [3]float64{1.5, 1.5, 1.5}, Direction: volume.Identity})
+	for i := range texture.Data {
+		texture.Data[i] = rng.Float32()
+	}
+	smooth := field.New(texture.Geometry)
+	copy(smooth.X, texture.Data)
+	for _, noise := range []float32{0, 0.02} {
+		v := volume.Zeros(texture.Geometry)
+		copy(v.Data, smooth.Smoothed(nil, 2, 1).X)
+		for i := range v.Data {
+			v.Data[i] += noise * rng.Float32()
+		}
+		// Descriptors reach two voxels beyond what they describe, and so beyond the repeated border.
+		for s, most := range map[Similarity]float64{NCC: 0.001, MSE: 0.001, MIND: 0.3} {
+			u, levels, err := Run(context.Background(), Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if far := u.Stats(1).DisplacementMaxMM; far > most*1.5 {
+				t.Errorf("%s, noise %g: %g mm away after %d levels", s, noise, far, len(levels))
+			}
+		}
+	}
+}
+
 func TestStartsFromAField(t *testing.T) {
 	fixed, moving, truth := testpair.Phantom(40, 5, false)
 	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}

@@ -43,7 +43,11 @@ func (a Affine) Det() float64 { return det3(a.M) }
 // Inverse returns the inverse map, or a SingularTransform error.
 func (a Affine) Inverse() (Affine, error) {
 	d := det3(a.M)
-	if !(math.Abs(d) > 1e-12) || math.IsInf(d, 0) {
+	size := 1.0 // of the box that the axes would span if they were at right angles
+	for c := range 3 {
+		size *= math.Sqrt(a.M[c]*a.M[c] + a.M[3+c]*a.M[3+c] + a.M[6+c]*a.M[6+c])
+	}
+	if !(math.Abs(d) > 1e-12*size) || math.IsInf(d, 0) {
 		return Affine{}, fault.New(fault.SingularTransform, "transform with matrix %v cannot be inverted", a.M)
 	}
 	m := a.M

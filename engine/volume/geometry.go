@@ -55,6 +55,10 @@ func (g Geometry) Check(name string) error {
 			return fault.New(fault.InvalidSpacing, "%s volume: origin %v is not finite; correct the image header", name, g.Origin)
 		}
 	}
+	// Grids of isotropic voxels follow from a volume; a header with metres or micrometres in one place would make them enormous.
+	if s := g.Spacing; max(s[0], s[1], s[2]) > 1000*min(s[0], s[1], s[2]) {
+		return fault.New(fault.InvalidSpacing, "%s volume: the spacing %v mm differs between the axes by more than a factor of 1000; correct the image header", name, s)
+	}
 	if d := math.Abs(det3(g.Direction)); !(d > 1e-6) || math.IsInf(d, 0) {
 		return fault.New(fault.InvalidDirection, "%s volume: direction matrix %v is singular; correct the image header", name, g.Direction)
 	}

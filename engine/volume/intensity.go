@@ -5,8 +5,12 @@ import (
 	"slices"
 )
 
-// finite reports whether x is neither NaN nor an infinity.
-func finite(x float32) bool { return x-x == 0 }
+// largest is the greatest magnitude that counts as an intensity. Programs mark missing voxels by the greatest float32 there is,
+// of which no differences can be formed.
+const largest = 1e37
+
+// finite reports whether x is an intensity: neither NaN nor an infinity, nor near to one.
+func finite(x float32) bool { return x >= -largest && x <= largest }
 
 // MinMax returns the least and the greatest finite voxel, or +Inf and -Inf where no voxel is finite.
 func (v *Volume) MinMax() (lo, hi float32) {

@@ -35,8 +35,26 @@ func (i Interpolation) String() string {
 // Resample reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, and returns the values on g. Points outside
 // v get background. The result equals that of itk::ResampleImageFilter.
 func (v *Volume) Resample(g Geometry, a Affine, interp Interpolation, background float32, threads int) *Volume {
+	return v.resample(g, a, threads, v.Sampler(interp, background).Row)
+}
+
+// ResampleRepeated is Resample, linear, with points outside v getting the value at the nearest point of its border.
+func (v *Volume) ResampleRepeated(g Geometry, a Affine, threads int) *Volume {
+	s := v.Sampler(Linear, 0)
+	return v.resample(g, a, threads, func(dst []float32, x, y, z []float64) {
+		for k, at := range [3][]float64{x, y, z} {
+			last := float64(v.Size[k] - 1)
+			for i, t := range at {
+				at[i] = min(max(t, 0), last)
+			}
+		}
+		s.Row(dst, x, y, z)
+	})
+}
+
+// resample calls read with the indices of v that the voxels of g get their values from, a row at a time.
+func (v *Volume) resample(g Geometry, a Affine, threads int, read func(dst []float32, x, y, z []float64)) *Volume {
 	out := Zeros(g)
-	s := v.Sampler(interp, background)
 	m := v.PhysicalToIndex().After(a).After(g.IndexToPhysical())
 	nx, ny := g.Size[0], g.Size[1]
 	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
@@ -47,7 +65,7 @@ func (v *Volume) Resample(g Geometry, a Affine, interp Interpolation, background
 				t := float64(i)
 				x[i], y[i], z[i] = p[0]+m.M[0]*t, p[1]+m.M[3]*t, p[2]+m.M[6]*t
 			}
-			s.Row(out.Data[r*nx:(r+1)*nx], x, y, z)
+			read(out.Data[r*nx:(r+1)*nx], x, y, z)
 		}
 	})
 	return out

@@ -37,6 +37,8 @@ func TestCheckNamesTheFault(t *testing.T) {
 		{"size overflows", func(v *volume.Volume) { v.Size = [3]int{1 << 30, 1 << 30, 1 << 30} }, fault.InvalidArgument},
 		{"one slice", func(v *volume.Volume) { v.Size, v.Data = [3]int{4, 2, 1}, v.Data[:8] }, fault.ThinVolume},
 		{"zero spacing", func(v *volume.Volume) { v.Spacing[2] = 0 }, fault.InvalidSpacing},
+		{"spacing in two units", func(v *volume.Volume) { v.Spacing = [3]float64{0.5, 0.5, 501} }, fault.InvalidSpacing},
+		{"thick slices", func(v *volume.Volume) { v.Spacing = [3]float64{0.5, 0.5, 499} }, fault.OK},
 		{"NaN spacing", func(v *volume.Volume) { v.Spacing[0] = math.NaN() }, fault.InvalidSpacing},
 		{"infinite origin", func(v *volume.Volume) { v.Origin[0] = math.Inf(-1) }, fault.InvalidSpacing},
 		{"singular direction", func(v *volume.Volume) { v.Direction[4] = 0 }, fault.InvalidDirection},
@@ -163,6 +165,13 @@ func TestAffineInverse(t *testing.T) {
 	p := [3]float64{7, -8, 9}
 	got := inv.After(a).Apply(p)
 	golden.Close(t, "there and back", got[:], p[:], 1e-12)
+	small := volume.Affine{M: [9]float64{1e-6, 0, 0, 0, 0, -2e-6, 0, 1e-6, 0}}
+	if inv, err := small.Inverse(); err != nil || math.Abs(inv.M[7]+0.5e6) > 1e-6 {
+		t.Errorf("a matrix of small numbers: %v, %v", inv, err)
+	}
+	if _, err := (volume.Affine{M: [9]float64{1, 2, 0, 2, 4, 0, 0, 0, 1e6}}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
+		t.Errorf("singular matrix of large numbers: %v", err)
+	}
 	if _, err := (volume.Affine{}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
 		t.Errorf("singular matrix: %v", err)
 	}

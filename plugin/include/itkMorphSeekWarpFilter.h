@@ -58,6 +58,17 @@ protected:
   MorphSeekWarpFilter() { this->UseReferenceImageOn(); }
   ~MorphSeekWarpFilter() override = default;
 
+  // The background is the minimum of the whole input, whatever part of the output is asked for.
+  void
+  GenerateInputRequestedRegion() override
+  {
+    Superclass::GenerateInputRequestedRegion();
+    if (!m_Labels && this->GetInput())
+    {
+      const_cast<TInputImage *>(this->GetInput())->SetRequestedRegionToLargestPossibleRegion();
+    }
+  }
+
   void
   BeforeThreadedGenerateData() override
   {
@@ -72,8 +83,13 @@ protected:
     {
       auto calculator = MinimumMaximumImageCalculator<TInputImage>::New();
       calculator->SetImage(image);
+      calculator->SetRegion(image->GetLargestPossibleRegion());
       calculator->ComputeMinimum();
-      this->SetDefaultPixelValue(static_cast<PixelType>(calculator->GetMinimum()));
+      // The output's type may not hold it.
+      const auto least = static_cast<double>(calculator->GetMinimum());
+      const auto lowest = static_cast<double>(NumericTraits<PixelType>::NonpositiveMin());
+      const auto highest = static_cast<double>(NumericTraits<PixelType>::max());
+      this->SetDefaultPixelValue(static_cast<PixelType>(std::min(std::max(least, lowest), highest)));
       this->SetInterpolator(LinearInterpolateImageFunction<TInputImage, double>::New());
     }
     Superclass::BeforeThreadedGenerateData();

@@ -8,6 +8,7 @@
 #include "itkMorphSeekRegistrationFilter.h"
 #include "itkMorphSeekWarpFilter.h"
 #include "itkResampleImageFilter.h"
+#include "itkStreamingImageFilter.h"
 #include "itkTranslationTransform.h"
 
 #include <algorithm>
@@ -431,6 +432,38 @@ TestFolding()
   EXPECT(std::abs(warp->GetFoldingPercentage() - wanted) < 1e-9);
 }
 
+// Outside the moving image is its minimum, wherever in it that is, whatever is asked for and whatever the output can hold.
+void
+TestBackground()
+{
+  using Bytes = itk::Image<unsigned char, 3>;
+  auto moving = Phantom(0);
+  moving->GetBufferPointer()[0] = -1000;
+  auto transform = itk::TranslationTransform<float, 3>::New();
+  itk::Vector<float, 3> shift(0.0f);
+  shift[2] = 0.6f * moving->GetSpacing()[2] * moving->GetLargestPossibleRegion().GetSize(2);
+  transform->SetOffset(shift);
+  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
+  warp->SetInput(moving);
+  warp->SetTransform(transform);
+  warp->SetReferenceImage(moving);
+  auto streamed = itk::StreamingImageFilter<FloatImage, FloatImage>::New();
+  streamed->SetInput(warp->GetOutput());
+  streamed->SetNumberOfStreamDivisions(4);
+  streamed->Update();
+  auto bytes = itk::MorphSeekWarpFilter<FloatImage, Bytes>::New();
+  bytes->SetInput(moving);
+  bytes->SetTransform(transform);
+  bytes->SetReferenceImage(moving);
+  bytes->Update();
+  const auto size = moving->GetLargestPossibleRegion().GetSize();
+  for (itk::IndexValueType z = size[2] - 3; z < static_cast<itk::IndexValueType>(size[2]); ++z)
+  {
+    EXPECT((streamed->GetOutput()->GetPixel({ { 5, 5, z } }) == -1000));
+    EXPECT((bytes->GetOutput()->GetPixel({ { 5, 5, z } }) == 0));
+  }
+}
+
 // The uncertainty is the C interface's, on the fixed grid; an image handed out stays when the filter runs again without.
 void
 TestUncertainty()
@@ -629,6 +662,7 @@ main(int argc, char ** argv)
     { "defaults", TestDefaults },     { "folding", TestFolding },   { "grids", TestGrids },     { "pixel-types", TestPixelTypes },
     { "masks", TestMasks },           { "errors", TestErrors },     { "abort", TestAbort },     { "threads", TestThreads },
     { "initial-transform", TestInitialTransform }, { "labels", TestLabels },       { "uncertainty", TestUncertainty },
+    { "background", TestBackground },
   };
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);
   try

@@ -36,11 +36,31 @@ func Spacing(v *volume.Volume) float64 {
 	return math.Cbrt(v.Spacing[0] * v.Spacing[1] * v.Spacing[2])
 }
 
-// At returns the images on grid g, moving with a margin in voxels.
+// beyond says what an image shows where its field of view has ended.
+type beyond int
+
+const (
+	// zero: the end of a field of view shows as an edge, which the search is the better for (six CT pairs: Dice 0.834, where repeated
+	// borders give 0.829), and the votes on the affine (24 MR <- CT pairs, the worst: 0.41, 0.40).
+	zero beyond = iota
+	// repeated: no filter finds an edge that is not in the body, which a refinement would move.
+	repeated
+)
+
+// At returns the images on grid g, moving with a margin in voxels. Beyond their fields of view they are 0.
 func (p Pair) At(g volume.Geometry, margin, threads int) Images {
+	return p.at(g, margin, zero, threads)
+}
+
+// AtRepeated is At with images that repeat their borders beyond their fields of view.
+func (p Pair) AtRepeated(g volume.Geometry, margin, threads int) Images {
+	return p.at(g, margin, repeated, threads)
+}
+
+func (p Pair) at(g volume.Geometry, margin int, b beyond, threads int) Images {
 	im := Images{}
-	im.Fixed, im.FixedValid = p.fixedOn(g, threads)
-	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), threads)
+	im.Fixed, im.FixedValid = p.fixedOn(g, b, threads)
+	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), b, threads)
 	return im
 }
 
@@ -48,20 +68,20 @@ func (p Pair) At(g volume.Geometry, margin, threads int) Images {
 // transform, as the fixed one.
 func (p Pair) BothWays(g volume.Geometry, margin, threads int) (there, back Images) {
 	grown := Grow(g, margin)
-	there.Moving, there.MovingValid = p.movingOn(grown, threads)
-	back.Moving, back.MovingValid = p.fixedOn(grown, threads)
+	there.Moving, there.MovingValid = p.movingOn(grown, zero, threads)
+	back.Moving, back.MovingValid = p.fixedOn(grown, zero, threads)
 	there.Fixed, there.FixedValid = inner(back.Moving, g, margin), inner(back.MovingValid, g, margin)
 	back.Fixed, back.FixedValid = inner(there.Moving, g, margin), inner(there.MovingValid, g, margin)
 	return there, back
 }
 
-func (p Pair) fixedOn(g volume.Geometry, threads int) (image, valid *volume.Volume) {
+func (p Pair) fixedOn(g volume.Geometry, b beyond, threads int) (image, valid *volume.Volume) {
 	identity := volume.IdentityAffine()
-	return prepare(p.Fixed, g, identity, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
+	return prepare(p.Fixed, g, identity, b, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
 }
 
-func (p Pair) movingOn(g volume.Geometry, threads int) (image, valid *volume.Volume) {
-	return prepare(p.Moving, g, p.Initial, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
+func (p Pair) movingOn(g volume.Geometry, b beyond, threads int) (image, valid *volume.Volume) {
+	return prepare(p.Moving, g, p.Initial, b, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
 }
 
 // inner returns v without a margin of so many voxels, on g.
@@ -87,7 +107,7 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 
 // prepare scales intensities so that the 0.5th percentile becomes 0 and the 99.5th 1, clamps them there, and resamples v to
 // g under a, smoothed first where g is coarser.
-func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, threads int) *volume.Volume {
+func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, threads int) *volume.Volume {
 	lo, hi := v.MinMax()
 	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
 		lo, hi = float32(p[0]), float32(p[1])
@@ -107,6 +127,9 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, threads int) 
 			rows[0][i] = min(max((x-lo)*scale, 0), 1)
 		}
 	}, filter.To(v.Size, smooth.Data))
+	if b == repeated {
+		return smooth.ResampleRepeated(g, a, threads)
+	}
 	return smooth.Resample(g, a, volume.Linear, 0, threads)
 }
 
