@@ -109,6 +109,31 @@ def test_resume(study: Path, tmp_path: Path):
     assert states(batch.run(study, out, **QUICK)) == ["skipped"]
 
 
+def test_files_of_others_stay(study: Path):
+    """In the pairs' folders may be anything: the list's own images, a person's notes, other folders."""
+    lines = study.read_text().splitlines()
+    for id_ in ("full", "plain"):
+        (study.parent / id_).mkdir()
+    shutil.move(study.parent / "moving.nii.gz", study.parent / "full" / "t1.nii.gz")
+    study.write_text("\n".join([lines[0], lines[1].replace("moving.nii.gz", "full/t1.nii.gz"), lines[2].replace("moving.nii.gz", "full/t1.nii.gz")]) + "\n")
+    (study.parent / "plain" / "notes").mkdir()
+    (study.parent / "plain" / "notes.txt").write_text("mine")
+    for seed in (0, 1, 2):
+        assert states(batch.run(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
+    assert sorted(os.listdir(study.parent / "full")) == sorted([*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"])
+    assert sorted(os.listdir(study.parent / "plain")) == sorted([*OUTPUTS, "notes", "notes.txt"])
+
+    # A pair that fails keeps the results that were there, but they do not count as finished.
+    (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
+    assert states(batch.run(study, study.parent, **QUICK)) == ["failed", "done"]
+    assert "warped.nii.gz" in os.listdir(study.parent / "full") and "pair.json" not in os.listdir(study.parent / "full")
+
+    shutil.copy(study.parent / "fixed.nii.gz", study.parent / "plain" / "warped.nii.gz")
+    study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
+    done = batch.run(study, study.parent, **QUICK)
+    assert "where a result would be written" in done.pairs[0].message and (study.parent / "plain" / "warped.nii.gz").exists()
+
+
 @pytest.mark.parametrize("header, data", [("moving.mhd", "moving.raw"), ("moving.nhdr", "moving.raw"), ("moving.hdr", "moving.img")])
 def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
     sitk.WriteImage(sitk.GetImageFromArray(blob()), str(tmp_path / header))

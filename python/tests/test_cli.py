@@ -57,6 +57,27 @@ def test_register(tmp_path: Path, files: dict[str, Path], command: Command, resu
     assert (out / "displacement.nrrd").read_bytes() == before
 
 
+def test_labels_that_do_not_fit(tmp_path: Path, files: dict[str, Path], command: Command):
+    labels = io.read(files["fixed_labels"])
+    io.write_image(tmp_path / "other.nii.gz", io.Image(labels.array[2:], labels.spacing))
+    text = command("register", files["fixed"], files["moving"], "--fixed-labels", tmp_path / "other.nii.gz", "--out", tmp_path / "out", *NO_NETWORK, expect=3)
+    assert "fixed image's grid" in " ".join(text.split()) and not (tmp_path / "out").exists()
+    io.write_image(tmp_path / "empty.nii.gz", labels.like(np.zeros_like(labels.array)))
+    arguments = ["register", files["fixed"], files["moving"], "--fixed-labels", tmp_path / "empty.nii.gz", "--moving-labels", files["moving_labels"], *NO_NETWORK]
+    report = command.json(*arguments, "--out", tmp_path / "out")
+    assert any("no label in common" in w for w in report["warnings"]) and "dice_after" not in report
+
+
+def test_apply_fills_with_the_least_finite_value(tmp_path: Path, files: dict[str, Path], command: Command):
+    moving = io.read(files["moving"])
+    array = moving.array.astype(np.float32)
+    least, array[0, 0, 0] = array.min(), np.nan
+    io.write_image(tmp_path / "nan.nrrd", moving.like(array))
+    io.write_transform(tmp_path / "far.tfm", sitk.TranslationTransform(3, (1e4, 0.0, 0.0)))
+    command("apply", "--transform", tmp_path / "far.tfm", "--input", tmp_path / "nan.nrrd", "--reference", files["fixed"], "--out", tmp_path / "out.nrrd")
+    assert (io.read(tmp_path / "out.nrrd").array == least).all()
+
+
 def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
     out = tmp_path / "out"
     arguments = ["register", files["fixed"], files["moving"], "--out", out, "--refine", "0", "--uncertainty", "on"]

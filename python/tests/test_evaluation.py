@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
     assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
 
 
+@pytest.mark.parametrize("dtype, values", [(np.uint32, (614454277, 16777217)), (np.float32, (3.0, 250.0)), (np.int64, (2**40 + 1, 5)), (np.int16, (-2, 7))])
+def test_any_whole_label(data: Path, scored: morphseek.evaluation.Evaluation, dtype: type, values: tuple):
+    result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
+    maps = [io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b")]
+    other = [m.like(np.select([m.array == 1, m.array == 5], values, 0).astype(dtype)) for m in maps]
+    found = {s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in score_labels(result, *other)}
+    expected = {s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in scored.pairs[0].labels}
+    assert found == {values[0]: expected[1], values[1]: expected[5]} and list(found) == sorted(values)
+    assert all(isinstance(label, int) for label in found)
+    assert score_labels(result, maps[0], maps[1].like(np.zeros_like(maps[1].array))) == []
+    with pytest.raises(errors.InvalidArgumentError, match="moving labels have the value 2.5"):
+        score_labels(result, maps[0], maps[1].like(maps[1].array * 2.5))
+
+
 def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
     content = json.loads((tmp_path / "results.json").read_text())
@@ -88,10 +103,26 @@ def test_merging(data: Path, tmp_path: Path):
         evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
 
 
-def test_a_failing_pair_does_not_stop_the_others(data: Path):
+def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
+    first, second = (evaluate(PAIRS[:2] if n else PAIRS[:1], data, cache=str(tmp_path), **RUN) for n in (0, 1))
+    assert [p.cached for p in first.pairs + second.pairs] == [False, True, False]
+    assert second.summary()["cached"] == 1 and second.summary()["seconds"] == second.pairs[1].seconds
+    assert second.pairs[0].labels == first.pairs[0].labels
+
+
+def test_a_failing_pair_does_not_stop_the_others(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
     assert "missing" in run.pairs[0].error and run.pairs[0].exit_code == 3 and not run.pairs[1].error
     assert run.summary()["failed"] == 1
+    shutil.copytree(data, tmp_path / "data")
+    labels = tmp_path / "data" / "labels" / "c.nii.gz"
+    io.write_image(labels, io.read(labels).like(io.read(labels).array * np.float32(0.5)))
+    run = evaluate([("a", "c"), ("a", "b")], tmp_path / "data", **RUN)
+    assert "moving labels have the value 0.5" in run.pairs[0].error and not run.pairs[1].error
+    with monkeypatch.context() as patched:
+        patched.setattr(morphseek.evaluation, "score_labels", lambda *a: 1 / 0)
+        run = evaluate(PAIRS[:2], data, **RUN)
+    assert [p.exit_code for p in run.pairs] == [1, 1] and "ZeroDivisionError" in run.pairs[0].error
 
 
 @pytest.mark.parametrize(
@@ -99,6 +130,7 @@ def test_a_failing_pair_does_not_stop_the_others(data: Path):
     [
         ("p.csv", "fixed,moving\na,b\nc, d\n", [("a", "b"), ("c", "d")]),
         ("p.csv", "a,b\n", [("a", "b")]),
+        ("p.csv", "\ufeffid,Moving,Fixed,note\n1,b,a,\n\n2, d,c ,x\n", [("a", "b"), ("c", "d")]),
         ("p.json", '[["a", "b"]]', [("a", "b")]),
         ("p.json", '{"registration_val": [{"fixed": "./imagesTr/x", "moving": "./imagesTr/y"}]}', [("./imagesTr/x", "./imagesTr/y")]),
     ],
@@ -109,18 +141,25 @@ def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
     assert read_pairs(path) == expected
 
 
-@pytest.mark.parametrize("text, error", [("{", errors.InputUnreadableError), ("[[1, 2]]", errors.InputUnreadableError), ("[]", errors.InputUnreadableError), ('{"x": 1}', errors.InvalidArgumentError)])
+@pytest.mark.parametrize("text, error", [("{", errors.InputUnreadableError), ("[[1, 2]]", errors.InputUnreadableError), ("[]", errors.InputUnreadableError), ("[1]", errors.InputUnreadableError), ("5", errors.InputUnreadableError), ('{"x": 1}', errors.InvalidArgumentError)])
 def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(error, match="p.json"):
         read_pairs(tmp_path / "p.json")
-    with pytest.raises(errors.InputUnreadableError):
+    with pytest.raises(errors.InputUnreadableError, match="missing.csv cannot be read: No such"):
         read_pairs(tmp_path / "missing.csv")
+    for text in ("", "a;b\n", "fixed,moving\na\n"):
+        (tmp_path / "p.csv").write_text(text)
+        with pytest.raises(errors.InputUnreadableError, match="no pair|not a pair"):
+            read_pairs(tmp_path / "p.csv")
 
 
-def test_slashes_find_the_labels(data: Path):
+def test_slashes_find_the_labels(data: Path, tmp_path: Path):
     run = evaluate([("images/a.nii.gz", "images/b.nii.gz")], data, **RUN)
     assert not run.pairs[0].error and run.pairs[0].labels
+    shutil.copytree(data / "images", tmp_path / "flat")
+    run = evaluate([("flat/a.nii.gz", "flat/b.nii.gz")], tmp_path, **RUN)
+    assert "where its label map is" in run.pairs[0].error
 
 
 def test_command(data: Path, tmp_path: Path, command: Command):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import gzip
+import os
 import resource
 import shutil
 import subprocess
@@ -145,6 +147,51 @@ def test_refuses_files(tmp_path: Path, reference: io.Image):
         io.read(truncated)
 
 
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+@pytest.mark.parametrize("kept", [0.4, 0.95])
+def test_cut_nifti_is_refused(suffix: str, kept: float, tmp_path: Path, reference: io.Image):
+    whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
+    sitk.WriteImage(reference.to_sitk(), str(whole))
+    content = whole.read_bytes()
+    cut.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(errors.InputUnreadableError, match="moving: .*cut.* is cut short"):
+        io.read(cut, "moving")
+
+
+def test_nifti_of_several_gzip_members(tmp_path: Path, reference: io.Image):
+    plain, parts = tmp_path / "plain.nii", tmp_path / "parts.nii.gz"
+    sitk.WriteImage(reference.to_sitk(), str(plain))
+    content = plain.read_bytes()
+    parts.write_bytes(gzip.compress(content[:1000]) + gzip.compress(content[1000:]))
+    np.testing.assert_array_equal(io.read(parts).array, reference.array)
+
+
+def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: io.Image):
+    folder = write_dicom(reference, tmp_path / "series")
+    sorted(folder.iterdir())[4].unlink()
+    with pytest.raises(errors.InputUnreadableError, match="fixed: the slices in .* apart"):
+        io.read(folder, "fixed")
+
+
+def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    for call, error in (
+        (lambda: io.read(odd + ".nii.gz"), errors.InputUnreadableError),
+        (lambda: io.read_transform(odd + ".h5"), errors.InputUnreadableError),
+        (lambda: io.write_image(odd + ".nrrd", reference), errors.OutputUnwritableError),
+        (lambda: io.output_folder(odd).__enter__(), errors.OutputUnwritableError),
+    ):
+        with pytest.raises(error, match="no valid UTF-8"):
+            call()
+
+
+@pytest.mark.parametrize("field, value", [("spacing", (1, 1)), ("origin", (0,)), ("direction", np.eye(2))])
+def test_geometry_of_the_wrong_length(field: str, value):
+    with pytest.raises(errors.InvalidArgumentError, match=field):
+        io.Image(np.zeros((3, 4, 5)), **{field: value})
+    assert io.Image(np.zeros((3, 4, 5)), direction=np.eye(3)).direction == io.Image(np.zeros(3)).direction
+
+
 def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: io.Image):
     both = write_dicom(reference, tmp_path / "a")
     other = write_dicom(reference.like(reference.array[:4]), tmp_path / "b")
@@ -167,6 +214,8 @@ def test_as_kind_of(reference: io.Image):
     np.testing.assert_array_equal(io.read(back).array, image.array)
     back = io.as_kind_of(as_itk(reference), image)
     np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-6)
+    labels = image.like(np.ones((4, 5, 6), np.int64))
+    assert io.as_kind_of(nibabel.Nifti1Image(np.ones((6, 5, 4), np.int64), np.eye(4), dtype=np.int64), labels).get_data_dtype() == np.int64
     assert isinstance(io.as_kind_of("path", image), sitk.Image)
     assert io.as_kind_of(np.zeros(3), image) is image.array
 
@@ -196,6 +245,9 @@ def test_transforms(tmp_path: Path):
         io.read_transform(np.diag([1.0, 0, 1, 1]))
     with pytest.raises(errors.InputUnreadableError):
         io.read_transform(tmp_path / "missing.tfm")
+    sitk.WriteTransform(sitk.Euler2DTransform(), str(tmp_path / "flat.tfm"))
+    with pytest.raises(errors.InvalidArgumentError, match="2-D"):
+        io.read_transform(tmp_path / "flat.tfm")
     (tmp_path / "bad.tfm").write_text("nonsense")
     with pytest.raises(errors.InputUnreadableError):
         io.read_transform(tmp_path / "bad.tfm")
@@ -297,7 +349,11 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
     with io.output_folder(target) as folder:
         (folder / "a").write_text("1")
     assert [p.name for p in target.iterdir()] == ["a"]
-    with pytest.raises(ValueError), io.output_folder(target) as folder:
+    with pytest.raises(ValueError), io.output_folder(target, ("a", "b")) as folder:
         (folder / "a").write_text("2")
         raise ValueError
     assert (target / "a").read_text() == "1"
+    (target / "other").write_text("1")
+    with io.output_folder(target, ("a", "b")) as folder:
+        (folder / "b").write_text("2")
+    assert sorted(p.name for p in target.iterdir()) == ["b", "other"]

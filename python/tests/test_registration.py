@@ -87,11 +87,15 @@ def test_initial_transform_stays_with_initial_none(tmp_path: Path):
         np.testing.assert_allclose(result.transform_points([[10, 9, 8]]), [(matrix @ [10, 9, 8, 1])[:3]], atol=1e-4)
 
 
-def test_masks_and_numpy_options():
+def test_masks_and_numpy_options(tmp_path: Path):
     mask = np.zeros((20, 24, 28), bool)
     mask[4:16, 4:20, 4:24] = True
     result = morphseek.register(blob(), blob(shift=0.1), fixed_mask=mask, moving_mask=mask.astype(np.int16), seed=np.int64(3), threads=None, **QUICK)
     assert result.metrics["seed"] == 3
+    result.save(tmp_path)
+    assert morphseek.load(tmp_path).options["seed"] == 3
+    with pytest.raises(errors.InvalidArgumentError, match="list"):
+        morphseek.register(blob(), blob(), seed=[3])
 
 
 def test_inputs_are_only_read():
@@ -116,7 +120,11 @@ def test_pickle_and_save(result: morphseek.RegistrationResult, pair: PhantomPair
     copy = pickle.loads(pickle.dumps(result))
     np.testing.assert_array_equal(copy.displacement, result.displacement)
     assert copy.metrics == result.metrics
+    (tmp_path / "out").mkdir()
+    for name in ("warped_labels.nii.gz", "report.html", "notes.txt"):
+        (tmp_path / "out" / name).write_text("of the registration before")
     result.save(tmp_path / "out")
+    (tmp_path / "out" / "notes.txt").unlink()
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["displacement.nrrd", "report.json", "transform.h5", "warped.nii.gz"]
     loaded = morphseek.load(tmp_path / "out")
     np.testing.assert_allclose(loaded.displacement, result.displacement, atol=1e-4)

@@ -76,10 +76,18 @@ def register_into(
     dict
         What report.json holds.
     """
-    with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
+    fixed_labels, moving_labels = labels
+    # First: an unwritable folder, and labels on another grid, fail before the work.
+    with io.output_folder(out, registration.OUTPUTS) as folder:
+        images = io.read(images[0], "fixed"), io.read(images[1], "moving")
+        if fixed_labels is not None:
+            fixed_labels = evaluation.on_fixed_grid(fixed_labels, images[0].grid)
         result = registration.register(*images, **inputs, **options)
-        fixed_labels, moving_labels = labels
-        scores = evaluation.score_labels(result, fixed_labels, moving_labels) if fixed_labels is not None and moving_labels is not None else []
+        scores = []
+        if fixed_labels is not None and moving_labels is not None:
+            scores = evaluation.score_labels(result, fixed_labels, moving_labels)
+            if not scores:
+                result.metrics["warnings"].append("The two label maps have no label in common: no overlap was measured.")
         result.options = {k: v for k, v in options.items() if k != "cache"}
         summary = result.report()
         if scores:
@@ -360,8 +368,11 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
             # Of this very batch: a worker of the cluster was lost between its last file and its answer.
             return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
-        for name in [FINISHED, *before.get("files", ())]:  # of other files or options
-            (folder / Path(name).name).unlink(missing_ok=True)
+        for image in pair.files:
+            path = pair.path(image).absolute()
+            if path.name in registration.OUTPUTS and path.parent == folder:
+                raise errors.InvalidArgumentError(f"{image.replace('_', ' ')}: {path} is where a result would be written; choose another output folder")
+        (folder / FINISHED).unlink(missing_ok=True)  # of other files or options, whose results stay until there are new ones
         images = {image: io.read(pair.path(image), image.replace("_", " ")) for image in pair.files}
         summary = register_into(
             folder,
@@ -379,7 +390,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         result["seconds"] = summary["seconds"]["total"]
         for left in folder.glob(".morphseek-*"):  # of a worker that was killed
             shutil.rmtree(left, ignore_errors=True)
-        files = {path.name: _size(path) for path in sorted(folder.iterdir())}
+        files = {name: _size(folder / name) for name in registration.OUTPUTS if (folder / name).is_file()}
         finished = {"fingerprint": fingerprint, "batch": job.batch, "files": files, "result": result}
         io.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
         return dataclasses.replace(outcome, status="done", **result)

@@ -124,11 +124,11 @@ def _cache(no_cache: bool) -> dict[str, str]:
     if no_cache:
         return {}
     base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    folder = Path(base) if base else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    folder = folder / "morphseek"
     try:
+        folder = Path(base) if base else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+        folder = folder / "morphseek"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home
         return {}
     return {"cache": str(folder)}
 
@@ -222,12 +222,13 @@ def apply(
         import SimpleITK as sitk
 
         from . import io
+        from .transform import minimum
 
         loaded = io.read_transform(transform)
         source, grid = io.read(image, "input"), io.read(reference, "reference").to_sitk()
         nearest = interpolation is _Interpolation.nearest
         moving = source.to_sitk() if nearest else source.like(source.float32()).to_sitk()
-        background = 0.0 if nearest else float(source.float32().min())
+        background = 0.0 if nearest else minimum(source.array)
         io.write_image(out, sitk.Resample(moving, grid, loaded, sitk.sitkNearestNeighbor if nearest else sitk.sitkLinear, background))
         print(json.dumps({"out": str(out)}) if as_json else out)
 
@@ -294,7 +295,7 @@ def _print_evaluation(summary: dict[str, Any], names: dict[int, str], wilcoxon: 
     rows += [
         ("mean HD95", number("hd95_after", 2, " mm")),
         ("mean NJD", number("njd_percent", 4, " %")),
-        ("a pair", f"{number('seconds', 2, ' s')}, {number('cpu_seconds', 2, ' CPU s')}"),
+        ("a pair", f"{number('seconds', 2, ' s')}, {number('cpu_seconds', 2, ' CPU s')}" + (f" (without {summary['cached']} from the cache)" if summary["cached"] else "")),
     ]
     if summary["worst"]:
         rows.append(("worst pair", "{fixed} <- {moving}  {dice_after:.4f}".format(**summary["worst"])))

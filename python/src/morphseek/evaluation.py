@@ -53,20 +53,47 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     ------
     GridMismatchError
         The fixed map is not on the fixed image's grid.
+    InvalidArgumentError
+        A value is no whole number.
     """
-    fixed = _on(fixed_labels, result.grid, "fixed labels")
+    fixed = on_fixed_grid(fixed_labels, result.grid)
     moving = _on(moving_labels, result.moving_grid, "moving labels")
-    if fixed.array.shape != result.shape or not np.allclose(fixed.grid, result.grid, rtol=1e-4, atol=1e-3):
-        raise errors.GridMismatchError(
-            f"the fixed labels ({fixed!r}) are not on the fixed image's grid; resample them onto it, with nearest neighbours"
-        )
-    shared = set(np.unique(fixed.array).tolist()) & set(np.unique(moving.array).tolist()) - {0}
+    shared = sorted(_values(fixed) & _values(moving))
+    # The engine's voxels are float32, which does not hold every label: it gets their numbers in this list, from 1.
+    fixed, moving = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
     before = _agreement(fixed, resample_identity(moving, result.grid, "nearest", 0.0))
-    after = _agreement(fixed, np.ascontiguousarray(result.apply(moving, interpolation="nearest").array, dtype=np.float32))
+    after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
     return [
-        LabelScore(int(label), before[label]["dice"], after[label]["dice"], before[label]["hd95"], after[label]["hd95"])
-        for label in sorted(shared)
+        LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"]) for i, label in enumerate(shared, 1)
     ]
+
+
+def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
+    """Return the fixed labels if they lie on the fixed image's grid (:attr:`morphseek.io.Image.grid`), else raise GridMismatchError."""
+    labels = _on(labels, grid, "fixed labels")
+    if labels.array.shape != tuple(grid[2::-1]) or not np.allclose(labels.grid, grid, rtol=1e-4, atol=1e-3):
+        raise errors.GridMismatchError(
+            f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto it, with nearest neighbours"
+        )
+    return labels
+
+
+def _values(labels: io.Image) -> set[int]:
+    """Return the labels of a map."""
+    values = np.unique(labels.array)
+    whole = np.isfinite(values) & (values == np.rint(values))
+    if not whole.all():
+        raise errors.InvalidArgumentError(f"the {labels.name} have the value {values[~whole][0]:g}; labels must be whole numbers")
+    return {int(value) for value in values} - {0}
+
+
+def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
+    """Return the position in ``labels``, from 1, of every voxel's label; 0 for others. float32."""
+    if not labels:
+        return np.zeros(array.shape, np.float32)
+    known = np.array(labels, dtype=np.float64)  # exact up to 2^53
+    place = np.minimum(np.searchsorted(known, array), len(labels) - 1)
+    return np.where(known[place] == array, place + 1, 0).astype(np.float32)
 
 
 def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
@@ -106,6 +133,8 @@ class PairScore:
     sdlogj: float = math.nan
     seconds: float = math.nan
     cpu_seconds: float = math.nan
+    cached: bool = False
+    """The registration was done before; ``seconds`` are what it took then, and no part of the means."""
     error: str = ""
     exit_code: int = 0
 
@@ -135,7 +164,8 @@ class Evaluation:
         scored = [p for p in self.pairs if not p.error]
 
         def mean(name: str) -> float | None:
-            values = [v for v in (getattr(p, name) for p in scored) if v is not None and not math.isnan(v)]
+            counted = [p for p in scored if not (p.cached and name in ("seconds", "cpu_seconds"))]
+            values = [v for v in (getattr(p, name) for p in counted) if v is not None and not math.isnan(v)]
             return float(np.mean(values)) if values else None
 
         by_label: dict[int, list[float]] = {}
@@ -146,6 +176,7 @@ class Evaluation:
         return {
             "pairs": len(self.pairs),
             "failed": len(self.pairs) - len(scored),
+            "cached": sum(p.cached for p in scored),
             **{name: mean(name) for name in ("dice_before", "dice_after", "dice_check", "hd95_after", "njd_percent", "sdlogj", "seconds", "cpu_seconds")},
             "worst": None if worst is None else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after},
             "dice_by_label": {label: float(np.mean(v)) for label, v in sorted(by_label.items())},
@@ -198,7 +229,7 @@ def evaluate(
     Parameters
     ----------
     pairs : path or sequence of (fixed, moving)
-        CSV with two columns (a heading ``fixed,moving`` may precede), or JSON: a list of pairs, or a Learn2Reg-like file of several
+        CSV with the columns fixed and moving, or without a heading and these two first; or JSON: a list of pairs, or a Learn2Reg-like file of several
         lists, of which `subset` names one.
     data : path
         Folder with ``images`` and ``labels``; a pair's entries are file names there, suffix optional. An entry with a slash is a
@@ -225,6 +256,8 @@ def evaluate(
     root = Path(data)
     merge, names = read_labels_csv(labels_csv) if labels_csv else (None, {})
     other = _read_run(against) if against else None
+    if other is not None and not other.keys() & set(listed):
+        raise errors.InvalidArgumentError(f"against: {against} has no pair in common with {len(listed)} listed here; evaluate both over the same pairs")
     scores = []
     for fixed, moving in listed:
         scores.append(_evaluate_pair(root, fixed, moving, merge, check, options))
@@ -249,13 +282,15 @@ def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | 
         distances = [s.hd95_after for s in score.labels if s.hd95_after is not None]
         score.hd95_after = float(np.mean(distances)) if distances else math.nan
         score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
-        score.seconds = result.metrics["seconds"]["total"]
+        score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
         if check:
             score.dice_check = _independent_dice(result, *labels)
+    except errors.CancelledError:
+        raise
     except errors.MorphSeekError as error:
-        if isinstance(error, errors.CancelledError):
-            raise
         score.error, score.exit_code = f"{error.name}: {error}", error.exit_code
+    except Exception as error:  # a defect costs one pair, not the others' results
+        score.error, score.exit_code = f"{type(error).__name__}: {error}", errors.InternalError.exit_code
     return score
 
 
@@ -283,17 +318,17 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
         return _as_pairs(source, "pairs")
     path = Path(source)
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix.lower() != ".json":
-            rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row]
-            return _as_pairs(rows[1:] if rows and rows[0][:2] == ["fixed", "moving"] else rows, str(path))
-        content = json.loads(text)
+        text = path.read_text(encoding="utf-8-sig")
+        table = path.suffix.lower() != ".json"
+        content = _columns(list(csv.reader(text.splitlines()))) if table else json.loads(text)
     except OSError as error:
         raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
     except (ValueError, csv.Error) as error:
         raise errors.InputUnreadableError(f"pairs: {path} is not a list of pairs: {error}") from None
     if isinstance(content, list):
         return _as_pairs(content, str(path))
+    if not isinstance(content, dict):
+        raise errors.InputUnreadableError(f"pairs: {path} holds neither a list of pairs nor an object with such lists")
     nested = content.get("pairs")
     lists = {**content, **(nested if isinstance(nested, dict) else {})}
     lists = {key: value for key, value in lists.items() if isinstance(value, list) and value and not isinstance(value[0], (str, int))}
@@ -304,10 +339,20 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
     return _as_pairs(lists[subset], f"{path}, {subset}")
 
 
+def _columns(rows: list[list[str]]) -> list[list[str]]:
+    """Return the columns fixed and moving of a table: by its heading where it has one, else the first two."""
+    rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
+    heading = [cell.lower() for cell in rows[0]] if rows else []
+    if not {"fixed", "moving"} <= set(heading):
+        return rows
+    columns = heading.index("fixed"), heading.index("moving")
+    return [[row[c] if c < len(row) else "" for c in columns] for row in rows[1:]]
+
+
 def _as_pairs(rows: Iterable[Any], where: str) -> list[tuple[str, str]]:
     pairs = []
     for row in rows:
-        entry = (row.get("fixed"), row.get("moving")) if isinstance(row, dict) else tuple(row)
+        entry: tuple[Any, ...] = (row.get("fixed"), row.get("moving")) if isinstance(row, dict) else tuple(row) if isinstance(row, (list, tuple)) else ()
         if len(entry) < 2 or not all(isinstance(name, (str, os.PathLike)) and str(name) for name in entry[:2]):
             raise errors.InputUnreadableError(f"{where}: {row!r} is not a pair of names (fixed, moving)")
         pairs.append((str(entry[0]), str(entry[1])))
@@ -322,6 +367,8 @@ _SUFFIXES = ("", ".nii.gz", ".nii", ".nrrd", ".mha", ".mhd")
 def find_file(root: Path, name: str, kind: str) -> Path:
     """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See :func:`evaluate`."""
     if "/" in name:
+        if kind == "labels" and "images" not in name:
+            raise errors.InputUnreadableError(f"{root / name}: where its label map is cannot be told; a path in a pair list must have \"images\" in it, which \"labels\" replaces")
         base = root / (name if kind == "images" else name.replace("images", "labels", 1))
     else:
         base = root / kind / name
@@ -367,12 +414,12 @@ def _read_run(folder: str | os.PathLike) -> dict[tuple[str, str], float]:
         raise errors.InputUnreadableError(f"against: {path} is not an evaluation's results.json: {error!r}") from None
 
 
-def _wilcoxon(scores: list[PairScore], other: dict[tuple[str, str], float]) -> dict[str, Any]:
+def _wilcoxon(scores: list[PairScore], other: dict[tuple[str, str], float]) -> dict[str, Any] | None:
     from scipy.stats import wilcoxon
 
     common = [(s.dice_after, other[s.fixed, s.moving]) for s in scores if (s.fixed, s.moving) in other and not math.isnan(s.dice_after)]
-    if not common:
-        raise errors.InvalidArgumentError("the other run has no pair in common with this one; evaluate both over the same pairs")
+    if not common:  # none that could be scored
+        return None
     difference = np.array([a - b for a, b in common])
     p_value = float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
     return {"pairs": len(common), "mean_difference": float(difference.mean()), "p_value": p_value, "better": int((difference > 0).sum()), "worse": int((difference < 0).sum())}

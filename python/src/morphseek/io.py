@@ -10,14 +10,17 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import errno
+import gzip
+import math
 import os
 import shutil
 import struct
 import sys
 import tempfile
 import threading
+import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, Union
+from typing import Any, Callable, Collection, Iterator, Union
 
 import numpy as np
 import SimpleITK as sitk
@@ -59,6 +62,13 @@ class Image:
     origin: tuple[float, ...] = (0.0, 0.0, 0.0)
     direction: tuple[float, ...] = _IDENTITY
     name: str = "image"
+
+    def __post_init__(self) -> None:
+        for field, length in (("spacing", 3), ("origin", 3), ("direction", 9)):
+            values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
+            if values.size != length:
+                raise errors.InvalidArgumentError(f"{self.name}: {field} has {values.size} numbers; it needs {length}")
+            object.__setattr__(self, field, tuple(values.tolist()))
 
     def __repr__(self) -> str:
         size = " x ".join(str(n) for n in self.array.shape[::-1])
@@ -183,7 +193,7 @@ class _Held:
 def _from_sitk(image: sitk.Image, name: str) -> Image:
     if image.GetNumberOfComponentsPerPixel() != 1:
         raise errors.InvalidArgumentError(f"{name} volume has {image.GetNumberOfComponentsPerPixel()} components a voxel; give a scalar volume")
-    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
+    array = _checked(np.asarray(_Held(sitk.GetArrayViewFromImage(image), image)), name)
     if image.GetDimension() != 3:  # a 4-D file of one volume passes, its geometry that of the first three axes
         n = image.GetDimension()
         direction = np.array(image.GetDirection()).reshape(n, n)[:3, :3].ravel()
@@ -199,6 +209,8 @@ def _from_itk(image: Any) -> Image:
 
 
 def _from_nibabel(image: Any) -> Image:
+    if image.affine is None:
+        raise errors.InvalidArgumentError("the nibabel image has no affine, so it lies nowhere; give it one")
     array = np.asanyarray(image.dataobj).T
     affine = _RAS_TO_LPS @ image.affine
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
@@ -207,13 +219,76 @@ def _from_nibabel(image: Any) -> Image:
 
 
 def _from_path(path: Path, name: str) -> Image:
-    if not path.exists():
-        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+    if not _is_text(path):
+        raise errors.InputUnreadableError(f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename the file")
     try:
-        image = sitk.ReadImage(_dicom_files(path, name) if path.is_dir() else str(path))
+        if not path.exists():
+            raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        if path.is_dir():
+            return _from_sitk(_dicom(path, name), name)
+        image = sitk.ReadImage(str(path))
+        if path.name.lower().endswith((".nii", ".nii.gz")):
+            _check_whole(image, path, name)
+    except errors.MorphSeekError:
+        raise
+    except OSError as error:
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {error.strerror}") from None
     except RuntimeError as error:
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read as an image: {_reason(error)}") from None
     return _from_sitk(image, name)
+
+
+def _is_text(path: str | os.PathLike) -> bool:
+    """Say whether SimpleITK can be given the path: one that is not UTF-8 ends the process."""
+    try:
+        os.fspath(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _dicom(folder: Path, name: str) -> sitk.Image:
+    """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with gaps evenly, and only warn."""
+    files, position = _dicom_files(folder, name), "0020|0032"
+    reader = sitk.ImageSeriesReader()
+    reader.SetFileNames(files)
+    reader.MetaDataDictionaryArrayUpdateOn()
+    image = reader.Execute()
+    slices = range(len(files))
+    if len(files) > 2 and all(reader.HasMetaDataKey(i, position) for i in slices):
+        corners = np.array([[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices])
+        gaps = np.diff(corners @ np.array(image.GetDirection()).reshape(3, 3)[:, 2])
+        if np.ptp(gaps) > 0.1 * abs(np.median(gaps)):
+            raise errors.InputUnreadableError(
+                f"{name}: the slices in {folder} are {gaps.min():.1f} to {gaps.max():.1f} mm apart; complete the series, or resample it evenly"
+            )
+    return image
+
+
+def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
+    """See that a NIfTI file has all its voxels: ITK reads the missing ones as zeros, without a word."""
+    dims = [int(image.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(image.GetMetaData("dim[0]")))]
+    expected = int(float(image.GetMetaData("vox_offset"))) + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
+    with open(path, "rb") as file:
+        if file.read(2) != b"\x1f\x8b":
+            found = path.stat().st_size
+        elif _declared(path) == expected % 2**32:
+            return
+        else:  # cut short, or compressed in several parts, whose last one declares its own length
+            file.seek(0)
+            found = 0
+            with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.open(file) as stream:
+                while part := stream.read(1 << 20):
+                    found += len(part)
+    if found < expected:
+        raise errors.InputUnreadableError(f"{name}: {path} is cut short: {found} of {expected} bytes are there; copy it again")
+
+
+def _declared(path: Path) -> int:
+    """Return the length that the end of a gzip file says its content has, modulo 2^32."""
+    with open(path, "rb") as file:
+        file.seek(-4, os.SEEK_END)
+        return struct.unpack("<I", file.read(4))[0]
 
 
 def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
@@ -243,17 +318,25 @@ def read_transform(source: Any) -> sitk.Transform:
     >>> read_transform(shift).TransformPoint((0.0, 0.0, 0.0))
     (1.0, 2.0, 3.0)
     """
-    if isinstance(source, sitk.Transform):
-        return source
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        if not path.is_file():
-            raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
+        if not _is_text(path):
+            raise errors.InputUnreadableError(f"transform: the path {os.fsencode(path)!r} is no valid UTF-8; rename the file")
         try:
+            if not path.is_file():
+                raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
             with _hdf5:
-                return sitk.ReadTransform(str(path))
+                source = sitk.ReadTransform(str(path))
+        except errors.MorphSeekError:
+            raise
+        except OSError as error:
+            raise errors.InputUnreadableError(f"transform: {path} cannot be read: {error.strerror}") from None
         except RuntimeError as error:
             raise errors.InputUnreadableError(f"transform: {path} cannot be read: {_reason(error)}") from None
+    if isinstance(source, sitk.Transform):
+        if source.GetDimension() != 3:
+            raise errors.InvalidArgumentError(f"the transform is {source.GetDimension()}-D; images here are 3-D")
+        return source
     matrix = np.asarray(source, dtype=np.float64)
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.allclose(matrix[3], (0, 0, 0, 1)):
         raise errors.InvalidArgumentError("a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path of a .tfm or .h5 file")
@@ -354,10 +437,7 @@ def _check_gzip(path: Path) -> None:
 
     header = nibabel.load(path)
     expected = int(header.dataobj.offset) + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
-    with open(path, "rb") as file:
-        file.seek(-4, os.SEEK_END)
-        (length,) = struct.unpack("<I", file.read(4))
-    if length != expected % 2**32:
+    if _declared(path) != expected % 2**32:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -378,24 +458,30 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along, under the name that the header says.
     """
     path = Path(path)
+    if not _is_text(path):
+        raise errors.OutputUnwritableError(f"the path {os.fsencode(path)!r} is no valid UTF-8; choose another name")
     with _staging(path.parent, path.name) as temporary:
         yield temporary / path.name
 
 
 @contextlib.contextmanager
-def output_folder(folder: str | os.PathLike) -> Iterator[Path]:
+def output_folder(folder: str | os.PathLike, replaced: Collection[str] = ()) -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends well, or not at all.
 
-    ``folder`` is made if need be, and removed again on failure if it was.
+    ``folder`` is made if need be, and removed again on failure if it was. Files there called one of ``replaced`` belong to what
+    was there before: those that the block did not write are removed when it ends well.
     """
     folder = Path(folder)
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
+    if not _is_text(folder):
+        raise errors.OutputUnwritableError(f"the path {os.fsencode(folder)!r} is no valid UTF-8; choose another folder")
+    made: list[Path] = []
     try:
         try:
+            made = [p for p in (folder, *folder.parents) if not p.exists()]
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _output_error(error, folder / "output") from None
-        with _staging(folder, "output") as temporary:
+        with _staging(folder, "output", replaced) as temporary:
             yield temporary
         made = []
     finally:
@@ -405,7 +491,7 @@ def output_folder(folder: str | os.PathLike) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _staging(folder: Path, name: str) -> Iterator[Path]:
+def _staging(folder: Path, name: str, replaced: Collection[str] = ()) -> Iterator[Path]:
     """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one called ``name`` last."""
     try:
         temporary = Path(tempfile.mkdtemp(prefix=".morphseek-", dir=folder))
@@ -413,11 +499,15 @@ def _staging(folder: Path, name: str) -> Iterator[Path]:
         raise _output_error(error, folder / name) from None
     try:
         yield temporary
-        for path in sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name)):
+        new = sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name))
+        for path in new:
             try:
                 os.replace(path, folder / path.name)
             except OSError as error:
                 raise _output_error(error, folder / path.name) from None
+        for stale in set(replaced) - {path.name for path in new}:
+            with contextlib.suppress(OSError):
+                (folder / stale).unlink()
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -429,7 +519,11 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
     if isinstance(source, np.ndarray):
         return image.array
     if hasattr(source, "affine") and hasattr(source, "dataobj"):
-        return type(source)(image.array.T, _RAS_TO_LPS @ image.index_to_physical)
+        voxels, affine = image.array.T, _RAS_TO_LPS @ image.index_to_physical
+        try:
+            return type(source)(voxels, affine, dtype=voxels.dtype)  # NIfTI: 64-bit integers only if one says so
+        except TypeError:
+            return type(source)(voxels, affine)
     if hasattr(source, "GetLargestPossibleRegion"):
         itk = sys.modules["itk"]
         out = itk.image_from_array(np.ascontiguousarray(image.array))

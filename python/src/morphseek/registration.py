@@ -16,6 +16,9 @@ import numpy as np
 from . import _core, errors, io
 from .transform import DenseTransform
 
+#: What a registration may leave in a folder, one run's files replacing another's.
+OUTPUTS = ("warped.nii.gz", "transform.h5", "displacement.nrrd", "uncertainty.nrrd", "warped_labels.nii.gz", "report.json", "report.html")
+
 
 class Progress(NamedTuple):
     """One report of a running registration.
@@ -108,9 +111,9 @@ class RegistrationResult(DenseTransform):
         """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one, uncertainty.nrrd to a folder: all of
         them or, on an error, none.
 
-        :func:`load` reads the folder back.
+        Files of another registration there are replaced or removed. :func:`load` reads the folder back.
         """
-        with io.output_folder(folder) as temporary:
+        with io.output_folder(folder, OUTPUTS) as temporary:
             self.write(temporary, self.report())
 
 
@@ -186,7 +189,7 @@ def register(
     if initial_transform is not None:
         matrix = io.linear_part(io.read_transform(initial_transform))
         initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
-    options = {name: os.fspath(v) if isinstance(v, os.PathLike) else v for name, v in options.items() if v is not None}
+    options = {name: _plain(value) for name, value in options.items() if value is not None}
 
     buffers: list[np.ndarray] = []  # alive until the engine is done
     arguments: list[int] = []
@@ -200,7 +203,7 @@ def register(
     with _Reporter(progress) as reporter:
         _core.open_engine()
         try:
-            raw = _core.call(_core.gopy.Register, *arguments, _core.address(initial), json.dumps(options, default=_plain), reporter)
+            raw = _core.call(_core.gopy.Register, *arguments, _core.address(initial), json.dumps(options), reporter)
         except errors.CancelledError:
             if reporter.interruption is not None:
                 raise reporter.interruption from None
@@ -228,10 +231,14 @@ def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | N
 
 
 def _plain(value: Any) -> Any:
-    """JSON for the numpy scalars among the options."""
+    """Return an option as JSON knows it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, np.generic):
         return value.item()
-    raise errors.InvalidArgumentError(f"an option is a {type(value).__name__}; options are text and numbers")
+    if not isinstance(value, (str, int, float)):
+        raise errors.InvalidArgumentError(f"an option is a {type(value).__name__}; options are text and numbers")
+    return value
 
 
 class _Reporter:

@@ -105,7 +105,7 @@ class DenseTransform:
         """
         source = self._read_moving(image)
         if background is None:
-            background = 0.0 if interpolation == "nearest" else _minimum(source.array)
+            background = 0.0 if interpolation == "nearest" else minimum(source.array)
         array, values = source.array, None
         if interpolation == "nearest" and array.dtype.kind in "iu" and max(int(array.max()), -int(array.min())) > _MAX_EXACT:
             values, array = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)  # their ranks travel
@@ -185,7 +185,7 @@ class DenseTransform:
         return io.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
 
 
-def _minimum(array: np.ndarray) -> float:
+def minimum(array: np.ndarray) -> float:
     """Return the smallest finite voxel: air, in a CT."""
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return float(finite.min()) if finite.size else 0.0
