@@ -23,12 +23,15 @@ def same(a, b):
 
 
 def test_training_registers_the_phantoms(tiny, tmp_path):
-    config = tiny("best", run__visits=80, run__steps=1, run__val_every=40, run__val_steps=1, optim__lr=5e-3, optim__ema=0.9, run__picture_every=1)
+    changes = dict(run__val_every=40, run__val_steps=1, run__picture_every=1, run__keep_every=30)
+    config = tiny("best", run__visits=80, run__steps=1, optim__lr=5e-3, optim__ema=0.9, **changes)
     trainer = Trainer(config, tmp_path, progress=False)
     last = trainer.run()
     assert last["val_dice"] > last["val_dice_t0"] + 0.05
     _, _, best = load_backbone(tmp_path / "best.pt")
     assert best["best"] >= last["val_dice"]
+    kept = {path.name: load_backbone(path)[2]["visit"] for path in tmp_path.glob("visit-*.pt")}
+    assert kept == {"visit-30.pt": 30, "visit-60.pt": 60}
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [r["visit"] for r in rows] == list(range(1, 81))
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -319,6 +319,8 @@ class Run:
     val_pairs : int
         Use only the first pairs of the validation list; 0 uses all.
     checkpoint_minutes : float
+    keep_every : int
+        Visits between checkpoints that stay, visit-250.pt and so on, to be averaged (``morphseek train average``); 0 keeps none.
     amp : {"bf16", "none"}
     device : str
         ``auto``, ``cpu`` or ``cuda``.
@@ -339,6 +341,7 @@ class Run:
     val_steps: int = 3
     val_pairs: int = 0
     checkpoint_minutes: float = 5.0
+    keep_every: int = 0
     amp: Literal["bf16", "none"] = "bf16"
     device: str = "auto"
     threads: int = 0

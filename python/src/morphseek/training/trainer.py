@@ -258,7 +258,7 @@ class Trainer:
         then = Config.from_dict(state["config"]).to_dict()
         was, now = dict(then["run"]), dict(self.config.to_dict()["run"])
         # The length, the places and the pace may change between sessions; what shapes the weights may not.
-        for key in ("visits", "device", "threads", "checkpoint_minutes", "picture_every"):
+        for key in ("visits", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"):
             was.pop(key), now.pop(key)
         ours = self.config.to_dict()
         then["synthetic"]["workers"] = ours["synthetic"]["workers"]
@@ -531,6 +531,8 @@ class Trainer:
                                 writer.add_scalar(k, v, self.visit)
                             writer.add_scalar("learning_rate", self.learning_rate(self.visit - 1), self.visit)
                     bar.update(self.visit, logs, last_val)
+                    if run.keep_every and self.visit % run.keep_every == 0:
+                        self._save(f"visit-{self.visit}.pt")
                     if done or time.monotonic() - last_save > 60 * run.checkpoint_minutes:
                         self._save()
                         last_save = time.monotonic()
