@@ -423,7 +423,7 @@ func (r *registration) input(v, original *volume.Volume, grid volume.Geometry, a
 	// The background is put in before normalisation: as the intensity that becomes it.
 	p := original.Percentiles(in.Low, in.High)
 	background := p[0] + (in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0])
-	out := v.Resample(grid, a, volume.Linear, float32(background), r.opt.Threads)
+	out := v.ResampleClosed(grid, a, float32(background), r.opt.Threads)
 	in.Normalise(out, p[0], p[1])
 	return out
 }

@@ -38,6 +38,27 @@ func (v *Volume) Resample(g Geometry, a Affine, interp Interpolation, background
 	return v.resample(g, a, threads, v.Sampler(interp, background).Row)
 }
 
+// ResampleClosed is Resample, linear, with both faces of v belonging to it along each axis: ITK's rule has points half a voxel before the
+// first centre inside and those half a voxel after the last one outside, which a grid of another parity meets in a whole slice.
+// It is how the training reads its volumes.
+func (v *Volume) ResampleClosed(g Geometry, a Affine, background float32, threads int) *Volume {
+	const tolerance = 1e-4 // voxels; positions are rounded
+	s := v.Sampler(Linear, background)
+	return v.resample(g, a, threads, func(dst []float32, x, y, z []float64) {
+		for k, at := range [3][]float64{x, y, z} {
+			low, high := -0.5, float64(v.Size[k])-0.5
+			for i, t := range at {
+				if t < low && t > low-tolerance {
+					at[i] = low
+				} else if t >= high && t < high+tolerance {
+					at[i] = high - tolerance
+				}
+			}
+		}
+		s.Row(dst, x, y, z)
+	})
+}
+
 // ResampleRepeated is Resample, linear, with points outside v getting the value at the nearest point of its border.
 func (v *Volume) ResampleRepeated(g Geometry, a Affine, threads int) *Volume {
 	s := v.Sampler(Linear, 0)

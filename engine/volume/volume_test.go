@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,6 +153,29 @@ func TestSameGrid(t *testing.T) {
 	}{{"itself", g, true}, {"rounding", near, true}, {"shifted", far, false}, {"size", size, false}} {
 		if g.SameGrid(c.o) != c.want {
 			t.Errorf("%s: SameGrid is %v", c.name, !c.want)
+		}
+	}
+}
+
+// A grid of another parity meets both faces of a volume half a voxel from its outermost centres.
+func TestResampleAtTheFaces(t *testing.T) {
+	v := volume.Zeros(cube(5, 1))
+	for i := range v.Data {
+		v.Data[i] = float32(1 + i%5)
+	}
+	g := cube(8, 1).CenteredAt(v.Center()) // x from -1.5 to 5.5
+	g.Size[1], g.Size[2] = 1, 1
+	g = g.CenteredAt(v.Center())
+	for name, c := range map[string]struct {
+		got  *volume.Volume
+		want []float32
+	}{
+		"ITK's rule": {v.Resample(g, volume.IdentityAffine(), volume.Linear, -9, 1), []float32{-9, 1, 1.5, 2.5, 3.5, 4.5, -9, -9}},
+		"closed":     {v.ResampleClosed(g, volume.IdentityAffine(), -9, 1), []float32{-9, 1, 1.5, 2.5, 3.5, 4.5, 5, -9}},
+		"repeated":   {v.ResampleRepeated(g, volume.IdentityAffine(), 1), []float32{1, 1, 1.5, 2.5, 3.5, 4.5, 5, 5}},
+	} {
+		if !slices.Equal(c.got.Data, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got.Data, c.want)
 		}
 	}
 }
