@@ -256,7 +256,10 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
     image = reader.Execute()
     slices = range(len(files))
     if len(files) > 2 and all(reader.HasMetaDataKey(i, position) for i in slices):
-        corners = np.array([[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices])
+        try:
+            corners = np.array([[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices])
+        except ValueError:  # nothing that can be compared
+            return image
         gaps = np.diff(corners @ np.array(image.GetDirection()).reshape(3, 3)[:, 2])
         if np.ptp(gaps) > 0.1 * abs(np.median(gaps)):
             raise errors.InputUnreadableError(
@@ -267,8 +270,13 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
 
 def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
     """See that a NIfTI file has all its voxels: ITK reads the missing ones as zeros, without a word."""
-    dims = [int(image.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(image.GetMetaData("dim[0]")))]
-    expected = int(float(image.GetMetaData("vox_offset"))) + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
+    try:
+        dims = [int(image.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(image.GetMetaData("dim[0]")))]
+        expected = int(float(image.GetMetaData("vox_offset"))) + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
+    except (RuntimeError, ValueError):  # another version of the format
+        return
+    if math.prod(dims) != image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel():
+        return
     with open(path, "rb") as file:
         if file.read(2) != b"\x1f\x8b":
             found = path.stat().st_size
