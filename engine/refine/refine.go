@@ -124,7 +124,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 		if err != nil {
 			return nil, nil, err
 		}
-		if v = c.v; values[len(values)-1] < values[0] {
+		if v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
 			v = onto(g, before, opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
 		}
 		report = append(report, Level{g.Spacing[0], values})
