@@ -10,6 +10,8 @@
 #include "itkResampleImageFilter.h"
 #include "itkTransformToDisplacementFieldFilter.h"
 
+#include <algorithm>
+
 namespace itk
 {
 /** \class MorphSeekWarpFilter
@@ -83,7 +85,6 @@ protected:
     {
       auto calculator = MinimumMaximumImageCalculator<TInputImage>::New();
       calculator->SetImage(image);
-      calculator->SetRegion(image->GetLargestPossibleRegion());
       calculator->ComputeMinimum();
       // The output's type may not hold it.
       const auto least = static_cast<double>(calculator->GetMinimum());

@@ -219,8 +219,7 @@ def _from_nibabel(image: Any) -> Image:
 
 
 def _from_path(path: Path, name: str) -> Image:
-    if not _is_text(path):
-        raise errors.InputUnreadableError(f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename the file")
+    _check_text(path, name, errors.InputUnreadableError)
     try:
         if not path.exists():
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
@@ -238,13 +237,12 @@ def _from_path(path: Path, name: str) -> Image:
     return _from_sitk(image, name)
 
 
-def _is_text(path: str | os.PathLike) -> bool:
-    """Say whether SimpleITK can be given the path: one that is not UTF-8 ends the process."""
+def _check_text(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
+    """Refuse a path that is not UTF-8: SimpleITK would end the process."""
     try:
         os.fspath(path).encode("utf-8")
     except UnicodeEncodeError:
-        return False
-    return True
+        raise error(f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename it") from None
 
 
 def _dicom(folder: Path, name: str) -> sitk.Image:
@@ -328,8 +326,7 @@ def read_transform(source: Any) -> sitk.Transform:
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        if not _is_text(path):
-            raise errors.InputUnreadableError(f"transform: the path {os.fsencode(path)!r} is no valid UTF-8; rename the file")
+        _check_text(path, "transform", errors.InputUnreadableError)
         try:
             if not path.is_file():
                 raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
@@ -466,8 +463,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along, under the name that the header says.
     """
     path = Path(path)
-    if not _is_text(path):
-        raise errors.OutputUnwritableError(f"the path {os.fsencode(path)!r} is no valid UTF-8; choose another name")
+    _check_text(path, "output", errors.OutputUnwritableError)
     with _staging(path.parent, path.name) as temporary:
         yield temporary / path.name
 
@@ -480,8 +476,7 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = ()) -> 
     was there before: those that the block did not write are removed when it ends well.
     """
     folder = Path(folder)
-    if not _is_text(folder):
-        raise errors.OutputUnwritableError(f"the path {os.fsencode(folder)!r} is no valid UTF-8; choose another folder")
+    _check_text(folder, "output", errors.OutputUnwritableError)
     made: list[Path] = []
     try:
         try:
