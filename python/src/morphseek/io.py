@@ -269,10 +269,11 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
 def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
     """See that a NIfTI file has all its voxels: ITK reads the missing ones as zeros, without a word."""
     try:
-        voxels, expected = _nifti_length(image)
+        dims = [int(image.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(image.GetMetaData("dim[0]")))]
+        expected = int(float(image.GetMetaData("vox_offset"))) + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
     except (RuntimeError, ValueError):  # another version of the format
         return
-    if voxels != image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel():
+    if math.prod(dims) != image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel():
         return
     with open(path, "rb") as file:
         if file.read(2) != b"\x1f\x8b":
@@ -287,12 +288,6 @@ def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
                     found += len(part)
     if found < expected:
         raise errors.InputUnreadableError(f"{name}: {path} is cut short: {found} of {expected} bytes are there; copy it again")
-
-
-def _nifti_length(header: sitk.Image | sitk.ImageFileReader) -> tuple[int, int]:
-    """Return how many values a NIfTI header announces, and of how many bytes the whole file has to be, uncompressed."""
-    values = math.prod(int(header.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(header.GetMetaData("dim[0]"))))
-    return values, int(float(header.GetMetaData("vox_offset"))) + values * int(header.GetMetaData("bitpix")) // 8
 
 
 def _declared(path: Path) -> int:
@@ -443,10 +438,11 @@ def _reserve(path: Path, size: int) -> None:
 
 def _check_gzip(path: Path) -> None:
     """ITK does not notice that a disk is full while it writes a compressed NIfTI: see whether the stream's end is there."""
-    header = sitk.ImageFileReader()
-    header.SetFileName(str(path))
-    header.ReadImageInformation()
-    if _declared(path) != _nifti_length(header)[1] % 2**32:
+    import nibabel
+
+    header = nibabel.load(path)
+    expected = int(header.dataobj.offset) + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
+    if _declared(path) != expected % 2**32:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
