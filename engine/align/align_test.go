@@ -298,6 +298,27 @@ func TestReadingByVectorsMatchesLoop(t *testing.T) {
 	}
 }
 
+// TestImageOnItselfStays: neither the soft rim of a body nor the end of a field of view may pull an image away from itself.
+func TestImageOnItselfStays(t *testing.T) {
+	p := newPhantom()
+	for name, g := range map[string]volume.Geometry{
+		"whole body":  fixedGrid(),
+		"crop inside": grid([3]int{24, 22, 26}, [3]float64{2, 2, 2}, volume.Identity, [3]float64{4, -3, 2}),
+		"half a body": grid([3]int{40, 36, 23}, [3]float64{2.5, 2.5, 2.6}, volume.Identity, [3]float64{0, 0, 30}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := p.image(g, volume.IdentityAffine(), nil)
+			r, err := Align(context.Background(), v, v, Options{Method: Affine})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := worst(r.Transform, volume.IdentityAffine()); d > 0.01 || r.Score < 0.999 {
+				t.Errorf("moved by %.3f mm, score %.4f", d, r.Score)
+			}
+		})
+	}
+}
+
 func TestGradientOfScore(t *testing.T) {
 	p := newPhantom()
 	a := aligner{ctx: context.Background(), fixed: p.image(fixedGrid(), volume.IdentityAffine(), nil), moving: p.image(fixedGrid(), volume.IdentityAffine(), otherContrast)}

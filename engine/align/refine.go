@@ -16,16 +16,20 @@ import (
 // stretching the moving image wherever its field of view reaches further than the fixed one's.
 const strainWeight = 0.4
 
+// leastKnown keeps the outermost voxels, of which nothing is known, from dividing by zero.
+const leastKnown = 1e-6
+
 // objective is the score of a transform and its gradient, over a fixed sample of the fixed image's voxels.
 type objective struct {
 	points     [][3]float32 // mm, relative to center
 	features   []float32    // lanes a point: the components, the last two zero
 	body       []float32
-	energy     []float32 // squared norm of the features and of the weighted body
+	known      []float32 // validity
+	energy     []float32 // squared norm of the features and of the weighted body, over the validity
 	weight     []float32 // voxels that a point stands for
 	center     [3]float64
-	fixedBody  float64 // voxels
-	movingBody float64
+	fixedSelf  float64 // overlap of the smoothed body with itself, voxels
+	movingSelf float64
 	grid       volume.Geometry // of the moving features
 	toIndex    volume.Affine
 	moving     []float32 // interleaved
@@ -36,8 +40,11 @@ type objective struct {
 // interleaved over the grids.
 func newObjective(fixed *working, fixedFeatures []float32, moving *working, movingFeatures []float32, count int, seed uint64, threads int) *objective {
 	o := &objective{
-		center: centroid(fixed), fixedBody: fixed.bodyCount, movingBody: moving.bodyCount,
-		grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+		center: centroid(fixed), grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+	}
+	for i := bodyLane; i < len(movingFeatures); i += lanes {
+		b := float64(movingFeatures[i])
+		o.movingSelf += b * b
 	}
 	body := int(fixed.bodyCount)
 	inside, outside := make([]int32, 0, body), make([]int32, 0, len(fixed.valid)-body)
@@ -72,8 +79,10 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 			for _, v := range f[:bodyLane] {
 				e += v * v
 			}
+			o.fixedSelf += float64(weight * b * b)
 			o.body = append(o.body, b)
-			o.energy = append(o.energy, e)
+			o.known = append(o.known, f[bodyLane+1])
+			o.energy = append(o.energy, e/max(f[bodyLane+1], leastKnown))
 			o.weight = append(o.weight, weight)
 		}
 	}
@@ -118,14 +127,17 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 			r.loop(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed)
 		}
 		b, e, w := o.body[p], o.energy[p], o.weight[p]
+		// What is known of a point is a share of it, in both images: f = kf F and m = km M. The terms of the score are kf km F M,
+		// which is f m, and kf km (F F + M M) = km f f / kf + kf m m / km.
+		body, known := r.last[0][2], max(r.last[0][3], leastKnown)
+		energy, share := r.energy[0]+bodyWeight*body*body, o.known[p]/known
 		var part [3][4]float32
 		for i := range 4 {
-			body, valid := r.last[i][2], r.last[i][3]
-			part[inProduct][i] = w * (r.product[i] + bodyWeight*b*body)
-			part[inEnergy][i] = w * (2*(r.energy[i]+bodyWeight*r.last[0][2]*body) + e*valid)
-			part[inOverlap][i] = w * b * body
+			part[inProduct][i] = w * (r.product[i] + bodyWeight*b*r.last[i][2])
+			part[inEnergy][i] = w * (share*(2*(r.energy[i]+bodyWeight*body*r.last[i][2])-energy/known*r.last[i][3]) + e*r.last[i][3])
+			part[inOverlap][i] = w * b * r.last[i][2]
 		}
-		part[inEnergy][0] = w * (r.energy[0] + bodyWeight*r.last[0][2]*r.last[0][2] + e*r.last[0][3])
+		part[inEnergy][0] = w * (share*energy + e*r.last[0][3])
 		for j := range part {
 			t.value[j] += float64(part[j][0])
 			g := &t.grad[j]
@@ -210,19 +222,23 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	const grain = 1 << 10
 	t := parallel.Reduce(len(o.points), grain, o.threads, func(lo, hi int) tally { return o.tally(&m, lo, hi) }, tally.plus)
 
-	// S = 2 P / E * (B / min(VF, VM/|det M|))^0.3; dS is a combination of dP, dE, dB and d det.
+	// S = 2 P / E * min(B / min(FF, MM/|det M|), 1)^0.3; dS is a combination of dP, dE, dB and d det. FF and MM are what B would be
+	// of a body on itself, which is less than its volume: against that, an image on itself would gain by being stretched.
 	p, e, b := t.value[inProduct], t.value[inEnergy], t.value[inOverlap]
 	det := c.Det()
-	smaller, shrinks := o.fixedBody, false
-	if v := o.movingBody / math.Abs(det); v < smaller {
+	smaller, shrinks := o.fixedSelf, false
+	if v := o.movingSelf / math.Abs(det); v < smaller {
 		smaller, shrinks = v, true
 	}
 	if !(e > 0 && b > 0 && smaller > 0) {
 		return 0, gradM, gradT
 	}
-	factor := math.Pow(b/smaller, overlapPower)
+	factor, power := 1.0, 0.0
+	if b < smaller {
+		factor, power = math.Pow(b/smaller, overlapPower), overlapPower
+	}
 	score = 2 * p / e * factor
-	weights := [3]float64{2 / e * factor, -score / e, overlapPower * score / b}
+	weights := [3]float64{2 / e * factor, -score / e, power * score / b}
 	var g [12]float64 // by the rows of m
 	for j, w := range weights {
 		for i := range g {
@@ -241,7 +257,7 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 		if inverse, err := c.Inverse(); err == nil {
 			for k := range 3 {
 				for j := range 3 {
-					gradM[3*k+j] += overlapPower * score * inverse.M[3*j+k]
+					gradM[3*k+j] += power * score * inverse.M[3*j+k]
 				}
 			}
 		}
