@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -732,6 +733,26 @@ func TestModels(t *testing.T) {
 }
 
 // A zigzag whose folds lie between the points of its own grid: central differences there do not see them.
+// TestCompressionIsNoFold: what a network compresses to a two-hundredth stays as it is.
+func TestCompressionIsNoFold(t *testing.T) {
+	fixed := volume.Zeros(volume.Geometry{Size: [3]int{17, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	deform := field.New(fixed.Geometry)
+	for i := range deform.X {
+		deform.X[i] = 0.995 * float32(cmp.Compare(8, i%17))
+	}
+	r := &registration{fixed: fixed, initial: volume.IdentityAffine(), deform: deform, opt: with(nil)}
+	want := slices.Clone(deform.X)
+	total := r.total()
+	if j := total.Stats(1).JacobianMin; math.Abs(j-0.005) > 1e-5 {
+		t.Errorf("least determinant %g", j)
+	}
+	for i, x := range total.X {
+		if math.Abs(float64(x-want[i])) > 1e-5 {
+			t.Fatalf("voxel %d: displacement %g became %g", i, want[i], x)
+		}
+	}
+}
+
 func TestFoldsBetweenGridPointsAreOpened(t *testing.T) {
 	coarse := field.New(volume.Geometry{Size: [3]int{16, 16, 16}, Spacing: [3]float64{2, 2, 2}, Direction: volume.Identity})
 	for i := range coarse.X {

@@ -474,8 +474,10 @@ func (r *registration) finish() error {
 	return nil
 }
 
-// leastJ is the least Jacobian determinant of the deformation on the fixed grid.
-const leastJ = 0.01
+// leastJ is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression: networks shrink
+// tissue to hundredths where the other image has none, and opening that takes their result apart (at 0.01 the mean Dice of 40
+// hippocampi fell by 0.3 points).
+const leastJ = 0.001
 
 // total returns the initial transform and the deformation as one field on the fixed grid. A deformation without folding on its
 // own grid may fold between that grid's points, which a finer or anisotropic fixed grid brings to light: it is opened there.
