@@ -56,6 +56,9 @@ class Data:
         Least size of the network grid, voxels, array order.
     percentiles : list of 2 float
         Of the whole volume; they become the intensities 0 and 1.
+    initial : str
+        Where pairs start, in training and in scoring: ``"centres"`` of the volumes aligned, or as the engine's option of
+        that name; ``"affine"`` is what a network meets in use, and costs an affine registration a pair.
     """
 
     path: str = ""
@@ -68,6 +71,7 @@ class Data:
     spacing: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
     min_size: list[int] = field(default_factory=lambda: [48, 64, 48])
     percentiles: list[float] = field(default_factory=lambda: [0.5, 99.5])
+    initial: Literal["centres", "none", "com", "rigid", "affine"] = "centres"
 
 
 @dataclass

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from .spatial import identity_grid, sample
 
-__all__ = ["Augmentation", "Case", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "rotation"]
+__all__ = ["Augmentation", "Case", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "rotation", "start_transform"]
 
 
 @dataclass
@@ -285,21 +285,29 @@ def make_sample(
     if augmentation is not None and augmentation.elastic_mm:
         p_fixed = p_fixed + augmentation.elastic(rng, augmentation.fixed_share, grid)
         p_seen = p_seen + augmentation.elastic(rng, 1.0, grid)
-    if initial is None:
-        # From the fixed volume's axes to LPS and on to the moving volume's; centres coincide.
-        turn = np.linalg.inv(moving.axes) @ fixed.axes
-        shift = np.zeros(3)
-    else:
-        linear, offset = initial[:3, :3], initial[:3, 3]
-        turn = np.linalg.inv(moving.axes) @ linear @ fixed.axes
-        shift = np.linalg.inv(moving.axes) @ (linear @ fixed.centre + offset - moving.centre)
-    p_moving = _apply(np.concatenate((turn, shift[:, None]), axis=1), p_seen)
+    p_moving = _apply(start_transform(fixed, moving, initial), p_seen)
     f, f_fov, f_soft, f_map = _place(fixed, p_fixed, labels)
     m, m_fov, m_soft, m_map = _place(moving, p_moving, labels)
     if augmentation is not None:
         f = _change_intensity(f, f_fov, augmentation, rng)
         m = _change_intensity(m, m_fov, augmentation, rng)
     return Sample(f, m, f_fov, m_fov, f_soft, m_soft, f_map, m_map)
+
+
+def start_transform(fixed: Case, moving: Case, initial: np.ndarray | None = None) -> np.ndarray:
+    """Where the registration starts: the 3x4 map of points in mm from the fixed volume's centre, along its axes, to such points of the moving volume.
+
+    Parameters
+    ----------
+    initial : ndarray of shape (4, 4), optional
+        As in :func:`make_sample`; without it the centres coincide.
+    """
+    back = np.linalg.inv(moving.axes)
+    if initial is None:
+        return np.concatenate((back @ fixed.axes, np.zeros((3, 1))), axis=1)
+    linear, offset = initial[:3, :3], initial[:3, 3]
+    shift = back @ (linear @ fixed.centre + offset - moving.centre)
+    return np.concatenate((back @ linear @ fixed.axes, shift[:, None]), axis=1)
 
 
 def _apply(affine: np.ndarray, points: Tensor) -> Tensor:
@@ -374,13 +382,17 @@ class PairSource:
         Number of labels, background aside; 0 for unlabelled data.
     percentiles
         See :func:`read_case`.
+    initial : str
+        Where pairs start: ``"centres"`` of the volumes aligned, or an ``initial`` of :func:`morphseek.register`.
     """
 
-    def __init__(self, data: str | Path, labels: int, percentiles: tuple[float, float] = (0.5, 99.5)):
+    def __init__(self, data: str | Path, labels: int, percentiles: tuple[float, float] = (0.5, 99.5), initial: str = "centres"):
         self.data = Path(data)
         self.labels = labels
         self.percentiles = percentiles
+        self.initial = initial
         self._cases: dict[str, Case] = {}
+        self._starts: dict[tuple[str, str], np.ndarray] = {}
         if not self.data.is_dir():
             raise FileNotFoundError(f"data folder {self.data} does not exist")
 
@@ -389,6 +401,19 @@ class PairSource:
         if name not in self._cases:
             self._cases[name] = read_case(*self._files(name), self.percentiles)
         return self._cases[name]
+
+    def start(self, fixed: str, moving: str) -> np.ndarray | None:
+        """The initial transform of a pair, by the engine, once: 4x4, LPS, from the fixed to the moving space; None aligns the centres."""
+        if self.initial == "centres":
+            return None
+        if (fixed, moving) not in self._starts:
+            try:
+                from .. import register
+            except ImportError as error:
+                raise RuntimeError(f"data.initial = {self.initial!r} needs the compiled engine; install morphseek, or use 'centres'") from error
+            options = {"initial": self.initial, "model": "none", "search": "off", "refine": 0, "threads": 1}
+            self._starts[fixed, moving] = register(self._files(fixed)[0], self._files(moving)[0], **options).initial
+        return self._starts[fixed, moving]
 
     def _files(self, name: str) -> tuple[Path, Path | None]:
         path = self.data / name

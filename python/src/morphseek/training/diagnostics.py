@@ -39,12 +39,12 @@ __all__ = [
 
 def load_pairs(config: Config, data: str | Path, multiple: int, count: int, split: str = "") -> list[Sample]:
     """The first pairs of a list (the validation list by default) on their network grids, not augmented."""
-    source = PairSource(data, config.data.labels, tuple(config.data.percentiles))
+    source = PairSource(data, config.data.labels, tuple(config.data.percentiles), config.data.initial)
     out = []
     for fixed_name, moving_name in read_pairs(data, split or config.data.val or "val")[:count]:
         fixed, moving = source.case(fixed_name), source.case(moving_name)
         grid = make_grid(fixed, config.data.spacing, config.data.min_size, multiple)
-        out.append(make_sample(fixed, moving, grid, config.data.labels))
+        out.append(make_sample(fixed, moving, grid, config.data.labels, initial=source.start(fixed_name, moving_name)))
     return out
 
 

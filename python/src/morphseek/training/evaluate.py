@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .backbones import PolicyBackbone
-from .data import Case, Grid, Sample, make_grid, make_sample
+from .data import Case, Grid, Sample, make_grid, make_sample, start_transform
 from .losses import hard_dice, masked_mean
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
@@ -52,9 +52,9 @@ def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
 
 
 def score_pair(
-    u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int, surface: bool = False
+    u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int, surface: bool = False, initial: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Score a network-grid displacement that starts from aligned centres.
+    """Score a network-grid displacement.
 
     Parameters
     ----------
@@ -62,6 +62,8 @@ def score_pair(
         Voxels of ``grid``.
     surface : bool
         Measure the 95 % Hausdorff distance too.
+    initial : ndarray of shape (4, 4), optional
+        Where it starts, as in :func:`.data.make_sample`.
 
     Returns
     -------
@@ -74,8 +76,8 @@ def score_pair(
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
     half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
     mm = (points - half_f) * torch.as_tensor(fixed.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
-    turn = torch.as_tensor(np.linalg.inv(moving.axes) @ fixed.axes, dtype=torch.float32, device=u.device)
-    index = torch.einsum("ij,bjdhw->bidhw", turn, mm)
+    start = torch.as_tensor(start_transform(fixed, moving, initial), dtype=torch.float32, device=u.device)
+    index = torch.einsum("ij,bjdhw->bidhw", start[:, :3], mm) + start[:, 3].view(1, 3, 1, 1, 1)
     index = index / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1) + half_m
     warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
     target = fixed.labels.to(u.device).float()
@@ -124,13 +126,13 @@ def evaluate_pairs(
     amp: bool = False,
     surface: bool = False,
 ) -> list[dict]:
-    """Register pairs from aligned centres and score the state after every step.
+    """Register pairs from where ``source`` starts them and score the state after every step.
 
     Returns
     -------
     list of dict
-        One a pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list with :func:`score_pair` of step 0 (centres
-        aligned, nothing registered) to ``steps``.
+        One a pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list with :func:`score_pair` of step 0 (the start)
+        to ``steps``.
     """
     was_training = model.training
     model.eval()
@@ -138,12 +140,13 @@ def evaluate_pairs(
     for fixed_name, moving_name in pairs:
         fixed, moving = source.case(fixed_name), source.case(moving_name)
         grid = make_grid(fixed, spacing, min_size, model.size_multiple)
-        pair = make_sample(fixed, moving, grid, 0).to(device)
+        initial = source.start(fixed_name, moving_name)
+        pair = make_sample(fixed, moving, grid, 0, initial=initial).to(device)
         start = time.perf_counter()
         fields = register_sample(model, pair, steps, amp)
         seconds = time.perf_counter() - start
         zero = torch.zeros_like(fields[0])
-        scores = [score_pair(u, grid, fixed, moving, source.labels, surface) for u in (zero, *fields)]
+        scores = [score_pair(u, grid, fixed, moving, source.labels, surface, initial) for u in (zero, *fields)]
         rows.append({"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores})
     model.train(was_training)
     return rows
