@@ -18,14 +18,14 @@ import (
 func cachePath(pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt.Cache = ""
-	sha := ""
+	var manifest *network.Manifest // the whole of it: SHA256 is the graph's, and windows, spacings and steps shape the result, too
 	if model != nil {
-		sha = model.SHA256
+		manifest = &model.Manifest
 		opt.Model = model.Name // wherever it lies
 	}
 	h := sha256.New()
-	plain := json.NewEncoder(h) // structs of numbers and strings: Encode cannot fail, nor can a hash
-	plain.Encode([]any{Version, opt, sha, pair.Initial})
+	plain := json.NewEncoder(h) // of what came from JSON or was checked to be finite: Encode cannot fail, nor can a hash
+	plain.Encode([]any{Version, opt, manifest, pair.Initial})
 	for _, v := range []*volume.Volume{pair.Fixed, pair.Moving, pair.FixedMask, pair.MovingMask} {
 		if v == nil {
 			plain.Encode(nil)

@@ -21,6 +21,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -651,6 +652,22 @@ func TestCache(t *testing.T) {
 			t.Errorf("with another %s: cached is %v", name, r.Metrics.Cached)
 		}
 	}
+	t.Run("manifest", func(t *testing.T) {
+		// The same network, told to look at the image in another way.
+		bundle, err := os.ReadFile(tiny)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := bytes.Replace(bundle, []byte(`"high": 99,`), []byte(`"high": 55,`), 1)
+		o := opt
+		o.Model = filepath.Join(t.TempDir(), "tiny.onnx")
+		if err := os.WriteFile(o.Model, other, 0o600); err != nil || bytes.Equal(other, bundle) {
+			t.Fatal("no other manifest", err)
+		}
+		if r := register(t, e, p, o); r.Metrics.Cached {
+			t.Error("one model's result was given out for another's")
+		}
+	})
 	opt.Cache = filepath.Join(dir, "no", "such", "folder")
 	if r := register(t, e, p, opt); len(r.Metrics.Warnings) == 0 || !strings.Contains(r.Metrics.Warnings[len(r.Metrics.Warnings)-1], "not kept") {
 		t.Errorf("warnings %q", r.Metrics.Warnings)
@@ -733,6 +750,35 @@ func TestModels(t *testing.T) {
 }
 
 // A zigzag whose folds lie between the points of its own grid: central differences there do not see them.
+// TestThinMaskIsMeasured: in a large image a mask of one slice lies between the voxels at which similarity is measured.
+func TestThinMaskIsMeasured(t *testing.T) {
+	size := [3]int{130, 130, 130}
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 2)}
+	for _, z := range []int{60, 61} {
+		p.FixedMask = volume.Zeros(p.Fixed.Geometry)
+		for i := range size[0] * size[1] {
+			p.FixedMask.Data[z*size[0]*size[1]+i] = 1
+		}
+		m := register(t, open(t, Config{}), p, with(nil)).Metrics
+		f, g := slice(p.Fixed, z), slice(p.Moving, z)
+		want := metric.LocalNCC(f, g, nil, 4, 1)
+		if !m.Align.SameModality {
+			_, want = metric.MutualInformation(f, g, nil, 32, 1)
+		}
+		if math.Abs(m.SimilarityBefore-want) > 1e-6 {
+			t.Errorf("slice %d: similarity %g, its own %g", z, m.SimilarityBefore, want)
+		}
+	}
+}
+
+// slice is slice z of v, a volume by itself.
+func slice(v *volume.Volume, z int) *volume.Volume {
+	n := v.Size[0] * v.Size[1]
+	s := &volume.Volume{Geometry: v.Geometry, Data: v.Data[z*n : (z+1)*n]}
+	s.Size[2] = 1
+	return s
+}
+
 // TestCompressionIsNoFold: what a network compresses to a two-hundredth stays as it is.
 func TestCompressionIsNoFold(t *testing.T) {
 	fixed := volume.Zeros(volume.Geometry{Size: [3]int{17, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})

@@ -449,7 +449,11 @@ func (r *registration) finish() error {
 	m.NJDPercent, m.SDLogJ = s.NJDPercent, s.SDLogJ
 	m.JacobianMin, m.JacobianMax = s.JacobianMin, s.JacobianMax
 	m.DisplacementMean, m.DisplacementMax = s.DisplacementMeanMM, s.DisplacementMaxMM
-	grid := measuringGrid(fixed.Geometry)
+	where := fixed.Geometry
+	if r.pair.FixedMask != nil {
+		where = selected(r.pair.FixedMask)
+	}
+	grid := measuringGrid(where)
 	for _, measure := range []struct {
 		into  *float64
 		image *volume.Volume
@@ -505,6 +509,25 @@ func measuringGrid(g volume.Geometry) volume.Geometry {
 		g.Spacing[a] *= float64(k)
 	}
 	g.Origin = toPhysical.Apply(first)
+	return g
+}
+
+// selected is the part of the mask's grid around all that it selects, which is not nothing. Measured there, a thin mask of a large
+// image does not fall between the voxels of the measuring grid.
+func selected(mask *volume.Volume) volume.Geometry {
+	g := mask.Geometry
+	lo, hi := g.Size, [3]int{}
+	for i, v := range mask.Data {
+		if v != 0 {
+			for a, k := range [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])} {
+				lo[a], hi[a] = min(lo[a], k), max(hi[a], k+1)
+			}
+		}
+	}
+	g.Origin = g.IndexToPhysical().Apply([3]float64{float64(lo[0]), float64(lo[1]), float64(lo[2])})
+	for a := range 3 {
+		g.Size[a] = hi[a] - lo[a]
+	}
 	return g
 }
 

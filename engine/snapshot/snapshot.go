@@ -18,6 +18,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -71,7 +72,9 @@ type header struct {
 // Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
 // snapshot. Errors: OutputUnwritable, DiskFull.
 func Save(path string, s *Snapshot) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".snapshot-*")
+	// os.CreateTemp would keep the file to its owner, whatever the umask; a cache may be a group's.
+	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf(".snapshot-%016x", rand.Uint64()))
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return writeError(err, path)
 	}

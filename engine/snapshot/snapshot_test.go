@@ -151,6 +151,23 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestPermissions: a snapshot is readable for whom a new file is.
+func TestPermissions(t *testing.T) {
+	dir := t.TempDir()
+	path, plain := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	if err := Save(path, example([3]int{2, 2, 2})); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(plain, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.Stat(path)
+	want, err2 := os.Stat(plain)
+	if err != nil || err2 != nil || got.Mode() != want.Mode() {
+		t.Errorf("%v, %v; a new file: %v, %v", got.Mode(), err, want.Mode(), err2)
+	}
+}
+
 func TestUnwritable(t *testing.T) {
 	s := example([3]int{2, 2, 2})
 	file := filepath.Join(t.TempDir(), "file")
