@@ -245,7 +245,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._outcome = ""  # of the last registration, in words
         self._package = self._asking = None  # what the installed package offers, and the thread that asks
         self._packageError = ""
-        self._reviewing = self._flickered = False
+        self._entered = self._reviewing = self._flickered = False
+        self._unseen = False  # a result that came while the user was in another module
 
     # ------------------------------------------------------------------------------------------ life of the panel and the scene
 
@@ -297,12 +298,16 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
     def enter(self):
         """The user comes to this module. A running registration goes on while they are in another."""
+        self._entered = True
         self.initializeParameterNode()
         self._askPackage()
         self.updatePanel()
+        if self._unseen:
+            self.onReview()
 
     def exit(self):
         """The user goes to another module: the slice views are theirs."""
+        self._entered = False
         self._endReview()
 
     def onSceneStartClose(self, caller=None, event=None):
@@ -461,11 +466,15 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         p.last_fixed, p.last_moving = request.fixed, request.moving
         p.last_transformed_volume = registration.nodes.get("transformed_volume")
         p.last_transform = registration.nodes.get("transform")
+        self.ui.beforeCheckBox.setChecked(False)
         self.ui.resultCollapsibleButton.setCollapsed(False)
         self.updatePanel()
         if p.last_transformed_volume is not None:
             self.ui.reviewCollapsibleButton.setCollapsed(False)
-            self.onReview()
+            if self._entered:
+                self.onReview()
+            else:
+                self._unseen = True
 
     def _showEvent(self, event):
         from MorphSeekLib.request import STAGES
@@ -542,7 +551,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         slicer.util.setSliceViewerLayers(foregroundOpacity=1.0 if self._flickered else 0.0)
 
     def _endReview(self):
-        self._reviewing = False
+        self._reviewing = self._unseen = False
         self._flickerTimer.stop()
 
     # --------------------------------------------------------------------------------------------------- package and model file
@@ -593,7 +602,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             return slicer.util.confirmOkCancelDisplay(question, windowTitle="MorphSeek")
 
         with slicer.util.tryWithErrorDisplay("The package could not be installed."):
-            if install.ensure(confirm, pip, *source):
+            if install.ensure(confirm, pip, *source, runs=not self._packageError):
                 self._askPackage()
 
     def onChooseModel(self):

@@ -230,6 +230,22 @@ def test_dice(finished: tuple[Study, Registration], images: dict[str, sitk.Image
     assert done.result["dice_after"] > done.result["dice_before"] + 0.1
 
 
+def test_a_label_that_is_gone_counts_as_missed(study: Study):
+    """Labels of both label maps are scored, also where warping or the fixed grid leaves no voxel of one; those of one map alone are not."""
+    fixed, moving = geometry.array_of(study.fixed_labels), geometry.array_of(study.moving_labels)
+    fixed[:], moving[:] = 0, 1
+    fixed[5:15, 5:15, 5:15], fixed[:3, :3, :3], fixed[-3:, -3:, -3:] = 1, 2, 3
+    moving[0, 0, 0], moving[0, 0, 1] = 2, 4
+    study.moving_labels.SetOrigin(1000, 0, 0)
+    scratch = slicer.vtkMRMLScene()
+    reference = transfer.on_scratch(scratch, study.fixed)
+    first, before = (transfer.labels_on(scratch, node, reference) for node in (study.fixed_labels, study.moving_labels))
+    assert transfer.dice(first, before) == {"1": 0.0, "2": 0.0}
+    layers = transfer.layers(scratch, study.moving_labels)
+    layers[0].in_world()
+    assert transfer.dice(first, transfer.by_name(layers, [np.where(fixed == 1, 1, 0)])) == {"1": 1.0, "2": 0.0}
+
+
 def test_inverse(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
     study, done = finished
     inverse = done.nodes["inverse_transform"]
@@ -455,6 +471,56 @@ def test_nodes_deleted_while_it_runs(study: Study):
     registration.wait()
     made = [registration.nodes["transformed_volume"], registration.nodes["transform"], *registration.nodes["transferred"]]
     assert mine not in made and all(node.GetScene() is study.scene for node in made)
+
+
+def test_markups_changed_while_it_runs(study: Study):
+    """They are transferred as they were at the start, points and parent: a bending one, which a copy could follow."""
+    landmarks, parent = study.points(LANDMARKS), study.scene.AddNode(bent())
+    landmarks.SetAndObserveTransformNodeID(parent.GetID())
+    at_start = np.array([landmarks.GetNthControlPointPositionWorld(i) for i in range(len(LANDMARKS))])
+    registration = Registration(study.request(transfer=[landmarks, landmarks]))
+    registration.start()
+    slicer.util.arrayFromGridTransform(parent)[:] += 20
+    slicer.util.arrayFromGridTransformModified(parent)
+    landmarks.SetNthControlPointPosition(0, 0, 0, 0)
+    parent.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
+    landmarks.AddControlPoint(1, 2, 3)
+    registration.wait()
+    for made in registration.nodes["transferred"]:
+        back = from_world(registration.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(made))
+        np.testing.assert_allclose(back, at_start, atol=0.01)
+
+
+def test_segmentation_changed_while_it_runs(study: Study):
+    """As at the start: the segments and their order, which is not that of the layers."""
+    node = study.segmentation(study.moving_labels)
+    body = slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, study.moving_labels, "body")
+    geometry.array_of(body)[:] = geometry.array_of(body) > 0
+    slicer.vtkSlicerSegmentationsModuleLogic.ImportLabelmapToSegmentationNode(body, node)
+    segmentation = node.GetSegmentation()
+    segmentation.GetNthSegment(3).SetName("body")
+    segmentation.SetSegmentIndex(segmentation.GetNthSegmentID(3), 1)
+    registration = Registration(study.request(transfer=[node]))
+    registration.start()
+    segmentation.AddEmptySegment("new", "new")
+    segmentation.RemoveSegment(segmentation.GetNthSegmentID(2))
+    segmentation.SetSegmentIndex(segmentation.GetNthSegmentID(0), 2)
+    registration.wait()
+    (made,) = registration.nodes["transferred"]
+    assert [made.GetSegmentation().GetNthSegment(i).GetName() for i in range(4)] == ["liver", "body", "kidney", "spleen"]
+    liver, whole, kidney, spleen = (segment_array(made, i, study.fixed) for i in range(4))
+    np.testing.assert_array_equal(whole, liver | kidney | spleen)
+    assert kidney.any()
+
+
+def test_points_without_a_position_get_none(study: Study, finished: tuple[Study, Registration]):
+    node = study.points(LANDMARKS)
+    node.UnsetNthControlPointPosition(1)
+    node.SetNthControlPointPositionMissing(2)
+    status = [node.GetNthControlPointPositionStatus(i) for i in range(len(LANDMARKS))]
+    made = transfer.transfer(node, finished[1].nodes["transform"], study.fixed)
+    assert [made.GetNthControlPointPositionStatus(i) for i in range(len(LANDMARKS))] == status
+    assert made.GetNumberOfDefinedControlPoints() == len(LANDMARKS) - 2
 
 
 def test_overlapping_segments_survive(study: Study, finished: tuple[Study, Registration]):
@@ -716,8 +782,15 @@ def test_batch_list_that_is_wrong(text: str, reason: str, tmp_path: Path):
         batch.run(tmp_path / "study.csv", tmp_path / "out")
 
 
+def test_batch_carries_labels_that_nothing_is_compared_with(paths: dict[str, Path], tmp_path: Path):
+    (tmp_path / "study.csv").write_text(f"name,fixed,moving,fixed_labels,moving_labels\none,{paths['fixed']},{paths['moving']},,{paths['moving_labels']}\n")
+    (row,) = batch.run(tmp_path / "study.csv", tmp_path / "out", **QUICK)
+    assert row["error"] == "" and "dice_after" not in row
+    assert set(np.unique(sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / "out" / "one-labels.nii.gz"))))) == {0, 1, 2, 3}
+
+
 class Environment:
-    """Stands for Slicer's Python: what is installed, and pip."""
+    """Stands for Slicer's Python: what is installed, in which version, and pip."""
 
     REQUIRES = {
         "morphseek": ["numpy>=99", "SimpleITK>=99", "onnxruntime>=1.26", "rich>=13", "torch>=2; extra == 'training'"],
@@ -725,8 +798,8 @@ class Environment:
         "rich": ["pygments>=2.13"],
     }
 
-    def __init__(self, *installed: str):
-        self.installed, self.calls = set(installed), []
+    def __init__(self, **installed: str):
+        self.installed, self.calls = installed, []
 
     def requires(self, name: str) -> list[str]:
         self.version(name)
@@ -735,17 +808,17 @@ class Environment:
     def version(self, name: str) -> str:
         if name not in self.installed:
             raise importlib.metadata.PackageNotFoundError(name)
-        return "1.0"
+        return self.installed[name]
 
     def pip(self, arguments: list[str]) -> None:
         self.calls.append(arguments)
         assert arguments[0] == "--no-deps"
-        self.installed |= {argument.split(">")[0] for argument in arguments[1:]}
+        self.installed |= {argument.split(">")[0]: "99.0" for argument in arguments[1:] if not argument.startswith("--")}
 
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
-    made = Environment("numpy", "simpleitk", "rich", "pygments")
+    made = Environment(numpy="1.0", simpleitk="1.0", rich="13.7", pygments="2.18")
     monkeypatch.setattr(importlib.metadata, "requires", made.requires)
     monkeypatch.setattr(importlib.metadata, "version", made.version)
     return made
@@ -761,9 +834,37 @@ def test_installation_asks_first(environment: Environment):
 
 
 def test_installation_that_does_nothing_ends(environment: Environment):
-    environment.installed.add("morphseek")
+    environment.installed["morphseek"] = "1.0"
     assert not install.ensure(lambda question: True, lambda arguments: environment.calls.append(arguments))
     assert len(environment.calls) == 1
+
+
+@pytest.mark.parametrize("version, wanted", [("12.9", ["rich>=13"]), ("14.0rc1", [])])
+def test_requirements_have_versions(version: str, wanted: list[str], environment: Environment):
+    environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26", "flatbuffers": "1.0", "rich": version}
+    assert install.missing() == wanted
+
+
+def test_every_demand_on_a_package_counts(environment: Environment, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(Environment.REQUIRES, "flatbuffers", ["pygments<2.19,>=2.15"])
+    environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26", "flatbuffers": "1.0", "pygments": "2.14"}
+    assert install.missing() == ["pygments<2.19,>=2.15"]
+    environment.installed["pygments"] = "2.12"
+    assert install.missing() == ["pygments<2.19,>=2.13,>=2.15"]
+
+
+def test_a_package_that_does_not_run_is_installed_anew(environment: Environment):
+    environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26"}
+    assert install.ensure(lambda question: True, environment.pip, runs=False)  # for want of flatbuffers, perhaps
+    assert install.ensure(lambda question: True, environment.pip, runs=False)
+    assert not install.ensure(lambda question: False, environment.pip, runs=False)
+    assert environment.calls == [["--no-deps", "flatbuffers"], ["--no-deps", "--force-reinstall", "morphseek"]]
+
+
+def test_a_file_replaces_what_is_installed(environment: Environment):
+    environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26"}
+    assert install.ensure(lambda question: True, environment.pip, "/usb/morphseek.whl")
+    assert environment.calls == [["--no-deps", "--force-reinstall", "/usb/morphseek.whl"], ["--no-deps", "flatbuffers"]]
 
 
 def test_the_package_here_is_complete():

@@ -363,6 +363,29 @@ def test_review(panel: Panel) -> None:
     assert panel.layers == ("fixed", "moving", 0.8)
 
 
+def test_a_result_that_comes_in_another_module_is_shown_on_return(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptedRegistration, "script", [[]])
+    panel.select_volumes()
+    panel.ui.flickerRadioButton.setChecked(True)
+    panel.ui.registerButton.click()
+    panel.widget.exit()
+    panel.wait(lambda: panel.widget._registration is None)
+    assert panel.layers == (None, None, 0.0) and not panel.widget._flickerTimer.isActive()
+    panel.widget.enter()
+    assert panel.layers == ("fixed", "transformed_volume", 1.0) and panel.widget._flickerTimer.isActive()
+    panel.widget.exit()
+    panel.widget.enter()
+    assert not panel.widget._flickerTimer.isActive()  # once: what the user has seen is for the Review button
+
+
+def test_a_new_result_is_shown_itself(panel: Panel) -> None:
+    panel.select_volumes()
+    panel.register()
+    panel.ui.beforeCheckBox.setChecked(True)
+    panel.register()
+    assert panel.layers[:2] == ("fixed", "transformed_volume") and not panel.ui.beforeCheckBox.checked
+
+
 def test_review_needs_a_transformed_volume(panel: Panel) -> None:
     panel.select_volumes()
     panel.ui.transformedVolumeCheckBox.setChecked(False)
@@ -543,6 +566,29 @@ def test_a_missing_package_is_said_and_installed_after_asking(said: Any, monkeyp
     assert pip == [["--no-deps", "/usb/morphseek-0.1.0.whl"]] and "/usb/morphseek-0.1.0.whl" in said.questions[-1]
     panel.wait(lambda: panel.widget._asking is None)
     assert ui.installFrame.wrapped.isHidden() and ui.registerButton.enabled and not said.errors
+    panel.widget.cleanup()
+
+
+def test_a_package_that_is_there_and_does_not_run_is_installed_anew(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from MorphSeekLib import install
+
+    pip: list[list[str]] = []
+
+    def describe() -> dict[str, Any]:
+        if not pip:
+            raise RuntimeError("wrong ELF class")
+        return DESCRIPTION
+
+    monkeypatch.setattr(MorphSeekLib.process, "describe", describe)
+    monkeypatch.setattr(install, "installed", lambda: "0.1.0")
+    monkeypatch.setattr(install, "missing", lambda *package: [])
+    monkeypatch.setattr(slicer.util, "pip_install", pip.append)
+    panel = Panel(said)
+    assert "wrong ELF class" in panel.ui.installLabel.text
+    panel.ui.installButton.click()
+    assert len(said.questions) == 1 and pip == [["--no-deps", "--force-reinstall", "morphseek"]]
+    panel.wait(lambda: panel.widget._asking is None)
+    assert panel.ui.installFrame.wrapped.isHidden() and not said.errors
     panel.widget.cleanup()
 
 

@@ -83,6 +83,8 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
         nodes = {key: load(scene, path, "vtkMRMLScalarVolumeNode" if key in ("fixed", "moving") else "vtkMRMLLabelMapVolumeNode") for key, path in paths.items() if key in IMAGES}
         landmarks = [load(scene, paths["landmarks"], "vtkMRMLMarkupsFiducialNode")] if "landmarks" in paths else []
         labels = [nodes["moving_labels"]] if "moving_labels" in nodes else []
+        if "fixed_labels" not in nodes:
+            nodes.pop("moving_labels", None)  # carried over, with nothing to measure Dice against
         done = register(RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene)
         files = {ENDINGS[output]: done.nodes[output] for output in ENDINGS if output in done.nodes}
         endings = ["-labels.nii.gz"] * len(labels) + ["-landmarks.mrk.json"] * len(landmarks)

@@ -21,46 +21,54 @@ def installed() -> str:
 
 
 def missing(package: str = PACKAGE) -> list[str]:
-    """Return the requirements, of an installed package and of theirs in turn, that are not installed; those of KEEP are passed over."""
+    """Return the requirements, of an installed package and of theirs in turn, that what is installed does not meet; KEEP's are passed over."""
     from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
     importlib.invalidate_caches()
-    found: dict[str, str] = {}
+    found: dict[str, SpecifierSet] = {}
     seen, waiting = set(), [package]
     while waiting:
         for text in importlib.metadata.requires(waiting.pop()) or ():
             requirement = Requirement(text)
             name = requirement.name.lower().replace("_", "-")
-            if name in seen or name in KEEP or requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            if text in seen or name in KEEP or requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
                 continue
-            seen.add(name)
+            seen.add(text)
             try:
-                importlib.metadata.version(name)
-                waiting.append(name)
+                met = requirement.specifier.contains(importlib.metadata.version(name), prereleases=True)
             except importlib.metadata.PackageNotFoundError:
-                found[name] = f"{requirement.name}{requirement.specifier}"
-    return list(found.values())
+                met = False
+            if met:
+                waiting.append(name)
+            else:  # two packages may ask for different versions of a third
+                found[name] = found.get(name, SpecifierSet()) & requirement.specifier
+    return [f"{name}{specifier}" for name, specifier in found.items()]
 
 
-def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] | None = None, source: str = PACKAGE) -> bool:
-    """See that the package is there; return whether it is.
+def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] | None = None, source: str = PACKAGE, runs: bool = True) -> bool:
+    """See that the package is there and complete; return whether it is.
 
     Parameters
     ----------
     confirm : callable
-        Asked once, with the question in words, and only if something is missing.
+        Asked once, with the question in words, and only if there is something to install.
     install : callable, optional
         Takes pip's arguments; slicer.util.pip_install by default. (slicer.packaging.pip_ensure asks by itself and follows
         requirements, numpy's too: it does not fit here.)
     source : str
-        What pip installs: the package's name, or the path of a wheel.
+        What pip installs: the package's name, or the path of a wheel, which replaces what is installed.
+    runs : bool
+        Whether the installed package runs. One that is complete and does not is installed anew.
 
     Raises
     ------
     Exception
         What `install` raises.
     """
-    if installed() and not missing():
+    complete = bool(installed()) and not missing()
+    anew = source != PACKAGE or complete and not runs
+    if complete and not anew:
         return True
     question = (
         f"MorphSeek needs its Python package ({source}) and the libraries that it builds on (ONNX Runtime among them, about 50 MB in all). "
@@ -74,6 +82,8 @@ def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] 
         install = slicer.util.pip_install
     if not installed():
         install(["--no-deps", source])
+    elif anew:  # pip takes the same version for installed, broken or not
+        install(["--no-deps", "--force-reinstall", source])
     before: list[str] = []
     while (wanted := missing()) and wanted != before:  # what was installed may itself miss something
         install(["--no-deps", *wanted])

@@ -55,6 +55,7 @@ class Registration:
         self._scratch: Any = None
         self._began = self._fraction = 0.0
         self._layers: dict[Any, list[transfer.Layer]] = {}
+        self._markups: list[Any] = []  # of request.transfer, as they were at the start
         self._fixed_labels: dict[str, tuple[np.ndarray, int]] = {}
         self._dice_before: dict[str, float] = {}
 
@@ -112,7 +113,8 @@ class Registration:
         if r.initial_transform is not None:
             job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
         wanted = [name for name in OUTPUTS if getattr(r, name)]
-        if any(node.IsA("vtkMRMLMarkupsNode") for node in r.transfer) and "transform" not in wanted:
+        self._markups = [transfer.copy_markups(self._scratch, node) for node in r.transfer if node.IsA("vtkMRMLMarkupsNode")]
+        if self._markups and "transform" not in wanted:
             wanted.append("transform")
         job["outputs"] = [outputs.WORKER[name] for name in wanted]
         job["labels"] = self._prepare_labels()
@@ -202,11 +204,12 @@ class Registration:
         built = {output: [(node, getattr(r, output))] for output, node in nodes.items() if getattr(r, output)}
         moved = iter(result["labels"])
         arrays = {node: [next(moved) for _ in layers] for node, layers in self._layers.items()}
+        markups = iter(self._markups)
         if r.transfer:
             built["transferred"] = []
         for node in r.transfer:
             if node.IsA("vtkMRMLMarkupsNode"):
-                made = transfer.moved_markups(scratch, node, nodes["transform"])
+                made = transfer.moved_markups(next(markups), nodes["transform"])
             else:
                 entries = arrays[node]
                 made = transfer.assemble(scratch, node, self._layers[node], [get(e) for e in entries], geometry.to_matrix(entries[0]))

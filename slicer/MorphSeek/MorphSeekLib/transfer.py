@@ -42,7 +42,7 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     scratch = slicer.vtkMRMLScene()
     above = geometry.copy_transform(scratch, transform)
     if node.IsA("vtkMRMLMarkupsNode"):
-        made = moved_markups(scratch, node, above)
+        made = moved_markups(copy_markups(scratch, node), above)
     else:
         found, grid = layers(scratch, node, above), on_scratch(scratch, reference)
         made = assemble(scratch, node, found, [_resampled(layer.volume, grid) for layer in found], geometry.matrix_of(grid))
@@ -61,14 +61,14 @@ class Layer(NamedTuple):
 
     volume: Any
     """Label map volume in the scratch scene, under the node's transform to the world."""
-    segments: dict[str, Any]
-    """Identifier to vtkSegment; empty for a label map."""
+    segments: dict[int, tuple[str, Any]]
+    """Place in the segmentation, over all its layers, to identifier and vtkSegment; empty for a label map."""
 
-    def names(self, array: np.ndarray) -> dict[str, int]:
-        """Return the segments' names, or the numbers in the array, with their values."""
+    def names(self) -> dict[str, int]:
+        """Return the segments' names, or the label map's numbers, with their values."""
         if self.segments:
-            return {segment.GetName(): segment.GetLabelValue() for segment in self.segments.values()}
-        return {str(value): int(value) for value in np.unique(array) if value != 0}
+            return {segment.GetName(): segment.GetLabelValue() for _, segment in self.segments.values()}
+        return {str(value): int(value) for value in np.unique(geometry.array_of(self.volume)) if value != 0}
 
     def in_world(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments are cropped, to nothing even."""
@@ -89,6 +89,7 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
     segmentation = copy.GetSegmentation()
     if not segmentation.CreateRepresentation(BINARY):
         raise ValueError(f"{node.GetName()} cannot be converted to a binary label map")
+    places = {segmentation.GetNthSegmentID(i): i for i in range(segmentation.GetNumberOfSegments())}
     found = []
     for i in range(segmentation.GetNumberOfLayers(BINARY)):
         image = segmentation.GetLayerDataObject(i, BINARY)
@@ -99,12 +100,15 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
             geometry.fill_volume(volume, np.zeros((1, 1, 1), np.uint8), np.eye(4))
         geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
         names = segmentation.GetSegmentIDsForLayer(i, BINARY)
-        found.append(Layer(volume, {name: segmentation.GetSegment(name) for name in names}))
+        found.append(Layer(volume, {places[name]: (name, segmentation.GetSegment(name)) for name in names}))
     return found
 
 
 def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray) -> Any:
-    """Return, in the scratch scene, what a label map or segmentation becomes when its layers are these arrays on that grid."""
+    """Return, in the scratch scene, what a label map or segmentation becomes when its layers are these arrays on that grid.
+
+    The segments are those of `found`, whatever became of the node's since: it gives no more than its class and its name.
+    """
     import slicer
 
     volumes = []
@@ -120,14 +124,14 @@ def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarra
         made.SetReferenceImageGeometryParameterFromVolumeNode(volume)
         image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(volume)
         image.UnRegister(None)  # C++ made it for its caller to keep; Python holds its own reference
-        for name, segment in layer.segments.items():
-            segments[name] = copy = slicer.vtkSegment()
+        for place, (name, segment) in layer.segments.items():
+            copy = slicer.vtkSegment()
             copy.DeepCopyMetadata(segment)
             copy.SetLabelValue(segment.GetLabelValue())
             copy.AddRepresentation(BINARY, image)
-    for i in range(node.GetSegmentation().GetNumberOfSegments()):
-        name = node.GetSegmentation().GetNthSegmentID(i)
-        made.GetSegmentation().AddSegment(segments[name], name)
+            segments[place] = name, copy
+    for _, (name, segment) in sorted(segments.items()):
+        made.GetSegmentation().AddSegment(segment, name)
     made.SetName(_NAME.format(node.GetName()))
     return made
 
@@ -135,7 +139,7 @@ def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarra
 def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.ndarray, int]]:
     """Return each label of a label map or segmentation, on the grid of a volume, as (array, value): it is where they are equal.
 
-    Keys are the segments' names, or the label map's numbers.
+    Keys are the segments' names, or the label map's numbers, those outside the grid included.
     """
     found = layers(scratch, node)
     return by_name(found, [_resampled(layer.volume, reference) for layer in found])
@@ -143,7 +147,7 @@ def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.nda
 
 def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
     """Return what labels_on does, for layers that are arrays already."""
-    return {name: (array, value) for layer, array in zip(found, arrays) for name, value in layer.names(array).items()}
+    return {name: (array, value) for layer, array in zip(found, arrays) for name, value in layer.names().items()}
 
 
 def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
@@ -173,14 +177,25 @@ def _resampled(volume: Any, reference: Any) -> np.ndarray:
     return geometry.array_of(slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference))
 
 
-def moved_markups(scratch: Any, node: Any, above: Any) -> Any:
-    """Return, in the scratch scene, markups whose points lie where the transform `above` of that scene brings them."""
-    made = geometry.add(scratch, node.GetClassName())
-    made.CopyContent(node, True)
-    geometry.put_under(scratch, made, node.GetParentTransformNode(), above)
-    world = [made.GetNthControlPointPositionWorld(i) for i in range(made.GetNumberOfControlPoints())]
-    made.SetAndObserveTransformNodeID(None)
-    for i, position in enumerate(world):
-        made.SetNthControlPointPosition(i, position)
-    made.SetName(_NAME.format(node.GetName()))
-    return made
+def copy_markups(scratch: Any, node: Any) -> Any:
+    """Return a copy of markups in the scratch scene, under no transform, whose points lie where the node's lie in the world now."""
+    copy = geometry.add(scratch, node.GetClassName())
+    copy.CopyContent(node, True)
+    copy.SetName(_NAME.format(node.GetName()))
+    geometry.put_under(scratch, copy, node.GetParentTransformNode())
+    return _points_in_world(copy)
+
+
+def moved_markups(copy: Any, above: Any) -> Any:
+    """Return what copy_markups made, its points where the transform `above` of that scene brings them."""
+    copy.SetAndObserveTransformNodeID(above.GetID())
+    return _points_in_world(copy)
+
+
+def _points_in_world(markups: Any) -> Any:
+    """Take markups off their transform and leave every point where it is, defined or not."""
+    points = [(markups.GetNthControlPointPositionWorld(i), markups.GetNthControlPointPositionStatus(i)) for i in range(markups.GetNumberOfControlPoints())]
+    markups.SetAndObserveTransformNodeID(None)
+    for i, (position, status) in enumerate(points):
+        markups.SetNthControlPointPosition(i, position, status)
+    return markups
