@@ -16,6 +16,7 @@
 #include "itkTransformFileWriter.h"
 #include "itk_zlib.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -252,6 +253,20 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
   }
 }
 
+// Reads a mask: 1 where the file is not zero. As float, so that neither a probability nor a large label becomes a zero.
+MaskType::Pointer
+ReadMask(const std::string & path, const std::string & name)
+{
+  auto volume = ReadVolume<VolumeType>(path, name);
+  auto mask = MaskType::New();
+  mask->CopyInformation(volume);
+  mask->SetRegions(volume->GetBufferedRegion());
+  mask->Allocate();
+  const float * voxels = volume->GetBufferPointer();
+  std::transform(voxels, voxels + volume->GetBufferedRegion().GetNumberOfPixels(), mask->GetBufferPointer(), [](float v) { return v != 0; });
+  return mask;
+}
+
 FilterType::InitialTransformType::ConstPointer
 ReadTransform(const std::string & path)
 {
@@ -260,9 +275,15 @@ ReadTransform(const std::string & path)
     auto reader = itk::TransformFileReaderTemplate<double>::New();
     reader->SetFileName(path);
     reader->Update();
-    if (!reader->GetTransformList()->empty())
+    const auto & transforms = *reader->GetTransformList(); // a composite is one
+    if (transforms.size() > 1) // ITK does not say in which order they would apply
     {
-      if (auto * transform = dynamic_cast<FilterType::InitialTransformType *>(reader->GetTransformList()->front().GetPointer()))
+      throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                     "initial transform: " + path + " holds " + std::to_string(transforms.size()) + " transforms; give one, or a composite" };
+    }
+    if (!transforms.empty())
+    {
+      if (auto * transform = dynamic_cast<FilterType::InitialTransformType *>(transforms.front().GetPointer()))
       {
         return transform;
       }
@@ -276,6 +297,48 @@ ReadTransform(const std::string & path)
 }
 
 // ----------------------------------------------------------------------------------------------------------------- Outputs
+
+// Refuses an output in the place of an input or of another output. An input that is a folder is the files in it.
+void
+CheckPaths(const Arguments & arguments)
+{
+  std::map<fs::path, std::string> taken; // the path's role
+  const auto                      canonical = [](const fs::path & path) {
+    std::error_code unreadable; // which reading or writing it will tell
+    const fs::path  absolute = fs::absolute(path), resolved = fs::weakly_canonical(absolute, unreadable);
+    return unreadable ? absolute.lexically_normal() : resolved;
+  };
+  for (const std::string name : { "0", "1", "fixed-mask", "moving-mask", "moving-labels", "initial-transform", "model", "model-directory", "runtime-library" })
+  {
+    const std::string path = arguments[name];
+    const std::string role = name == "0" ? "the fixed image" : name == "1" ? "the moving image" : "--" + name;
+    std::error_code   error;
+    if (fs::is_regular_file(path, error))
+    {
+      taken.emplace(canonical(path), role);
+    }
+    else if (fs::is_directory(path, error))
+    {
+      for (fs::directory_iterator file(path, error), end; !error && file != end; file.increment(error))
+      {
+        taken.emplace(canonical(file->path()), role);
+      }
+    }
+  }
+  for (const std::string name : { "output-volume", "output-transform", "output-labels", "output-uncertainty", "report", "returnparameterfile" })
+  {
+    const std::string path = arguments[name];
+    if (path.empty())
+    {
+      continue;
+    }
+    const auto added = taken.emplace(canonical(path), "--" + name);
+    if (!added.second)
+    {
+      throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + name + " " + path + " would overwrite " + added.first->second + "; give another path" };
+    }
+  }
+}
 
 // Outputs are written to a hidden folder beside their destination, under their own names (formats of two files name one in the
 // other), and moved when all are there. What is left of them goes with this object.
@@ -291,13 +354,24 @@ public:
     }
   }
 
-  // Claims a path before the work begins, so that an unwritable folder fails early; "" claims nothing.
+  // Claims a path before the work begins and calls write with a temporary name, to write a stand-in there: what cannot be written
+  // fails early. "" claims nothing.
   void
-  Claim(const std::string & path)
+  Claim(const std::string & path, const std::function<void(const std::string &)> & write)
   {
     if (path.empty())
     {
       return;
+    }
+    std::error_code missing;
+    const auto      type = fs::status(path, missing).type();
+    if (fs::path(path).filename().empty() || type == fs::file_type::directory)
+    {
+      throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: it is a folder; give a file name" };
+    }
+    if (fs::exists(fs::file_status(type)) && type != fs::file_type::regular) // a device would be replaced
+    {
+      throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: it is no regular file; give another path" };
     }
     const fs::path folder = fs::absolute(path).parent_path();
     if (m_Folders.count(folder) == 0)
@@ -309,6 +383,11 @@ public:
         throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
       }
       m_Folders[folder] = temporary;
+    }
+    this->Write(path, write);
+    for (const auto & file : fs::directory_iterator(m_Folders.at(folder)))
+    {
+      fs::remove(file.path());
     }
   }
 
@@ -365,15 +444,31 @@ private:
   std::map<fs::path, fs::path> m_Folders; // of a destination, the temporary one
 };
 
+// (ITK has a WriteImage, which does not compress; a function of ours with that name would lose to it by argument-dependent lookup.)
 template <typename TImage>
 void
-WriteImage(const TImage * image, const std::string & path)
+WriteVolume(const TImage * image, const std::string & path)
 {
+  if (!itk::ImageIOFactory::CreateImageIO(path.c_str(), itk::ImageIOFactory::IOFileModeEnum::WriteMode))
+  {
+    itkGenericExceptionMacro("ITK knows no image format of that name; .nii.gz, .nrrd and .mha are some");
+  }
   auto writer = itk::ImageFileWriter<TImage>::New();
   writer->SetInput(image);
   writer->SetFileName(path);
   writer->UseCompressionOn();
   writer->Update();
+  // Of a volume, ITK writes the first slice into formats of pictures, without a word.
+  auto io = itk::ImageIOFactory::CreateImageIO(path.c_str(), itk::ImageIOFactory::IOFileModeEnum::ReadMode);
+  if (io)
+  {
+    io->SetFileName(path);
+    io->ReadImageInformation();
+    if (io->GetNumberOfDimensions() < 3 || io->GetDimensions(2) != image->GetLargestPossibleRegion().GetSize(2))
+    {
+      itkGenericExceptionMacro("its format holds no volume; .nii.gz, .nrrd and .mha are some that do");
+    }
+  }
 }
 
 // Writes labels with the pixel type they had on disk, or as int.
@@ -385,7 +480,7 @@ WriteLabels(const LabelType * labels, itk::IOComponentEnum component, const std:
     auto cast = itk::CastImageFilter<LabelType, ImageType>::New();
     cast->SetInput(labels);
     cast->Update();
-    WriteImage<ImageType>(cast->GetOutput(), path);
+    WriteVolume<ImageType>(cast->GetOutput(), path);
   };
   switch (component)
   {
@@ -396,24 +491,24 @@ WriteLabels(const LabelType * labels, itk::IOComponentEnum component, const std:
     case itk::IOComponentEnum::USHORT:
       return as(static_cast<unsigned short>(0));
     default:
-      return WriteImage(labels, path);
+      return WriteVolume(labels, path);
   }
 }
 
 void
-WriteTransform(const FilterType * filter, const std::string & path)
+WriteTransform(const FilterType::TransformType * transform, const std::string & path)
 {
   const std::string suffix = fs::path(path).extension().string();
   if (suffix == ".h5" || suffix == ".hdf5" || suffix == ".tfm" || suffix == ".txt" || suffix == ".mat")
   {
     auto writer = itk::TransformFileWriterTemplate<FilterType::ComponentType>::New();
-    writer->SetInput(filter->GetTransform());
+    writer->SetInput(transform);
     writer->SetFileName(path);
     writer->UseCompressionOn();
     writer->Update();
     return;
   }
-  WriteImage(filter->GetOutput(), path);
+  WriteVolume(transform->GetDisplacementField(), path);
 }
 
 void
@@ -425,6 +520,17 @@ WriteText(const std::string & text, const std::string & path)
   {
     itkGenericExceptionMacro("the file cannot be written");
   }
+}
+
+// A small image, to see what a format takes (JPEG 2000 inside of DICOM: no smaller one).
+template <typename TImage>
+typename TImage::Pointer
+StandIn()
+{
+  auto image = TImage::New();
+  image->SetRegions(itk::Size<3>{ { 32, 32, 32 } });
+  image->Allocate(true);
+  return image;
 }
 
 // --------------------------------------------------------------------------------------------------------- The registration
@@ -531,11 +637,7 @@ Register(const Arguments & arguments)
   {
     throw Failure{ MS_ERR_INVALID_ARGUMENT, "--moving-labels and --output-labels belong together; give both or neither" };
   }
-  Outputs outputs;
-  for (const char * name : { "output-volume", "output-transform", "output-labels", "output-uncertainty", "report", "returnparameterfile" })
-  {
-    outputs.Claim(arguments[name]);
-  }
+  CheckPaths(arguments);
 
   auto moving = ReadVolume<VolumeType>(arguments["1"], "moving");
   SetOptions(arguments, FilterType::New()); // bad values fail, and the thread count holds, before the filter is made
@@ -543,12 +645,26 @@ Register(const Arguments & arguments)
   SetOptions(arguments, filter);
   filter->SetFixedImage(ReadVolume<VolumeType>(arguments["0"], "fixed"));
   filter->SetMovingImage(moving);
-  arguments.Text("fixed-mask", [&](const std::string & path) { filter->SetFixedMask(ReadVolume<MaskType>(path, "fixed mask")); });
-  arguments.Text("moving-mask", [&](const std::string & path) { filter->SetMovingMask(ReadVolume<MaskType>(path, "moving mask")); });
+  arguments.Text("fixed-mask", [&](const std::string & path) { filter->SetFixedMask(ReadMask(path, "fixed mask")); });
+  arguments.Text("moving-mask", [&](const std::string & path) { filter->SetMovingMask(ReadMask(path, "moving mask")); });
   arguments.Text("initial-transform", [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
   LabelType::Pointer   labels;
   itk::IOComponentEnum labelComponent{};
   arguments.Text("moving-labels", [&](const std::string & path) { labels = ReadVolume<LabelType>(path, "moving labels", &labelComponent); });
+
+  Outputs    outputs;
+  const auto claimImage = [](const std::string & path) { WriteVolume(StandIn<VolumeType>().GetPointer(), path); };
+  const auto claimText = [](const std::string & path) { WriteText("", path); };
+  outputs.Claim(arguments["output-volume"], claimImage);
+  outputs.Claim(arguments["output-labels"], [&](const std::string & path) { WriteLabels(StandIn<LabelType>(), labelComponent, path); });
+  outputs.Claim(arguments["output-uncertainty"], claimImage);
+  outputs.Claim(arguments["output-transform"], [](const std::string & path) {
+    auto transform = FilterType::TransformType::New();
+    transform->SetDisplacementField(StandIn<FilterType::TransformType::DisplacementFieldType>());
+    WriteTransform(transform, path);
+  });
+  outputs.Claim(arguments["report"], claimText);
+  outputs.Claim(arguments["returnparameterfile"], claimText);
 
   filter->AddObserver(itk::AnyEvent(), Narrator::New());
   filter->Update();
@@ -559,7 +675,7 @@ Register(const Arguments & arguments)
     warp->SetTransform(filter->GetTransform());
     warp->SetReferenceImage(filter->GetOutput());
     warp->Update();
-    WriteImage(warp->GetOutput(), path);
+    WriteVolume(warp->GetOutput(), path);
   });
   outputs.Write(arguments["output-labels"], [&](const std::string & path) {
     auto warp = itk::MorphSeekWarpFilter<LabelType>::New();
@@ -570,8 +686,8 @@ Register(const Arguments & arguments)
     warp->Update();
     WriteLabels(warp->GetOutput(), labelComponent, path);
   });
-  outputs.Write(arguments["output-uncertainty"], [&](const std::string & path) { WriteImage(filter->GetUncertaintyImage(), path); });
-  outputs.Write(arguments["output-transform"], [&](const std::string & path) { WriteTransform(filter, path); });
+  outputs.Write(arguments["output-uncertainty"], [&](const std::string & path) { WriteVolume(filter->GetUncertaintyImage(), path); });
+  outputs.Write(arguments["output-transform"], [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
   outputs.Write(arguments["report"], [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
   outputs.Write(arguments["returnparameterfile"], [&](const std::string & path) {
     WriteText("foldingPercentage = " + std::to_string(filter->GetFoldingPercentage()) + "\n", path);

@@ -4,13 +4,17 @@
 #ifndef itkMorphSeekWarpFilter_h
 #define itkMorphSeekWarpFilter_h
 
-#include "itkMinimumMaximumImageCalculator.h"
+#include "itkImageDuplicator.h"
+#include "itkImageRegionConstIterator.h"
+#include "itkImageRegionIterator.h"
 #include "itkMorphSeekFolding.h"
 #include "itkNearestNeighborInterpolateImageFunction.h"
 #include "itkResampleImageFilter.h"
 #include "itkTransformToDisplacementFieldFilter.h"
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 namespace itk
 {
@@ -19,7 +23,8 @@ namespace itk
  * and measures where the transform folds.
  *
  * A ResampleImageFilter with the settings of MorphSeek's own warp: the grid is the reference image's, an image is interpolated
- * linearly with its minimum outside, labels take their nearest neighbour with 0 outside.
+ * linearly with its minimum outside and for voxels that are NaN, infinite or nearly so (beyond 1e37), labels take their nearest
+ * neighbour with 0 outside.
  *
  * \tparam TPrecision the transform's, that of the displacement field's components.
  *
@@ -75,7 +80,8 @@ protected:
   BeforeThreadedGenerateData() override
   {
     using PixelType = typename TOutputImage::PixelType;
-    const TInputImage * image = this->GetInput();
+    const TInputImage *           image = this->GetInput();
+    typename TInputImage::Pointer finiteImage;
     if (m_Labels)
     {
       this->SetDefaultPixelValue(PixelType{});
@@ -83,17 +89,31 @@ protected:
     }
     else
     {
-      auto calculator = MinimumMaximumImageCalculator<TInputImage>::New();
-      calculator->SetImage(image);
-      calculator->ComputeMinimum();
+      auto minimum = NumericTraits<InputVoxelType>::max();
+      bool someFinite = false, allFinite = true;
+      for (ImageRegionConstIterator<TInputImage> it(image, image->GetLargestPossibleRegion()); !it.IsAtEnd(); ++it)
+      {
+        const bool finite = IsFinite(it.Get());
+        someFinite |= finite;
+        allFinite &= finite;
+        minimum = finite ? std::min(minimum, it.Get()) : minimum;
+      }
       // The output's type may not hold it.
-      const auto least = static_cast<double>(calculator->GetMinimum());
+      const auto least = static_cast<double>(minimum);
       const auto lowest = static_cast<double>(NumericTraits<PixelType>::NonpositiveMin());
       const auto highest = static_cast<double>(NumericTraits<PixelType>::max());
       this->SetDefaultPixelValue(static_cast<PixelType>(std::min(std::max(least, lowest), highest)));
       this->SetInterpolator(LinearInterpolateImageFunction<TInputImage, double>::New());
+      if (someFinite && !allFinite)
+      {
+        finiteImage = FiniteCopy(image, minimum);
+      }
     }
     Superclass::BeforeThreadedGenerateData();
+    if (finiteImage)
+    {
+      this->GetModifiableInterpolator()->SetInputImage(finiteImage); // until AfterThreadedGenerateData
+    }
   }
 
   void
@@ -104,6 +124,36 @@ protected:
   }
 
 private:
+  using InputVoxelType = typename TInputImage::PixelType;
+
+  // Whether a voxel is an intensity. Programs mark missing ones by the greatest float, too, of which no differences can be formed.
+  static bool
+  IsFinite(InputVoxelType voxel)
+  {
+    if constexpr (std::is_floating_point<InputVoxelType>::value)
+    {
+      return std::abs(voxel) <= static_cast<InputVoxelType>(1e37);
+    }
+    return true;
+  }
+
+  static typename TInputImage::Pointer
+  FiniteCopy(const TInputImage * image, InputVoxelType replacement)
+  {
+    auto duplicator = ImageDuplicator<TInputImage>::New();
+    duplicator->SetInputImage(image);
+    duplicator->Update();
+    typename TInputImage::Pointer copy = duplicator->GetOutput();
+    for (ImageRegionIterator<TInputImage> it(copy, copy->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+    {
+      if (!IsFinite(it.Get()))
+      {
+        it.Set(replacement);
+      }
+    }
+    return copy;
+  }
+
   bool m_Labels{ false };
 };
 } // namespace itk

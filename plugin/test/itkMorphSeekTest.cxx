@@ -15,7 +15,9 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -464,6 +466,40 @@ TestBackground()
   }
 }
 
+// Voxels that are no intensities are the moving image's minimum, as in the C interface, and the input stays as it is.
+void
+TestNonFinite()
+{
+  auto fixed = Phantom(0), moving = Phantom(3);
+  float *      voxels = moving->GetBufferPointer();
+  const size_t n = moving->GetBufferedRegion().GetNumberOfPixels();
+  std::for_each(voxels, voxels + n, [](float & v) { v -= 20; }); // so that the minimum is not 0
+  const float none[] = { std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                         std::numeric_limits<float>::max() };
+  for (size_t i = 0; i < 40; ++i)
+  {
+    voxels[n / 2 + 41 * i] = none[i % 4];
+  }
+  const std::vector<float> before(voxels, voxels + n);
+  auto                     filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->Update();
+  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
+  warp->SetInput(moving);
+  warp->SetTransform(filter->GetTransform());
+  warp->SetReferenceImage(filter->GetOutput());
+  warp->Update();
+  EXPECT(std::memcmp(before.data(), voxels, n * sizeof(float)) == 0);
+  const auto byC = RegisterByC(fixed, moving, Options(), true);
+  double     most = 0;
+  for (size_t i = 0; i < n; ++i)
+  {
+    const double difference = std::abs(byC.warped[i] - warp->GetOutput()->GetBufferPointer()[i]);
+    most = difference <= most ? most : difference; // NaN counts
+  }
+  std::cout << "largest difference of the warped images: " << most << " of 160\n";
+  EXPECT(most < 0.01);
+}
+
 // The uncertainty is the C interface's, on the fixed grid; an image handed out stays when the filter runs again without.
 void
 TestUncertainty()
@@ -662,7 +698,7 @@ main(int argc, char ** argv)
     { "defaults", TestDefaults },     { "folding", TestFolding },   { "grids", TestGrids },     { "pixel-types", TestPixelTypes },
     { "masks", TestMasks },           { "errors", TestErrors },     { "abort", TestAbort },     { "threads", TestThreads },
     { "initial-transform", TestInitialTransform }, { "labels", TestLabels },       { "uncertainty", TestUncertainty },
-    { "background", TestBackground },
+    { "background", TestBackground }, { "non-finite", TestNonFinite },
   };
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);
   try
