@@ -65,6 +65,8 @@ def test_any_whole_label(data: Path, scored: morphseek.evaluation.Evaluation, dt
     assert found == {values[0]: expected[1], values[1]: expected[5]} and list(found) == sorted(values)
     assert all(isinstance(label, int) for label in found)
     assert score_labels(result, maps[0], maps[1].like(np.zeros_like(maps[1].array))) == []
+    with pytest.raises(errors.GridMismatchError, match=r"moving labels: the array has shape"):
+        score_labels(result, maps[0], maps[1].array[:-1])
     with pytest.raises(errors.InvalidArgumentError, match="moving labels have the value 2.5"):
         score_labels(result, maps[0], maps[1].like(maps[1].array * 2.5))
 
@@ -92,7 +94,7 @@ def test_wilcoxon(data: Path, scored: morphseek.evaluation.Evaluation, tmp_path:
 
 def test_merging(data: Path, tmp_path: Path):
     table = tmp_path / "labels.csv"
-    table.write_text("id,name,structure\n1,shell,body\n5,core,body\n")
+    table.write_text("\ufeffid,name,structure\n1,shell,body\n5,core,body\n", encoding="utf-8")  # as spreadsheets write it
     merged = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert merged.names == {1: "body"} and [s.label for s in merged.pairs[0].labels] == [1]
     table.write_text("id,name\n5,core\n")

@@ -52,12 +52,12 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     Raises
     ------
     GridMismatchError
-        The fixed map is not on the fixed image's grid.
+        The fixed map is not on the fixed image's grid, or an array has not the shape of its image.
     InvalidArgumentError
         A value is no whole number.
     """
     fixed = on_fixed_grid(fixed_labels, result.grid)
-    moving = _on(moving_labels, result.moving_grid, "moving labels")
+    moving = io.read_on(moving_labels, result.moving_grid, "moving labels")
     shared = sorted(_values(fixed) & _values(moving))
     # The engine's voxels are float32, which does not hold every label: it gets their numbers in this list, from 1.
     fixed, moving = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
@@ -70,7 +70,7 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
 
 def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
     """Return the fixed labels if they lie on the fixed image's grid (:attr:`morphseek.io.Image.grid`), else raise GridMismatchError."""
-    labels = _on(labels, grid, "fixed labels")
+    labels = io.read_on(labels, grid, "fixed labels")
     if labels.array.shape != tuple(grid[2::-1]) or not np.allclose(labels.grid, grid, rtol=1e-4, atol=1e-3):
         raise errors.GridMismatchError(
             f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto it, with nearest neighbours"
@@ -104,12 +104,6 @@ def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
     """
     values = [getattr(s, f"dice_{when}") for s in scores]
     return float(np.mean(values)) if values else math.nan
-
-
-def _on(image: io.ImageLike, grid: np.ndarray, name: str) -> io.Image:
-    if isinstance(image, np.ndarray):
-        return io.Image.on_grid(io.read(image, name).array, grid, name)
-    return io.read(image, name)
 
 
 def _agreement(fixed: io.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
@@ -382,7 +376,7 @@ def find_file(root: Path, name: str, kind: str) -> Path:
 def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
     """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark in front
             rows = list(csv.DictReader(file))
         key = "structure" if rows and "structure" in rows[0] else "name"
         names = list(dict.fromkeys(row[key] for row in rows))

@@ -124,6 +124,25 @@ def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
     return image
 
 
+def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
+    """Return what :func:`read` does; a numpy array, which brings no geometry, lies on `grid` (:attr:`Image.grid`).
+
+    Raises
+    ------
+    GridMismatchError
+        The array has another shape.
+    """
+    image = read(source, name)
+    if not isinstance(source, np.ndarray):
+        return image
+    if image.array.shape != tuple(grid[2::-1]):
+        raise errors.GridMismatchError(
+            f"the {name}: the array has shape {image.array.shape}, its image {tuple(int(n) for n in grid[2::-1])} (z, y, x); "
+            "give an image with its geometry (SimpleITK, nibabel, a path) if it lies on another grid"
+        )
+    return Image.on_grid(image.array, grid, name)
+
+
 def read(source: ImageLike, name: str = "image") -> Image:
     """Return any supported image as an :class:`Image`; voxels are shared, not copied, where they can be.
 

@@ -223,11 +223,7 @@ def register(
 
 
 def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | None:
-    if mask is None:
-        return None
-    if isinstance(mask, np.ndarray):
-        return io.Image.on_grid(io.read(mask, name).array, image.grid, name)
-    return io.read(mask, name)
+    return None if mask is None else io.read_on(mask, image.grid, name)
 
 
 def _plain(value: Any) -> Any:

@@ -67,9 +67,7 @@ def write_report(
     images = {"fixed": views.take(target.array), "before": views.take(before), "after": views.take(result.warped)}
     outlines = None
     if fixed_labels is not None and moving_labels is not None:
-        labels = io.read(moving_labels, "moving labels")
-        if isinstance(moving_labels, np.ndarray):
-            labels = io.Image.on_grid(labels.array, result.moving_grid)
+        labels = io.read_on(moving_labels, result.moving_grid, "moving labels")
         outlines = [
             views.take(a)
             for a in (

@@ -103,7 +103,7 @@ class DenseTransform:
         same kind as `image`
             A path gives a SimpleITK image. "linear" gives float32, "nearest" keeps the dtype.
         """
-        source = self._read_moving(image)
+        source = io.read_on(image, self.moving_grid, "moving")
         if background is None:
             background = 0.0 if interpolation == "nearest" else minimum(source.array)
         array, values = source.array, None
@@ -118,17 +118,6 @@ class DenseTransform:
         if interpolation == "nearest":
             out = values[out.astype(np.int64)] if values is not None else out.astype(source.array.dtype)
         return io.as_kind_of(image, io.Image.on_grid(out, self.grid))
-
-    def _read_moving(self, image: io.ImageLike) -> io.Image:
-        if not isinstance(image, np.ndarray):
-            return io.read(image, "moving")
-        source = io.Image.on_grid(io.read(image, "moving").array, self.moving_grid, "moving")
-        if tuple(source.grid[:3]) != tuple(self.moving_grid[:3]):
-            raise errors.GridMismatchError(
-                f"the array has shape {image.shape}, the moving image {tuple(int(n) for n in self.moving_grid[2::-1])}; "
-                "give an image with its geometry (SimpleITK, nibabel, a path) if it lies on another grid"
-            )
-        return source
 
     def transform_points(self, points: Any) -> np.ndarray:
         """Map points from the fixed to the moving space.
