@@ -57,3 +57,21 @@ def test_wilcoxon_is_scipys_and_survives_equality():
     a = np.arange(10.0)
     assert ablate.wilcoxon(a, a) == 1.0
     assert ablate.wilcoxon(a, a + 1 + 0.01 * a) == pytest.approx(2 / 2**10, rel=1e-6)
+
+
+def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, tiny_scale):
+    def go(**changes):
+        options = {"visits": 1, "scale": tiny_scale, "warmup_visits": 1} | changes
+        ablate.run("ladder", phantoms, tmp_path, arms=("warmup", "multistep"), eval_steps=3, **options)
+
+    go()
+    with pytest.raises(ValueError, match="is of scale 'tiny' with 1 visits, not of 'tiny' with 9; choose another --out"):
+        go(visits=9)
+    with pytest.raises(ValueError, match="is of scale 'tiny' with 0 visits, not of 'small' with 1"):
+        go(scale="small")
+    # What the arms start from, too.
+    for result in tmp_path.glob("ladder/*/*/result.json"):
+        result.unlink()
+    for change in ({"scale": "small"}, {"warmup_visits": 2}):
+        with pytest.raises(ValueError, match="warm-up of another scale or number of visits"):
+            go(**change)

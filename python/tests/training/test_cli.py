@@ -66,6 +66,10 @@ def test_errors_are_one_line(phantoms, tmp_path):
         (["average", "a.pt", "b.pt", "--share", "1", *out], "as many shares"),
         (["average", "gone.pt", "gone.pt", *out], "gone.pt"),
         (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
+        (["ablate", "steps", *out, "--data", str(phantoms), "--scale", "huge"], "unknown scale 'huge'; there are small, full"),
+        (["finetune", "best", *out, "--data", str(phantoms), "--set", "visits=3"], "write SECTION.KEY"),
+        (["finetune", "best", *out, "--data", str(phantoms), "--set", "run.visits=500"], "run.pretrain = 2700 leaves none of run.visits = 500"),
+        (["evaluate", "gone.pt", "--data", str(phantoms)], "gone.pt"),
     ):
         r = run.invoke(app, arguments)
         assert r.exit_code == 2 and message in r.output, (arguments, r.output)
@@ -75,3 +79,46 @@ def test_errors_are_one_line(phantoms, tmp_path):
 def test_presets_are_listed():
     r = run.invoke(app, ["presets"])
     assert r.exit_code == 0 and {"best", "paper", "policy"} <= {line.split()[0] for line in r.output.splitlines()}
+
+
+def test_a_network_that_never_saw_labels(phantoms, tmp_path):
+    data, out = ["--data", str(phantoms)], tmp_path / "w"
+    r = run.invoke(app, ["warmup", "warmup", "--out", str(out), "-q", *data, *TINY, "--set", "data.labels=0"])
+    assert r.exit_code == 0 and "validation NJD" in r.output and "go on from last.pt" in r.output, r.output
+    r = run.invoke(app, ["evaluate", str(out / "last.pt"), *data, "--steps", "1"])
+    assert r.exit_code == 0 and "T = 1: NJD" in r.output and "2 pairs, 0 of them with labels" in r.output, r.output
+    r = run.invoke(app, ["export", "warmup", "--checkpoint", str(out / "last.pt"), "--out", str(tmp_path / "b.onnx"), *data])
+    assert r.exit_code == 0, r.output
+    metrics = json.loads(r.output.splitlines()[-1])
+    assert metrics["test_pairs"] == 2 and "test_njd_percent" in metrics and "test_dice" not in metrics
+    for command in (["evaluate", str(out / "last.pt"), "--pairs", "nope"], ["export", "warmup", "--checkpoint", str(out / "last.pt"), "--out", str(tmp_path / "c.onnx")]):
+        where = data if command[0] == "evaluate" else ["--data", str(tmp_path)]
+        r = run.invoke(app, [*command, *where])
+        assert r.exit_code == 2 and ("no pair list 'nope'" in r.output or "neither split.json" in r.output), r.output
+
+
+def test_a_run_that_is_stopped_while_it_pretrains_ends_well(phantoms, tmp_path, monkeypatch):
+    from morphseek.training.trainer import Trainer
+
+    validate = Trainer.validate
+
+    def stop(trainer):
+        trainer._on_signal(None, None)
+        return validate(trainer)
+
+    monkeypatch.setattr(Trainer, "validate", stop)
+    options = 'model.options={"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}'
+    r = run.invoke(app, ["finetune", "best", "--out", str(tmp_path), "-q", "--data", str(phantoms), *TINY, "--set", "model.backbone=siamese", "--set", options, "--set", "run.pretrain=8", "--set", "run.visits=9"])
+    assert r.exit_code == 0 and "stopped; repeat the command" in r.output and "validation segmentation Dice" in r.output, r.output
+
+
+def test_a_bad_label_file_is_one_line(phantoms, tmp_path):
+    import shutil
+
+    import SimpleITK as sitk
+
+    root = shutil.copytree(phantoms, tmp_path / "data")
+    for path in (root / "labels").iterdir():
+        sitk.WriteImage(sitk.Cast(sitk.ReadImage(str(path)), sitk.sitkInt16) * 200, str(path))
+    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "o"), "-q", "--data", str(root), *TINY])
+    assert r.exit_code == 2 and "label 400; labels must be" in r.output, r.output

@@ -72,3 +72,10 @@ def test_phases_change_the_loss_later():
     wrong = Config.from_dict({"loss": {"phases": [{"visit": 5, "dise": 2}]}}).loss
     with pytest.raises(ConfigError, match="loss.phases.dise"):
         wrong.at(5)
+
+
+def test_replace_reaches_into_the_options_and_wants_a_section():
+    c = load("best").replace(**{"model.options.segmentation_classes": 4, "model.options.latent_channels": 8})
+    assert c.model.options == {"segmentation_classes": 4, "latent_channels": 8}
+    with pytest.raises(ConfigError, match="'visits' names no key: write SECTION.KEY"):
+        Config().replace(visits=4)

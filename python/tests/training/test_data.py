@@ -183,3 +183,62 @@ def test_constant_volumes_are_refused(tmp_path):
     sitk.WriteImage(sitk.Image(8, 8, 8, sitk.sitkFloat32), str(tmp_path / "c.nii.gz"))
     with pytest.raises(ValueError, match="c.nii.gz: constant"):
         d.read_case(tmp_path / "c.nii.gz")
+
+
+@pytest.mark.parametrize("image, labels", [
+    ("images/p0.nii.gz", "labels/p0.nrrd"), ("images/p0.mha", "labels/p0.nii.gz"), ("imagesTr/p0.nii.gz", "labelsTr/p0.mha"),
+    ("imagesTr/images_0.nii.gz", "labelsTr/images_0.nii.gz"), ("imagesTr/images_0.nii.gz", "labelsTr/labels_0.nii.gz"),
+])
+def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels):
+    """In a folder whose own name has the word, and under an ending of their own."""
+    root = tmp_path / "my-images" / "set"
+    for kind, name in (("images", image), ("labels", labels)):
+        (root / name).parent.mkdir(parents=True)
+        sitk.WriteImage(sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")), str(root / name))
+    source = d.PairSource(root, 2)
+    name = "p0" if image.startswith("images/") else f"./{image}"
+    assert source.has_labels(name)
+    assert torch.equal(source.case(name).labels, d.PairSource(phantoms, 2).case("p0").labels)
+    assert not d.PairSource(root, 0).has_labels(name)
+
+
+def test_an_image_beside_is_no_label_file(phantoms, tmp_path):
+    for name in ("scan.nii.gz", "scan.nrrd"):
+        sitk.WriteImage(sitk.ReadImage(str(phantoms / "images" / "p0.nii.gz")), str(tmp_path / name))
+    assert not d.PairSource(tmp_path, 2).has_labels("scan.nii.gz")
+
+
+@pytest.mark.parametrize("value, kind", [(256, np.int32), (-1, np.int16), (1.5, np.float32), (np.nan, np.float32)])
+def test_labels_that_do_not_fit_are_refused(phantoms, tmp_path, value, kind):
+    image = sitk.ReadImage(str(phantoms / "labels" / "p0.nii.gz"))
+    values = sitk.GetArrayFromImage(image).astype(kind)
+    values[values == 2] = value
+    sitk.WriteImage(sitk.GetImageFromArray(values), str(tmp_path / "odd.mha"))
+    with pytest.raises(d.DataError, match=r"odd.mha: label .*whole numbers from 0 to 255"):
+        d.read_case(phantoms / "images" / "p0.nii.gz", tmp_path / "odd.mha")
+
+
+def test_the_least_size_is_rounded_up_to_the_multiple(phantoms):
+    f = d.PairSource(phantoms, 2).case("p0")
+    assert d.make_grid(f, (1, 1, 1), (30, 24, 33), 8).size == (32, 24, 40)
+
+
+def test_csv_lists_of_excel_and_empty_ones(tmp_path):
+    (tmp_path / "excel.csv").write_bytes(b"\xef\xbb\xbffixed,moving\r\na,b\r\n")
+    assert d.read_pairs(tmp_path, "excel.csv") == [("a", "b")]
+    (tmp_path / "empty.csv").write_text("fixed,moving\n")
+    with pytest.raises(d.DataError, match="empty.csv: no pairs"):
+        d.read_pairs(tmp_path, "empty.csv")
+
+
+def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
+    image = [{"image": f"./imagesTr/{n}.nii.gz", "label": f"./labelsTr/{n}.nii.gz"} for n in "ab"]
+    pair = [{"fixed": "a", "moving": "b"}]
+    (tmp_path / "X_dataset.json").write_text(
+        json.dumps({"training": image, "names": ["a", "b"], "test": [{"image": "c"}], "registration_test": pair, "val": pair})
+    )
+    assert d.read_pairs(tmp_path, "test") == d.read_pairs(tmp_path, "registration_test") == d.read_pairs(tmp_path, "val") == [("a", "b")]
+    assert d.read_people(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
+    assert d.read_people(tmp_path, "names") == d.read_people(tmp_path, "val") == ["a", "b"]
+    with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
+        d.read_pairs(tmp_path, "training")

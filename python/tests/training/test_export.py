@@ -236,3 +236,23 @@ def test_the_papers_networks(name, half, tmp_path):
     np.testing.assert_allclose(ours[0], us.numpy(), atol=0.02 if half else 1e-4)
     np.testing.assert_allclose(ours[1], torch.cat(rewards), atol=1e-3 if half else 1e-5)
     assert us.abs().max() > 1 and (us[0] - us[1]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["transmorph", "nice-trans"])
+def test_a_run_starts_from_a_bundle_of_a_transformer(name, tiny, tmp_path):
+    """Matrices come out transposed, square ones too, and attention's tables spread over the voxels of a window."""
+    config = tiny("paper", model__backbone=name, model__options=SMALL[name], data__min_size=[32, 32, 64])
+    backbone = export.random_backbone(config.model, 0)
+    with torch.no_grad():
+        for p in backbone.parameters():
+            p.add_(0.02 * torch.randn_like(p)).copy_(p.half().float())  # as training leaves them: the exporter merges equal tensors
+    size = (32, 32, 64)
+    export.export_bundle(backbone, config, tmp_path / "bundle.onnx", size=size)
+    trainer = Trainer(config, tmp_path / "run", init=tmp_path / "bundle.onnx", progress=False)
+    own, found = backbone.state_dict(), trainer.backbone.state_dict()
+    # Small windows do not use all of a table.
+    assert all(torch.equal(found[k], v) for k, v in own.items() if not k.endswith(export.TABLE))
+    pair = Sample(*images(size, 4), *(torch.ones(1, 1, *size),) * 2, *(torch.zeros(1, 0, *size),) * 2, *(torch.zeros(1, 1, *size),) * 2)
+    truth, ours = (register_sample(b.eval(), pair, 2)[-1] for b in (backbone, trainer.backbone))
+    assert truth.abs().max() > 0.2
+    np.testing.assert_allclose(ours, truth, atol=1e-5)

@@ -254,3 +254,16 @@ def test_mean_candidate_never_makes_the_state_worse(tiny):
     def reward(u):
         return 10 * float(hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2)) - 100 * float(njd_fraction(u))
     assert reward(result.u) >= reward(mean) - 1e-6
+
+
+def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
+    from types import SimpleNamespace
+
+    from morphseek.training.trainer import Trainer
+
+    trainer = Trainer(tiny("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0]), tmp_path, progress=False)
+    fixed = torch.zeros(1, 1, 10, 10, 10)
+    fixed[..., 3:7, 3:7, 3:7] = 1
+    pair = SimpleNamespace(fixed_map=fixed, moving_map=torch.roll(fixed, 2, 2), fixed_labels=fixed)
+    reward, _, _ = p._reward(trainer.objective, pair, torch.zeros(1, 3, 10, 10, 10), 0.0)
+    assert reward == pytest.approx(-10.0)  # two voxels of 5 mm

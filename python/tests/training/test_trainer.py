@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,3 +249,85 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     if steps == 2:
         assert scores[2] < 0.9  # the shift twice is too far
     assert row["steps"][1]["njd"] == 0.0
+
+
+@pytest.mark.parametrize("key, value", [("spacing", [2.0, 2.0, 2.0]), ("percentiles", [5.0, 60.0]), ("labels", 1), ("pairs", "grpo"), ("val", "")])
+def test_resuming_on_other_data_is_refused(tiny, tmp_path, key, value):
+    Trainer(tiny("warmup", run__visits=1), tmp_path, progress=False).run()
+    with pytest.raises(ValueError, match=rf"last.pt was made with another configuration \(data.{key}\)"):
+        Trainer(tiny("warmup", run__visits=2, **{f"data__{key}": value}), tmp_path, progress=False)
+
+
+def test_a_run_goes_on_where_its_data_was_moved(tiny, tmp_path, phantoms):
+    Trainer(tiny("warmup", run__visits=1), tmp_path / "run", progress=False).run()
+    shutil.copytree(phantoms, tmp_path / "moved")
+    moved = tiny("warmup", run__visits=2, data__path=str(tmp_path / "moved"), data__test="val")
+    assert Trainer(moved, tmp_path / "run", progress=False).visit == 1
+
+
+@pytest.fixture
+def bare(phantoms, tmp_path):
+    """The phantoms without the labels of one training and one validation volume."""
+    root = shutil.copytree(phantoms, tmp_path / "bare")
+    for name in ("p1", "p6"):
+        (root / "labels" / f"{name}.nii.gz").unlink()
+    return root
+
+
+@pytest.mark.parametrize("pairs, val, message", [
+    ("people:train", "", r"1 of 6 volumes have no label file \(p1\)"),
+    ("grpo", "val", r"2 of 8 volumes have no label file \(p1, p6\)"),
+])
+def test_fine_tuning_wants_every_label_file(tiny, bare, tmp_path, pairs, val, message):
+    changes = dict(data__path=str(bare), data__pairs=pairs, data__val=val)
+    with pytest.raises(ValueError, match=message):
+        Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
+    Trainer(tiny("warmup", **changes), tmp_path / "run", progress=False)
+
+
+def test_an_empty_list_is_refused(tiny, bare, tmp_path):
+    (bare / "split.json").write_text(json.dumps({"alone": ["p0"], "pairs": {"none": [], "val": []}}))
+    for pairs in ("none", "people:alone"):
+        with pytest.raises(ValueError, match=f"data.pairs = '{pairs}' names no pair"):
+            Trainer(tiny("warmup", data__path=str(bare), data__pairs=pairs), tmp_path / "run", progress=False)
+
+
+@pytest.mark.parametrize("labels", [0, 2])
+def test_warm_up_without_labels_is_validated_without_dice(tiny, bare, tmp_path, labels):
+    """p6 of the validation pair has no label file: whether labels are asked for or not, there is no Dice, and no best.pt."""
+    config = tiny("warmup", run__visits=2, run__val_every=1, run__val_steps=1, data__path=str(bare), data__labels=labels)
+    last = Trainer(config, tmp_path / "run", progress=True).run()
+    assert last.keys() == {"val_njd_percent", "val_sdlogj"}
+    assert (tmp_path / "run" / "last.pt").exists() and not (tmp_path / "run" / "best.pt").exists()
+
+
+def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
+    (bare / "split.json").write_text(json.dumps({"pairs": {"warmup": [["p0", "p2"]], "val": [["p6", "p7"], ["p0", "p7"]], "one": [["p0", "p7"]]}}))
+    found = []
+    for val in ("val", "one"):
+        config = tiny("warmup", run__visits=1, run__val_steps=1, data__path=str(bare), data__val=val)
+        found.append(Trainer(config, tmp_path / val, progress=False).run()["val_dice"])
+    assert found[0] == found[1] > 0
+
+
+def test_pretraining_must_leave_visits(tiny, tmp_path):
+    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
+    with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.visits = 5"):
+        Trainer(tiny("best", model__backbone="siamese", model__options=options, run__visits=5, run__pretrain=5), tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("backbone, extra", [("compact", {}), ("siamese", {"reader": [8, 8]})])
+@pytest.mark.parametrize("given", [{}, {"segmentation_classes": 2}])
+def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, extra, given):
+    options = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]} | extra
+    changes = dict(model__backbone=backbone, run__visits=2, run__steps=1)
+    first = Trainer(tiny("best", model__options=options | {"segmentation_classes": 2}, **changes), tmp_path / "two", progress=False)
+    first._save()
+    config = tiny("best", model__options=options | given, data__labels=1, run__pretrain=backbone == "siamese" and 1 or 0, **changes)
+    # From a network for two labels, whose head does not fit.
+    trainer = Trainer(config, tmp_path / "one", init=tmp_path / "two" / "last.pt", progress=False)
+    assert torch.equal(trainer.backbone.flow.weight, first.backbone.flow.weight)
+    trainer.run()
+    assert "segmentation" in json.loads((tmp_path / "one" / "log.jsonl").read_text().splitlines()[-1])
+    found, config, _ = load_backbone(tmp_path / "one" / "last.pt")
+    assert found.segmentation_classes == config.model.options["segmentation_classes"] == 1

@@ -2,7 +2,7 @@
 
 Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on the test pairs; what it
 did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their result are skipped, so a killed command is
-continued by repeating it. :func:`tables` reads those files and nothing else.
+continued by repeating it; a result of another scale or length is an error. :func:`tables` reads those files and nothing else.
 """
 
 from __future__ import annotations
@@ -166,9 +166,14 @@ def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int) -> Path
         **_NO_POLICY,
         **scale.changes,
     }
-    if not (folder / "done").exists():
+    config = load("paper").replace(**values)
+    if (folder / "done").exists():
+        then = load_backbone(folder / "last.pt")[1]
+        if (then.run.visits, then.model) != (visits, config.model):
+            raise ValueError(f"{folder} has a warm-up of another scale or number of visits; choose another --out")
+    else:
         start = time.process_time()
-        trainer = Trainer(load("paper").replace(**values), folder, progress=False)
+        trainer = Trainer(config, folder, progress=False)
         trainer.run()
         if trainer.visit < visits:
             raise KeyboardInterrupt(f"stopped at visit {trainer.visit} of {visits} in {folder}")
@@ -216,6 +221,14 @@ def run(
             folder = out / group / key / f"seed{seed}"
             result = folder / "result.json"
             if result.exists():
+                then = json.loads(result.read_text())
+                # The visits of the others follow from times that were measured, or are none.
+                given = arm.train and not arm.time_of
+                if then["scale"] != scale or (given and then["visits"] != visits):
+                    raise ValueError(
+                        f"{result} is of scale {then['scale']!r} with {then['visits']} visits, not of {scale!r} with {visits}; "
+                        "choose another --out"
+                    )
                 continue
             start = _warmup(arm.start, size, data, out, warmup_visits) if arm.start else None
             count = visits

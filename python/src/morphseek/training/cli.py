@@ -17,7 +17,7 @@ app = typer.Typer(
 _CONFIG = typer.Argument(help="A TOML file, or the name of a preset (see `presets`).", metavar="CONFIG")
 _DATA = typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder; overrides data.path.", metavar="DIR")
 _OUT = typer.Option("--out", help="Run folder; an unfinished run in it is continued.", metavar="DIR")
-_SET = typer.Option("--set", help="Change one key, e.g. --set run.visits=500 (repeatable; values are JSON).", metavar="KEY=VALUE")
+_SET = typer.Option("--set", help="Change one key, e.g. --set optim.lr=5e-4 (repeatable; values are JSON).", metavar="KEY=VALUE")
 
 
 def _fail(error: Exception) -> None:
@@ -49,6 +49,7 @@ def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional
 
 
 def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optional[Path], changes: list[str], quiet: bool) -> None:
+    from .data import DataError
     from .trainer import Trainer
 
     config = _load(source, data, changes, stage)
@@ -58,12 +59,19 @@ def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optio
         trainer = Trainer(config, out, init=init, progress=not quiet)
     except (ValueError, FileNotFoundError) as error:
         _fail(error)
-    last = trainer.run()
+    try:
+        last = trainer.run()
+    except DataError as error:
+        _fail(error)  # volumes are read when their turn comes
     if trainer.rank == 0:
         state = "done" if trainer.visit >= config.run.visits else "stopped; repeat the command to continue"
         typer.echo(f"{state}: {trainer.visit} visits, {trainer.updates} updates, {trainer.seconds:.0f} s, in {out}")
-        if last:
-            typer.echo(f"validation Dice {100 * last['val_dice']:.2f} %, NJD {last['val_njd_percent']:.4f} %")
+        names = (("val_segmentation_dice", "segmentation Dice", 100, 2), ("val_dice", "Dice", 100, 2), ("val_njd_percent", "NJD", 1, 4))
+        found = [f"{text} {factor * last[key]:.{digits}f} %" for key, text, factor, digits in names if key in last]
+        if found:
+            typer.echo(f"validation {', '.join(found)}")
+        if "val_njd_percent" in last and "val_dice" not in last:
+            typer.echo("no labels to choose best.pt by: go on from last.pt")
 
 
 @app.command()
@@ -104,24 +112,24 @@ def evaluate(
     """Dice and NJD of a checkpoint on a pair list."""
     import numpy as np
 
-    from .config import ConfigError
     from .data import PairSource, read_pairs
-    from .evaluate import evaluate_pairs
+    from .evaluate import evaluate_pairs, scores
     from .trainer import load_backbone
 
-    backbone, config, _ = load_backbone(checkpoint)
     try:
+        backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
-    except ConfigError as error:
+        source = PairSource(data, config.data.labels, tuple(config.data.percentiles), config.data.initial)
+        rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
+    except (FileNotFoundError, ValueError) as error:
         _fail(error)
-    source = PairSource(data, config.data.labels, tuple(config.data.percentiles), config.data.initial)
-    rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
     for t in range(steps + 1):
-        dice, njd, sdlogj, surface = ([r["steps"][t][k] for r in rows] for k in ("dice", "njd", "sdlogj", "hd95"))
-        typer.echo(
-            f"T = {t}: Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} %, NJD {np.mean(njd):.4f} %, "
-            f"SDlogJ {np.mean(sdlogj):.2f}, HD95 {np.mean(surface):.2f} mm, {len(rows)} pairs"
-        )
+        dice, njd, sdlogj, surface = (scores(rows, t, k) for k in ("dice", "njd", "sdlogj", "hd95"))
+        parts = [f"NJD {np.mean(njd):.4f} %", f"SDlogJ {np.mean(sdlogj):.2f}"]
+        if dice:
+            parts = [f"Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} %", *parts, f"HD95 {np.mean(surface):.2f} mm"]
+        count = f"{len(rows)} pairs" if len(dice) == len(rows) else f"{len(rows)} pairs, {len(dice)} of them with labels"
+        typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:
         to.write_text(json.dumps(rows, indent=1))
 
@@ -160,7 +168,7 @@ def export(
     import numpy as np
 
     from .data import PairSource, read_pairs
-    from .evaluate import evaluate_pairs
+    from .evaluate import evaluate_pairs, scores
     from .export import export_bundle, random_backbone
     from .trainer import load_backbone
 
@@ -180,19 +188,22 @@ def export(
     except (FileNotFoundError, ValueError) as error:
         _fail(error)
     if data is not None:
-        source = PairSource(data, trained.data.labels, tuple(trained.data.percentiles), trained.data.initial)
-        pairs = read_pairs(data, trained.data.test)
-        rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
-        last = [r["steps"][-1] for r in rows]
-        metrics |= {
-            "test_pairs": len(rows),
-            "test_initial": trained.data.initial,
-            "test_dice_before": round(float(np.mean([r["steps"][0]["dice"] for r in rows])), 4),
-            "test_dice": round(float(np.mean([r["dice"] for r in last])), 4),
-            "test_njd_percent": round(float(np.mean([r["njd"] for r in last])), 5),
-            "test_sdlogj": round(float(np.mean([r["sdlogj"] for r in last])), 3),
-            "test_hd95_mm": round(float(np.mean([r["hd95"] for r in last])), 3),
-        }
+        try:
+            source = PairSource(data, trained.data.labels, tuple(trained.data.percentiles), trained.data.initial)
+            pairs = read_pairs(data, trained.data.test)
+            rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
+        except (FileNotFoundError, ValueError) as error:
+            _fail(error)
+        metrics |= {"test_pairs": len(rows), "test_initial": trained.data.initial}
+        for name, step, key, digits in (
+            ("test_dice_before", 0, "dice", 4),
+            ("test_dice", -1, "dice", 4),
+            ("test_njd_percent", -1, "njd", 5),
+            ("test_sdlogj", -1, "sdlogj", 3),
+            ("test_hd95_mm", -1, "hd95", 3),
+        ):
+            if found := scores(rows, step, key):
+                metrics[name] = round(float(np.mean(found)), digits)
     try:
         manifest = export_bundle(backbone, trained, out, metrics, size and tuple(int(n) for n in size.split(",")), half)
     except ValueError as error:
@@ -256,13 +267,18 @@ def ablate(
     arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
 ) -> None:
     """Run a group of ablations; `tables` then prints it."""
-    from .ablate import GROUPS, run
+    from .ablate import GROUPS, SCALES, run
 
+    if scale not in SCALES:
+        _fail(ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}"))
     if group != "all" and group not in GROUPS:
         _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
     only = tuple(a for a in arms.split(",") if a)
     for name in GROUPS if group == "all" else (group,):
-        run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only)
+        try:
+            run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only)
+        except (FileNotFoundError, ValueError) as error:
+            _fail(error)
 
 
 @app.command()

@@ -113,7 +113,8 @@ class Loss:
         Weight of the mean squared logarithm of the Jacobian determinant. It keeps a label-supervised network from
         stretching the inside of a structure and squeezing its rim, which pleases Dice and is no anatomy.
     segmentation : float
-        Weight of the auxiliary segmentation (backbones `compact` and `siamese` only).
+        Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose ``segmentation_classes`` are
+        ``data.labels`` then.
     truth : float
         Weight, during fine-tuning, of the distance in voxels to the true displacement, where that is known.
     sharpness : float
@@ -400,8 +401,13 @@ class Config:
         """A copy with some keys changed, e.g. ``config.replace(**{"run.visits": 10})``."""
         values = self.to_dict()
         for key, value in dotted.items():
-            section, name = key.split(".", 1)
-            if section not in values or (name not in values[section] and section != "model.options"):
+            section, dot, name = key.partition(".")
+            if not dot:
+                raise ConfigError(f"{key!r} names no key: write SECTION.KEY, such as run.visits")
+            if key.startswith("model.options."):
+                values["model"]["options"][key.removeprefix("model.options.")] = value
+                continue
+            if section not in values or name not in values[section]:
                 raise ConfigError(f"unknown key {key!r}")
             values[section][name] = value
         return Config.from_dict(values)

@@ -4,7 +4,7 @@ The network grid of a pair follows the rule that the registration engine applies
 
 1. the axes of every volume are permuted and flipped to the closest canonical LPS orientation;
 2. the grid has the axes of the fixed volume, is centred on the fixed volume's centre, has the configured spacing, and as
-   many voxels as cover the fixed volume, rounded up to the network's size multiple and not less than the minimum;
+   many voxels as cover the fixed volume and not less than the minimum, rounded up to the network's size multiple;
 3. both volumes are read on it by linear interpolation (the moving one through the initial transform), intensities are
    normalised by percentiles of the whole original volume and clipped to [0, 1]; outside the field of view is 0.
 
@@ -27,7 +27,14 @@ from torch.nn import functional as F
 
 from .spatial import identity_grid, sample
 
-__all__ = ["Augmentation", "Case", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "rotation", "start_transform"]
+__all__ = ["Augmentation", "Case", "DataError", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "read_people", "rotation", "start_transform"]
+
+#: Of images and labels that are named without one.
+ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha")
+
+
+class DataError(ValueError):
+    """A volume or a list that training cannot use; the message names the file."""
 
 
 @dataclass
@@ -83,16 +90,20 @@ def read_case(
     array = sitk.GetArrayFromImage(picture)
     low, high = np.percentile(array, percentiles)
     if not high > low:
-        raise ValueError(f"{image}: constant intensities, nothing to register")
+        raise DataError(f"{image}: constant intensities, nothing to register")
     scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
     marks = None
     if labels is not None:
         m = sitk.DICOMOrient(sitk.ReadImage(str(labels)), "LPS")
         if m.GetSize() != picture.GetSize():
-            raise ValueError(f"{labels}: size {m.GetSize()} differs from its image's {picture.GetSize()}")
+            raise DataError(f"{labels}: size {m.GetSize()} differs from its image's {picture.GetSize()}")
         values = sitk.GetArrayFromImage(m)
         if label_map:
             values = sum((values == old).astype(np.uint8) * new for old, new in label_map.items())
+        # Others would become some other label in uint8.
+        odd = values[(values < 0) | (values > 255) | (values != np.round(values))]
+        if odd.size:
+            raise DataError(f"{labels}: label {odd[0]}; labels must be whole numbers from 0 to 255, renumber them")
         marks = torch.from_numpy(np.ascontiguousarray(values, dtype=np.uint8))[None, None]
     direction = np.array(picture.GetDirection()).reshape(3, 3)
     middle = [(n - 1) / 2 for n in picture.GetSize()]
@@ -118,7 +129,7 @@ def make_grid(fixed: Case, spacing: Sequence[float], min_size: Sequence[int], mu
     """Apply rule 2 of the module's description."""
     spacing = np.asarray(spacing, dtype=float)
     extent = np.array(fixed.size) * fixed.spacing / spacing
-    size = [max(int(m), multiple * math.ceil(round(float(e), 6) / multiple)) for e, m in zip(extent, min_size, strict=True)]
+    size = [multiple * math.ceil(max(int(m), round(float(e), 6)) / multiple) for e, m in zip(extent, min_size, strict=True)]
     return Grid(tuple(size), spacing)
 
 
@@ -336,38 +347,49 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
 
     - ``split.json`` with ``{"pairs": {split: [[fixed, moving], ...]}}``;
     - Learn2Reg's ``*_dataset.json`` with ``registration_val``/``registration_test`` lists of
-      ``{"fixed": path, "moving": path}`` (``split`` names the list with or without the prefix);
+      ``{"fixed": path, "moving": path}`` (``split`` names the list with or without the prefix; other lists, of single
+      images, are passed over);
     - a CSV file: ``split`` is its path (relative to ``data``), with columns ``fixed`` and ``moving``.
 
     Names are file stems in ``images/``, or paths relative to ``data``.
     """
     data = Path(data)
     if split.endswith(".csv"):
-        with open(data / split, newline="") as f:
+        # Excel puts a byte order mark in front.
+        with open(data / split, newline="", encoding="utf-8-sig") as f:
             rows = list(csv.DictReader(f))
-        if rows and not {"fixed", "moving"} <= rows[0].keys():
-            raise ValueError(f"{data / split}: needs the columns 'fixed' and 'moving'")
+        if not rows:
+            raise DataError(f"{data / split}: no pairs; needs a line 'fixed,moving' and then a line a pair")
+        if not {"fixed", "moving"} <= rows[0].keys():
+            raise DataError(f"{data / split}: needs the columns 'fixed' and 'moving'")
         return [(r["fixed"], r["moving"]) for r in rows]
     if (data / "split.json").exists():
         pairs = json.loads((data / "split.json").read_text())["pairs"]
         if split not in pairs:
-            raise ValueError(f"{data / 'split.json'}: no pair list {split!r}; there are {', '.join(sorted(pairs))}")
+            raise DataError(f"{data / 'split.json'}: no pair list {split!r}; there are {', '.join(sorted(pairs))}")
         return [tuple(p) for p in pairs[split]]
     for name in sorted(data.glob("*dataset*.json")):
         content = json.loads(name.read_text())
-        for key in (split, f"registration_{split}"):
-            if key in content:
-                return [(p["fixed"], p["moving"]) for p in content[key]]
-    raise FileNotFoundError(f"{data}: neither split.json nor a Learn2Reg *_dataset.json with the list {split!r}")
+        for key in (f"registration_{split}", split):
+            found = content.get(key)
+            if isinstance(found, list) and all(isinstance(p, dict) and {"fixed", "moving"} <= p.keys() for p in found):
+                return [(p["fixed"], p["moving"]) for p in found]
+    raise FileNotFoundError(f"{data}: neither split.json nor a Learn2Reg *_dataset.json with the list of pairs {split!r}")
 
 
 def read_people(data: str | Path, split: str) -> list[str]:
-    """Names of the people of a split: ``split.json``'s list of that name, or whoever occurs in its pairs."""
+    """Names of the people of a split: the list of that name, or whoever occurs in its pairs.
+
+    A list is in ``split.json`` or in Learn2Reg's ``*_dataset.json`` (``training``), and has names or ``{"image": path}``.
+    """
     data = Path(data)
-    if (data / "split.json").exists():
-        content = json.loads((data / "split.json").read_text())
-        if isinstance(content.get(split), list):
-            return list(content[split])
+    files = [data / "split.json"] if (data / "split.json").exists() else sorted(data.glob("*dataset*.json"))
+    for name in files:
+        found = json.loads(name.read_text()).get(split)
+        if isinstance(found, list):
+            people = [p.get("image") if isinstance(p, dict) else p for p in found]
+            if people and all(isinstance(p, str) for p in people):
+                return people
     return sorted({name for pair in read_pairs(data, split) for name in pair})
 
 
@@ -402,6 +424,10 @@ class PairSource:
             self._cases[name] = read_case(*self._files(name), self.percentiles)
         return self._cases[name]
 
+    def has_labels(self, name: str) -> bool:
+        """Whether the volume called ``name`` has a label file; reads neither."""
+        return self._files(name)[1] is not None
+
     def start(self, fixed: str, moving: str) -> np.ndarray | None:
         """The initial transform of a pair, by the engine, once: 4x4, LPS, from the fixed to the moving space; None aligns the centres."""
         if self.initial == "centres":
@@ -418,12 +444,23 @@ class PairSource:
     def _files(self, name: str) -> tuple[Path, Path | None]:
         path = self.data / name
         if path.is_file():
-            # Learn2Reg: imagesTr/x.nii.gz belongs to labelsTr/x.nii.gz.
-            marks = Path(str(path).replace("images", "labels"))
-            return path, marks if self.labels and marks != path and marks.exists() else None
-        for ending in (".nii.gz", ".nii", ".nrrd", ".mha"):
+            return path, self._labels_of(path)
+        for ending in ENDINGS:
             path = self.data / "images" / (name + ending)
             if path.exists():
-                marks = self.data / "labels" / (name + ending)
-                return path, marks if self.labels and marks.exists() else None
+                return path, self._labels_of(path)
         raise FileNotFoundError(f"no image {name!r} in {self.data} (tried images/{name}.nii.gz, .nii, .nrrd, .mha)")
+
+    def _labels_of(self, image: Path) -> Path | None:
+        """imagesTr/x.nii.gz has its labels in labelsTr/x.nii.gz, or in x with another ending."""
+        # Folders above the data may be called anything.
+        inside = image.relative_to(self.data) if image.is_relative_to(self.data) else image
+        # The file's own name may have the word too: labelsTr/images_1.nii.gz or labelsTr/labels_1.nii.gz.
+        for text in (str(inside).replace("images", "labels", 1), str(inside).replace("images", "labels")):
+            if text == str(inside):
+                continue
+            stem = next((text.removesuffix(e) for e in ENDINGS if text.endswith(e)), text)
+            for marks in (self.data / name for name in (text, *(stem + e for e in ENDINGS))):
+                if self.labels and marks.is_file():
+                    return marks
+        return None

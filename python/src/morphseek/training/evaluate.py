@@ -18,7 +18,7 @@ from .losses import hard_dice, masked_mean
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
 
-__all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair", "score_sample"]
+__all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair", "score_sample", "scores"]
 
 
 @torch.no_grad()
@@ -68,10 +68,15 @@ def score_pair(
     Returns
     -------
     dict
-        ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``njd`` in percent, ``sdlogj`` (standard deviation of the
-        logarithm of the Jacobian determinant where that is positive), and ``hd95`` in mm.
+        ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian determinant where that is
+        positive); where both volumes have labels also ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., and ``hd95``
+        in mm.
     """
     u = field_on_fixed_grid(u, grid, fixed)
+    determinant = jacobian_determinant(u)
+    out = {"njd": 100.0 * float(njd_fraction(u)), "sdlogj": float(determinant[determinant > 0].log().std())}
+    if not labels or fixed.labels is None or moving.labels is None:
+        return out
     points = identity_grid(fixed.size, u.device) + u
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
     half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
@@ -81,9 +86,7 @@ def score_pair(
     index = index / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1) + half_m
     warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
     target = fixed.labels.to(u.device).float()
-    out = {"dice": float(hard_dice(warped, target, labels)), "njd": 100.0 * float(njd_fraction(u))}
-    determinant = jacobian_determinant(u)
-    out["sdlogj"] = float(determinant[determinant > 0].log().std())
+    out["dice"] = float(hard_dice(warped, target, labels))
     for k in range(1, labels + 1):
         size = (warped == k).sum() + (target == k).sum()
         cross = ((warped == k) & (target == k)).sum()
@@ -150,3 +153,8 @@ def evaluate_pairs(
         rows.append({"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores})
     model.train(was_training)
     return rows
+
+
+def scores(rows: list[dict], step: int, key: str) -> list[float]:
+    """One figure after ``step`` of every pair in ``rows`` that has it: pairs without labels have no Dice."""
+    return [row["steps"][step][key] for row in rows if key in row["steps"][step]]

@@ -40,6 +40,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ OPSET = 20
 MANIFEST_KEY = "morphseek_manifest"
 #: Smaller initialisers stay float32: biases and norms weigh nothing and keep their precision.
 MIN_HALF_SIZE = 512
+#: Ending of the names of attention's tables of relative positions.
+TABLE = "relative_position_bias_table"
 
 
 class StepGraph(nn.Module):
@@ -163,21 +166,34 @@ def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, in
 
 
 def _name_folded(model, backbone: PolicyBackbone) -> None:
-    """Give parameters that the exporter folded into a reshaped constant their names back."""
+    """Give parameters that the exporter folded into a constant their names back, marked with what happened to them.
+
+    Reshaped ones need no mark. Matrices of linear layers come out as ``NAME__transposed``, and tables of relative positions as
+    ``NAME__gathered``, a value for every pair of voxels in a window.
+    """
     from onnx import numpy_helper
 
     graph = model.graph
     known = {t.name for t in graph.initializer}
     loose = {t.name: numpy_helper.to_array(t) for t in graph.initializer if not t.name.startswith("backbone.")}
     names = {}
-    for key, value in backbone.state_dict().items():
+    state = backbone.state_dict()
+    for key, value in state.items():
         if f"backbone.{key}" in known:
             continue
-        flat = value.numpy().ravel()
+        own = value.numpy()
         for name, values in loose.items():
-            if name not in names and values.dtype == flat.dtype and np.array_equal(values.ravel(), flat):
+            if name in names or values.dtype != own.dtype:
+                continue
+            if np.array_equal(values.ravel(), own.ravel()):
                 names[name] = f"backbone.{key}"
-                break
+            elif own.ndim == 2 and np.array_equal(values.T, own):
+                names[name] = f"backbone.{key}__transposed"
+            elif key.endswith(TABLE) and np.array_equal(values, _gathered(value, state[_index(key)], values.shape)):
+                names[name] = f"backbone.{key}__gathered"
+            else:
+                continue
+            break
     for tensor in graph.initializer:
         tensor.name = names.get(tensor.name, tensor.name)
     for value in graph.value_info:
@@ -185,6 +201,17 @@ def _name_folded(model, backbone: PolicyBackbone) -> None:
     for node in graph.node:
         for i, name in enumerate(node.input):
             node.input[i] = names.get(name, name)
+
+
+def _index(key: str) -> str:
+    """Name of the buffer that says which row of a table of relative positions belongs to which pair of voxels."""
+    return key.removesuffix(TABLE) + "relative_position_index"
+
+
+def _gathered(table: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
+    """The attention bias (1, heads, n, n) of windows with n voxels, from a table (rows, heads); empty where ``shape`` is none."""
+    n = shape[-1] if len(shape) == 4 else 0
+    return table[index[:n, :n]].permute(2, 0, 1)[None]
 
 
 def _halve(model) -> None:
@@ -296,24 +323,33 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 def bundle_weights(path: str | Path, backbone: PolicyBackbone) -> dict[str, Tensor]:
     """The weights in a bundle, float32, as ``backbone.load_state_dict(..., strict=False)`` takes them.
 
-    What was rounded to float16 for the file stays so. Layers that serve training only are not in a bundle.
+    What was rounded to float16 for the file stays so. Layers that serve training only are not in a bundle. Of a table of
+    relative positions a bundle has the rows that its size needs; the others are ``backbone``'s.
     """
     import onnx
     from onnx import numpy_helper
 
-    shapes = {k: v.shape for k, v in backbone.state_dict().items()}
+    own = backbone.state_dict()
     weights = {}
     for tensor in onnx.load(str(path), load_external_data=False).graph.initializer:
         name = tensor.name.removesuffix("__half")
         if name.startswith("backbone."):
-            key = name.removeprefix("backbone.")
+            key, _, mark = name.removeprefix("backbone.").partition("__")
             values = torch.from_numpy(numpy_helper.to_array(tensor).astype(np.float32))
+            if mark == "transposed":
+                values = values.T
+            if mark == "gathered" and _index(key) in own and values.shape[1] == own[key].shape[1]:
+                n = values.shape[-1]
+                table = own[key].detach().float().cpu().clone()
+                table[own[_index(key)][:n, :n].cpu()] = values[0].permute(1, 2, 0)
+                values = table
             # The exporter may have folded a parameter's reshape into it.
-            fits = key in shapes and values.numel() == shapes[key].numel()
-            weights[key] = values.reshape(shapes[key]) if fits else values
+            fits = key in own and values.numel() == own[key].numel()
+            weights[key] = values.reshape(own[key].shape) if fits else values
     if not weights:
         raise ValueError(f"{path} is no MorphSeek bundle: it has no weights of a backbone")
-    return weights
+    # Which voxels are neighbours is no weight, and not in the file.
+    return {k: v for k, v in own.items() if not v.is_floating_point()} | weights
 
 
 def export_bundle(

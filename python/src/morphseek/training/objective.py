@@ -6,6 +6,7 @@ one forward, one backward, gradients averaged over processes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -79,15 +80,26 @@ class StepObjective(nn.Module):
     stage : {"warmup", "finetune"}
     amp : bool
         bf16 autocast for the network; fields and losses stay float32.
+    spacing : sequence of 3 float
+        Of the network grid, mm, array order; a reward in mm needs it.
     """
 
-    def __init__(self, backbone: PolicyBackbone, loss: Loss, policy: Policy, stage: str, amp: bool):
+    def __init__(
+        self,
+        backbone: PolicyBackbone,
+        loss: Loss,
+        policy: Policy,
+        stage: str,
+        amp: bool,
+        spacing: Sequence[float] = (1.0, 1.0, 1.0),
+    ):
         super().__init__()
         self.backbone = backbone
         self.weights = loss
         self.policy = policy
         self.stage = stage
         self.amp = amp
+        self.spacing = tuple(spacing)
         from .policy import PolicyMemory
 
         self.memory = PolicyMemory()

@@ -325,7 +325,7 @@ def _reward(objective, pair: Sample, u: Tensor, base: float) -> tuple[float, flo
         dice = float(hard_dice(seen, pair.fixed_map, labels))
         njd = float(njd_fraction(u))
         if p.reward == "hd95":
-            return -hd95(seen, pair.fixed_map, labels) + p.w_njd * njd, dice, njd
+            return -hd95(seen, pair.fixed_map, labels, objective.spacing) + p.w_njd * njd, dice, njd
     return p.w_dice * (dice - base) + p.w_njd * njd, dice, njd
 
 

@@ -22,8 +22,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from .config import Config
-from .data import PairSource, Sample, make_grid, make_sample, read_pairs, read_people
-from .evaluate import evaluate_pairs, register_sample, score_sample
+from .data import DataError, PairSource, Sample, make_grid, make_sample, read_pairs, read_people
+from .evaluate import evaluate_pairs, register_sample, score_sample, scores
 from .export import bundle_weights
 from .losses import hard_dice
 from .objective import StepObjective, build_backbone
@@ -128,7 +128,8 @@ class Trainer:
     ----------
     config : Config
     out : path
-        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation), ``log.jsonl``, ``config.json``, ``tensorboard/``.
+        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation Dice; without labels there is none), ``log.jsonl``,
+        ``config.json``, ``tensorboard/``.
     init : path, optional
         Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be resumed.
     progress : bool
@@ -160,7 +161,13 @@ class Trainer:
             raise ValueError("optim.accumulate must be at least 1")
         if run.pretrain and (run.stage != "finetune" or config.model.backbone != "siamese"):
             raise ValueError("run.pretrain needs labels and the backbone 'siamese'")
-        config.loss.at(run.visits)  # a mistake in a phase must not wait for its visit
+        if run.pretrain and run.pretrain >= run.visits:
+            raise ValueError(
+                f"run.pretrain = {run.pretrain} leaves none of run.visits = {run.visits} for the registration: "
+                "set run.visits above it, or a smaller run.pretrain (0 for none)"
+            )
+        # Reads all phases, too: a mistake in one must not wait for its visit.
+        config = self.config = _with_segmentation(config)
         self.people: list[str] = []
         self.pairs: list[tuple[str, str]] = []
         self.val_pairs: list = []
@@ -174,7 +181,9 @@ class Trainer:
             self._find_pairs()
         if self.device.type == "cpu":
             self.backbone = self.backbone.to(memory_format=torch.channels_last_3d)
-        self.objective = StepObjective(self.backbone, config.loss, config.policy, run.stage, run.amp == "bf16")
+        self.objective = StepObjective(
+            self.backbone, config.loss, config.policy, run.stage, run.amp == "bf16", config.data.spacing
+        )
         self.optimizer = torch.optim.AdamW(
             self.backbone.parameters(), lr=config.optim.lr, weight_decay=config.optim.weight_decay, fused=True
         )
@@ -191,6 +200,11 @@ class Trainer:
         elif init is not None:
             bundle = Path(init).suffix == ".onnx"
             weights = bundle_weights(init, self.backbone) if bundle else load_backbone(init)[0].state_dict()
+            # A head for another number of labels has nothing to give.
+            own = self.backbone.state_dict()
+            weights = {
+                k: v for k, v in weights.items() if not (k.startswith("segmentation_head") and k in own and v.shape != own[k].shape)
+            }
             missing, unexpected = self.backbone.load_state_dict(weights, strict=False)
             odd = [k for k in (*missing, *unexpected) if not k.startswith("segmentation_head")]
             if odd:
@@ -217,6 +231,21 @@ class Trainer:
         self.val_pairs = read_pairs(d.path, d.val) if d.val else []
         if config.run.val_pairs:
             self.val_pairs = self.val_pairs[: config.run.val_pairs]
+        if len(self.people) < 2 and not self.pairs:
+            raise DataError(f"{d.path}: data.pairs = {d.pairs!r} names no pair to train on")
+        if config.run.stage == "finetune":
+            self._require_labels()
+
+    def _require_labels(self) -> None:
+        """Without its labels a pair would be trained on the images alone, or against labels that are not there."""
+        names = sorted({*self.people, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)})
+        bare = [name for name in names if not self.source.has_labels(name)]
+        if bare:
+            few = ", ".join(bare[:5]) + (", ..." if len(bare) > 5 else "")
+            raise DataError(
+                f"{self.config.data.path}: {len(bare)} of {len(names)} volumes have no label file ({few}); fine-tuning needs "
+                "one for each: add them, or leave these volumes out of data.pairs and data.val"
+            )
 
     def _make_pairs(self) -> None:
         """Synthetic pairs: every process has a stream of its own, and validation one that does not depend on the seed."""
@@ -256,15 +285,23 @@ class Trainer:
         state = torch.load(self.out / "last.pt", map_location=self.device, weights_only=True)
         # Through Config: a key that is younger than the checkpoint has its default there.
         then = Config.from_dict(state["config"]).to_dict()
-        was, now = dict(then["run"]), dict(self.config.to_dict()["run"])
+        now = self.config.to_dict()
         # The length, the places and the pace may change between sessions; what shapes the weights may not.
-        for key in ("visits", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"):
-            was.pop(key), now.pop(key)
-        ours = self.config.to_dict()
-        then["synthetic"]["workers"] = ours["synthetic"]["workers"]
-        same = all(then[k] == ours[k] for k in ("model", "loss", "policy", "optim", "augment", "synthetic"))
-        if was != now or not same:
-            raise ValueError(f"{self.out}/last.pt was made with another configuration; choose another --out")
+        free = {
+            "run": ("visits", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"),
+            "data": ("path", "test"),
+            "synthetic": ("workers",),
+        }
+        differs = [
+            f"{section}.{key}"
+            for section in ("data", "model", "loss", "policy", "optim", "augment", "synthetic", "run")
+            for key in now[section]
+            if then[section][key] != now[section][key] and key not in free.get(section, ())
+        ]
+        if differs:
+            raise ValueError(
+                f"{self.out}/last.pt was made with another configuration ({', '.join(differs)}); set it as it was, or choose another --out"
+            )
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.visit, self.updates = state["visit"], state["updates"]
@@ -436,7 +473,7 @@ class Trainer:
         return _Swapped(self.backbone, self.ema)
 
     def validate(self) -> dict[str, float]:
-        """Dice and NJD on the validation pairs, with the averaged weights."""
+        """Dice and NJD on the validation pairs, with the averaged weights; no Dice where no pair has labels."""
         d, r = self.config.data, self.config.run
         if self.visit <= r.pretrain:
             return self.validate_recognition()
@@ -448,12 +485,13 @@ class Trainer:
                     self.backbone, self.source, self.val_pairs, d.spacing, d.min_size, r.val_steps, self.device
                 )
         out = {}
-        for t in range(r.val_steps + 1):
-            out[f"val_dice_t{t}"] = float(np.mean([row["steps"][t]["dice"] for row in rows]))
-        out["val_dice"] = out[f"val_dice_t{r.val_steps}"]
+        if scores(rows, 0, "dice"):
+            for t in range(r.val_steps + 1):
+                out[f"val_dice_t{t}"] = float(np.mean(scores(rows, t, "dice")))
+            out["val_dice"] = out[f"val_dice_t{r.val_steps}"]
         for key, name in (("njd", "val_njd_percent"), ("sdlogj", "val_sdlogj"), ("epe", "val_epe")):
-            if key in rows[0]["steps"][-1]:
-                out[name] = float(np.mean([row["steps"][-1][key] for row in rows]))
+            if found := scores(rows, -1, key):
+                out[name] = float(np.mean(found))
         return out
 
     def _score_synthetic(self) -> list[dict]:
@@ -527,7 +565,7 @@ class Trainer:
                         row = {"visit": self.visit, "updates": self.updates, "seconds": round(self.seconds, 3)}
                         log.write(json.dumps(row | {k: round(v, 6) for k, v in logs.items()}) + "\n")
                         log.flush()
-                        if self.visit % 10 == 0 or "val_dice" in logs:
+                        if self.visit % 10 == 0 or "val_njd_percent" in logs:
                             for k, v in logs.items():
                                 writer.add_scalar(k, v, self.visit)
                             writer.add_scalar("learning_rate", self.learning_rate(self.visit - 1), self.visit)
@@ -572,6 +610,17 @@ class Trainer:
         width = max(r.shape[1] for r in rows)
         rows = [torch.nn.functional.pad(r, (0, width - r.shape[1])) for r in rows]
         writer.add_image("fixed moving warped |f-m| |f-w|", torch.cat(rows, dim=0)[None].cpu(), self.visit)
+
+
+def _with_segmentation(config: Config) -> Config:
+    """The configuration with a class of the auxiliary segmentation for every label, where its loss will be computed."""
+    run = config.run
+    weight = max(config.loss.segmentation, config.loss.at(run.visits).segmentation)
+    used = run.pretrain or (run.stage == "finetune" and config.policy.kind == "none" and weight > 0)
+    known = config.model.backbone in ("compact", "siamese")
+    if not used or not known or config.model.options.get("segmentation_classes") == config.data.labels:
+        return config
+    return config.replace(**{"model.options.segmentation_classes": config.data.labels})
 
 
 class _Swapped:
@@ -620,5 +669,6 @@ class _Bar:
             if "val_segmentation_dice" in val:
                 text += f"  val segmentation Dice {100 * val['val_segmentation_dice']:.2f}"
             elif val:
-                text += f"  val Dice {100 * val['val_dice']:.2f}  NJD {val['val_njd_percent']:.3f} %"
+                dice = f"  val Dice {100 * val['val_dice']:.2f}" if "val_dice" in val else "  val"
+                text += f"{dice}  NJD {val['val_njd_percent']:.3f} %"
             self.bar.update(self.task, completed=visit, description=text)
