@@ -145,10 +145,17 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 	return v.Resample(g, threads)
 }
 
+// own is the voxel that an image is refined at, mm: its own where that is isotropic; of thick slices the mean, in the geometric sense, of
+// the isotropic voxel of the same volume and the least spacing. The fixed image decides: what a finer moving one shows beyond it has
+// no counterpart, and a coarser one does not make the fixed one's edges less sharp.
+func own(v *volume.Volume) float64 {
+	return math.Sqrt(aligned.Spacing(v) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
+}
+
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	const smallest = 12 // voxels along an axis that still make a level
-	spacing := min(aligned.Spacing(pair.Fixed), aligned.Spacing(pair.Moving))
+	spacing := own(pair.Fixed)
 	if opt.Similarity == MIND { // twelve channels: hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}

@@ -165,6 +165,27 @@ func TestRecoversDisplacement(t *testing.T) {
 // What came before stays: from a truth of 4 voxels on average, a refinement has nothing to do but drift where the phantom is
 // flat, and ends early.
 // An image fits itself: no step may lead away from that, neither inside nor where the field of view ends.
+// TestFixedImageDecidesTheResolution: whatever the moving image's voxels.
+func TestFixedImageDecidesTheResolution(t *testing.T) {
+	for _, c := range []struct {
+		fixed, moving [3]float64
+		finest        float64
+	}{
+		{[3]float64{1, 1, 1}, [3]float64{0.8, 0.8, 0.8}, 1},
+		{[3]float64{1, 1, 1}, [3]float64{2, 2, 2}, 1},
+		{[3]float64{1.25, 1.25, 1.25}, [3]float64{1, 1, 1}, 1.25},
+		{[3]float64{1, 1, 8}, [3]float64{1, 1, 1}, math.Sqrt2},
+	} {
+		image := func(spacing [3]float64) *volume.Volume {
+			return volume.Zeros(volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: spacing, Direction: volume.Identity})
+		}
+		grids := resolutions(Pair{Fixed: image(c.fixed), Moving: image(c.moving)}, Options{Similarity: NCC, Voxels: 1 << 20}, true)
+		if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
+			t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
+		}
+	}
+}
+
 func TestAnImageOntoItselfStays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	texture := volume.Zeros(volume.Geometry{Size: [3]int{40, 36, 32}, Spacing: [3]float64{1.5, 1.5, 1.5}, Direction: volume.Identity})
