@@ -189,7 +189,7 @@ func (r *registration) prepare() error {
 	}
 	if r.iterations() > 0 {
 		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
-		need += floats * live * int64(min(fixed.Voxels(), effort[r.opt.Preset].voxels))
+		need += floats * live * int64(refine.Voxels(fixed, effort[r.opt.Preset].voxels))
 	}
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err

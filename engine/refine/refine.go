@@ -152,6 +152,11 @@ func own(v *volume.Volume) float64 {
 	return math.Sqrt(aligned.Spacing(v) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
 }
 
+// Voxels is how many the finest level on a fixed image has: more than the image itself where its slices are thick, but no more than most.
+func Voxels(fixed *volume.Volume, most int) int {
+	return min(Pair{Fixed: fixed}.Grid(own(fixed)).Voxels(), most)
+}
+
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	const smallest = 12 // voxels along an axis that still make a level

@@ -183,6 +183,9 @@ func TestFixedImageDecidesTheResolution(t *testing.T) {
 		if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
 			t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
 		}
+		if n := Voxels(image(c.fixed), 1<<20); n != grids[len(grids)-1].Voxels() {
+			t.Errorf("fixed %v: %d voxels expected", c.fixed, n)
+		}
 	}
 }
 
