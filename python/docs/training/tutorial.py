@@ -75,7 +75,7 @@ Trainer(tune, args.out / "finetune", init=args.out / "warmup" / "best.pt").run()
 
 # %% 3. Measure on people that training never saw
 model, used, state = load_backbone(args.out / "finetune" / "best.pt")
-source = PairSource(args.data, used.data.labels)
+source = PairSource.configured(used.data, args.data)
 rows = evaluate_pairs(model, source, read_pairs(args.data, "test"), used.data.spacing, used.data.min_size, steps=3)
 dice = np.array([[100 * s["dice"] for s in r["steps"]] for r in rows])
 njd = np.array([[s["njd"] for s in r["steps"]] for r in rows])

@@ -253,7 +253,7 @@ def run(
                 backbone, config, _ = load_backbone(start)
                 from .data import PairSource
 
-                source = PairSource(data, config.data.labels, tuple(config.data.percentiles), config.data.initial)
+                source = PairSource.configured(config.data, data)
             steps = max(eval_steps, config.run.steps)
             rows = evaluate_pairs(
                 backbone,

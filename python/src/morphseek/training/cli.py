@@ -119,7 +119,7 @@ def evaluate(
     try:
         backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
-        source = PairSource(data, config.data.labels, tuple(config.data.percentiles), config.data.initial)
+        source = PairSource.configured(config.data, data)
         rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
     except (FileNotFoundError, ValueError) as error:
         _fail(error)
@@ -189,7 +189,7 @@ def export(
         _fail(error)
     if data is not None:
         try:
-            source = PairSource(data, trained.data.labels, tuple(trained.data.percentiles), trained.data.initial)
+            source = PairSource.configured(trained.data, data)
             pairs = read_pairs(data, trained.data.test)
             rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
         except (FileNotFoundError, ValueError) as error:

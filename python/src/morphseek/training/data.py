@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .spatial import identity_grid, sample
+
+if TYPE_CHECKING:
+    from .config import Data
 
 __all__ = ["Augmentation", "Case", "DataError", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "read_people", "rotation", "start_transform"]
 
@@ -418,11 +422,31 @@ class PairSource:
         if not self.data.is_dir():
             raise FileNotFoundError(f"data folder {self.data} does not exist")
 
+    @classmethod
+    def configured(cls, data: Data, path: str | Path | None = None) -> PairSource:
+        """The source that a run's ``[data]`` section describes, of another folder if ``path`` is given."""
+        return cls(data.path if path is None else path, data.labels, tuple(data.percentiles), data.initial)
+
     def case(self, name: str) -> Case:
         """The volume called ``name``."""
         if name not in self._cases:
             self._cases[name] = read_case(*self._files(name), self.percentiles)
         return self._cases[name]
+
+    def pair(
+        self,
+        fixed: str,
+        moving: str,
+        data: Data,
+        multiple: int,
+        labels: int,
+        augmentation: Augmentation | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Sample:
+        """The pair of these names on its network grid, of ``data``'s spacing and least size: :func:`make_grid`, :func:`make_sample`."""
+        f, m = self.case(fixed), self.case(moving)
+        grid = make_grid(f, data.spacing, data.min_size, multiple)
+        return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
 
     def has_labels(self, name: str) -> bool:
         """Whether the volume called ``name`` has a label file; reads neither."""

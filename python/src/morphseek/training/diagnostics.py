@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .config import Config
-from .data import PairSource, Sample, make_grid, make_sample, read_pairs
+from .data import PairSource, Sample, read_pairs
 from .losses import hard_dice
 from .objective import StepObjective
 from .policy import (
@@ -39,13 +39,9 @@ __all__ = [
 
 def load_pairs(config: Config, data: str | Path, multiple: int, count: int, split: str = "") -> list[Sample]:
     """The first pairs of a list (the validation list by default) on their network grids, not augmented."""
-    source = PairSource(data, config.data.labels, tuple(config.data.percentiles), config.data.initial)
-    out = []
-    for fixed_name, moving_name in read_pairs(data, split or config.data.val or "val")[:count]:
-        fixed, moving = source.case(fixed_name), source.case(moving_name)
-        grid = make_grid(fixed, config.data.spacing, config.data.min_size, multiple)
-        out.append(make_sample(fixed, moving, grid, config.data.labels, initial=source.start(fixed_name, moving_name)))
-    return out
+    source = PairSource.configured(config.data, data)
+    names = read_pairs(data, split or config.data.val or "val")[:count]
+    return [source.pair(fixed, moving, config.data, multiple, config.data.labels) for fixed, moving in names]
 
 
 @torch.no_grad()

@@ -220,7 +220,7 @@ class Trainer:
     def _find_pairs(self) -> None:
         """The pairs of a data folder."""
         config, d = self.config, self.config.data
-        self.source = PairSource(d.path, d.labels, tuple(d.percentiles), d.initial)
+        self.source = PairSource.configured(d)
         if d.pairs.startswith("people:"):
             self.people = read_people(d.path, d.pairs.split(":", 1)[1])
         else:
@@ -366,11 +366,8 @@ class Trainer:
         """The augmented pair of a visit on its network grid (with ``optim.accumulate`` n, visit v has n v to n v + n - 1)."""
         if self.synthetic is not None:
             return self._synthetic_pair(visit).to(self.device)
-        names = self.draw(visit, rng)
-        fixed, moving = (self.source.case(name) for name in names)
-        d = self.config.data
-        grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
-        return make_sample(fixed, moving, grid, d.labels, self.config.augment, rng, self.source.start(*names)).to(self.device)
+        d, multiple = self.config.data, self.backbone.size_multiple
+        return self.source.pair(*self.draw(visit, rng), d, multiple, d.labels, self.config.augment, rng).to(self.device)
 
     def _synthetic_pair(self, number: int) -> Sample:
         """Pairs that are asked for in their order come from the processes that make them ahead."""
@@ -593,10 +590,7 @@ class Trainer:
         if self.synthetic is not None:
             pair = self.val_pairs[0].to(self.device)
         else:
-            fixed, moving = (self.source.case(n) for n in self.val_pairs[0])
-            d = self.config.data
-            grid = make_grid(fixed, d.spacing, d.min_size, self.backbone.size_multiple)
-            pair = make_sample(fixed, moving, grid, 0, initial=self.source.start(*self.val_pairs[0])).to(self.device)
+            pair = self.source.pair(*self.val_pairs[0], self.config.data, self.backbone.size_multiple, 0).to(self.device)
         with self.averaged():
             self.backbone.eval()
             u = register_sample(self.backbone, pair, self.config.run.val_steps)[-1]
