@@ -32,7 +32,7 @@ type features struct {
 // describe returns the centred and scaled MIND-SSC of the body: zero mean a channel, unit mean squared norm a voxel.
 func describe(w *working, threads int) features {
 	n := len(w.intensity)
-	all := metric.MINDSSC(w.intensity, w.grid.Size, mindRadius, mindDilation, threads)
+	all := metric.MINDSSC(w.intensity, nil, w.grid.Size, mindRadius, mindDilation, threads)
 	f := features{w, make([][]float32, metric.MINDChannels)}
 	energy := make([]float64, metric.MINDChannels)
 	w.depth = depthWeights(w, threads)

@@ -33,8 +33,9 @@ var mindPairs = [MINDChannels][2][3]int{
 //
 // Each channel is exp(-(d - dmin)/v): d the mean squared difference over cubes of 2*radius+1 voxels around two neighbours at
 // the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept within a factor of 1000 of
-// its own mean over the volume. At the border the image repeats.
-func MINDSSC(data []float32, size [3]int, radius, dilation, threads int) []float32 {
+// its own mean over the voxels where known is not zero (nil: all): what lies beyond an image must not decide how its
+// descriptors look. At the border the image repeats.
+func MINDSSC(data, known []float32, size [3]int, radius, dilation, threads int) []float32 {
 	n := len(data)
 	out := make([]float32, MINDChannels*n)
 	for c, pair := range mindPairs {
@@ -44,14 +45,21 @@ func MINDSSC(data []float32, size [3]int, radius, dilation, threads int) []float
 	}
 
 	variance := make([]float32, n)
-	sum := parallel.Sum(n, grain, threads, func(lo, hi int) (sum float64) {
+	type total struct {
+		sum    float64
+		voxels int
+	}
+	t := parallel.Reduce(n, grain, threads, func(lo, hi int) (t total) {
 		contrast(out[lo:], variance[lo:hi], n)
-		for _, v := range variance[lo:hi] {
-			sum += float64(v)
+		for i, v := range variance[lo:hi] {
+			if known == nil || known[lo+i] != 0 {
+				t.sum += float64(v)
+				t.voxels++
+			}
 		}
-		return sum
-	})
-	mean := sum / float64(n)
+		return t
+	}, func(a, b total) total { return total{a.sum + b.sum, a.voxels + b.voxels} })
+	mean := t.sum / float64(max(t.voxels, 1))
 	floor, ceiling := float32(mean*1e-3), float32(mean*1e3)
 	parallel.For(n, grain, threads, func(lo, hi int) {
 		describe(out[lo:], variance[lo:hi], n, floor, ceiling)

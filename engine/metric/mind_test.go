@@ -25,19 +25,60 @@ func TestMINDSSCMatchesTorch(t *testing.T) {
 		t.Fatalf("golden file holds %d values, want %d", len(values), (1+MINDChannels)*n)
 	}
 	image, want := values[:n], values[n:]
-	got := MINDSSC(image, size, 1, 2, 1)
+	got := MINDSSC(image, nil, size, 1, 2, 1)
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 2e-5 {
 			t.Fatalf("channel %d voxel %d: %g, torch has %g", i/n, i%n, got[i], want[i])
 		}
 	}
-	if !slices.Equal(got, MINDSSC(image, size, 1, 2, 3)) {
+	if !slices.Equal(got, MINDSSC(image, nil, size, 1, 2, 3)) {
 		t.Error("another number of threads gives other bits")
 	}
 }
 
+// How much of a grid lies beyond an image must not decide how its descriptors look.
+func TestMINDSSCDoesNotDependOnTheMargin(t *testing.T) {
+	const n, margin, big = 12, 5, 12 + 2*5
+	rng := rand.New(rand.NewPCG(3, 4))
+	image, grown, known := make([]float32, n*n*n), make([]float32, big*big*big), make([]float32, big*big*big)
+	for i := range image {
+		image[i] = rng.Float32()
+		if i%n < 7 || i/n%n < 4 { // nearly flat, as air is: there the limits decide
+			image[i] *= 0.01
+		}
+	}
+	at := func(i int) (p [3]int, inside bool) {
+		inside = true
+		for k, q := range [3]int{i % big, i / big % big, i / big / big} {
+			p[k] = min(max(q-margin, 0), n-1)
+			inside = inside && p[k] == q-margin
+		}
+		return p, inside
+	}
+	for i := range grown {
+		p, inside := at(i)
+		grown[i] = image[(p[2]*n+p[1])*n+p[0]]
+		if inside {
+			known[i] = 1
+		}
+	}
+	alone, within := MINDSSC(image, nil, [3]int{n, n, n}, 1, 2, 1), MINDSSC(grown, known, [3]int{big, big, big}, 1, 2, 1)
+	for i := range grown {
+		p, inside := at(i)
+		if !inside || min(p[0], p[1], p[2]) < 3 || max(p[0], p[1], p[2]) > n-4 { // farther out the neighbours of a patch lie beyond
+			continue
+		}
+		for c := range MINDChannels {
+			a, b := alone[c*n*n*n+(p[2]*n+p[1])*n+p[0]], within[c*big*big*big+i]
+			if math.Abs(float64(a-b)) > 2e-3 {
+				t.Fatalf("channel %d at %v: %g alone, %g with a margin", c, p, a, b)
+			}
+		}
+	}
+}
+
 func TestMINDSSCOfConstantVolume(t *testing.T) {
-	for _, v := range MINDSSC(make([]float32, 60), [3]int{3, 4, 5}, 1, 2, 2) {
+	for _, v := range MINDSSC(make([]float32, 60), nil, [3]int{3, 4, 5}, 1, 2, 2) {
 		if v != 1 {
 			t.Fatalf("constant volume: %g, want 1 everywhere", v)
 		}
@@ -88,6 +129,6 @@ func BenchmarkMIND(b *testing.B) {
 		data[i] = float32(i*7919%1000) / 1000
 	}
 	for b.Loop() {
-		MINDSSC(data, size, 1, 2, 1)
+		MINDSSC(data, nil, size, 1, 2, 1)
 	}
 }

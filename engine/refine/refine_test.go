@@ -109,7 +109,7 @@ func TestMINDValue(t *testing.T) {
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
 	got := s.force(field.New(fixed.Geometry), nil, u)
-	f, m := metric.MINDSSC(im.Fixed.Data, im.Fixed.Size, 1, 2, 1), metric.MINDSSC(im.Moving.Data, im.Moving.Size, 1, 2, 1)
+	f, m := metric.MINDSSC(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, 1, 2, 1), metric.MINDSSC(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, 1, 2, 1)
 	n, grown := im.Fixed.Size, im.Moving.Size
 	sum := 0.0
 	for i, x := range f {
@@ -162,9 +162,6 @@ func TestRecoversDisplacement(t *testing.T) {
 	}
 }
 
-// What came before stays: from a truth of 4 voxels on average, a refinement has nothing to do but drift where the phantom is
-// flat, and ends early.
-// An image fits itself: no step may lead away from that, neither inside nor where the field of view ends.
 // TestFixedImageDecidesTheResolution: whatever the moving image's voxels.
 func TestFixedImageDecidesTheResolution(t *testing.T) {
 	for _, c := range []struct {
@@ -189,6 +186,7 @@ func TestFixedImageDecidesTheResolution(t *testing.T) {
 	}
 }
 
+// An image fits itself: no step may lead away from that, neither inside nor where the field of view ends.
 func TestAnImageOntoItselfStays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	texture := volume.Zeros(volume.Geometry{Size: [3]int{40, 36, 32}, Spacing: [3]float64{1.5, 1.5, 1.5}, Direction: volume.Identity})
@@ -216,6 +214,8 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 	}
 }
 
+// What came before stays: from a truth of 4 voxels on average, a refinement has nothing to do but drift where the phantom is
+// flat, and ends early.
 func TestStartsFromAField(t *testing.T) {
 	fixed, moving, truth := testpair.Phantom(40, 5, false)
 	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}

@@ -25,8 +25,8 @@ func newMSE(im aligned.Images, threads int) *ssd {
 }
 
 func newMIND(im aligned.Images, threads int) *ssd {
-	describe := func(v *volume.Volume, beyond int) []float32 {
-		planes := metric.MINDSSC(v.Data, v.Size, 1, 2, threads)
+	describe := func(v, known *volume.Volume, beyond int) []float32 {
+		planes := metric.MINDSSC(v.Data, known.Data, v.Size, 1, 2, threads)
 		n, out := len(v.Data), make([]float32, len(planes)+beyond*metric.MINDChannels)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
 			for c := range metric.MINDChannels {
@@ -38,7 +38,7 @@ func newMIND(im aligned.Images, threads int) *ssd {
 		return out
 	}
 	beyond := 1 + im.Moving.Size[0] + im.Moving.Size[0]*im.Moving.Size[1] // the last voxel: what warpVector reads with weight 0
-	return newSSD(im, metric.MINDChannels, describe(im.Fixed, 0), describe(im.Moving, beyond), threads)
+	return newSSD(im, metric.MINDChannels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond), threads)
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {

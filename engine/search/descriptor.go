@@ -16,7 +16,7 @@ const (
 // 2013).
 func describe(v, valid *volume.Volume, threads int) []uint64 {
 	n := len(v.Data)
-	channels := metric.MINDSSC(v.Data, v.Size, 1, 2, threads)
+	channels := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, 2, threads)
 	codes := make([]uint64, n)
 	parallel.For(n, 1<<14, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
