@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"hash"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -34,7 +37,7 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 		plain.Encode(v.Geometry)
 		hashFloats(h, v.Data)
 	}
-	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))+".morphseek")
+	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))+cacheEnding)
 }
 
 func hashFloats(h hash.Hash, values []float32) {
@@ -57,5 +60,53 @@ func fromCache(path string) *Result {
 		return nil
 	}
 	r.Metrics.Cached = true
+	now := time.Now()
+	os.Chtimes(path, now, now) // used last, so dropped last; where that may not be noted the result is no worse
 	return r
+}
+
+// cacheLimit is how many bytes a cache folder holds: some forty results of 160x192x224.
+const cacheLimit = 5 << 30
+
+// cacheEnding is of what a cache folder keeps.
+const cacheEnding = ".morphseek"
+
+// keep saves a result at path in a cache folder, which is made where it is missing (for its owner alone: it will hold resampled
+// patients), and drops those that were used longest ago until the folder holds no more than limit bytes.
+func keep(r *Result, path string, limit int64) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := r.Save(path); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var files []os.FileInfo
+	held := int64(0)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() || filepath.Ext(info.Name()) != cacheEnding {
+			continue // gone meanwhile, or not ours
+		}
+		files = append(files, info)
+		held += info.Size()
+	}
+	slices.SortFunc(files, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, f := range files {
+		if held <= limit {
+			break
+		}
+		if f.Name() == filepath.Base(path) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		held -= f.Size()
+	}
+	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -168,6 +169,81 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// Masks of other software are NaN where they select nothing.
+func TestNonFiniteMask(t *testing.T) {
+	size := [3]int{20, 18, 16}
+	plain, dirty := blob(size, 0), blob(size, 0)
+	for i := range plain.Data {
+		plain.Data[i], dirty.Data[i] = 1, 1
+		if i%size[0] < 7 {
+			plain.Data[i], dirty.Data[i] = 0, float32(math.NaN())
+		}
+	}
+	e, opt := open(t, Config{}), with(func(o *Options) { o.Refine = 3 })
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}
+	everywhere := register(t, e, p, opt)
+	p.FixedMask = plain
+	want := register(t, e, p, opt)
+	p.FixedMask = dirty
+	got := register(t, e, p, opt)
+	if !slices.Equal(got.Field.Data, want.Field.Data) {
+		t.Error("NaN in a mask selects")
+	}
+	if slices.Equal(everywhere.Field.Data, want.Field.Data) {
+		t.Error("the mask does nothing, so this test says nothing")
+	}
+	if w := got.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "fixed mask") {
+		t.Errorf("warnings %q", w)
+	}
+}
+
+// Units do not matter, however odd: to a power of two, not one bit of the result.
+func TestIntensitiesOfAnyScale(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(24, 2, false)
+	e := open(t, Config{})
+	run := func(by float32) *Result {
+		scaled := func(v *volume.Volume) *volume.Volume {
+			out := volume.Zeros(v.Geometry)
+			for i, x := range v.Data {
+				out.Data[i] = x * by
+			}
+			return out
+		}
+		return register(t, e, Pair{Fixed: scaled(fixed), Moving: scaled(moving)}, with(func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "on", 2 }))
+	}
+	want := run(1)
+	for _, exponent := range []int{90, 60, -60, -80} {
+		if got := run(float32(math.Ldexp(1, exponent))); !slices.Equal(got.Field.Data, want.Field.Data) || got.Initial != want.Initial {
+			t.Errorf("times 2^%d: another result", exponent)
+		}
+	}
+}
+
+// An alignment alone is one map, measured in two ways: rounding is no loss of similarity.
+func TestAlignmentAloneDoesNotWarn(t *testing.T) {
+	e := open(t, Config{})
+	fixed, moving, _ := testpair.Phantom(32, 1, false)
+	less := 0
+	for x := range 12 {
+		sin, cos := math.Sincos(0.02 * float64(x+1))
+		initial := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{7.13, -5.07, 6.31}}
+		moved := &volume.Volume{Geometry: moving.Geometry, Data: moving.Data} // where initial leads
+		moved.Origin = initial.Apply(moved.Origin)
+		moved.Direction = initial.M
+		initial.T[x%3] += 0.1 * float64(x+1) // nearly
+		r := register(t, e, Pair{Fixed: fixed, Moving: moved, Initial: &initial}, with(nil))
+		if r.Metrics.SimilarityAfter < r.Metrics.SimilarityAlign {
+			less++
+		}
+		if len(r.Metrics.Warnings) != 0 {
+			t.Errorf("%g before, %g and %g after the alignment: warnings %q", r.Metrics.SimilarityBefore, r.Metrics.SimilarityAlign, r.Metrics.SimilarityAfter, r.Metrics.Warnings)
+		}
+	}
+	if less == 0 {
+		t.Error("no similarity was rounded down, so this test says nothing")
+	}
+}
+
 func TestErrors(t *testing.T) {
 	size := [3]int{16, 16, 16}
 	nan := float32(math.NaN())
@@ -200,6 +276,13 @@ func TestErrors(t *testing.T) {
 		{"short", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Data = v.Data[1:] }) }, nil, fault.EmptyVolume, "moving"},
 		{"all NaN", func(p *Pair) { p.Fixed = filled(nan) }, nil, fault.NonFiniteVolume, "fixed"},
 		{"constant", func(p *Pair) { p.Fixed = filled(3) }, nil, fault.ConstantVolume, "fixed"},
+		{"as good as constant", func(p *Pair) {
+			p.Fixed = changed(func(v *volume.Volume) {
+				for i := range v.Data {
+					v.Data[i] *= 1e-38
+				}
+			})
+		}, nil, fault.ConstantVolume, "fixed"},
 		{"one slice", func(p *Pair) { p.Moving = blob([3]int{16, 16, 1}, 0) }, nil, fault.ThinVolume, "moving"},
 		{"spacing 0", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 0 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"spacing -1", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[0] = -1 }) }, nil, fault.InvalidSpacing, "fixed"},
@@ -207,6 +290,8 @@ func TestErrors(t *testing.T) {
 		{"spacing of micrometres", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 1e-6 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"direction", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Direction = [9]float64{1, 0, 0, 1} }) }, nil, fault.InvalidDirection, "moving"},
 		{"empty mask", func(p *Pair) { p.FixedMask = filled(0) }, nil, fault.EmptyMask, "fixed mask"},
+		{"NaN mask", func(p *Pair) { p.FixedMask = filled(nan) }, nil, fault.EmptyMask, "fixed mask"},
+		{"mask elsewhere", func(p *Pair) { p.FixedMask = changed(func(v *volume.Volume) { v.Origin[1] += 3 }) }, nil, fault.GridMismatch, "3 voxels away"},
 		{"mask's grid", func(p *Pair) { p.MovingMask = blob([3]int{16, 16, 15}, 0) }, nil, fault.GridMismatch, "moving mask"},
 		{"apart", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Origin[0] += 500 }) }, nil, fault.NoOverlap, "overlap"},
 		{"singular", func(p *Pair) { p.Initial = &volume.Affine{} }, nil, fault.SingularTransform, "initial"},
@@ -668,9 +753,66 @@ func TestCache(t *testing.T) {
 			t.Error("one model's result was given out for another's")
 		}
 	})
-	opt.Cache = filepath.Join(dir, "no", "such", "folder")
+	t.Run("folder to be made", func(t *testing.T) {
+		o := opt
+		o.Cache = filepath.Join(dir, "new", "folder")
+		register(t, e, p, o)
+		if info, err := os.Stat(o.Cache); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("cache folder: %v, %v", info, err)
+		}
+		if !register(t, e, p, o).Metrics.Cached {
+			t.Error("nothing was kept")
+		}
+	})
+	opt.Cache = files()[0] // a file
 	if r := register(t, e, p, opt); len(r.Metrics.Warnings) == 0 || !strings.Contains(r.Metrics.Warnings[len(r.Metrics.Warnings)-1], "not kept") {
 		t.Errorf("warnings %q", r.Metrics.Warnings)
+	}
+}
+
+// What was used longest ago goes when a cache folder is full; what is not of the cache stays.
+func TestCacheIsBounded(t *testing.T) {
+	e := open(t, Config{})
+	size := [3]int{20, 16, 16}
+	r := register(t, e, Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, with(nil))
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(file("notes.txt"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const ample = 1 << 40
+	for i, name := range []string{"a", "b", "c"} {
+		if err := keep(r, file(name+cacheEnding), ample); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(time.Duration(i-10) * time.Hour)
+		if err := os.Chtimes(file(name+cacheEnding), then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(file("a" + cacheEnding))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fromCache(file("a"+cacheEnding)) == nil { // now b is the one used longest ago
+		t.Fatal("nothing read")
+	}
+	if err := keep(r, file("d"+cacheEnding), 3*info.Size()); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if want := []string{"a" + cacheEnding, "c" + cacheEnding, "d" + cacheEnding, "notes.txt"}; !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+	if err := keep(r, file("e"+cacheEnding), 1); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := filepath.Glob(file("*" + cacheEnding)); len(found) != 1 || found[0] != file("e"+cacheEnding) {
+		t.Errorf("a result larger than the limit leaves %v, want it alone", found)
 	}
 }
 

@@ -120,7 +120,7 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	r.metrics.PeakBytes = report.peakBytes()
 	r.result.Metrics = r.metrics
 	if cached != "" {
-		if err := r.result.Save(cached); err != nil { // the result is worth more than its copy
+		if err := keep(r.result, cached, cacheLimit); err != nil { // the result is worth more than its copy
 			r.result.Metrics.Warnings = append(r.result.Metrics.Warnings, "The result was not kept for the next time: "+err.Error())
 		}
 	}
@@ -195,6 +195,7 @@ func (r *registration) prepare() error {
 		return err
 	}
 	r.fixed, r.moving = r.finite("fixed", fixed), r.finite("moving", moving)
+	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
 	if r.model == nil {
 		return nil
 	}
@@ -222,6 +223,18 @@ func (r *registration) finite(name string, v *volume.Volume) *volume.Volume {
 	clean := v.Finite(lo)
 	if clean != v {
 		r.warn("The " + name + " volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.")
+	}
+	return clean
+}
+
+// finiteMask replaces NaN and infinite voxels of a mask by 0.
+func (r *registration) finiteMask(name string, mask *volume.Volume) *volume.Volume {
+	if mask == nil {
+		return nil
+	}
+	clean := mask.Finite(0)
+	if clean != mask {
+		r.warn("The " + name + " mask has voxels that are NaN or infinite; they select nothing.")
 	}
 	return clean
 }
@@ -439,6 +452,8 @@ func (r *registration) deformOn(g volume.Geometry) *field.Field {
 // finish makes the total transform, resamples the moving image by it, once and from the original, and measures both.
 func (r *registration) finish() error {
 	fixed, moving, threads := r.fixed, r.moving, r.opt.Threads
+	const rounding = 1e-4 // of the similarity: one map, sampled in two ways
+	deformed := r.deform != nil
 	total := r.total()
 	background, _ := moving.MinMax()
 	warped := total.Warp(moving, volume.Linear, background, threads)
@@ -468,8 +483,13 @@ func (r *registration) finish() error {
 		}
 		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, background, threads))
 	}
-	if m.SimilarityAfter < m.SimilarityAlign || m.SimilarityAfter < m.SimilarityBefore {
-		r.warn("The images match less well after the registration than before (see the similarity): look at the result, and try another model or initial alignment.")
+	before, when := m.SimilarityBefore, "before"
+	if deformed && m.SimilarityAlign > before {
+		before, when = m.SimilarityAlign, "after the initial alignment"
+	}
+	if m.SimilarityAfter < before-rounding {
+		r.warn(fmt.Sprintf("The images match less well after the registration (similarity %.3f) than %s (%.3f): look at the result, and try another model or initial alignment.",
+			m.SimilarityAfter, when, before))
 	}
 	if m.NJDPercent > 0.5 {
 		r.warn("The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")

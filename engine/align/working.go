@@ -38,7 +38,7 @@ func newWorking(image shrunken, h float64, frame [9]float64, threads int) *worki
 	mean, known := image.mean, image.known
 	lowest, _ := mean.MinMax()
 	values := mean.Resample(w.grid, volume.IdentityAffine(), volume.Linear, lowest, threads)
-	w.intensity = values.Data
+	w.intensity = scaled(values.Data)
 	w.valid = known.Resample(w.grid, volume.IdentityAffine(), volume.Linear, 0, threads).Data
 	n := w.grid.Size
 	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
@@ -54,6 +54,23 @@ func newWorking(image shrunken, h float64, frame [9]float64, threads int) *worki
 		w.bodyCount += float64(b)
 	}
 	return w
+}
+
+// scaled divides values in place by the power of two that brings them to about 1, which changes no digit of theirs: squares of
+// differences must neither overflow nor vanish.
+func scaled(values []float32) []float32 {
+	most := float32(0)
+	for _, x := range values {
+		most = max(most, x, -x)
+	}
+	if most == 0 {
+		return values
+	}
+	by := float32(math.Ldexp(1, -math.Ilogb(float64(most))))
+	for i := range values {
+		values[i] *= by
+	}
+	return values
 }
 
 // boundingGrid returns the grid of h mm voxels along frame that holds g and one voxel more on each side.

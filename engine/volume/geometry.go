@@ -95,11 +95,17 @@ func (g Geometry) Center() [3]float64 {
 	return g.IndexToPhysical().Apply(c)
 }
 
-// SameGrid reports whether two grids coincide to within 1e-4 of a voxel at every corner, ITK-like.
+// sameGrid is how far apart, voxels, the corners of two grids may lie that count as one: headers round to six digits, and
+// quaternions to fewer.
+const sameGrid = 0.01
+
+// SameGrid reports whether two grids coincide, to within a hundredth of a voxel at every corner.
 func (g Geometry) SameGrid(o Geometry) bool {
-	if g.Size != o.Size {
-		return false
-	}
+	return g.Size == o.Size && g.apart(o) <= sameGrid
+}
+
+// apart returns the greatest distance along an axis of g, voxels, between the corners of two grids of one size.
+func (g Geometry) apart(o Geometry) (most float64) {
 	toIndex, toPhys := g.PhysicalToIndex(), o.IndexToPhysical()
 	for corner := range 8 {
 		var idx [3]float64
@@ -110,10 +116,8 @@ func (g Geometry) SameGrid(o Geometry) bool {
 		}
 		got := toIndex.Apply(toPhys.Apply(idx))
 		for a := range 3 {
-			if math.Abs(got[a]-idx[a]) > 1e-4 {
-				return false
-			}
+			most = max(most, math.Abs(got[a]-idx[a]))
 		}
 	}
-	return true
+	return most
 }

@@ -1,6 +1,10 @@
 package volume
 
-import "github.com/morphseek/morphseek/engine/fault"
+import (
+	"fmt"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
 
 // Volume is a scalar image. It does not own Data: a skin may pass its caller's buffer, which the engine only reads.
 type Volume struct {
@@ -24,8 +28,14 @@ func (v *Volume) Check(name string) error {
 	if lo == hi {
 		return fault.New(fault.ConstantVolume, "%s volume is constant (every voxel is %g): there is nothing to align; check the file", name, lo)
 	}
+	if hi-lo < leastRange {
+		return fault.New(fault.ConstantVolume, "%s volume is as good as constant (from %g to %g): there is nothing to align in single precision; check the file, or multiply it", name, lo, hi)
+	}
 	return nil
 }
+
+// leastRange is how far the intensities of a volume reach at least: its inverse must be a float32.
+const leastRange = 1e-30
 
 // CheckShape is Check without the content: for masks and label maps.
 func (v *Volume) CheckShape(name string) error {
@@ -41,19 +51,23 @@ func (v *Volume) CheckShape(name string) error {
 	return nil
 }
 
-// CheckMask reports the first fault of mask, non-zero where it selects, as a mask of v: shape, then grid, then whether it
+// CheckMask reports the first fault of mask, finite and not zero where it selects, as a mask of v: shape, then grid, then whether it
 // selects anything. name says which input v is; v must have passed CheckShape.
 func (v *Volume) CheckMask(name string, mask *Volume) error {
 	if err := mask.CheckShape(name + " mask"); err != nil {
 		return err
 	}
 	if !mask.SameGrid(v.Geometry) {
-		return fault.New(fault.GridMismatch, "%s mask (size %v) is not on the grid of the %s volume (size %v); resample it onto that grid, with nearest neighbours", name, mask.Size, name, v.Size)
+		how := fmt.Sprintf("has size %v where the volume has %v", mask.Size, v.Size)
+		if mask.Size == v.Size {
+			how = fmt.Sprintf("lies up to %.3g voxels away: origin, spacing or direction differ", v.apart(mask.Geometry))
+		}
+		return fault.New(fault.GridMismatch, "%s mask is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours", name, name, how)
 	}
 	for _, m := range mask.Data {
-		if m != 0 {
+		if m != 0 && finite(m) {
 			return nil
 		}
 	}
-	return fault.New(fault.EmptyMask, "%s mask selects nothing: every voxel is 0; correct it or leave it out", name)
+	return fault.New(fault.EmptyMask, "%s mask selects nothing: every voxel is 0 or no number; correct it or leave it out", name)
 }

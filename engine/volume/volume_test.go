@@ -143,8 +143,8 @@ func TestNetworkGrid(t *testing.T) {
 func TestSameGrid(t *testing.T) {
 	g := cube(10, 2)
 	near, far, size := g, g, g
-	near.Origin[0] = 1e-5
-	far.Origin[0] = 1e-2
+	near.Origin[0] = 1e-2 // spacing 2
+	far.Origin[0] = 4e-2
 	size.Size[2]++
 	for _, c := range []struct {
 		name string
