@@ -123,10 +123,12 @@ def test_files_of_others_stay(study: Path):
     assert sorted(os.listdir(study.parent / "full")) == sorted([*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"])
     assert sorted(os.listdir(study.parent / "plain")) == sorted([*OUTPUTS, "notes", "notes.txt"])
 
-    # A pair that fails keeps the results that were there, but they do not count as finished.
+    # A pair that fails keeps the results that were there, finished as they are with the files that they are of.
+    whole = (study.parent / "fixed_labels.nii.gz").read_bytes()
     (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
-    assert states(batch.run(study, study.parent, **QUICK)) == ["failed", "done"]
-    assert "warped.nii.gz" in os.listdir(study.parent / "full") and "pair.json" not in os.listdir(study.parent / "full")
+    assert states(batch.run(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
+    (study.parent / "fixed_labels.nii.gz").write_bytes(whole)
+    assert states(batch.run(study, study.parent, **QUICK, seed=2)) == ["skipped", "skipped"]
 
     shutil.copy(study.parent / "fixed.nii.gz", study.parent / "plain" / "warped.nii.gz")
     study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
@@ -183,10 +185,37 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
         batch.run(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
 
 
+def test_options_as_register_takes_them(study: Path, tmp_path: Path):
+    done = batch.run(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
+    assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
+    assert states(batch.run(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
+
+
+def test_a_list_is_not_written_over(study: Path):
+    shutil.copy(study, study.parent / "summary.csv")
+    with pytest.raises(errors.InvalidArgumentError, match="pairs: .*would be written"):
+        batch.run(study.parent / "summary.csv", study.parent, **QUICK)
+    assert (study.parent / "summary.csv").read_bytes() == study.read_bytes()
+
+
+def test_a_pair_that_another_batch_is_at(study: Path, tmp_path: Path):
+    """Its files under way stay; those of a process that was killed go."""
+    pytest.importorskip("fcntl")
+    folder = tmp_path / "out" / "plain"
+    folder.mkdir(parents=True)
+    with io.output_folder(folder) as other:
+        left = folder / f"{other.name}x"
+        left.mkdir()
+        (other / "notes.txt").write_text("half done")
+        assert states(batch.run(study, tmp_path / "out", **QUICK))[1] == "done"
+        assert (other / "notes.txt").exists() and not left.exists()
+    assert sorted(os.listdir(folder)) == sorted([*OUTPUTS, "notes.txt"])
+
+
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     with pytest.raises(errors.CancelledError):
-        batch.run(study, out, progress=lambda progress: not progress.message, **QUICK)
+        batch.run(study, out, progress=lambda progress: np.bool_(not progress.message), **QUICK)
     pending = [pair["status"] for pair in json.loads((out / "summary.json").read_text())["pairs"]]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):

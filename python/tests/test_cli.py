@@ -52,6 +52,7 @@ def test_register(tmp_path: Path, files: dict[str, Path], command: Command, resu
     # The same again comes from the cache, the same to the last bit; --no-cache computes.
     before = (out / "displacement.nrrd").read_bytes()
     assert command.json(*arguments)["cached"] is True
+    assert (tmp_path / "cache" / "morphseek").stat().st_mode & 0o777 == 0o700  # of its owner alone: images are in it
     assert (out / "displacement.nrrd").read_bytes() == before
     assert command.json(*arguments, "--no-cache")["cached"] is False
     assert (out / "displacement.nrrd").read_bytes() == before
@@ -76,6 +77,27 @@ def test_apply_fills_with_the_least_finite_value(tmp_path: Path, files: dict[str
     io.write_transform(tmp_path / "far.tfm", sitk.TranslationTransform(3, (1e4, 0.0, 0.0)))
     command("apply", "--transform", tmp_path / "far.tfm", "--input", tmp_path / "nan.nrrd", "--reference", files["fixed"], "--out", tmp_path / "out.nrrd")
     assert (io.read(tmp_path / "out.nrrd").array == least).all()
+
+
+def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], command: Command):
+    out = tmp_path / "it"
+    out.mkdir()
+    for name, source in (("warped.nii.gz", "moving"), ("warped_labels.nii.gz", "moving_labels")):
+        (out / name).write_bytes(files[source].read_bytes())
+    io.write_transform(out / "transform.h5", sitk.TranslationTransform(3, (1.0, 0.0, 0.0)))
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    fixed, moving = files["fixed"], files["moving"]
+    for arguments, what in (
+        (["register", fixed, out / "warped.nii.gz", "--out", out], "moving"),
+        (["register", fixed, moving, "--moving-labels", out / "warped_labels.nii.gz", "--out", out], "moving labels"),
+        (["register", fixed, moving, "--fixed-mask", out / "warped_labels.nii.gz", "--out", out], "fixed mask"),
+        (["register", fixed, moving, "--initial-transform", out / "transform.h5", "--out", out], "initial transform"),
+        (["apply", "--transform", out / "transform.h5", "-i", out / "warped.nii.gz", "-r", fixed, "-o", out / "warped.nii.gz"], "input"),
+        (["apply", "--transform", out / "transform.h5", "-i", moving, "-r", fixed, "-o", out / "transform.h5"], "transform"),
+    ):
+        error = command.json(*arguments, expect=2)["error"]
+        assert error["message"].startswith(f"{what}: ") and "would be written" in error["message"]
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):

@@ -12,7 +12,7 @@ import SimpleITK as sitk
 
 import morphseek
 from conftest import BUNDLES, QUICK, Command, blob
-from morphseek import errors, io
+from morphseek import cli, errors, io
 
 
 def test_table_makes_the_classes():
@@ -135,6 +135,31 @@ def test_command(case: str, tmp_path: Path, command: Command):
 def test_command_error_as_json(tmp_path: Path, command: Command):
     error = command.json("register", tmp_path / "no.nii", tmp_path / "no.nii", "--out", tmp_path / "out", expect=3)["error"]
     assert error["name"] == "input_unreadable" and error["code"] == errors.InputUnreadableError.code and "no.nii" in error["message"]
+
+
+@pytest.mark.parametrize("arguments", [["register", "a", "b"], ["register", "a", "b", "--out", "c", "--steps", "99"], ["models", "shwo"], ["nonsense"]], ids=" ".join)
+def test_usage_errors_as_json(arguments: list[str], command: Command):
+    error = command.json(*arguments, expect=2)["error"]
+    assert error["name"] == "invalid_argument" and error["code"] == errors.InvalidArgumentError.code and error["message"]
+    assert "Usage:" in command(*arguments, expect=2)
+
+
+def test_any_exception_is_one_of_ours():
+    for error, cls in ((KeyboardInterrupt(), errors.CancelledError), (MemoryError(), errors.OutOfMemoryError), (ZeroDivisionError("x"), errors.InternalError)):
+        assert type(errors.from_exception(error)) is cls
+    error = errors.DiskFullError("full")
+    assert errors.from_exception(error) is error
+    with pytest.raises(ZeroDivisionError), cli._reported(False):
+        raise ZeroDivisionError
+
+
+def test_interruption_and_defects_as_json(capsys: pytest.CaptureFixture):
+    with pytest.raises(cli.typer.Exit) as end, cli._reported(True):
+        raise KeyboardInterrupt
+    assert end.value.exit_code == 130 and json.loads(capsys.readouterr().out)["error"]["name"] == "cancelled"
+    with pytest.raises(ZeroDivisionError), cli._reported(True):
+        raise ZeroDivisionError("x")
+    assert json.loads(capsys.readouterr().out)["error"] == {"name": "internal", "code": 1, "message": "ZeroDivisionError: x"}
 
 
 def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Command):

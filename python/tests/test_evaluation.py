@@ -164,6 +164,49 @@ def test_slashes_find_the_labels(data: Path, tmp_path: Path):
     assert "where its label map is" in run.pairs[0].error
 
 
+def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
+    for given, error in (
+        ({"foo": 1}, errors.InvalidArgumentError),
+        ({"steps": 99}, errors.InvalidArgumentError),
+        ({"model": "hipocampus"}, errors.ModelNotFoundError),
+    ):
+        with pytest.raises(error):
+            evaluate(PAIRS[:1], data, **given)
+    with pytest.raises(errors.InputUnreadableError, match="data: .*typo is no folder"):
+        evaluate(PAIRS[:1], data / "typo", **RUN)
+    plain = evaluate(PAIRS[:1], data, preset=None, **{**RUN, "refine": np.int64(0)})
+    assert plain.options == RUN and plain.to_dict()["options"] == RUN
+
+
+def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
+    shutil.copytree(data, tmp_path / "data")
+    labels = tmp_path / "data" / "labels" / "c.nii.gz"
+    other = io.read(labels)
+    io.write_image(labels, other.like(np.where(other.array, 9, 0).astype(np.uint8)))
+    run = evaluate([("a", "c"), ("a", "b"), ("a", "missing")], tmp_path / "data", check=True, **RUN)
+    summary = run.summary()
+    assert (summary["pairs"], summary["failed"], summary["unscored"]) == (3, 1, 1)
+    assert summary["worst"] == {"fixed": "a", "moving": "b", "dice_after": run.pairs[1].dice_after}
+    run.save(tmp_path)
+    assert "nan" not in (tmp_path / "results.csv").read_text()
+    rows = list(csv.DictReader(open(tmp_path / "results.csv")))
+    assert rows[0]["dice_after"] == "" and float(rows[0]["njd_percent"]) == 0 and rows[-1]["seconds"] == ""
+
+
+def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.evaluation.Evaluation):
+    """Labels that differ by 2^32 are not one."""
+    shutil.copytree(data, tmp_path / "data")
+    for name in "ab":
+        path = tmp_path / "data" / "labels" / f"{name}.nii.gz"
+        image = io.read(path)
+        path.unlink()
+        values = np.select([image.array == 1, image.array == 5], [7, 2**32 + 7], 0).astype(np.int64)
+        io.write_image(path.with_name(f"{name}.nrrd"), image.like(values))
+    run = evaluate(PAIRS[:1], tmp_path / "data", check=True, **RUN)
+    assert [s.label for s in run.pairs[0].labels] == [7, 2**32 + 7]
+    assert run.pairs[0].dice_check == pytest.approx(scored.pairs[0].dice_check)
+
+
 def test_command(data: Path, tmp_path: Path, command: Command):
     text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--check", "--model", "none", "--refine", 0, "--search", "off")
     assert "mean Dice by SimpleITK" in text
@@ -173,3 +216,13 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     (tmp_path / "bad.csv").write_text("a,missing\n")
     command("evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3)
     assert json.loads((tmp_path / "failed" / "results.json").read_text())["summary"]["failed"] == 1
+
+    # Nothing takes the place of a finished evaluation but another one; its list is not written over either.
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    text = command("evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "run", expect=3)
+    assert "stay as they were" in text
+    command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--model", "hipocampus", expect=4)
+    (tmp_path / "listed").mkdir()
+    (tmp_path / "listed" / "results.csv").write_text("a,b\n")
+    command("evaluate", tmp_path / "listed" / "results.csv", "--data", data, "--out", tmp_path / "listed", expect=2)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before

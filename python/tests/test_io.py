@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -39,7 +40,8 @@ def as_nibabel(image: io.Image):
     return nibabel.Nifti1Image(image.array.T, np.diag([-1, -1, 1, 1]) @ image.index_to_physical)
 
 
-def write_dicom(image: io.Image, folder: Path) -> Path:
+def write_dicom(image: io.Image, folder: Path, drift: tuple[float, ...] = (0.0, 0.0, 0.0)) -> Path:
+    """A series; ``drift`` is by how much each slice lies further off its place than the one before."""
     folder.mkdir()
     volume = image.to_sitk()
     direction = np.array(image.direction).reshape(3, 3)
@@ -51,7 +53,7 @@ def write_dicom(image: io.Image, folder: Path) -> Path:
         tags = {
             "0008|0060": "CT",
             "0020|000e": uid,
-            "0020|0032": "\\".join(f"{v:.10g}" for v in volume.TransformIndexToPhysicalPoint((0, 0, k))),
+            "0020|0032": "\\".join(f"{v + k * d:.10g}" for v, d in zip(volume.TransformIndexToPhysicalPoint((0, 0, k)), drift)),
             "0020|0037": "\\".join(f"{v:.10g}" for v in direction.T[:2].ravel()),
             "0020|0013": str(k),
         }
@@ -111,6 +113,81 @@ def test_four_dimensional_file_of_one_volume(tmp_path: Path, reference: io.Image
     np.testing.assert_allclose(read.grid, reference.grid, atol=1e-4)
 
 
+def test_itk_images_with_a_start_index(reference: io.Image):
+    itk = pytest.importorskip("itk")
+    whole = as_itk(reference)
+    cropped = itk.crop_image_filter(whole, lower_boundary_crop_size=[2, 3, 1])
+    assert list(cropped.GetOrigin()) == pytest.approx(reference.origin) and list(cropped.GetLargestPossibleRegion().GetIndex()) == [2, 3, 1]
+    expected = reference.to_sitk()[2:, 3:, 1:]
+    for made, corner in ((cropped, expected.GetOrigin()), (itk.constant_pad_image_filter(whole, pad_lower_bound=[1, 2, 0]), reference.index_to_physical @ [-1, -2, 0, 1])):
+        np.testing.assert_allclose(io.read(made).origin, corner[:3], atol=1e-9)
+    read = io.read(cropped)
+    np.testing.assert_array_equal(read.array, sitk.GetArrayFromImage(expected))
+    back = io.as_kind_of(cropped, read)  # what apply() returns
+    np.testing.assert_allclose(back.TransformIndexToPhysicalPoint(back.GetLargestPossibleRegion().GetIndex()), expected.GetOrigin(), atol=1e-9)
+
+
+def test_itk_images_of_other_dimensions(reference: io.Image):
+    itk = pytest.importorskip("itk")
+    with pytest.raises(errors.ThinVolumeError, match="moving"):
+        io.read(itk.image_from_array(np.zeros((4, 5), np.float32)), "moving")
+    one = itk.image_from_array(np.ascontiguousarray(reference.array[None]))
+    one.SetSpacing([*reference.spacing, 1.0])
+    one.SetOrigin([*reference.origin, 0.0])
+    direction = np.eye(4)
+    direction[:3, :3] = np.array(reference.direction).reshape(3, 3)
+    one.SetDirection(itk.matrix_from_array(direction))
+    np.testing.assert_allclose(io.read(one).grid, reference.grid)
+    with pytest.raises(errors.InvalidArgumentError, match="components"):
+        io.read(itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True))
+
+
+def nifti_form(*, shear: float = 0.0, origin: float = 0.0, codes: tuple[int, int] = (1, 1), units: int = 2, kind: type = nibabel.Nifti1Image):
+    """A NIfTI whose sform may be sheared and whose qform is not; codes are of the sform and of the qform."""
+    image = kind(1000 * blob((7, 9, 11)).T, None)
+    sform, qform = (np.diag([2.0, 1.5, 3.0, 1.0]) for _ in range(2))
+    sform[0, 1], qform[:3, 3] = shear, origin
+    image.header.set_sform(sform, codes[0])
+    image.header.set_qform(qform, codes[1])
+    image.header["xyzt_units"] = units
+    return kind(image.dataobj, None, image.header) if codes == (0, 0) else kind(image.dataobj, image.header.get_best_affine(), image.header)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{}, {"origin": 30.0}, {"codes": (0, 0)}, {"codes": (1, 0)}, {"codes": (0, 1), "origin": 30.0}, {"units": 1}, {"units": 3}, {"shear": 0.2}, {"shear": 0.2, "origin": 30.0}],
+    ids=str,
+)
+def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
+    """Two forms that differ, none, a sheared one beside a sound one, and other units than mm."""
+    nibabel.save(nifti_form(**form), tmp_path / "image.nii.gz")
+    image = nibabel.load(tmp_path / "image.nii.gz")
+    by_path = io.read(tmp_path / "image.nii.gz")
+    np.testing.assert_array_equal(io.read(image).grid, by_path.grid)
+    np.testing.assert_array_equal(io.read(image).array, by_path.array)
+    direction = np.array(by_path.direction).reshape(3, 3)
+    np.testing.assert_allclose(direction.T @ direction, np.eye(3), atol=1e-6)
+    assert by_path.spacing == pytest.approx(np.array([2, 1.5, 3]) * {1: 1000, 2: 1, 3: 0.001}[form.get("units", 2)])
+    if form == {}:
+        other = nifti_form(kind=nibabel.Nifti2Image)  # which SimpleITK does not read
+        np.testing.assert_array_equal(io.read(other).grid, by_path.grid)
+        image.affine[0, 3] += 5  # in place: the header does not know of it
+        assert io.read(image).origin[0] == pytest.approx(by_path.origin[0] - 5)
+
+
+def test_sheared_images_are_refused(tmp_path: Path):
+    image = nifti_form(shear=0.2, codes=(1, 0))
+    nibabel.save(image, tmp_path / "image.nii.gz")
+    for source in (image, tmp_path / "image.nii.gz", nibabel.MGHImage(np.zeros((4, 5, 6), np.float32), image.affine)):
+        with pytest.raises(errors.InvalidDirectionError, match="moving: .*sheared.*resample"):
+            io.read(source, "moving")
+    sheared = io.Image(blob((4, 5, 6)), direction=(1, 0.6, 0, 0, 0.8, 0, 0, 0, 1))
+    io.write_image(tmp_path / "image.nrrd", sheared)
+    np.testing.assert_allclose(io.read(tmp_path / "image.nrrd").direction, sheared.direction)
+    with pytest.raises(errors.OutputUnwritableError, match="right angles"):
+        io.write_image(tmp_path / "other.nii.gz", sheared)  # ITK straightens it
+
+
 @pytest.mark.parametrize(
     "source, error",
     [
@@ -158,6 +235,19 @@ def test_cut_nifti_is_refused(suffix: str, kept: float, tmp_path: Path, referenc
         io.read(cut, "moving")
 
 
+@pytest.mark.parametrize("data", [".img", ".img.gz"])
+@pytest.mark.parametrize("by_header", [True, False])
+def test_cut_pair_is_refused(data: str, by_header: bool, tmp_path: Path, reference: io.Image):
+    sitk.WriteImage(reference.to_sitk(), str(tmp_path / f"pair{data}"))
+    named = tmp_path / f"pair{data.replace('img', 'hdr') if by_header else data}"
+    np.testing.assert_array_equal(io.read(named).array, reference.array)
+    assert {part.name for part in io.parts(named)} == {path.name for path in tmp_path.iterdir()}
+    with open(tmp_path / f"pair{data}", "r+b") as file:
+        file.truncate(os.stat(file.fileno()).st_size // 2)
+    with pytest.raises(errors.InputUnreadableError, match=f"moving: .*pair{data} is cut short"):
+        io.read(named, "moving")
+
+
 def test_nifti_of_several_gzip_members(tmp_path: Path, reference: io.Image):
     plain, parts = tmp_path / "plain.nii", tmp_path / "parts.nii.gz"
     sitk.WriteImage(reference.to_sitk(), str(plain))
@@ -171,6 +261,16 @@ def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: io.Image):
     sorted(folder.iterdir())[4].unlink()
     with pytest.raises(errors.InputUnreadableError, match="fixed: the slices in .* apart"):
         io.read(folder, "fixed")
+
+
+@pytest.mark.parametrize(
+    "drift, says",
+    [((0.0, 0.3, 0.0), "no straight stack .*tilted gantry.*8.7 mm off.*dcm2niix"), ((0.0, 0.0, -2.0), "all at one position")], ids=["tilt", "one place"]
+)
+def test_dicom_that_is_no_stack_is_refused(drift: tuple[float, ...], says: str, tmp_path: Path):
+    folder = write_dicom(io.Image((1000 * blob((30, 9, 11))).astype(np.int16), (1.0, 1.0, 2.0)), tmp_path / "series", drift)
+    with pytest.raises(errors.InputUnreadableError, match=says):
+        io.read(folder)
 
 
 def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
@@ -249,8 +349,12 @@ def test_transforms(tmp_path: Path):
     with pytest.raises(errors.InvalidArgumentError, match="2-D"):
         io.read_transform(tmp_path / "flat.tfm")
     (tmp_path / "bad.tfm").write_text("nonsense")
-    with pytest.raises(errors.InputUnreadableError):
-        io.read_transform(tmp_path / "bad.tfm")
+    io.write_transform(tmp_path / "cut.tfm", sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
+    with open(tmp_path / "cut.tfm", "r+b") as file:
+        file.truncate(200)
+    for name in ("bad.tfm", "cut.tfm"):
+        with pytest.raises(errors.InputUnreadableError, match=name):
+            io.read_transform(tmp_path / name)
     with pytest.raises(errors.InvalidArgumentError, match="rigid or affine"):
         io.linear_part(sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
 
@@ -357,3 +461,47 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
     with io.output_folder(target, ("a", "b")) as folder:
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]
+
+
+def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
+    """Those of the living stay: another call in this process, another process, another host that was there a moment ago."""
+    pytest.importorskip("fcntl")
+    stay = tmp_path / ".morphseek-another-host-x"
+    stay.mkdir()
+    script = "import sys, time\nfrom morphseek import io\nwith io.output_folder(sys.argv[1]) as folder:\n    print(folder.name, flush=True)\n    time.sleep(100)"
+    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    theirs = tmp_path / process.stdout.readline().strip()
+    with io.output_folder(tmp_path) as outer, io.output_folder(tmp_path) as inner:
+        (inner / "a").write_text("1")
+        assert {theirs, outer, inner, stay} == set(tmp_path.iterdir())
+    process.terminate()
+    process.wait()
+    os.utime(stay, (0, 0))
+    io.write_text(tmp_path / "b", "2")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_seal(tmp_path: Path):
+    """What says that the files are whole stays until there are others."""
+    for name in ("seal", "a"):
+        (tmp_path / name).write_text("old")
+    with pytest.raises(ValueError), io.output_folder(tmp_path, ("a",), "seal"):
+        raise ValueError
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "seal"]
+    with io.output_folder(tmp_path, ("a",), "seal") as folder:
+        assert (tmp_path / "seal").exists()
+        (folder / "a").write_text("new")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_inputs_are_not_written_over(tmp_path: Path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a").write_text("1")
+    (tmp_path / "link").symlink_to(out / "a")
+    (tmp_path / "other").symlink_to(out)
+    for path in (out / "a", out / ".." / "out" / "a", tmp_path / "link", str(tmp_path / "other" / "a")):
+        with pytest.raises(errors.InvalidArgumentError, match="fixed mask: .*would be written"):
+            io.check_apart(tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path})
+    io.check_apart(out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True})

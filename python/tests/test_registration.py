@@ -196,9 +196,11 @@ def test_progress(pair: PhantomPair):
     assert {"align", "finish"} <= {p.stage for p in seen}
 
 
-def test_progress_cancels(pair: PhantomPair):
+@pytest.mark.parametrize("no", [False, np.False_])
+def test_progress_cancels(no: bool, pair: PhantomPair):
     with pytest.raises(errors.CancelledError):
-        morphseek.register(pair.fixed, pair.moving, progress=lambda p: False)
+        morphseek.register(pair.fixed, pair.moving, progress=lambda p: no)
+    morphseek.register(blob(), blob(), progress=lambda p: 0, **QUICK)
 
 
 def test_exception_in_progress_comes_back(pair: PhantomPair):

@@ -17,9 +17,7 @@ import hashlib
 import json
 import math
 import os
-import re
 import shlex
-import shutil
 import statistics
 import sys
 import threading
@@ -29,13 +27,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import _core, errors, evaluation, io, registration
-from .registration import Bar, Progress, RegistrationResult
+from .registration import Bar, Progress, RegistrationResult, says_no
 
 if TYPE_CHECKING:
     from distributed import Client
 
 IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
 FINISHED = "pair.json"
+SUMMARIES = ("summary.csv", "summary.json")
 
 _drawing = threading.Lock()  # Matplotlib is not made for threads
 
@@ -48,6 +47,7 @@ def register_into(
     options: dict[str, Any],
     title: str = "",
     html: bool = True,
+    seal: str = "",
     label_names: dict[int, str] | None = None,
     extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
     **inputs: Any,
@@ -66,6 +66,8 @@ def register_into(
         For report.html.
     html : bool
         Write report.html.
+    seal : str
+        File in the folder that says that its results are whole: it is removed just before new ones come, and is the caller's to write.
     extra : callable, optional
         Returns what else report.json shall hold.
     **inputs
@@ -77,11 +79,16 @@ def register_into(
         What report.json holds.
     """
     fixed_labels, moving_labels = labels
+    io.check_apart(
+        out, registration.OUTPUTS, {"fixed": images[0], "moving": images[1], "fixed labels": fixed_labels, "moving labels": moving_labels, **inputs}
+    )
     # First: an unwritable folder, and labels on another grid, fail before the work.
-    with io.output_folder(out, registration.OUTPUTS) as folder:
+    with io.output_folder(out, registration.OUTPUTS, seal) as folder:
         images = io.read(images[0], "fixed"), io.read(images[1], "moving")
         if fixed_labels is not None:
             fixed_labels = evaluation.on_fixed_grid(fixed_labels, images[0].grid)
+        if moving_labels is not None:
+            moving_labels = io.read_on(moving_labels, images[1].grid, "moving labels")
         result = registration.register(*images, **inputs, **options)
         scores = []
         if fixed_labels is not None and moving_labels is not None:
@@ -197,8 +204,8 @@ class Batch:
         table.writeheader()
         content = self.to_dict()
         table.writerows({**row, "warnings": " | ".join(row["warnings"])} for row in content["pairs"])
-        io.write_text(Path(folder) / "summary.csv", text.getvalue())
-        io.write_text(Path(folder) / "summary.json", json.dumps(content, indent=1) + "\n")
+        for name, written in zip(SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")):
+            io.write_text(Path(folder) / name, written)
 
 
 def run(
@@ -251,11 +258,10 @@ def run(
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_list(pairs)
-    options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
-    _core.call(_core.gopy.CheckOptions, json.dumps(options))
+    io.check_apart(out, SUMMARIES, {"pairs": pairs})
+    options, found = registration.checked_options(options)
     shown, model = dict(options), options.get("model", "default")
-    if model not in ("none", "default"):
-        found = _core.verify_model(model)
+    if found:
         model = found["manifest"]["sha256"]
         if found["path"]:  # a worker elsewhere is in another folder
             options["model"] = str(Path(found["path"]).absolute())
@@ -336,7 +342,7 @@ def _content(path: Path, name: str) -> list[str]:
     """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
     hashes = []
     try:
-        for file in sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path, *_data(path)]:
+        for file in sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else io.parts(path):
             content = hashlib.sha256()
             with open(file, "rb") as stream:
                 while chunk := stream.read(1 << 20):
@@ -345,16 +351,6 @@ def _content(path: Path, name: str) -> list[str]:
     except OSError as error:
         raise errors.InputUnreadableError(f"{name}: {error.filename} cannot be read: {error.strerror}; check the list") from None
     return hashes
-
-
-def _data(header: Path) -> list[Path]:
-    """Return the file with the voxels, where the image's own file is but a header."""
-    if header.suffix in (".mhd", ".nhdr"):
-        named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header.read_bytes(), re.M)
-        files = [header.parent / os.fsdecode(named[1])] if named else []
-    else:
-        files = [header.with_suffix({".hdr": ".img", ".img": ".hdr"}[header.suffix])] if header.suffix in (".hdr", ".img") else []
-    return [file for file in files if file.is_file()]
 
 
 def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcome:
@@ -368,12 +364,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
             # Of this very batch: a worker of the cluster was lost between its last file and its answer.
             return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
-        for image in pair.files:
-            path = pair.path(image).absolute()
-            if path.name in registration.OUTPUTS and path.parent == folder:
-                raise errors.InvalidArgumentError(f"{image.replace('_', ' ')}: {path} is where a result would be written; choose another output folder")
-        (folder / FINISHED).unlink(missing_ok=True)  # of other files or options, whose results stay until there are new ones
-        images = {image: io.read(pair.path(image), image.replace("_", " ")) for image in pair.files}
+        images = {image: pair.path(image) for image in pair.files}
         summary = register_into(
             folder,
             (images["fixed"], images["moving"]),
@@ -381,6 +372,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             options=job.options,
             title=pair.id,
             html=job.html,
+            seal=FINISHED,
             progress=progress,
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
@@ -388,8 +380,6 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         result = {name: summary.get(name) for name in ("dice_before", "dice_after", "njd_percent", "model", "device", "warnings")}
         result = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in result.items()}
         result["seconds"] = summary["seconds"]["total"]
-        for left in folder.glob(".morphseek-*"):  # of a worker that was killed
-            shutil.rmtree(left, ignore_errors=True)
         files = {name: _size(folder / name) for name in registration.OUTPUTS if (folder / name).is_file()}
         finished = {"fingerprint": fingerprint, "batch": job.batch, "files": files, "result": result}
         io.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
@@ -456,7 +446,7 @@ class _Meter:
             return
         total = len(self._places)
         try:
-            if self._callback(Progress(f"{self._done}/{total}", (self._done + sum(self._running.values())) / total, message)) is False:
+            if says_no(self._callback(Progress(f"{self._done}/{total}", (self._done + sum(self._running.values())) / total, message))):
                 self.stop(errors.CancelledError("the batch was cancelled"))
         except Exception as error:
             self.stop(error)

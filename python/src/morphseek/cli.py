@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Callable, Iterator, Optional
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.table import Table
 
@@ -26,8 +27,26 @@ from . import _core, errors
 if TYPE_CHECKING:
     from .registration import RegistrationResult
 
+_UsageError = typer.BadParameter.__base__  # click's, or that of typer's own copy
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands. Wrong usage is found before a command begins, so its JSON comes from here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:  # type: ignore[misc]
+            if not as_json:
+                raise
+            _print_failure(errors.InvalidArgumentError(error.format_message()))
+            raise typer.Exit(error.exit_code) from None
+
+
 app = typer.Typer(
     name="morphseek",
+    cls=_Commands,
     help="Deformable registration of 3-D medical images. For research use; not a medical device.",
     epilog="Start with: morphseek demo. Then: morphseek register FIXED MOVING --out FOLDER",
     no_args_is_help=True,
@@ -41,7 +60,7 @@ _out, _err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute anew, even if the same registration was done before.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute anew, even if the same registration was done before, and keep no copy in the user's cache folder.")]
 
 
 def _version(show: bool) -> None:
@@ -60,15 +79,23 @@ def _reported(as_json: bool) -> Iterator[None]:
     """Turn a failure into its message and its exit code."""
     try:
         yield
-    except errors.MorphSeekError as error:
+    except (errors.MorphSeekError, KeyboardInterrupt, MemoryError) as error:
+        failure = errors.from_exception(error)
         if as_json:
-            print(json.dumps({"error": {"name": error.name, "code": error.code, "message": str(error)}}))
+            _print_failure(failure)
         else:
-            _err.print(f"morphseek: {error}", style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        _err.print("morphseek: cancelled")
-        raise typer.Exit(errors.CancelledError.exit_code) from None
+            _err.print(f"morphseek: {failure}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(failure.exit_code) from None
+    except typer.Exit:
+        raise
+    except Exception as error:  # a defect: its traceback goes to standard error
+        if as_json:
+            _print_failure(errors.from_exception(error))
+        raise
+
+
+def _print_failure(failure: errors.MorphSeekError) -> None:
+    print(json.dumps({"error": {"name": failure.name, "code": failure.code, "message": str(failure)}}))
 
 
 def _with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -127,7 +154,7 @@ def _cache(no_cache: bool) -> dict[str, str]:
     try:
         folder = Path(base) if base else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
         folder = folder / "morphseek"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # as the engine makes it: it will hold patients' images
     except (OSError, RuntimeError):  # RuntimeError: a user without a home
         return {}
     return {"cache": str(folder)}
@@ -155,14 +182,12 @@ def register(
     warped_labels.nii.gz if the moving labels are given and uncertainty.nrrd if it is asked for: all of them or, on an error, none.
     """
     with _reported(as_json):
-        from . import batch, io
+        from . import batch
 
-        images = io.read(fixed, "fixed"), io.read(moving, "moving")
-        labels = tuple(None if path is None else io.read(path, name) for path, name in ((fixed_labels, "fixed labels"), (moving_labels, "moving labels")))
         summary = batch.register_into(
             out,
-            images,
-            labels,
+            (fixed, moving),
+            (fixed_labels, moving_labels),
             options=_changed(options) | _cache(no_cache),
             title=f"{moving} onto {fixed}",
             progress=not (quiet or as_json),
@@ -224,6 +249,7 @@ def apply(
         from . import io
         from .transform import minimum
 
+        io.check_apart(out.parent, [out.name], {"transform": transform, "input": image, "reference": reference})
         loaded = io.read_transform(transform)
         source, grid = io.read(image, "input"), io.read(reference, "reference").to_sitk()
         nearest = interpolation is _Interpolation.nearest
@@ -254,23 +280,30 @@ def evaluate(
     """
     with _reported(as_json):
         from . import io
-        from .evaluation import PairScore, evaluate as run
+        from .evaluation import FILES, PairScore, evaluate as run
 
         def show(score: PairScore) -> None:
             if not (quiet or as_json):
-                what = score.error or f"Dice {score.dice_before:.3f} -> {score.dice_after:.3f}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
+                dice = f"Dice {score.dice_before:.3f} -> {score.dice_after:.3f}" if score.labels else "no label in common"
+                what = score.error or f"{dice}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
                 _out.print(f"{score.fixed} <- {score.moving}  {what}", markup=False, soft_wrap=True)
 
+        io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv})
         with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
             result = run(
                 pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, progress=show, **_changed(options), **_cache(no_cache)
             )
             result.options.pop("cache", None)
-            result.write(folder)
-        summary = result.summary()
+            summary = result.summary()
+            # What failed altogether takes no other's place.
+            kept = [name for name in FILES if (out / name).exists()] if summary["failed"] == summary["pairs"] else []
+            if not kept:
+                result.write(folder)
+        if kept and not as_json:
+            _err.print(f"note: no pair succeeded, so {' and '.join(kept)} in {out} stay as they were", style="yellow", markup=False, soft_wrap=True)
         if as_json:
             print(json.dumps(result.to_dict()))
-        elif not quiet:
+        elif not (quiet or kept):
             _print_evaluation(summary, result.names, result.wilcoxon, out)
         failure = next((p.exit_code for p in result.pairs if p.error), 0)
         if failure:
@@ -287,7 +320,7 @@ def _print_evaluation(summary: dict[str, Any], names: dict[int, str], wilcoxon: 
         return "-" if summary[name] is None else f"{summary[name]:.{digits}f}{unit}"
 
     rows = [
-        ("pairs", f"{summary['pairs']}" + (f", {summary['failed']} failed" if summary["failed"] else "")),
+        ("pairs", ", ".join([f"{summary['pairs']}", *(f"{summary[what]} {said}" for what, said in (("failed", "failed"), ("unscored", "without a common label")) if summary[what])])),
         ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
     ]
     if summary["dice_check"] is not None:

@@ -61,7 +61,7 @@ for _info in TABLE:
     )
     globals()[_info["python"]] = _BY_CODE[_info["code"]] = _class
 
-__all__ = ["MorphSeekError", "TABLE", "from_engine", *(info["python"] for info in TABLE)]
+__all__ = ["MorphSeekError", "TABLE", "from_engine", "from_exception", *(info["python"] for info in TABLE)]
 
 
 def from_engine(error: Exception) -> MorphSeekError:
@@ -70,6 +70,17 @@ def from_engine(error: Exception) -> MorphSeekError:
     if not code.isdigit():
         return _BY_CODE[1](str(error))
     return _BY_CODE.get(int(code), MorphSeekError)(message)
+
+
+def from_exception(error: BaseException) -> MorphSeekError:
+    """Return any exception as one of these: itself, if it is one, a defect, if nothing better is known."""
+    if isinstance(error, MorphSeekError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return globals()["CancelledError"]("cancelled")
+    if isinstance(error, MemoryError):
+        return globals()["OutOfMemoryError"]("the registration needs more memory than there is; close other programs or use smaller volumes")
+    return _BY_CODE[1](f"{type(error).__name__}: {error}")
 
 
 if TYPE_CHECKING:

@@ -17,8 +17,11 @@ import numpy as np
 import SimpleITK as sitk
 
 from . import _core, errors, io
-from .registration import RegistrationResult, register
+from .registration import RegistrationResult, checked_options, register
 from .transform import resample_identity
+
+#: What an evaluation leaves in a folder.
+FILES = ("results.json", "results.csv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +157,7 @@ class Evaluation:
     wilcoxon: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
-        """Return means over the pairs that were scored, the worst pair, and the counts."""
+        """Return means over the pairs that were scored, the worst pair, and the counts; ``unscored`` are those without a common label."""
         scored = [p for p in self.pairs if not p.error]
 
         def mean(name: str) -> float | None:
@@ -166,10 +169,12 @@ class Evaluation:
         for pair in scored:
             for score in pair.labels:
                 by_label.setdefault(score.label, []).append(score.dice_after)
-        worst = min(scored, key=lambda p: p.dice_after, default=None)
+        with_dice = [p for p in scored if not math.isnan(p.dice_after)]
+        worst = min(with_dice, key=lambda p: p.dice_after, default=None)
         return {
             "pairs": len(self.pairs),
             "failed": len(self.pairs) - len(scored),
+            "unscored": len(scored) - len(with_dice),
             "cached": sum(p.cached for p in scored),
             **{name: mean(name) for name in ("dice_before", "dice_after", "dice_check", "hd95_after", "njd_percent", "sdlogj", "seconds", "cpu_seconds")},
             "worst": None if worst is None else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after},
@@ -197,9 +202,10 @@ class Evaluation:
             row = {"fixed": pair.fixed, "moving": pair.moving, "njd_percent": pair.njd_percent, "seconds": pair.seconds, "error": pair.error}
             for score in pair.labels or [None]:
                 of_label = {} if score is None else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
-                writer.writerow({**row, **of_label})
-        io.write_text(Path(folder) / "results.csv", rows.getvalue())
-        io.write_text(Path(folder) / "results.json", json.dumps(self.to_dict(), indent=1) + "\n")
+                cells = {**row, **of_label}
+                writer.writerow({name: None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in cells.items()})
+        for name, text in zip(FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())):
+            io.write_text(Path(folder) / name, text)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write results.json (everything) and results.csv (one row a pair and label): both or, on an error, none."""
@@ -245,9 +251,17 @@ def evaluate(
     -------
     Evaluation
         A pair that fails is in it, with its error; the others go on.
+
+    Raises
+    ------
+    MorphSeekError
+        Before the first pair: the list, the data folder, an option or the model is at fault.
     """
     listed = read_pairs(pairs, subset)
+    options, _ = checked_options(options)
     root = Path(data)
+    if not root.is_dir():
+        raise errors.InputUnreadableError(f"data: {root} is no folder; give the one with images and labels")
     merge, names = read_labels_csv(labels_csv) if labels_csv else (None, {})
     other = _read_run(against) if against else None
     if other is not None and not other.keys() & set(listed):
@@ -294,12 +308,12 @@ def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Im
         path = Path(folder) / "transform.h5"
         io.write_transform(path, result.to_sitk())
         transform = sitk.ReadTransform(str(path))
-    a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in (fixed, moving))
+    shared = sorted(_values(fixed) & _values(moving))
+    a, b = (sitk.Cast(image.like(_numbered(image.array, shared)).to_sitk(), sitk.sitkUInt32) for image in (fixed, moving))
     warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(a, warped)
-    shared = set(np.unique(fixed.array).tolist()) & set(np.unique(moving.array).tolist()) - {0}
-    return float(np.mean([overlap.GetDiceCoefficient(int(label)) for label in shared])) if shared else math.nan
+    return float(np.mean([overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)])) if shared else math.nan
 
 
 def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None) -> list[tuple[str, str]]:

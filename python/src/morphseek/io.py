@@ -13,25 +13,34 @@ import errno
 import gzip
 import math
 import os
+import re
 import shutil
+import socket
 import struct
 import sys
 import tempfile
 import threading
+import time
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterator, Union
+from typing import Any, Callable, Collection, Iterator, Mapping, Union
 
 import numpy as np
 import SimpleITK as sitk
 
 from . import errors
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike, Any]
 """numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, a path or a DICOM folder."""
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+_PAIRS = (".hdr", ".img", ".hdr.gz", ".img.gz")  # a header and its voxels
 _hdf5 = threading.Lock()  # ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
 
 
@@ -150,8 +159,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
     ----------
     source : ImageLike
         numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk image. nibabel image: its
-        (i, j, k) become (x, y, z) and its RAS affine LPS. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...)
-        or of a folder with one DICOM series.
+        (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies where its file does. Path of a file that SimpleITK reads
+        (NIfTI, NRRD, MetaImage, ...) or of a folder with one DICOM series.
     name : str
         What error messages call it ("fixed", "moving mask").
 
@@ -161,6 +170,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
         The file is missing, cannot be parsed or holds something other than one scalar volume.
     InvalidArgumentError
         The object is of no supported kind.
+    InvalidDirectionError
+        A NIfTI or nibabel image is sheared: its axes are not at right angles.
     ThinVolumeError
         The image has two dimensions.
 
@@ -177,9 +188,9 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, sitk.Image):
         image = _from_sitk(source, name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
-        image = _from_nibabel(source)
+        image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        image = _from_itk(source)
+        image = _from_itk(source, name)
     elif isinstance(source, np.ndarray):
         image = Image(source)
     else:
@@ -210,31 +221,67 @@ class _Held:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    if image.GetNumberOfComponentsPerPixel() != 1:
-        raise errors.InvalidArgumentError(f"{name} volume has {image.GetNumberOfComponentsPerPixel()} components a voxel; give a scalar volume")
-    array = _checked(np.asarray(_Held(sitk.GetArrayViewFromImage(image), image)), name)
-    if image.GetDimension() != 3:  # a 4-D file of one volume passes, its geometry that of the first three axes
-        n = image.GetDimension()
-        direction = np.array(image.GetDirection()).reshape(n, n)[:3, :3].ravel()
-        return Image(array, image.GetSpacing()[:3], image.GetOrigin()[:3], tuple(direction))
-    return Image(array, image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
+    direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
+    return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), image.GetOrigin(), direction, name)
 
 
-def _from_itk(image: Any) -> Image:
+def _from_itk(image: Any, name: str) -> Image:
     itk = sys.modules["itk"]  # imported by whoever made the image
     array = itk.array_view_from_image(image)
-    direction = itk.array_from_matrix(image.GetDirection())
-    return Image(array, tuple(image.GetSpacing()), tuple(image.GetOrigin()), tuple(direction.ravel()))
+    # ITK's origin is that of index 0, which what is left by a cropping filter need not begin with.
+    first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
+    return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), first, itk.array_from_matrix(image.GetDirection()), name)
 
 
-def _from_nibabel(image: Any) -> Image:
+def _in_space(array: np.ndarray, components: int, spacing: Any, origin: Any, direction: np.ndarray, name: str) -> Image:
+    """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first three axes."""
+    if components != 1:
+        raise errors.InvalidArgumentError(f"{name} volume has {components} components a voxel; give a scalar volume")
+    return Image(_checked(array, name), tuple(spacing)[:3], tuple(origin)[:3], tuple(direction[:3, :3].ravel()))
+
+
+def _from_nibabel(image: Any, name: str) -> Image:
+    import nibabel
+
     if image.affine is None:
         raise errors.InvalidArgumentError("the nibabel image has no affine, so it lies nowhere; give it one")
     array = np.asanyarray(image.dataobj).T
+    if isinstance(image, nibabel.nifti1.Nifti1Pair):
+        return dataclasses.replace(_nifti_place(image, name), array=array)
     affine = _RAS_TO_LPS @ image.affine
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
     direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
+    if spacing.all() and _is_sheared(direction):
+        raise _sheared(name)
     return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+
+
+def _nifti_place(image: Any, name: str) -> Image:
+    """Return one voxel with the geometry of a nibabel NIfTI. ITK reads it: which of the two forms counts, what stands for a missing one
+    and what unit the numbers are in is then the same as for the file.
+    """
+    import nibabel
+
+    header = type(image)(image.dataobj, image.affine, image.header).header  # that of a file, if the affine was changed since
+    place = nibabel.Nifti1Header()  # SimpleITK reads no NIfTI-2
+    for field in ("pixdim", "xyzt_units", "qform_code", "sform_code", *(f for f in header if f.startswith(("quatern", "qoffset", "srow")))):
+        place[field] = header[field]
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+        path = Path(folder, "header.nii")
+        nibabel.save(nibabel.Nifti1Image(np.zeros((1, 1, 1), np.uint8), None, place), path)
+        return _from_path(path, name)
+
+
+def _is_sheared(direction: np.ndarray) -> bool:
+    return bool(np.abs(direction.T @ direction - np.eye(3)).max() > 1e-3)  # the cosines of the angles between the axes
+
+
+def _sheared(name: str) -> errors.MorphSeekError:
+    return errors.InvalidDirectionError(
+        f"{name}: the axes of the volume are not at right angles (its affine is sheared); "
+        "resample it onto a straight grid first, for instance by nibabel.processing.resample_to_output"
+    )
 
 
 def _from_path(path: Path, name: str) -> Image:
@@ -245,15 +292,28 @@ def _from_path(path: Path, name: str) -> Image:
         if path.is_dir():
             return _from_sitk(_dicom(path, name), name)
         image = sitk.ReadImage(str(path))
-        if path.name.lower().endswith((".nii", ".nii.gz")):
+        if path.name.lower().endswith((".nii", ".nii.gz", *_PAIRS)):
             _check_whole(image, path, name)
     except errors.MorphSeekError:
         raise
     except OSError as error:
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {error.strerror}") from None
     except RuntimeError as error:
+        if "orthonormal direction" in str(error):
+            raise _sheared(name) from None
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read as an image: {_reason(error)}") from None
     return _from_sitk(image, name)
+
+
+def parts(path: Path) -> list[Path]:
+    """Return the files that an image is in: its own and, where one has the geometry and another the voxels, that one."""
+    if path.suffix in (".mhd", ".nhdr"):
+        named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", path.read_bytes(), re.M)
+        others = [path.parent / os.fsdecode(named[1])] if named else []
+    else:
+        suffix = next((suffix for suffix in _PAIRS if path.name.endswith(suffix)), None)
+        others = [path.with_name(path.name.removesuffix(suffix) + other) for other in _PAIRS if other != suffix] if suffix else []
+    return [path, *(file for file in others if file.is_file())]
 
 
 def _check_text(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
@@ -272,21 +332,40 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
     reader.MetaDataDictionaryArrayUpdateOn()
     image = reader.Execute()
     slices = range(len(files))
-    if len(files) > 2 and all(reader.HasMetaDataKey(i, position) for i in slices):
+    if len(files) > 1 and image.GetDepth() == len(files) and all(reader.HasMetaDataKey(i, position) for i in slices):
         try:
             corners = np.array([[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices])
         except ValueError:  # nothing that can be compared
             return image
-        gaps = np.diff(corners @ np.array(image.GetDirection()).reshape(3, 3)[:, 2])
-        if np.ptp(gaps) > 0.1 * abs(np.median(gaps)):
-            raise errors.InputUnreadableError(
-                f"{name}: the slices in {folder} are {gaps.min():.1f} to {gaps.max():.1f} mm apart; complete the series, or resample it evenly"
-            )
+        _check_stack(image, corners, folder, name)
     return image
 
 
+def _check_stack(image: sitk.Image, corners: np.ndarray, folder: Path, name: str) -> None:
+    """See that every slice of a series lies where its header says, (x, y, z): ITK stacks them straight and evenly from the first to the last."""
+    gaps = np.diff(corners @ np.array(image.GetDirection()).reshape(3, 3)[:, 2])
+    step = abs(np.median(gaps))
+    if step < 1e-3 * min(image.GetSpacing()[:2]):
+        raise errors.InputUnreadableError(f"{name}: {len(corners)} slices in {folder} are all at one position; give one volume, each slice at its own place")
+    if np.ptp(gaps) > 0.1 * step:
+        raise errors.InputUnreadableError(
+            f"{name}: the slices in {folder} are {gaps.min():.1f} to {gaps.max():.1f} mm apart; complete the series, or resample it evenly"
+        )
+    read = np.array([image.TransformIndexToPhysicalPoint((0, 0, i)) for i in range(len(corners))])
+    off = np.linalg.norm(corners - read, axis=1).max()
+    if off > 0.1 * step:
+        raise errors.InputUnreadableError(
+            f"{name}: the slices in {folder} are no straight stack (a tilted gantry?): read as one, some would be {off:.1f} mm off; "
+            "resample the series first, for instance by dcm2niix"
+        )
+
+
 def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
-    """See that a NIfTI file has all its voxels: ITK reads the missing ones as zeros, without a word."""
+    """See that a NIfTI or Analyze file has all its voxels: ITK reads the missing ones as zeros, without a word."""
+    if path.name.lower().endswith(_PAIRS):
+        path = next((part for part in parts(path) if part.name.endswith((".img", ".img.gz"))), path)
+        if path.name.lower().endswith((".hdr", ".hdr.gz")):  # its voxels are where ITK alone finds them
+            return
     try:
         dims = [int(image.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(image.GetMetaData("dim[0]")))]
         expected = int(float(image.GetMetaData("vox_offset"))) + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
@@ -351,6 +430,7 @@ def read_transform(source: Any) -> sitk.Transform:
                 raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
             with _hdf5:
                 source = sitk.ReadTransform(str(path))
+                source.TransformPoint((0.0,) * source.GetDimension())  # of a file that was cut short it cannot
         except errors.MorphSeekError:
             raise
         except OSError as error:
@@ -395,6 +475,11 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
 def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bool = True) -> None:
     """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI intent 1007)."""
     image = image.to_sitk() if isinstance(image, Image) else image
+    if Path(path).name.lower().endswith((".nii", ".nii.gz")) and _is_sheared(np.array(image.GetDirection()).reshape(image.GetDimension(), -1)):
+        raise errors.OutputUnwritableError(
+            f"{path}: the axes of this grid are not at right angles, and ITK would straighten them in a NIfTI; "
+            "resample the fixed image onto a straight grid first"
+        )
 
     def write(temporary: Path) -> None:
         if not compress:
@@ -488,11 +573,12 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def output_folder(folder: str | os.PathLike, replaced: Collection[str] = ()) -> Iterator[Path]:
+def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), seal: str = "") -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends well, or not at all.
 
     ``folder`` is made if need be, and removed again on failure if it was. Files there called one of ``replaced`` belong to what
-    was there before: those that the block did not write are removed when it ends well.
+    was there before: those that the block did not write are removed when it ends well. ``seal`` is the file that says that what was
+    there before is whole: it goes before the first new file comes.
     """
     folder = Path(folder)
     _check_text(folder, "output", errors.OutputUnwritableError)
@@ -503,7 +589,7 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = ()) -> 
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _output_error(error, folder / "output") from None
-        with _staging(folder, "output", replaced) as temporary:
+        with _staging(folder, "output", replaced, seal) as temporary:
             yield temporary
         made = []
     finally:
@@ -513,25 +599,99 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = ()) -> 
 
 
 @contextlib.contextmanager
-def _staging(folder: Path, name: str, replaced: Collection[str] = ()) -> Iterator[Path]:
-    """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one called ``name`` last."""
+def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str = "") -> Iterator[Path]:
+    """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one called ``name`` last.
+
+    What processes that were killed left there is removed.
+    """
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=".morphseek-", dir=folder))
+        for left in folder.glob(".morphseek-*"):
+            _remove_if_left(left)
+        temporary, lock = _locked_folder(folder)
     except OSError as error:
         raise _output_error(error, folder / name) from None
     try:
         yield temporary
         new = sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name))
-        for path in new:
-            try:
+        try:
+            if seal:
+                (folder / seal).unlink(missing_ok=True)
+            for path in new:
                 os.replace(path, folder / path.name)
-            except OSError as error:
-                raise _output_error(error, folder / path.name) from None
+        except OSError as error:
+            raise _output_error(error, error.filename2 or error.filename or folder) from None
         for stale in set(replaced) - {path.name for path in new}:
             with contextlib.suppress(OSError):
                 (folder / stale).unlink()
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+# A staging folder is locked as long as its process lives, however that ends. Locks on folders do not reach other hosts, so its name
+# says on which one they count.
+_STAGING = f".morphseek-{socket.gethostname()}-"
+_OTHERS_AGE = 86400.0  # seconds after which a staging folder whose lock says nothing is left over
+
+
+def _lock(folder: Path, wait: bool) -> int | None:
+    """Return the open lock of a folder; None where another process holds it, or the system has no such locks."""
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _locked_folder(parent: Path) -> tuple[Path, int | None]:
+    """Make a staging folder and lock it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_STAGING, dir=parent))
+        with contextlib.suppress(FileNotFoundError):
+            lock = _lock(folder, wait=True)
+            if folder.exists():
+                return folder, lock
+            if lock is not None:  # another process took it for left over before it was locked
+                os.close(lock)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a staging folder whose process is gone."""
+    with contextlib.suppress(OSError):
+        if fcntl is None or folder.name.rpartition("-")[0] + "-" != _STAGING:
+            if time.time() - folder.stat().st_mtime > _OTHERS_AGE:
+                shutil.rmtree(folder, ignore_errors=True)
+        elif (lock := _lock(folder, wait=False)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def check_apart(folder: str | os.PathLike, names: Collection[str], inputs: Mapping[str, Any]) -> None:
+    """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own inputs.
+
+    Parameters
+    ----------
+    folder, names
+        Of the outputs.
+    inputs : mapping
+        What messages call an input, and the input; those that are no paths pass.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    written = [os.path.join(os.path.realpath(folder), name) for name in names]
+    for what, given in inputs.items():
+        if isinstance(given, (str, os.PathLike)):
+            path = Path(given)
+            # The file itself, and the name, which may be a link to it: a result takes the place of either.
+            if {os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)} & set(written):
+                raise errors.InvalidArgumentError(f"{what.replace('_', ' ')}: {path} is where a result would be written; choose another place for the output")
 
 
 def as_kind_of(source: ImageLike, image: Image) -> Any:

@@ -189,7 +189,7 @@ def register(
     if initial_transform is not None:
         matrix = io.linear_part(io.read_transform(initial_transform))
         initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
-    options = {name: _plain(value) for name, value in options.items() if value is not None}
+    options = plain_options(options)
 
     buffers: list[np.ndarray] = []  # alive until the engine is done
     arguments: list[int] = []
@@ -226,8 +226,31 @@ def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | N
     return None if mask is None else io.read_on(mask, image.grid, name)
 
 
+def plain_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options as JSON knows them, without those that are None."""
+    return {name: _plain(value) for name, value in options.items() if value is not None}
+
+
+def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return :func:`plain_options` and what is known of the model that they name, before a list of pairs is begun.
+
+    Raises
+    ------
+    morphseek.errors.MorphSeekError
+        The engine does not take them, or the model cannot be used.
+    """
+    options = plain_options(options)
+    _core.call(_core.gopy.CheckOptions, json.dumps(options))
+    model = options.get("model", "default")
+    return options, {} if model in ("none", "default") else _core.verify_model(model)
+
+
+def says_no(answer: Any) -> bool:
+    """Return whether a progress callback's answer cancels: False, numpy's too, but neither None nor 0."""
+    return isinstance(answer, (bool, np.bool_)) and not answer
+
+
 def _plain(value: Any) -> Any:
-    """Return an option as JSON knows it."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, np.generic):
@@ -275,7 +298,7 @@ class _Reporter:
             if (stage, fraction) == self._last[0] and not message and now - self._last[1] < 1:
                 return True  # a heartbeat, which was for Ctrl-C
             self._last = (stage, fraction), now
-            return self._callback(Progress(stage, fraction, message)) is not False
+            return not says_no(self._callback(Progress(stage, fraction, message)))
         except BaseException as error:
             self.interruption = error
             return False

@@ -179,15 +179,10 @@ def main(arguments: list[str]) -> int:
         threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()
         send(result=run(folder, lambda report: send(progress=report._asdict())))
         return 0
-    except errors.MorphSeekError as error:
-        failure = error
-    except KeyboardInterrupt:
-        failure = errors.CancelledError("cancelled")
-    except MemoryError:
-        failure = errors.OutOfMemoryError("the registration needs more memory than there is; close other programs or use smaller volumes")
-    except Exception as error:
-        traceback.print_exc()
-        failure = errors.InternalError(f"{type(error).__name__}: {error}")
+    except (Exception, KeyboardInterrupt) as error:
+        failure = errors.from_exception(error)
+        if isinstance(failure, errors.InternalError):
+            traceback.print_exc()
     send(error={"name": failure.name, "code": failure.code, "class": type(failure).__name__, "message": str(failure)})
     return failure.exit_code
 
