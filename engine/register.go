@@ -294,18 +294,18 @@ func (r *registration) search() error {
 		return nil
 	}
 	u, err := search.Run(r.ctx, r.aligned(), search.Options{
-		Threads:  r.opt.Threads,
+		Passes: effort[r.opt.Preset].passes, Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	r.deform = u
 	return err
 }
 
-// effort is what a preset spends on the refinement.
-var effort = map[string]struct{ iterations, voxels int }{
-	"fast":    {30, 1 << 20},
-	"default": {30, 6 << 20},
-	"best":    {80, 16 << 20},
+// effort is what a preset spends on the search and on the refinement.
+var effort = map[string]struct{ passes, iterations, voxels int }{
+	"fast":    {1, 30, 1 << 20},
+	"default": {2, 30, 6 << 20},
+	"best":    {2, 80, 16 << 20},
 }
 
 // iterations resolves the refine option. After a network only an explicit number refines: the label-free similarities are
