@@ -24,11 +24,12 @@ import (
 type registration struct {
 	engine *Engine
 	ctx    context.Context
-	pair   Pair
+	pair   Pair    // from prepare on, its images without voxels far beyond the others: what is compared
 	opt    Options // threads resolved
 	report *reporter
 
 	fixed, moving *volume.Volume // the pair's, every voxel finite
+	original      *volume.Volume // the caller's moving image, every voxel finite: what is resampled
 	model         *network.Model // nil: none
 	runner        network.Runner
 
@@ -194,7 +195,12 @@ func (r *registration) prepare() error {
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
 	}
-	r.fixed, r.moving = r.finite("fixed", fixed), r.finite("moving", moving)
+	r.pair.Fixed, r.pair.Moving = fixed.Plausible(), moving.Plausible()
+	r.fixed, r.moving = r.finite("fixed", r.pair.Fixed), r.finite("moving", r.pair.Moving)
+	r.original = r.moving
+	if lo, _ := moving.MinMax(); r.pair.Moving != moving {
+		r.original = moving.Finite(lo)
+	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
 	if r.model == nil {
 		return nil
@@ -455,8 +461,8 @@ func (r *registration) finish() error {
 	const rounding = 1e-4 // of the similarity: one map, sampled in two ways
 	deformed := r.deform != nil
 	total := r.total()
-	background, _ := moving.MinMax()
-	warped := total.Warp(moving, volume.Linear, background, threads)
+	background, _ := r.original.MinMax()
+	warped := total.Warp(r.original, volume.Linear, background, threads)
 	r.report.at(0.3, "measuring")
 
 	m := &r.metrics
@@ -469,6 +475,11 @@ func (r *registration) finish() error {
 		where = selected(r.pair.FixedMask)
 	}
 	grid := measuringGrid(where)
+	outside, _ := moving.MinMax()
+	plausible := warped
+	if r.original != moving {
+		plausible = total.Warp(moving, volume.Linear, outside, threads)
+	}
 	for _, measure := range []struct {
 		into  *float64
 		image *volume.Volume
@@ -476,12 +487,12 @@ func (r *registration) finish() error {
 	}{
 		{&m.SimilarityBefore, moving, volume.IdentityAffine()},
 		{&m.SimilarityAlign, moving, r.initial},
-		{&m.SimilarityAfter, warped, volume.IdentityAffine()},
+		{&m.SimilarityAfter, plausible, volume.IdentityAffine()},
 	} {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, background, threads))
+		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
 	}
 	before, when := m.SimilarityBefore, "before"
 	if deformed && m.SimilarityAlign > before {

@@ -140,6 +140,68 @@ func TestNetworkGrid(t *testing.T) {
 	}
 }
 
+// What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background do.
+func TestPlausible(t *testing.T) {
+	const n = 20000
+	for name, c := range map[string]struct {
+		change func(data []float32)
+		lo, hi float64
+	}{
+		"as it is": {func([]float32) {}, -1000, 1000},
+		"bright vessels": {func(d []float32) {
+			for i := range 50 {
+				d[i*300] = 6000
+			}
+		}, -1000, 6000},
+		"dead pixels": {func(d []float32) {
+			for i := range 5 {
+				d[i*300] = 1e6
+			}
+		}, -1000, 1000},
+		"failed fits": {func(d []float32) {
+			for i := range 5 {
+				d[i*300] = -1e6
+			}
+		}, -1000, 1000},
+		"padding": {func(d []float32) {
+			for i := range n / 5 {
+				d[i*5] = -3024
+			}
+		}, -1024, 1000},
+		"one very low": {func(d []float32) { d[7] = -3024 }, -3024, 1000},
+		"black background": {func(d []float32) {
+			for i := range d {
+				d[i] = max(d[i], 0)
+			}
+		}, 0, 1000},
+		"almost all black": {func(d []float32) {
+			for i := range d {
+				if i%997 != 0 {
+					d[i] = 0
+				}
+			}
+		}, -1000, 939},
+		"not a number": {func(d []float32) { d[0] = float32(math.NaN()) }, -1000, 1000},
+	} {
+		v := &volume.Volume{Data: make([]float32, n+1)}
+		for i := range v.Data {
+			v.Data[i] = float32(-1000 + 2000*(i*7919%(n+1))/n)
+		}
+		c.change(v.Data)
+		got := v.Plausible()
+		lo, hi := got.MinMax()
+		if math.Abs(float64(lo)-c.lo) > 15 || math.Abs(float64(hi)-c.hi) > 15 {
+			t.Errorf("%s: %g to %g, want %g to %g", name, lo, hi, c.lo, c.hi)
+		}
+		if least, most := v.MinMax(); (got == v) != (lo == least && hi == most) {
+			t.Errorf("%s: copied for nothing, or not at all", name)
+		}
+		if name == "not a number" && got.Data[0] == got.Data[0] {
+			t.Error("NaN was replaced")
+		}
+	}
+}
+
 func TestSameGrid(t *testing.T) {
 	g := cube(10, 2)
 	near, far, size := g, g, g
