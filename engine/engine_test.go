@@ -357,7 +357,13 @@ func TestErrors(t *testing.T) {
 		{"one slice", func(p *Pair) { p.Moving = blob([3]int{16, 16, 1}, 0) }, nil, fault.ThinVolume, "moving"},
 		{"spacing 0", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 0 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"spacing -1", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[0] = -1 }) }, nil, fault.InvalidSpacing, "fixed"},
-		{"spacing of metres", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing = [3]float64{1e6, 1e6, 1e6} }) }, func(o *Options) { o.Model = "hippocampus" }, fault.InvalidArgument, "network grid"},
+		{"metres and millimetres", func(p *Pair) {
+			p.Moving = changed(func(v *volume.Volume) { v.Spacing = [3]float64{0.001, 0.001, 0.001} })
+		}, nil, fault.InvalidSpacing, "units of the headers"},
+		{"spacing of metres", func(p *Pair) {
+			p.Fixed = changed(func(v *volume.Volume) { v.Spacing = [3]float64{1e6, 1e6, 1e6} })
+			p.Moving = p.Fixed
+		}, func(o *Options) { o.Model = "hippocampus" }, fault.InvalidArgument, "network grid"},
 		{"spacing of micrometres", func(p *Pair) { p.Fixed = changed(func(v *volume.Volume) { v.Spacing[2] = 1e-6 }) }, nil, fault.InvalidSpacing, "fixed"},
 		{"direction", func(p *Pair) { p.Moving = changed(func(v *volume.Volume) { v.Direction = [9]float64{1, 0, 0, 1} }) }, nil, fault.InvalidDirection, "moving"},
 		{"empty mask", func(p *Pair) { p.FixedMask = filled(0) }, nil, fault.EmptyMask, "fixed mask"},
@@ -565,6 +571,15 @@ func TestOutOfMemory(t *testing.T) {
 	_, err := open(t, Config{}).Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
 	if fault.CodeOf(err) != fault.OutOfMemory {
 		t.Errorf("got %v", err)
+	}
+
+	// A rod that lies askew has few voxels, and the box around it many.
+	rod := blob([3]int{600, 12, 12}, 0)
+	rod.Direction = [9]float64{0.8, -0.6, 0, 0.48, 0.64, -0.6, 0.36, 0.48, 0.8}
+	debug.SetMemoryLimit(goBytes() + 1<<30)
+	_, err = open(t, Config{}).Register(context.Background(), Pair{Fixed: rod, Moving: rod}, with(nil), nil)
+	if fault.CodeOf(err) != fault.OutOfMemory {
+		t.Errorf("a rod: got %v", err)
 	}
 }
 
@@ -920,6 +935,9 @@ func TestResult(t *testing.T) {
 	inverse, residual, err := r.Inverse(2)
 	if err != nil || !inverse.Field.SameGrid(p.Moving.Geometry) {
 		t.Fatalf("inverse: %v", err)
+	}
+	if inverse.Metrics.Threads != r.Metrics.Threads || inverse.Metrics.Threads == 0 {
+		t.Errorf("the inverse has %d threads, what it was made from %d", inverse.Metrics.Threads, r.Metrics.Threads)
 	}
 	points := []float64{-8, 15, 11}
 	if err := inverse.TransformPoints(points); err != nil {

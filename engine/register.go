@@ -145,7 +145,7 @@ func (p Pair) check() error {
 		}
 	}
 	if p.Initial == nil {
-		return nil
+		return p.checkUnits()
 	}
 	for _, x := range append(p.Initial.M[:], p.Initial.T[:]...) {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -154,6 +154,27 @@ func (p Pair) check() error {
 	}
 	if _, err := p.Initial.Inverse(); err != nil {
 		return fault.Wrap(fault.SingularTransform, err, "initial transform is singular; correct it")
+	}
+	return p.checkUnits()
+}
+
+// checkUnits reports fields of view that no two images of one body have: headers in metres and millimetres. Their working grids would
+// have more voxels than any memory, or none.
+func (p Pair) checkUnits() error {
+	const most = 100
+	longest := func(g volume.Geometry) (mm float64) {
+		for a, n := range g.Size {
+			mm = max(mm, float64(n)*g.Spacing[a])
+		}
+		return mm
+	}
+	fixed, moving, scale, given := longest(p.Fixed.Geometry), longest(p.Moving.Geometry), 1.0, ""
+	if p.Initial != nil {
+		scale = math.Cbrt(math.Abs(p.Initial.Det()))
+		given = fmt.Sprintf(", with an initial transform that scales by %.3g", scale)
+	}
+	if r := moving / (scale * fixed); !(r <= most && r >= 1.0/most) {
+		return fault.New(fault.InvalidSpacing, "the fixed field of view is %.3g mm long and the moving one %.3g mm%s: more than a factor of %d lies between them; check the units of the headers, which must be millimetres", fixed, moving, given, most)
 	}
 	return nil
 }
@@ -188,10 +209,15 @@ func (r *registration) prepare() error {
 			need += floats * live * n
 		}
 	}
+	stage := align.Bytes(fixed.Geometry, moving.Geometry) // the most that one of the stages holds
+	if r.searches() {
+		stage = max(stage, search.Bytes(r.aligned()))
+	}
 	if r.iterations() > 0 {
 		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
-		need += floats * live * int64(refine.Voxels(fixed, effort[r.opt.Preset].voxels))
+		stage = max(stage, floats*live*int64(refine.Voxels(fixed, effort[r.opt.Preset].voxels)))
 	}
+	need += stage
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (r *Result) JacobianDeterminant(threads int) (det *volume.Volume, err error
 }
 
 // Inverse returns the inverse transform, on the moving image's grid: its Warp brings images of the fixed space onto that grid.
-// It has neither a warped image nor metrics. residualMM is the largest |Phi(Inverse(y)) - y| inside the fixed grid; where the
+// It has neither a warped image nor metrics but the threads. residualMM is the largest |Phi(Inverse(y)) - y| inside the fixed grid; where the
 // field folds there is no inverse, and the residual tells.
 func (r *Result) Inverse(threads int) (inverse *Result, residualMM float64, err error) {
 	defer recovered(&err)
@@ -134,7 +134,7 @@ func (r *Result) Inverse(threads int) (inverse *Result, residualMM float64, err 
 		return nil, 0, err
 	}
 	f, residualMM := r.Field.Inverse(r.Moving, field.InverseOptions{Threads: threads})
-	return &Result{Field: f, Initial: initial, Moving: r.Field.Geometry}, residualMM, nil
+	return &Result{Field: f, Initial: initial, Moving: r.Field.Geometry, Metrics: Metrics{Threads: r.Metrics.Threads}}, residualMM, nil
 }
 
 // Save writes the result to path as a snapshot, whole or not at all. Errors: OutputUnwritable, DiskFull.

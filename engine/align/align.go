@@ -70,7 +70,8 @@ var scales = []float64{0.85, 1, 1.17}
 
 // Align finds the transform of the fixed image's space into the moving image's.
 //
-// Errors: InvalidArgument for an unknown method; those of volume.Check; GridMismatch and EmptyMask for masks;
+// Errors: InvalidArgument for an unknown method; those of volume.Check, ThinVolume also where one volume is a speck to the other;
+// GridMismatch and EmptyMask for masks;
 // SingularTransform for Options.Initial; NoOverlap where the caller's transform, or with None the identity, leaves the fields
 // of view apart; Cancelled.
 func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Result, error) {
@@ -96,7 +97,35 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 		}
 	}
 	a := &aligner{ctx: ctx, opt: opt, fixed: fixed, moving: moving}
-	return a.run(start)
+	if s, _ := strain(start.M); s <= unstrained {
+		return a.run(start)
+	}
+	a.moving = seenThrough(moving, start)
+	r, err := a.run(volume.IdentityAffine())
+	if err != nil {
+		return nil, err
+	}
+	r.Transform = start.After(r.Transform)
+	return r, nil
+}
+
+// unstrained is the strain of a rotation with rounded digits.
+const unstrained = 1e-9
+
+// seenThrough returns v as it lies before start, in the fixed image's space, on the same voxels. The scales of a caller's transform are
+// none there: neither the voxels of the comparison nor the penalty of strain undo them.
+func seenThrough(v *volume.Volume, start volume.Affine) *volume.Volume {
+	back, _ := start.Inverse() // checked
+	m := back.After(v.IndexToPhysical())
+	g := v.Geometry
+	g.Origin = m.T
+	for c := range 3 {
+		g.Spacing[c] = math.Sqrt(m.M[c]*m.M[c] + m.M[3+c]*m.M[3+c] + m.M[6+c]*m.M[6+c])
+		for r := range 3 {
+			g.Direction[3*r+c] = m.M[3*r+c] / g.Spacing[c]
+		}
+	}
+	return &volume.Volume{Geometry: g, Data: v.Data}
 }
 
 // checkInput reports the first fault of an image and its mask.
@@ -143,30 +172,46 @@ type views struct {
 	apart         func() float64 // distributionDistance of the two, measured when first asked for
 }
 
-// describe compares the images at voxels of h mm, the moving one along the columns of frame.
-func (a *aligner) describe(h float64, frame [9]float64) views {
+// describe compares the images at voxels of h mm, or as much more as the memory asks for, the moving one along the columns of frame. It
+// fails, and names the input, where nothing is left of an image at such voxels.
+func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
-	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, h, threads), h, volume.Identity, threads), threads)
-	m := describe(newWorking(shrink(a.moving, a.opt.MovingMask, h, threads), h, frame, threads), threads)
+	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
+	seen := func(name string, v, mask *volume.Volume, frame [9]float64) (features, error) {
+		w := newWorking(shrink(v, mask, h, threads), h, frame, threads)
+		switch {
+		case w.bodyCount > 0:
+			return describe(w, threads), nil
+		case mask != nil:
+			return features{}, fault.New(fault.EmptyMask, "the %s mask selects less than one voxel of %.3g mm, at which the volumes are compared; enlarge it", name, h)
+		}
+		return features{}, fault.New(fault.ThinVolume, "the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are compared; crop or resample the other volume to about its size", name, thinnest(v.Geometry), h)
+	}
+	f, err := seen("fixed", a.fixed, a.opt.FixedMask, volume.Identity)
+	if err != nil {
+		return views{}, err
+	}
+	m, err := seen("moving", a.moving, a.opt.MovingMask, frame)
+	if err != nil {
+		return views{}, err
+	}
 	basis := principal(f, m, threads)
 	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
 	v.coarse = v.smoothed(coarseSigma, threads)
 	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.apart = sync.OnceValue(func() float64 { return distributionDistance(f.working, m.working) })
-	return v
+	return v, nil
 }
 
 func (a *aligner) run(start volume.Affine) (*Result, error) {
 	threads := a.opt.Threads
-	h := workingSpacing(a.fixed.Geometry, a.moving.Geometry)
+	h := a.spacing()
 	if err := a.checkpoint(0); err != nil {
 		return nil, err
 	}
-	v := a.describe(h, volume.Identity)
-	for i, w := range []*working{v.fixed.working, v.moving.working} {
-		if w.bodyCount == 0 {
-			return nil, fault.New(fault.EmptyMask, "the %s mask selects less than one voxel of %.3g mm, at which the volumes are compared; enlarge it", [2]string{"fixed", "moving"}[i], h)
-		}
+	v, err := a.describe(h, volume.Identity)
+	if err != nil {
+		return nil, err
 	}
 	if a.opt.Method != None && a.opt.Initial == nil {
 		f, m := centroid(v.fixed.working), centroid(v.moving.working)
@@ -178,7 +223,6 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 
 	startScore := v.score(start)
 	best := outcome{transform: start, score: startScore, start: startScore, refined: 1}
-	var err error
 	if a.opt.Method == Rigid || a.opt.Method == Affine {
 		var candidates []peak
 		if a.opt.Initial == nil {
@@ -194,14 +238,14 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		}
 		weak := best.evidence() < poor
 		if a.opt.Initial == nil && (weak || !best.same) {
-			turner := a.newTurner(turnSpacing * h)
-			if weak || turner.reversed() {
+			turner, ok := a.newTurner(h)
+			if ok && (weak || turner.reversed()) {
 				turned, tv, err := a.searchRotations(turner, h)
 				if err != nil {
 					return nil, err
 				}
 				turned.refined += best.refined
-				if turned.score > best.score {
+				if tv.plain != nil && turned.score > best.score {
 					best, v = turned, tv
 				}
 				best.refined = turned.refined

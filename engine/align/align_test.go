@@ -153,7 +153,8 @@ func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
 		moving: p.image(fixedGrid().CenteredAt(truth.T), back, otherContrast),
 	}
 	h := workingSpacing(a.fixed.Geometry, a.moving.Geometry)
-	found, v, err := a.searchRotations(a.newTurner(turnSpacing*h), h)
+	turner, _ := a.newTurner(h)
+	found, v, err := a.searchRotations(turner, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,8 @@ func TestReversed(t *testing.T) {
 					fixed:  p.image(fixedGrid(), volume.IdentityAffine(), nil),
 					moving: p.image(fixedGrid().CenteredAt(truth.T), back, level),
 				}
-				if got := a.newTurner(6).reversed(); got != c.want {
+				turner, _ := a.newTurner(6.0 / turnSpacing)
+				if got := turner.reversed(); got != c.want {
 					t.Errorf("reversed: %v, want %v", got, c.want)
 				}
 			})
@@ -231,6 +233,131 @@ func TestAlignWithoutSearch(t *testing.T) {
 	r, err = Align(context.Background(), fixed, moving, Options{Method: Rigid, Initial: &near})
 	if err != nil || worst(r.Transform, truth) > 1 {
 		t.Errorf("from the caller's transform: %+v, %v", r, err)
+	}
+}
+
+// noise is a volume on g without anything that two of them share.
+func noise(g volume.Geometry, seed uint64) *volume.Volume {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	v := volume.Zeros(g)
+	for i := range v.Data {
+		v.Data[i] = rng.Float32()
+	}
+	return v
+}
+
+// Volumes that lie between the voxels of the comparison, in some orientation or in all, are no defect of ours.
+func TestAlignOfLittle(t *testing.T) {
+	askew := superFibonacci(31, 100)
+	for _, c := range []struct {
+		name          string
+		fixed, moving volume.Geometry
+	}{
+		{"eight voxels", grid([3]int{2, 2, 2}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{2, 2, 2}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{})},
+		{"two slices askew", grid([3]int{64, 64, 2}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{64, 64, 2}, [3]float64{1, 1, 1}, askew, [3]float64{})},
+		{"a rod", grid([3]int{100, 4, 4}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{16, 16, 16}, [3]float64{1, 1, 1}, askew, [3]float64{})},
+		{"a detail and coarse voxels", grid([3]int{20, 20, 20}, [3]float64{0.5, 0.5, 0.5}, askew, [3]float64{}), grid([3]int{12, 12, 12}, [3]float64{8, 8, 8}, volume.Identity, [3]float64{})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(3) {
+				_, err := Align(context.Background(), noise(c.fixed, 2*seed), noise(c.moving, 2*seed+1), Options{Method: Affine, Threads: 1})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+
+	// Where nothing is left, the error names the input.
+	lost := 0
+	v := noise(grid([3]int{10, 10, 2}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{}), 1)
+	a := &aligner{fixed: v, moving: v}
+	for i := range 60 {
+		if _, err := a.describe(6.5+float64(i)/20, superFibonacci(i, 60)); err != nil {
+			lost++
+			if fault.CodeOf(err) != fault.ThinVolume || !strings.Contains(err.Error(), "the moving volume, 2 mm") {
+				t.Error(err)
+			}
+		}
+	}
+	if lost == 0 {
+		t.Error("the voxels meet the volume in every orientation")
+	}
+}
+
+func TestWorkingGridsAreBounded(t *testing.T) {
+	askew := superFibonacci(31, 100)
+	for _, c := range []struct {
+		name    string
+		size    [3]int
+		spacing [3]float64
+		same    bool
+	}{
+		{"head", [3]int{240, 240, 160}, [3]float64{1, 1, 1.2}, true},
+		{"trunk", [3]int{512, 512, 700}, [3]float64{0.9, 0.9, 1}, true},
+		{"thick slices", [3]int{512, 512, 24}, [3]float64{0.45, 0.45, 6}, true},
+		{"three slices", [3]int{256, 256, 3}, [3]float64{1.4, 1.4, 8}, true},
+		{"plate", [3]int{2000, 2000, 8}, [3]float64{1, 1, 1}, false},
+		{"rod", [3]int{6000, 12, 12}, [3]float64{1, 1, 1}, false},
+		{"sheet", [3]int{300, 300, 2}, [3]float64{1, 1, 0.001}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			turned, upright := grid(c.size, c.spacing, askew, [3]float64{}), grid(c.size, c.spacing, volume.Identity, [3]float64{})
+			a := &aligner{fixed: &volume.Volume{Geometry: turned}, moving: &volume.Volume{Geometry: upright}}
+			h := affordable(a.spacing(), turned, upright, askew)
+			if own := workingSpacing(turned, upright); (h == own) != c.same {
+				t.Errorf("voxels of %g mm, unbounded of %g", h, own)
+			}
+			coarse, longest := a.turning(h)
+			if c.same && coarse != turnSpacing*h {
+				t.Errorf("rotations at %g mm where the comparison has %g", coarse, h)
+			}
+			lattice := boundingGrid(turned, coarse, volume.Identity).Size
+			if n := (lattice[0] + longest) * (lattice[1] + longest) * (lattice[2] + longest); n > mostVoxels {
+				t.Errorf("the search over rotations has %d voxels", n)
+			}
+			for _, g := range []volume.Geometry{boundingGrid(turned, h, volume.Identity), boundingGrid(upright, h, askew)} {
+				if g.Voxels() > mostVoxels {
+					t.Errorf("%d voxels", g.Voxels())
+				}
+			}
+		})
+	}
+}
+
+// The scales of a caller's transform are where the alignment starts, not a strain to undo.
+func TestScaledInitialIsKept(t *testing.T) {
+	p := newPhantom()
+	truth := about([9]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, [3]float64{3, -2, 1})
+	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
+	for _, scale := range []float64{0.02, 0.5, 4} {
+		// A point x of the phantom lies at scale x in the moving image.
+		g := fixedGrid()
+		for a := range 3 {
+			g.Spacing[a] *= scale
+			g.Origin[a] *= scale
+		}
+		moving := p.image(g, about([9]float64{1 / scale, 0, 0, 0, 1 / scale, 0, 0, 0, 1 / scale}, [3]float64{-3, 2, -1}), nil)
+		initial := about([9]float64{scale, 0, 0, 0, scale, 0, 0, 0, scale}, [3]float64{})
+		for _, method := range []Method{None, Rigid, Affine} {
+			r, err := Align(context.Background(), fixed, moving, Options{Method: method, Initial: &initial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if method == None {
+				if r.Transform != initial {
+					t.Errorf("scale %g, none: %v", scale, r.Transform)
+				}
+				continue
+			}
+			back := about(initial.M, [3]float64{})
+			for a := range 3 {
+				back.M[4*a] = 1 / scale
+			}
+			if w := worst(back.After(r.Transform), truth); w > 1 || !r.SameModality {
+				t.Errorf("scale %g, %s: %g mm off, same modality %v", scale, method, w, r.SameModality)
+			}
+		}
 	}
 }
 
@@ -322,7 +449,10 @@ func TestImageOnItselfStays(t *testing.T) {
 func TestGradientOfScore(t *testing.T) {
 	p := newPhantom()
 	a := aligner{ctx: context.Background(), fixed: p.image(fixedGrid(), volume.IdentityAffine(), nil), moving: p.image(fixedGrid(), volume.IdentityAffine(), otherContrast)}
-	v := a.describe(4, volume.Identity)
+	v, err := a.describe(4, volume.Identity)
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := a.objective(v, v.smoothed(2, 0), 4000)
 	m := [9]float64{1.15, 0.02, -0.03, 0.01, 1.05, 0.02, -0.02, 0.03, 1.1}
 	c := o.centred(about(m, [3]float64{1.3, -2.1, 0.7}))

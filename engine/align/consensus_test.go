@@ -71,7 +71,10 @@ func TestConsensusFindsTheWayBack(t *testing.T) {
 		moving: p.image(g.CenteredAt(truth.T), back, otherContrast),
 	}
 	h := workingSpacing(a.fixed.Geometry, a.moving.Geometry)
-	v := a.describe(h, volume.Identity)
+	v, err := a.describe(h, volume.Identity)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, start := range map[string]volume.Affine{
 		"there":          truth,
 		"8 mm off":       about(volume.Identity, [3]float64{20, 0, -2}),

@@ -24,19 +24,41 @@ type turner struct {
 	spacing  float64
 }
 
-func (a *aligner) newTurner(spacing float64) turner {
+// newTurner works at turnSpacing times h mm, or less where an image is thin. It reports false where nothing is left of the fixed image
+// there.
+func (a *aligner) newTurner(h float64) (turner, bool) {
 	threads := a.opt.Threads
-	f := describe(newWorking(shrink(a.fixed, a.opt.FixedMask, spacing, threads), spacing, volume.Identity, threads), threads)
+	spacing, longest := a.turning(h)
+	w := newWorking(shrink(a.fixed, a.opt.FixedMask, spacing, threads), spacing, volume.Identity, threads)
+	if w.bodyCount == 0 {
+		return turner{}, false
+	}
+	f := describe(w, threads)
 	basis := principal(f, f, threads)
+	return turner{
+		searcher: newSearcher(f.project(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
+		moving:   shrink(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
+	}, true
+}
+
+// turning returns the voxel of the search over rotations, mm, and the most that the moving image has of them along any axis in any frame.
+func (a *aligner) turning(h float64) (spacing float64, longest int) {
 	diagonal := 0.0
 	for i := range 3 {
 		n := float64(a.moving.Size[i]) * a.moving.Spacing[i]
 		diagonal += n * n
 	}
-	longest := int(math.Sqrt(diagonal)/spacing) + 4
-	return turner{
-		searcher: newSearcher(f.project(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
-		moving:   shrink(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
+	diagonal = math.Sqrt(diagonal)
+	const fine = 64 // voxels of the diagonal: no thin image needs the search to be finer
+	for spacing = max(a.within(turnSpacing*h), min(turnSpacing*h, diagonal/fine)); ; spacing *= 1.1 {
+		longest = int(diagonal/spacing) + 4
+		voxels := 1.0
+		for _, n := range boundingGrid(a.fixed.Geometry, spacing, volume.Identity).Size {
+			voxels *= float64(n + longest)
+		}
+		if voxels <= mostVoxels {
+			return spacing, longest
+		}
 	}
 }
 
@@ -44,7 +66,11 @@ func (a *aligner) newTurner(spacing float64) turner {
 // compares along the axes of a grid, so the moving image is described anew in every frame.
 func (t turner) best(frame [9]float64) peak {
 	threads := t.searcher.threads
-	m := describe(newWorking(t.moving, t.spacing, frame, threads), threads).project(t.basis, threads).leading(searchComponents)
+	w := newWorking(t.moving, t.spacing, frame, threads)
+	if w.bodyCount == 0 {
+		return peak{}
+	}
+	m := describe(w, threads).project(t.basis, threads).leading(searchComponents)
 	if found := t.searcher.search(m, [3]float64{1, 1, 1}); len(found) > 0 {
 		return found[0]
 	}
@@ -79,12 +105,17 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 	}
 	slices.SortStableFunc(all, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
 
-	middle := max(2*h, math.Cbrt(max(extent(a.fixed.Geometry), extent(a.moving.Geometry))/200e3))
-	// Each step turns the frame to where the last one ended, so that the features become comparable.
+	middle := max(h, a.within(max(2*h, math.Cbrt(max(extent(a.fixed.Geometry), extent(a.moving.Geometry))/200e3))))
+	// Each step turns the frame to where the last one ended, so that the features become comparable. An orientation in which nothing is
+	// left of the moving image keeps the score that it had.
 	climb := func(p peak, steps int) (outcome, error) {
 		o := outcome{transform: p.transform, start: p.score}
 		for range steps {
-			t, score, err := a.describe(middle, o.transform.M).plain.refine(a.ctx, o.transform, true, coarseIterations)
+			v, err := a.describe(middle, o.transform.M)
+			if err != nil {
+				return o, nil
+			}
+			t, score, err := v.plain.refine(a.ctx, o.transform, true, coarseIterations)
 			if err != nil {
 				return o, a.failed(err)
 			}
@@ -113,7 +144,10 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 	if err != nil {
 		return outcome{}, views{}, err
 	}
-	v := a.describe(h, best.transform.M)
+	v, err := a.describe(h, best.transform.M)
+	if err != nil {
+		return outcome{refined: tries}, views{}, nil
+	}
 	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
 	turned, err := a.climb(v, []peak{{chance, best.transform}})
 	turned.refined += tries
@@ -130,7 +164,10 @@ func (a *aligner) follow(best outcome, v views, h float64) (outcome, views, erro
 		if angle(frame, v.moving.grid.Direction) < turnLimit {
 			break
 		}
-		turned := a.describe(h, frame)
+		turned, err := a.describe(h, frame)
+		if err != nil {
+			break
+		}
 		t, score, err := turned.plain.refine(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
 		if err != nil {
 			return best, v, a.failed(err)

@@ -27,6 +27,66 @@ func workingSpacing(fixed, moving volume.Geometry) float64 {
 	return math.Cbrt(max(voxel(fixed), voxel(moving), small/500e3, large/1.5e6))
 }
 
+// mostVoxels bounds every grid of the alignment. workingSpacing goes by the volume of the images, which is less than that of the boxes
+// around images that are thin or long and lie askew.
+const mostVoxels = 6 << 20
+
+// spacing returns the voxel size in mm at which a's images are compared.
+func (a *aligner) spacing() float64 {
+	h := a.within(workingSpacing(a.fixed.Geometry, a.moving.Geometry))
+	return affordable(h, a.fixed.Geometry, a.moving.Geometry, volume.Identity)
+}
+
+// Bytes is about how much memory an alignment of images on two grids takes.
+func Bytes(fixed, moving volume.Geometry) int64 {
+	const (
+		live   = 4 * (4 + components + 2*lanes + 4) // a voxel: the image, its features, two ways of smoothing them, what one is made from
+		search = 4 * (3*4 + 3)                      // a value of the transforms: spectra of an image and a product, at half the size, and scores
+	)
+	a := &aligner{fixed: &volume.Volume{Geometry: fixed}, moving: &volume.Volume{Geometry: moving}}
+	h := a.spacing()
+	f, m := boundingGrid(fixed, h, volume.Identity), boundingGrid(moving, h, volume.Identity)
+	transform := int64(1)
+	for k := range 3 {
+		transform *= int64(float64(f.Size[k])+float64(m.Size[k])/scales[0]) / 2
+	}
+	return live*int64(f.Voxels()+m.Voxels()) + search*transform
+}
+
+// within returns h, or less where an image is so thin that a grid of h mm voxels may have none inside it: every ball of sqrt(3) h across
+// holds a point of the grid.
+func (a *aligner) within(h float64) float64 {
+	return min(h, min(thinnest(a.fixed.Geometry), thinnest(a.moving.Geometry))/math.Sqrt(3))
+}
+
+// thinnest returns the shortest side of a field of view, mm.
+func thinnest(g volume.Geometry) float64 {
+	mm := math.Inf(1)
+	for a, n := range g.Size {
+		mm = min(mm, float64(n)*g.Spacing[a])
+	}
+	return mm
+}
+
+// affordable returns h, or as much more as leaves the grids around the two images, the moving one's along frame, and those of the search
+// over translations no more than mostVoxels each.
+func affordable(h float64, fixed, moving volume.Geometry, frame [9]float64) float64 {
+	fLo, fHi := bounds(fixed, volume.Identity)
+	mLo, mHi := bounds(moving, frame)
+	for {
+		f, m, both := 1.0, 1.0, 1.0
+		for a := range 3 {
+			nf, nm := math.Ceil((fHi[a]-fLo[a])/h)+2, math.Ceil((mHi[a]-mLo[a])/h)+2
+			f, m, both = f*nf, m*nm, both*(nf+nm/scales[0])/2
+		}
+		n := max(f, m, both)
+		if n <= mostVoxels {
+			return h
+		}
+		h *= max(1.02, math.Cbrt(n/mostVoxels))
+	}
+}
+
 // extent returns the volume of a field of view, mm^3.
 func extent(g volume.Geometry) float64 {
 	return math.Abs(g.IndexToPhysical().Det()) * float64(g.Voxels())
@@ -75,11 +135,24 @@ func scaled(values []float32) []float32 {
 
 // boundingGrid returns the grid of h mm voxels along frame that holds g and one voxel more on each side.
 func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometry {
-	axes := volume.Affine{M: frame}
-	back, _ := axes.Inverse() // a rotation
+	lo, hi := bounds(g, frame)
+	out := volume.Geometry{Spacing: [3]float64{h, h, h}, Direction: frame}
+	var first [3]float64
+	for a := range 3 {
+		inner := max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
+		out.Size[a] = inner + 2
+		first[a] = (lo[a]+hi[a])/2 - float64(inner+1)/2*h
+	}
+	out.Origin = volume.Affine{M: frame}.Apply(first)
+	return out
+}
+
+// bounds returns the box around g along frame, in coordinates along frame, mm.
+func bounds(g volume.Geometry, frame [9]float64) (lo, hi [3]float64) {
+	back, _ := volume.Affine{M: frame}.Inverse() // a rotation
 	toPhysical := g.IndexToPhysical()
-	lo := [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
-	hi := [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
+	lo = [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+	hi = [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
 	for corner := range 8 {
 		var index [3]float64
 		for a := range 3 {
@@ -93,15 +166,7 @@ func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometr
 			lo[a], hi[a] = min(lo[a], p[a]), max(hi[a], p[a])
 		}
 	}
-	out := volume.Geometry{Spacing: [3]float64{h, h, h}, Direction: frame}
-	var first [3]float64
-	for a := range 3 {
-		inner := max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
-		out.Size[a] = inner + 2
-		first[a] = (lo[a]+hi[a])/2 - float64(inner+1)/2*h
-	}
-	out.Origin = axes.Apply(first)
-	return out
+	return lo, hi
 }
 
 // shrunken is an image in blocks of voxels.

@@ -116,6 +116,30 @@ func TestInverseThenFieldIsTheIdentity(t *testing.T) {
 	golden.Close(t, "there and back", points, want, 2e-3)
 }
 
+// One field has one inverse, in voxels, whatever its voxels measure.
+func TestInverseOfFineVoxels(t *testing.T) {
+	for _, mm := range []float64{1e-5, 1e-3, 0.3, 1, 100} {
+		g := cube(24)
+		g.Spacing = [3]float64{mm, mm, mm}
+		f := waves(g, 3)
+		inverse, residual := f.Inverse(g, field.InverseOptions{})
+		if !(residual <= min(1e-3, mm/250)) {
+			t.Errorf("voxels of %g mm: residual %g mm", mm, residual)
+		}
+		back := field.Compose(nil, inverse, f, 1) // inverse(x + f(x)) or f(x + inverse(x)): the identity
+		for z := 6; z < 18; z++ {
+			for y := 6; y < 18; y++ {
+				for x := 6; x < 18; x++ {
+					i := (z*24+y)*24 + x
+					if d := math.Hypot(math.Hypot(float64(back.X[i]), float64(back.Y[i])), float64(back.Z[i])); d > 0.1 {
+						t.Fatalf("voxels of %g mm: the inverse is %g voxels off", mm, d)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestInverseOfAFoldReportsItsResidual(t *testing.T) {
 	g := cube(16)
 	f := field.New(g)

@@ -2,6 +2,7 @@ package field
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -11,7 +12,7 @@ import (
 
 // InverseOptions bounds the work of Inverse. The zero value takes the defaults.
 type InverseOptions struct {
-	ToleranceMM float64 // a voxel is done when |Phi(x) - y| is below this; 0 means 0.001
+	ToleranceMM float64 // a voxel is done when |Phi(x) - y| is below this; 0 means 0.001, or less where voxels are below 0.25 mm
 	Iterations  int     // Newton steps a voxel; 0 means 30
 	Threads     int     // 0 means all
 }
@@ -25,7 +26,7 @@ type InverseOptions struct {
 // need not be small.
 func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
 	if opt.ToleranceMM <= 0 {
-		opt.ToleranceMM = 1e-3
+		opt.ToleranceMM = tolerance(f.Geometry, g)
 	}
 	if opt.Iterations <= 0 {
 		opt.Iterations = 30
@@ -76,6 +77,11 @@ func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, 
 	}
 	maxResidualMM = parallel.Reduce(ny*g.Size[2], parallel.Rows(nx), opt.Threads, part, func(a, b float64) float64 { return max(a, b) })
 	return inverse, maxResidualMM
+}
+
+// tolerance returns a thousandth of a millimetre, but never more than 1/250 of a voxel of the two grids: microscopes' are finer.
+func tolerance(a, b volume.Geometry) float64 {
+	return min(1e-3, slices.Min(append(a.Spacing[:], b.Spacing[:]...))/250)
 }
 
 // contains reports whether the index x lies between the centres of the outermost voxels.

@@ -154,19 +154,30 @@ func own(v *volume.Volume) float64 {
 
 // Voxels is how many the finest level on a fixed image has: more than the image itself where its slices are thick, but no more than most.
 func Voxels(fixed *volume.Volume, most int) int {
-	return min(Pair{Fixed: fixed}.Grid(own(fixed)).Voxels(), most)
+	pair := Pair{Fixed: fixed}
+	return pair.Grid(finest(pair, most)).Voxels()
+}
+
+// finest returns the voxel, mm, of the finest level: the fixed image's own, or more where that makes more than about so many voxels.
+func finest(pair Pair, most int) float64 {
+	spacing := own(pair.Fixed)
+	n := pair.Grid(spacing).Voxels()
+	if n > most {
+		spacing *= math.Cbrt(float64(n) / float64(most))
+		for n = pair.Grid(spacing).Voxels(); n > most+most/2; n = pair.Grid(spacing).Voxels() { // a sheet, whose thickness has no fewer voxels
+			spacing *= 1.1
+		}
+	}
+	return spacing
 }
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest = 12 // voxels along an axis that still make a level
-	spacing := own(pair.Fixed)
+	const smallest = 12         // voxels along an axis that still make a level
 	if opt.Similarity == MIND { // twelve channels: hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
-	if n := pair.Grid(spacing).Voxels(); n > opt.Voxels {
-		spacing *= math.Cbrt(float64(n) / float64(opt.Voxels))
-	}
+	spacing := finest(pair, opt.Voxels)
 	most := 2
 	if first {
 		most = 3

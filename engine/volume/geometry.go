@@ -48,22 +48,43 @@ func (g Geometry) Check(name string) error {
 		}
 	}
 	for a := range 3 {
-		if s := g.Spacing[a]; !(s > 0) || math.IsInf(s, 0) {
-			return fault.New(fault.InvalidSpacing, "%s volume: spacing %v must be positive millimetres; correct the image header", name, g.Spacing)
+		if s := g.Spacing[a]; !(s >= leastSpacing && s <= mostSpacing) {
+			return fault.New(fault.InvalidSpacing, "%s volume: spacing %v must be positive millimetres, from %g to %g; correct the image header", name, g.Spacing, leastSpacing, mostSpacing)
 		}
-		if o := g.Origin[a]; math.IsNaN(o) || math.IsInf(o, 0) {
-			return fault.New(fault.InvalidSpacing, "%s volume: origin %v is not finite; correct the image header", name, g.Origin)
+		if o := g.Origin[a]; !(math.Abs(o) <= farthest) {
+			return fault.New(fault.InvalidSpacing, "%s volume: origin %v must be millimetres, at most %g from 0; correct the image header", name, g.Origin, farthest)
 		}
 	}
 	// Grids of isotropic voxels follow from a volume; a header with metres or micrometres in one place would make them enormous.
 	if s := g.Spacing; max(s[0], s[1], s[2]) > 1000*min(s[0], s[1], s[2]) {
 		return fault.New(fault.InvalidSpacing, "%s volume: the spacing %v mm differs between the axes by more than a factor of 1000; correct the image header", name, s)
 	}
-	if d := math.Abs(det3(g.Direction)); !(d > 1e-6) || math.IsInf(d, 0) {
-		return fault.New(fault.InvalidDirection, "%s volume: direction matrix %v is singular; correct the image header", name, g.Direction)
+	direction := g.Direction
+	for c := range 3 {
+		length := math.Sqrt(direction[c]*direction[c] + direction[3+c]*direction[3+c] + direction[6+c]*direction[6+c])
+		if length == 0 {
+			break // singular
+		}
+		if !(math.Abs(length-1) <= unitLength) {
+			return fault.New(fault.InvalidDirection, "%s volume: column %d of the direction matrix %v has the length %.6g where a direction has 1; correct the image header (scales belong to the spacing)", name, c, g.Direction, length)
+		}
+		for r := range 3 {
+			direction[3*r+c] /= length
+		}
+	}
+	if d := math.Abs(det3(direction)); !(d >= leastAngles) {
+		return fault.New(fault.InvalidDirection, "%s volume: direction matrix %v is singular, or nearly; correct the image header", name, g.Direction)
 	}
 	return nil
 }
+
+// What a header may hold: more than any image does, and no more than double precision carries through every product of them.
+const (
+	leastSpacing, mostSpacing = 1e-6, 1e6 // mm
+	farthest                  = 1e9       // of an origin from 0, mm
+	unitLength                = 1e-3      // by which a direction may miss 1: headers round to three digits
+	leastAngles               = 0.01      // volume that the three directions span
+)
 
 // IndexToPhysical returns the map from continuous index (x, y, z) to LPS mm.
 func (g Geometry) IndexToPhysical() Affine {

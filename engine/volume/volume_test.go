@@ -42,7 +42,20 @@ func TestCheckNamesTheFault(t *testing.T) {
 		{"thick slices", func(v *volume.Volume) { v.Spacing = [3]float64{0.5, 0.5, 499} }, fault.OK},
 		{"NaN spacing", func(v *volume.Volume) { v.Spacing[0] = math.NaN() }, fault.InvalidSpacing},
 		{"infinite origin", func(v *volume.Volume) { v.Origin[0] = math.Inf(-1) }, fault.InvalidSpacing},
+		{"no spacing to speak of", func(v *volume.Volume) { v.Spacing = [3]float64{1e-45, 1e-45, 1e-45} }, fault.InvalidSpacing},
+		{"spacing beyond all", func(v *volume.Volume) { v.Spacing = [3]float64{1e300, 1e300, 1e300} }, fault.InvalidSpacing},
+		{"origin beyond all", func(v *volume.Volume) { v.Origin[2] = -1e120 }, fault.InvalidSpacing},
+		{"far origin", func(v *volume.Volume) { v.Origin[2] = -1e6 }, fault.OK},
 		{"singular direction", func(v *volume.Volume) { v.Direction[4] = 0 }, fault.InvalidDirection},
+		{"no direction", func(v *volume.Volume) { v.Direction = [9]float64{} }, fault.InvalidDirection},
+		{"direction with a scale", func(v *volume.Volume) { v.Direction = [9]float64{2, 0, 0, 0, 2, 0, 0, 0, 2} }, fault.InvalidDirection},
+		{"long, nearly parallel directions", func(v *volume.Volume) { v.Direction = [9]float64{1e3, 1e3, 0, 1e3, 1000.0000000001, 0, 0, 0, 10} }, fault.InvalidDirection},
+		{"nearly parallel directions", func(v *volume.Volume) { v.Direction = [9]float64{1, 0.99999, 0, 0, 0.004472, 0, 0, 0, 1} }, fault.InvalidDirection},
+		{"direction no number", func(v *volume.Volume) { v.Direction[0] = math.NaN() }, fault.InvalidDirection},
+		{"direction of three digits", func(v *volume.Volume) {
+			v.Direction = [9]float64{0.577, 0.707, 0.408, 0.577, -0.707, 0.408, 0.577, 0, -0.816}
+		}, fault.OK},
+		{"tilted gantry", func(v *volume.Volume) { v.Direction = [9]float64{1, 0, 0, 0, 1, 0.5, 0, 0, 0.866025} }, fault.OK},
 		{"constant", func(v *volume.Volume) { v.Data[0] = 0 }, fault.ConstantVolume},
 		{"nothing finite", func(v *volume.Volume) {
 			for i := range v.Data {

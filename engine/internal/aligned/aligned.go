@@ -26,9 +26,22 @@ type Images struct {
 	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air
 }
 
-// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume.
+// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume; larger ones where that is a sheet so thin that
+// the least size of the grid would multiply its voxels.
 func (p Pair) Grid(spacing float64) volume.Geometry {
-	return p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{8, 8, 8}, 1)
+	const (
+		least = 8 // voxels along an axis
+		most  = 1 << 20
+	)
+	volumeMM := math.Abs(p.Fixed.IndexToPhysical().Det()) * float64(p.Fixed.Voxels())
+	for {
+		g := p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{least, least, least}, 1)
+		n := float64(g.Size[0]) * float64(g.Size[1]) * float64(g.Size[2])
+		if n <= most || n*spacing*spacing*spacing <= 4*volumeMM {
+			return g
+		}
+		spacing *= 1.1
+	}
 }
 
 // Spacing returns the geometric mean of v's spacings, mm: the isotropic voxel of the same volume.
@@ -106,7 +119,7 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 }
 
 // prepare scales intensities so that the 0.5th percentile becomes 0 and the 99.5th 1, clamps them there, and resamples v to
-// g under a, smoothed first where g is coarser.
+// g, whose voxels are isotropic, under a, smoothed first where g is coarser.
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, threads int) *volume.Volume {
 	lo, hi := v.MinMax()
 	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
@@ -114,23 +127,92 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, thr
 	}
 	v = v.Finite(lo)
 	scale := 1 / (hi - lo)
-	var sigma [3]float64
-	for k := range 3 {
-		if r := g.Spacing[0] / v.Spacing[k]; r > 1 {
-			sigma[k] = 0.5 * math.Sqrt(r*r-1)
-		}
-	}
-	smooth := volume.Zeros(v.Geometry)
-	nx, ny := v.Size[0], v.Size[1]
-	filter.Gaussian(v.Size, sigma, 1, threads, func(y, z int, rows [][]float32) {
-		for i, x := range v.Data[(z*ny+y)*nx:][:nx] {
+	read := func(y, z int, rows [][]float32) {
+		for i, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][:v.Size[0]] {
 			rows[0][i] = min(max((x-lo)*scale, 0), 1)
 		}
-	}, filter.To(v.Size, smooth.Data))
+	}
+	size, block, sigma := v.Geometry, [3]int{1, 1, 1}, [3]float64{}
+	for k, r := range coarser(v, g, a) {
+		block[k], sigma[k] = blur(r, v.Size[k])
+	}
+	if block != [3]int{1, 1, 1} {
+		means := averaged(v.Geometry, block, threads, read)
+		size, read = means.Geometry, filter.From(means.Size, means.Data)
+	}
+	smooth := volume.Zeros(size)
+	filter.Gaussian(size.Size, sigma, 1, threads, read, filter.To(size.Size, smooth.Data))
 	if b == repeated {
 		return smooth.ResampleRepeated(g, a, threads)
 	}
 	return smooth.Resample(g, a, volume.Linear, 0, threads)
+}
+
+// coarser returns how many voxels of v, along each of its axes, a voxel of g covers under a. A transform that an alignment finds counts
+// as a rotation; one that scales by more than that ever does has been given, to bridge two units or a growth.
+func coarser(v *volume.Volume, g volume.Geometry, a volume.Affine) (r [3]float64) {
+	const most = 1.5
+	m := v.PhysicalToIndex().After(a).M
+	for k := range r {
+		r[k] = g.Spacing[0] / v.Spacing[k]
+		row := math.Sqrt(m[3*k]*m[3*k] + m[3*k+1]*m[3*k+1] + m[3*k+2]*m[3*k+2])
+		if stretch := row * v.Spacing[k]; stretch > most || stretch < 1/most {
+			r[k] = row * g.Spacing[0]
+		}
+	}
+	return r
+}
+
+// blur returns what smooths an axis of n voxels for a grid whose voxels are r times as large: the Gaussian's standard deviation, in
+// blocks of as many voxels as are averaged first. Blocks keep the Gaussian, the cost of which grows with its width, narrow where the two
+// images differ in size by far; clinical ones have none.
+func blur(r float64, n int) (block int, sigma float64) {
+	const widest, left = 32, 8 // r, without blocks and after them
+	switch {
+	case r <= 1:
+		return 1, 0
+	case r <= widest:
+		return 1, 0.5 * math.Sqrt(r*r-1)
+	case r >= left*float64(n):
+		return n, 0
+	}
+	f := math.Floor(r / left)
+	return int(f), math.Sqrt((r*r-1)/4-(f*f-1)/12) / f
+}
+
+// averaged returns the means of blocks of so many voxels of the image on g that read hands out.
+func averaged(g volume.Geometry, block [3]int, threads int, read filter.Rows) *volume.Volume {
+	to := g
+	var first [3]float64
+	for k, f := range block {
+		to.Size[k] = (g.Size[k] + f - 1) / f
+		to.Spacing[k] *= float64(f)
+		first[k] = float64(f-1) / 2
+	}
+	to.Origin = g.IndexToPhysical().Apply(first)
+	out := volume.Zeros(to)
+	nx, ny := to.Size[0], to.Size[1]
+	parallel.For(ny*to.Size[2], parallel.Rows(block[1]*block[2]*g.Size[0]), threads, func(lo, hi int) {
+		row := make([]float32, g.Size[0])
+		for r := lo; r < hi; r++ {
+			sum := make([]float64, nx)
+			y0, z0 := r%ny*block[1], r/ny*block[2]
+			y1, z1 := min(y0+block[1], g.Size[1]), min(z0+block[2], g.Size[2])
+			for z := z0; z < z1; z++ {
+				for y := y0; y < y1; y++ {
+					read(y, z, [][]float32{row})
+					for x, v := range row {
+						sum[x/block[0]] += float64(v)
+					}
+				}
+			}
+			for i, s := range sum {
+				wide := min(block[0], g.Size[0]-i*block[0])
+				out.Data[r*nx+i] = float32(s / float64(wide*(y1-y0)*(z1-z0)))
+			}
+		}
+	})
+	return out
 }
 
 // inside is 1 where g, under a, lies within v and its mask.

@@ -1,0 +1,20 @@
+package search
+
+import "github.com/morphseek/morphseek/engine/internal/aligned"
+
+// Bytes is about how much memory a search over the pair takes.
+func Bytes(pair Pair) int64 {
+	const (
+		live  = 100 // a voxel of the grown grid: two ways of images, what is known of them, descriptors and fields
+		costs = 5   // of a level at a time: what is summed, messages up and marginals
+	)
+	grid := workingGrid(pair)
+	plan, margin := levelsFor(grid)
+	most := int64(0)
+	for _, l := range plan {
+		width := int64(2*l.radius + 1)
+		blocks := int64(grid.Voxels()) / int64(l.spacing*l.spacing*l.spacing)
+		most = max(most, 4*costs*blocks*width*width*width)
+	}
+	return live*int64(aligned.Grow(grid, margin).Voxels()) + most
+}
