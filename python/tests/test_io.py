@@ -273,6 +273,11 @@ def test_dicom_that_is_no_stack_is_refused(drift: tuple[float, ...], says: str, 
         io.read(folder)
 
 
+def test_dicom_with_rounded_directions_is_read(tmp_path: Path):
+    image = io.Image((1000 * blob((60, 9, 11))).astype(np.int16), (1.0, 1.0, 1.0))
+    assert io.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape == image.array.shape
+
+
 def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (

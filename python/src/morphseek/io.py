@@ -353,7 +353,7 @@ def _check_stack(image: sitk.Image, corners: np.ndarray, folder: Path, name: str
         )
     read = np.array([image.TransformIndexToPhysicalPoint((0, 0, i)) for i in range(len(corners))])
     off = np.linalg.norm(corners - read, axis=1).max()
-    if off > 0.1 * step:
+    if off > 0.1 * step + 0.005 * step * len(corners):  # direction cosines of three digits lean by so little
         raise errors.InputUnreadableError(
             f"{name}: the slices in {folder} are no straight stack (a tilted gantry?): read as one, some would be {off:.1f} mm off; "
             "resample the series first, for instance by dcm2niix"
