@@ -224,7 +224,8 @@ func (r *registration) prepare() error {
 	r.pair.Fixed, r.pair.Moving = fixed.Plausible(), moving.Plausible()
 	r.fixed, r.moving = r.finite("fixed", r.pair.Fixed), r.finite("moving", r.pair.Moving)
 	r.original = r.moving
-	if lo, _ := moving.MinMax(); r.pair.Moving != moving {
+	if r.pair.Moving != moving {
+		lo, _ := moving.MinMax()
 		r.original = moving.Finite(lo)
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
@@ -501,9 +502,9 @@ func (r *registration) finish() error {
 		where = selected(r.pair.FixedMask)
 	}
 	grid := measuringGrid(where)
-	outside, _ := moving.MinMax()
-	plausible := warped
+	plausible, outside := warped, background
 	if r.original != moving {
+		outside, _ = moving.MinMax()
 		plausible = total.Warp(moving, volume.Linear, outside, threads)
 	}
 	for _, measure := range []struct {

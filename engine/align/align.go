@@ -118,9 +118,8 @@ func seenThrough(v *volume.Volume, start volume.Affine) *volume.Volume {
 	back, _ := start.Inverse() // checked
 	m := back.After(v.IndexToPhysical())
 	g := v.Geometry
-	g.Origin = m.T
+	g.Origin, g.Spacing = m.T, m.Scales()
 	for c := range 3 {
-		g.Spacing[c] = math.Sqrt(m.M[c]*m.M[c] + m.M[3+c]*m.M[3+c] + m.M[6+c]*m.M[6+c])
 		for r := range 3 {
 			g.Direction[3*r+c] = m.M[3*r+c] / g.Spacing[c]
 		}

@@ -176,13 +176,7 @@ func (f features) halved(count, threads int) features {
 
 // halved is g with voxels twice as large, the last of which may reach beyond its edge.
 func halved(g volume.Geometry) volume.Geometry {
-	h := g
-	for a := range 3 {
-		h.Size[a] = (g.Size[a] + 1) / 2
-		h.Spacing[a] *= 2
-	}
-	h.Origin = g.IndexToPhysical().Apply([3]float64{0.5, 0.5, 0.5})
-	return h
+	return g.Blocks([3]int{2, 2, 2})
 }
 
 func halve(in []float32, from, to [3]int) []float32 {

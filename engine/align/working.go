@@ -179,16 +179,11 @@ type shrunken struct {
 // shrink averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a finite voxel
 // inside the mask (nil: everywhere).
 func shrink(v, mask *volume.Volume, h float64, threads int) shrunken {
-	g := v.Geometry
 	var f [3]int
-	var shift [3]float64
 	for a := range 3 {
-		f[a] = min(max(int(h/g.Spacing[a]+1e-6), 1), g.Size[a])
-		g.Size[a] = (v.Size[a] + f[a] - 1) / f[a]
-		g.Spacing[a] *= float64(f[a])
-		shift[a] = float64(f[a]-1) / 2
+		f[a] = min(max(int(h/v.Spacing[a]+1e-6), 1), v.Size[a])
 	}
-	g.Origin = v.IndexToPhysical().Apply(shift)
+	g := v.Blocks(f)
 	mean, known := volume.Zeros(g), volume.Zeros(g)
 	nx, ny := g.Size[0], g.Size[1]
 	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {

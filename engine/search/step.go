@@ -29,14 +29,7 @@ func newStep(l level, im aligned.Images, fixed []uint64, margin, threads int) *s
 
 // control returns the grid of control points: the centres of blocks of spacing voxels a side.
 func (s *step) control() volume.Geometry {
-	g := s.grid
-	half := float64(s.spacing-1) / 2
-	g.Origin = s.grid.IndexToPhysical().Apply([3]float64{half, half, half})
-	for a := range 3 {
-		g.Size[a] = (s.grid.Size[a] + s.spacing - 1) / s.spacing
-		g.Spacing[a] *= float64(s.spacing)
-	}
-	return g
+	return s.grid.Blocks([3]int{s.spacing, s.spacing, s.spacing})
 }
 
 // minMarginals returns the level's control grid, the min-marginals of its labels, point by point, and at every point the label of

@@ -40,12 +40,20 @@ func (a Affine) After(b Affine) Affine {
 // Det returns the determinant of the linear part.
 func (a Affine) Det() float64 { return det3(a.M) }
 
+// Scales returns the lengths of the linear part's columns: how far a step of 1 along each axis leads.
+func (a Affine) Scales() (lengths [3]float64) {
+	for c := range lengths {
+		lengths[c] = math.Sqrt(a.M[c]*a.M[c] + a.M[3+c]*a.M[3+c] + a.M[6+c]*a.M[6+c])
+	}
+	return lengths
+}
+
 // Inverse returns the inverse map, or a SingularTransform error.
 func (a Affine) Inverse() (Affine, error) {
 	d := det3(a.M)
 	size := 1.0 // of the box that the axes would span if they were at right angles
-	for c := range 3 {
-		size *= math.Sqrt(a.M[c]*a.M[c] + a.M[3+c]*a.M[3+c] + a.M[6+c]*a.M[6+c])
+	for _, length := range a.Scales() {
+		size *= length
 	}
 	if !(math.Abs(d) > 1e-12*size) || math.IsInf(d, 0) {
 		return Affine{}, fault.New(fault.SingularTransform, "transform with matrix %v cannot be inverted", a.M)

@@ -60,8 +60,7 @@ func (g Geometry) Check(name string) error {
 		return fault.New(fault.InvalidSpacing, "%s volume: the spacing %v mm differs between the axes by more than a factor of 1000; correct the image header", name, s)
 	}
 	direction := g.Direction
-	for c := range 3 {
-		length := math.Sqrt(direction[c]*direction[c] + direction[3+c]*direction[3+c] + direction[6+c]*direction[6+c])
+	for c, length := range (Affine{M: direction}).Scales() {
 		if length == 0 {
 			break // singular
 		}
@@ -105,6 +104,21 @@ func (g Geometry) PhysicalToIndex() Affine {
 		panic("volume: PhysicalToIndex of an unchecked geometry")
 	}
 	return inv
+}
+
+// Blocks returns the grid of the centres of blocks of so many voxels along each axis; the last ones may reach beyond g.
+func (g Geometry) Blocks(voxels [3]int) Geometry {
+	var first [3]float64
+	for a, n := range voxels {
+		first[a] = float64(n-1) / 2
+	}
+	blocks := g
+	blocks.Origin = g.IndexToPhysical().Apply(first)
+	for a, n := range voxels {
+		blocks.Size[a] = (g.Size[a] + n - 1) / n
+		blocks.Spacing[a] *= float64(n)
+	}
+	return blocks
 }
 
 // Center returns the centre of the grid in LPS mm.

@@ -182,14 +182,7 @@ func blur(r float64, n int) (block int, sigma float64) {
 
 // averaged returns the means of blocks of so many voxels of the image on g that read hands out.
 func averaged(g volume.Geometry, block [3]int, threads int, read filter.Rows) *volume.Volume {
-	to := g
-	var first [3]float64
-	for k, f := range block {
-		to.Size[k] = (g.Size[k] + f - 1) / f
-		to.Spacing[k] *= float64(f)
-		first[k] = float64(f-1) / 2
-	}
-	to.Origin = g.IndexToPhysical().Apply(first)
+	to := g.Blocks(block)
 	out := volume.Zeros(to)
 	nx, ny := to.Size[0], to.Size[1]
 	parallel.For(ny*to.Size[2], parallel.Rows(block[1]*block[2]*g.Size[0]), threads, func(lo, hi int) {

@@ -15,7 +15,6 @@ import csv
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import shlex
 import statistics
@@ -377,8 +376,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
         )
-        result = {name: summary.get(name) for name in ("dice_before", "dice_after", "njd_percent", "model", "device", "warnings")}
-        result = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in result.items()}
+        result = evaluation.without_nan({name: summary.get(name) for name in ("dice_before", "dice_after", "njd_percent", "model", "device", "warnings")})
         result["seconds"] = summary["seconds"]["total"]
         files = {name: _size(folder / name) for name in registration.OUTPUTS if (folder / name).is_file()}
         finished = {"fingerprint": fingerprint, "batch": job.batch, "files": files, "result": result}

@@ -80,7 +80,7 @@ def from_exception(error: BaseException) -> MorphSeekError:
         return globals()["CancelledError"]("cancelled")
     if isinstance(error, MemoryError):
         return globals()["OutOfMemoryError"]("the registration needs more memory than there is; close other programs or use smaller volumes")
-    return _BY_CODE[1](f"{type(error).__name__}: {error}")
+    return globals()["InternalError"](f"{type(error).__name__}: {error}")
 
 
 if TYPE_CHECKING:

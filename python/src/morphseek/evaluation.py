@@ -202,8 +202,7 @@ class Evaluation:
             row = {"fixed": pair.fixed, "moving": pair.moving, "njd_percent": pair.njd_percent, "seconds": pair.seconds, "error": pair.error}
             for score in pair.labels or [None]:
                 of_label = {} if score is None else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
-                cells = {**row, **of_label}
-                writer.writerow({name: None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in cells.items()})
+                writer.writerow(without_nan({**row, **of_label}))
         for name, text in zip(FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())):
             io.write_text(Path(folder) / name, text)
 
@@ -314,6 +313,11 @@ def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Im
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(a, warped)
     return float(np.mean([overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)])) if shared else math.nan
+
+
+def without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with None, an empty cell, for every NaN."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
 def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None) -> list[tuple[str, str]]:
