@@ -38,6 +38,7 @@ def run(command: Sequence[str | os.PathLike], *, threads: int, timeout: float, l
     """
     starter = [sys.executable, "-S", "-E", __file__, str(timeout), os.fspath(log), *map(os.fspath, command)]
     environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's modules are compiled once, not at every start
     finished = subprocess.run(starter, check=True, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True)
     return Cost(**json.loads(finished.stdout))
 

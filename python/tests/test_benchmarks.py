@@ -135,6 +135,14 @@ def test_cost_is_of_the_child_and_its_children(tmp_path: Path):
     assert 0.4 <= cost.cpu_seconds < 3 and 2**27 < cost.peak_bytes < 2**27 + 2**26
 
 
+def test_modules_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "imported.py").write_text("")
+    measure.run([sys.executable, "-c", "import imported"], threads=1, timeout=60, log=tmp_path / "log")
+    assert list(tmp_path.glob("__pycache__/imported.*.pyc"))
+
+
 def test_killed_with_what_it_started(tmp_path: Path):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     cost = measure.run([sys.executable, "-c", code], threads=1, timeout=1, log=tmp_path / "log")
