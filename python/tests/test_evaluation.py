@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
+import SimpleITK as sitk
 
 import morphseek
 from conftest import QUICK, Command, blob
 from morphseek import errors, io
-from morphseek.evaluation import evaluate, mean_dice, read_pairs, score_labels
+from morphseek.evaluation import evaluate, inverse_dice, mean_dice, read_pairs, score_labels
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
 RUN = {**QUICK, "initial": "rigid"}
@@ -53,6 +54,20 @@ def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
     assert score_labels(result, fixed, moving) == pair.labels
     assert score_labels(result, fixed.array, moving.array) == pair.labels
     assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
+
+
+def test_dice_by_the_inverse_is_simpleitks(data: Path):
+    fixed, moving = (io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "c"))
+    result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "c.nii.gz", **{**RUN, "refine": 20})
+    a, c = fixed.to_sitk(), moving.to_sitk()
+    u = sitk.TransformToDisplacementField(result.to_sitk(), sitk.sitkVectorFloat64, a.GetSize(), a.GetOrigin(), a.GetSpacing(), a.GetDirection())
+    back = sitk.DisplacementFieldTransform(sitk.InvertDisplacementField(u, 100, 0.02, 0.001, enforceBoundaryCondition=False))
+    carried, known = (sitk.GetArrayFromImage(sitk.Resample(image, c, back, sitk.sitkNearestNeighbor, 0)) for image in (a, sitk.Cast(a * 0 + 1, sitk.sitkUInt8)))
+    there = moving.array * known
+    expected = np.mean([2 * ((carried == k) & (there == k)).sum() / ((carried == k).sum() + (there == k).sum()) for k in (1, 5)])
+    assert inverse_dice(result, fixed, moving) == pytest.approx(expected, abs=0.01)
+    run = evaluate([("a", "c")], data, inverse=True, **{**RUN, "refine": 20})
+    assert run.summary()["dice_inverse"] == run.pairs[0].dice_inverse == pytest.approx(inverse_dice(result, fixed, moving))
 
 
 @pytest.mark.parametrize("dtype, values", [(np.uint32, (614454277, 16777217)), (np.float32, (3.0, 250.0)), (np.int64, (2**40 + 1, 5)), (np.int16, (-2, 7))])

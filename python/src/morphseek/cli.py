@@ -269,6 +269,7 @@ def evaluate(
     labels_csv: Annotated[Optional[Path], typer.Option(help="Table id,name[,structure] of the labels; those of one structure are merged.", show_default=False)] = None,
     against: Annotated[Optional[Path], typer.Option(help="Folder of another evaluation, for the Wilcoxon test.", show_default=False)] = None,
     check: Annotated[bool, typer.Option("--check", help="Measure Dice a second time by SimpleITK alone, from the written transform.")] = False,
+    inverse: Annotated[bool, typer.Option("--inverse", help="Measure Dice in the moving image's space, too, by the inverse transform.")] = False,
     no_cache: NoCache = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -291,7 +292,7 @@ def evaluate(
         io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv})
         with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
             result = run(
-                pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, progress=show, **_changed(options), **_cache(no_cache)
+                pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, inverse=inverse, progress=show, **_changed(options), **_cache(no_cache)
             )
             result.options.pop("cache", None)
             summary = result.summary()
@@ -325,6 +326,8 @@ def _print_evaluation(summary: dict[str, Any], names: dict[int, str], wilcoxon: 
     ]
     if summary["dice_check"] is not None:
         rows.append(("mean Dice by SimpleITK", number("dice_check", 4)))
+    if summary["dice_inverse"] is not None:
+        rows.append(("mean Dice by the inverse", number("dice_inverse", 4)))
     rows += [
         ("mean HD95", number("hd95_after", 2, " mm")),
         ("mean NJD", number("njd_percent", 4, " %")),

@@ -126,6 +126,7 @@ class PairScore:
     dice_after: float = math.nan
     hd95_after: float = math.nan
     dice_check: float | None = None
+    dice_inverse: float | None = None
     njd_percent: float = math.nan
     sdlogj: float = math.nan
     seconds: float = math.nan
@@ -176,7 +177,7 @@ class Evaluation:
             "failed": len(self.pairs) - len(scored),
             "unscored": len(scored) - len(with_dice),
             "cached": sum(p.cached for p in scored),
-            **{name: mean(name) for name in ("dice_before", "dice_after", "dice_check", "hd95_after", "njd_percent", "sdlogj", "seconds", "cpu_seconds")},
+            **{name: mean(name) for name in ("dice_before", "dice_after", "dice_check", "dice_inverse", "hd95_after", "njd_percent", "sdlogj", "seconds", "cpu_seconds")},
             "worst": None if worst is None else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after},
             "dice_by_label": {label: float(np.mean(v)) for label, v in sorted(by_label.items())},
         }
@@ -220,6 +221,7 @@ def evaluate(
     labels_csv: str | os.PathLike | None = None,
     against: str | os.PathLike | None = None,
     check: bool = False,
+    inverse: bool = False,
     progress: Callable[[PairScore], Any] | None = None,
     **options: Any,
 ) -> Evaluation:
@@ -241,6 +243,10 @@ def evaluate(
         Folder of another evaluation of the same pairs, for the Wilcoxon test.
     check : bool
         Compute Dice a second time with SimpleITK alone, from the transform written to a file and read back (``dice_check``).
+    inverse : bool
+        Measure Dice in the moving image's space, too (``dice_inverse``): the fixed labels, carried over by the inverse transform, against
+        the moving ones, where the fixed image reaches. Dice on the fixed grid is blind to what the transform jumps over; where this one
+        is much lower, the transform is good for carrying labels over and for little else.
     progress : callable, optional
         Called with every :class:`PairScore`.
     **options
@@ -267,7 +273,7 @@ def evaluate(
         raise errors.InvalidArgumentError(f"against: {against} has no pair in common with {len(listed)} listed here; evaluate both over the same pairs")
     scores = []
     for fixed, moving in listed:
-        scores.append(_evaluate_pair(root, fixed, moving, merge, check, options))
+        scores.append(_evaluate_pair(root, fixed, moving, merge, check, inverse, options))
         if progress is not None:
             progress(scores[-1])
     evaluation = Evaluation(scores, names, options)
@@ -276,7 +282,7 @@ def evaluate(
     return evaluation
 
 
-def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | None, check: bool, options: dict[str, Any]) -> PairScore:
+def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | None, check: bool, inverse: bool, options: dict[str, Any]) -> PairScore:
     score = PairScore(fixed, moving)
     try:
         images = [io.read(find_file(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
@@ -292,6 +298,8 @@ def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | 
         score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
         if check:
             score.dice_check = _independent_dice(result, *labels)
+        if inverse:
+            score.dice_inverse = inverse_dice(result, *labels)
     except errors.CancelledError:
         raise
     except errors.MorphSeekError as error:
@@ -299,6 +307,30 @@ def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | 
     except Exception as error:  # a defect costs one pair, not the others' results
         score.error, score.exit_code = f"{type(error).__name__}: {error}", errors.InternalError.exit_code
     return score
+
+
+def inverse_dice(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> float:
+    """Return the mean Dice, over the labels that both images have, in the moving image's space.
+
+    The fixed labels, carried over by the inverse transform with nearest neighbours, are compared with the moving ones on the moving image's
+    grid, wherever the fixed image reaches. NaN without a common label.
+
+    Raises
+    ------
+    GridMismatchError, InvalidArgumentError
+        As :func:`score_labels`.
+    """
+    fixed = on_fixed_grid(fixed_labels, result.grid)
+    moving = io.read_on(moving_labels, result.moving_grid, "moving labels")
+    shared = sorted(_values(fixed) & _values(moving))
+    fixed, moving = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
+    back = result.inverse()
+    carried = back.apply(fixed.like(fixed.array + 1), interpolation="nearest", background=0.0)  # 0: beyond the fixed image
+    known = carried.array > 0
+    there = np.where(known, resample_identity(moving, result.moving_grid, "nearest", 0.0), 0).astype(np.float32)
+    here = np.where(known, carried.array - 1, 0).astype(np.float32)
+    scores = _agreement(carried.like(there), here)
+    return float(np.mean([scores[i]["dice"] for i in scores])) if scores else math.nan
 
 
 def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> float:
