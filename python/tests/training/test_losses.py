@@ -9,6 +9,7 @@ from monai.metrics import DiceMetric, HausdorffDistanceMetric
 from training_helpers import random_field
 from morphseek.training import losses
 from morphseek.training.policy import hd95
+from morphseek.training.spatial import jacobian_determinant
 
 SIZE = (12, 13, 11)
 
@@ -169,3 +170,21 @@ def test_sharpening_keeps_its_fixed_points_and_the_loss_sees_the_boundary():
     logistic = 1 / (1 + np.exp(-8.0 * (p.double().numpy() - 0.5)))
     truth = (logistic - logistic[0]) / (logistic[-1] - logistic[0])
     np.testing.assert_allclose(q.numpy(), truth, atol=1e-6)
+
+
+def test_dice_in_the_moving_space_is_that_of_the_intervals_there():
+    n = 256
+    x = np.arange(n)
+    leads_to = x + 20 * np.sin(2 * np.pi * x / n)  # stretches where it begins and ends, squeezes in the middle
+    u = torch.zeros(1, 3, 3, 3, n)
+    u[0, 2] = torch.from_numpy(leads_to - x).float()
+    fixed, moving = (60, 140), (75, 120)  # an interval in each image
+    mapped = np.interp(fixed, x, leads_to)
+    overlap = min(mapped[1], moving[1]) - max(mapped[0], moving[0])
+    truth = 2 * overlap / (mapped[1] - mapped[0] + moving[1] - moving[0])
+    f = torch.from_numpy((x >= fixed[0]) & (x < fixed[1])).float().expand(1, 1, 3, 3, n)
+    w = torch.from_numpy((leads_to >= moving[0]) & (leads_to < moving[1])).float().expand(1, 1, 3, 3, n)
+    covered = jacobian_determinant(u).unsqueeze(1)
+    assert float(losses.hard_dice(w, f, 1, covered)) == pytest.approx(truth, abs=0.01)
+    assert float(losses.soft_dice(w, f, weight=covered)) == pytest.approx(truth, abs=0.01)
+    assert abs(float(losses.hard_dice(w, f, 1)) - truth) > 0.03  # on the fixed grid it is another

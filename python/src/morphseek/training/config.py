@@ -112,6 +112,9 @@ class Loss:
     volume : float
         Weight of the mean squared logarithm of the Jacobian determinant. It keeps a label-supervised network from
         stretching the inside of a structure and squeezing its rim, which pleases Dice and is no anatomy.
+    moving_share : float
+        Share, 0 to 1, of soft Dice that is measured in the moving image's space: each fixed voxel counts by the volume that it
+        covers there. Dice on the fixed grid alone is blind to what its voxels jump over, and the inverse transform pays for that.
     segmentation : float
         Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose ``segmentation_classes`` are
         ``data.labels`` then.
@@ -136,6 +139,7 @@ class Loss:
     fold: float = 0.0
     fold_margin: float = 0.1
     volume: float = 0.0
+    moving_share: float = 0.0
     segmentation: float = 0.0
     truth: float = 0.0
     sharpness: float = 0.0

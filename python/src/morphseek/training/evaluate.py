@@ -69,8 +69,9 @@ def score_pair(
     -------
     dict
         ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian determinant where that is
-        positive); where both volumes have labels also ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., and ``hd95``
-        in mm.
+        positive); where both volumes have labels also ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``dice_moving``
+        (mean over labels, each voxel counting by the volume that it covers in the moving image: what the inverse transform will
+        have, but for its own sampling), and ``hd95`` in mm.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     determinant = jacobian_determinant(u)
@@ -91,6 +92,7 @@ def score_pair(
         size = (warped == k).sum() + (target == k).sum()
         cross = ((warped == k) & (target == k)).sum()
         out[f"dice_{k}"] = float(2 * cross / size) if size > 0 else float("nan")
+    out["dice_moving"] = float(hard_dice(warped, target, labels, determinant.clamp_min(0).unsqueeze(1)))
     if surface:
         out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
     return out

@@ -159,34 +159,38 @@ def sharpen(probability: Tensor, steepness: float) -> Tensor:
     return 0.5 + 0.25 * torch.tanh(0.5 * steepness * (probability - 0.5)) / half
 
 
-def soft_dice_per_label(probability: Tensor, target: Tensor, eps: float = 1e-5) -> Tensor:
+def soft_dice_per_label(probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None) -> Tensor:
     """``(2 sum(Y P) + eps) / (sum(Y^2) + sum(P^2) + eps)`` for each label.
 
     Parameters
     ----------
     probability, target : (B, K, D, H, W)
         Trilinearly warped one-hot labels of the moving image, and labels of the fixed image, in [0, 1].
+    weight : (B, 1, D, H, W), optional
+        What each voxel counts. With the Jacobian determinant of the map, the sums are integrals over the moving image's space.
 
     Returns
     -------
     Tensor of shape (B, K)
     """
     axes = (2, 3, 4)
-    cross = (probability * target).sum(axes)
-    return (2.0 * cross + eps) / (probability.square().sum(axes) + target.square().sum(axes) + eps)
+    cross, sizes = probability * target, probability.square() + target.square()
+    if weight is not None:
+        cross, sizes = cross * weight, sizes * weight
+    return (2.0 * cross.sum(axes) + eps) / (sizes.sum(axes) + eps)
 
 
-def soft_dice(probability: Tensor, target: Tensor, eps: float = 1e-5) -> Tensor:
+def soft_dice(probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None) -> Tensor:
     """Mean over the labels that occur of :func:`soft_dice_per_label`, shape (B,).
 
     A label that neither image has would count as a perfect 1 and is left out.
     """
-    dice = soft_dice_per_label(probability, target, eps)
+    dice = soft_dice_per_label(probability, target, eps, weight)
     present = ((probability.sum((2, 3, 4)) + target.sum((2, 3, 4))) > 0).to(dice.dtype)
     return (dice * present).sum(1) / present.sum(1).clamp_min(1.0)
 
 
-def hard_dice(warped: Tensor, fixed: Tensor, labels: int) -> Tensor:
+def hard_dice(warped: Tensor, fixed: Tensor, labels: int, weight: Tensor | None = None) -> Tensor:
     """Dice of label maps, a mean over the labels 1..``labels`` that occur in either.
 
     Parameters
@@ -196,17 +200,20 @@ def hard_dice(warped: Tensor, fixed: Tensor, labels: int) -> Tensor:
     fixed : (1 or B, 1, D, H, W)
     labels : int
         Number of labels, background aside.
+    weight : (B, 1, D, H, W), optional
+        What each voxel counts, as in :func:`soft_dice_per_label`.
 
     Returns
     -------
     Tensor of shape (B,)
     """
+    one = torch.ones_like(fixed, dtype=torch.float32) if weight is None else weight
     total = torch.zeros(warped.shape[0], device=warped.device)
     count = torch.zeros_like(total)
     for k in range(1, labels + 1):
         a, b = warped == k, fixed == k
-        cross = (a & b).sum((1, 2, 3, 4)).float()
-        size = a.sum((1, 2, 3, 4)).float() + b.sum((1, 2, 3, 4)).float()
-        total += torch.where(size > 0, 2.0 * cross / size.clamp_min(1.0), torch.zeros_like(size))
+        cross = ((a & b) * one).sum((1, 2, 3, 4))
+        size = (a * one).sum((1, 2, 3, 4)) + (b * one).sum((1, 2, 3, 4))
+        total += torch.where(size > 0, 2.0 * cross / size, torch.zeros_like(size))
         count += (size > 0).float()
     return total / count.clamp_min(1.0)

@@ -28,7 +28,7 @@ from .losses import (
     soft_dice,
     squared_log_jacobian,
 )
-from .spatial import compose, translate, warp
+from .spatial import compose, jacobian_determinant, translate, warp
 
 __all__ = ["StepObjective", "StepResult", "build_backbone"]
 
@@ -162,6 +162,10 @@ class StepObjective(nn.Module):
         if with_dice:
             warped, target = (sharpen(x, w.sharpness) for x in (read[:, 2:], pair.fixed_labels))
             terms["soft_dice"] = soft_dice(warped, target).mean()
+            if w.moving_share:
+                covered = jacobian_determinant(u).clamp_min(0.0).unsqueeze(1)
+                there = soft_dice(warped, target, weight=covered).mean()
+                terms["soft_dice"] = torch.lerp(terms["soft_dice"], there, w.moving_share)
         return terms
 
     def warm_loss(self, terms: dict[str, Tensor], encoded: Encoded) -> Tensor:
