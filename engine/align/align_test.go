@@ -425,6 +425,27 @@ func TestReadingByVectorsMatchesLoop(t *testing.T) {
 	}
 }
 
+func TestTallyByVectorsMatchesLoop(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	var got, want tally
+	for range 50 {
+		var part [3][4]float32
+		for j := range part {
+			for i := range part[j] {
+				part[j][i] = float32(rng.NormFloat64())
+			}
+		}
+		q := [3]float32{float32(rng.NormFloat64()), float32(rng.NormFloat64()), float32(rng.NormFloat64())}
+		if !got.vector(&part, &q) {
+			t.Skip("no vectors on this processor")
+		}
+		want.add(&part, &q)
+	}
+	if got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestImageOnItselfStays: neither the soft rim of a body nor the end of a field of view may pull an image away from itself.
 func TestImageOnItselfStays(t *testing.T) {
 	p := newPhantom()

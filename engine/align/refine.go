@@ -138,19 +138,26 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 			part[inOverlap][i] = w * b * r.last[i][2]
 		}
 		part[inEnergy][0] = w * (share*energy + e*r.last[0][3])
-		for j := range part {
-			t.value[j] += float64(part[j][0])
-			g := &t.grad[j]
-			for r := range 3 {
-				d := part[j][r+1]
-				g[4*r] += float64(d * q[0])
-				g[4*r+1] += float64(d * q[1])
-				g[4*r+2] += float64(d * q[2])
-				g[4*r+3] += float64(d)
-			}
+		if !t.vector(&part, &q) {
+			t.add(&part, &q)
 		}
 	}
 	return t
+}
+
+// add adds a point at q: of each sum its part, then that part's derivatives by x, y and z of the moving index.
+func (t *tally) add(part *[3][4]float32, q *[3]float32) {
+	for j := range part {
+		t.value[j] += float64(part[j][0])
+		g := &t.grad[j]
+		for r := range 3 {
+			d := part[j][r+1]
+			g[4*r] += float64(d * q[0])
+			g[4*r+1] += float64(d * q[1])
+			g[4*r+2] += float64(d * q[2])
+			g[4*r+3] += float64(d)
+		}
+	}
 }
 
 // reading is what a point sees of the moving features: values, then derivatives by x, y and z.

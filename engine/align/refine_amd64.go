@@ -16,3 +16,17 @@ func (r *reading) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[l
 	readAVX(r, &cell[0], 4*dx, 4*dy, 4*dz, &f, fixed)
 	return true
 }
+
+// addAVX is tally.add.
+//
+//go:noescape
+func addAVX(t *tally, part *[3][4]float32, q *[3]float32)
+
+// vector does add with the processor's vectors, if there are any.
+func (t *tally) vector(part *[3][4]float32, q *[3]float32) bool {
+	if !cpu.X86.HasAVX {
+		return false
+	}
+	addAVX(t, part, q)
+	return true
+}

@@ -106,3 +106,39 @@ TEXT ·readAVX(SB), NOSPLIT, $0-56
 	VMOVUPS X15, 16(DI)
 	VZEROUPPER
 	RET
+
+DATA one<>+0(SB)/4, $0x3f800000
+GLOBL one<>(SB), RODATA|NOPTR, $4
+
+// ROW adds a derivative, times (q, 1), to a row of the gradient.
+#define ROW(derivative, row) \
+	VBROADCASTSS derivative(SI), X2 \
+	VMULPS       X0, X2, X2         \
+	VCVTPS2PD    X2, Y2             \
+	VADDPD       row(DI), Y2, Y2    \
+	VMOVUPD      Y2, row(DI)
+
+// PART adds a part's value and its derivatives.
+#define PART(part, value, grad) \
+	VXORPS    X3, X3, X3          \
+	VCVTSS2SD part(SI), X3, X3    \
+	VADDSD    value(DI), X3, X3   \
+	VMOVSD    X3, value(DI)       \
+	ROW(part+4, grad)             \
+	ROW(part+8, grad+32)          \
+	ROW(part+12, grad+64)
+
+// func addAVX(t *tally, part *[3][4]float32, q *[3]float32)
+TEXT ·addAVX(SB), NOSPLIT, $0-24
+	MOVQ t+0(FP), DI
+	MOVQ part+8(FP), SI
+	MOVQ q+16(FP), AX
+	VMOVSD    (AX), X0              // q0 q1
+	VMOVSS    8(AX), X1             // q2
+	VINSERTPS $0x10, one<>(SB), X1, X1
+	VMOVLHPS  X1, X0, X0            // q0 q1 q2 1
+	PART(0, 0, 24)
+	PART(16, 8, 120)
+	PART(32, 16, 216)
+	VZEROUPPER
+	RET
