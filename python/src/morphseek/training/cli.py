@@ -124,10 +124,11 @@ def evaluate(
     except (FileNotFoundError, ValueError) as error:
         _fail(error)
     for t in range(steps + 1):
-        dice, njd, sdlogj, surface = (scores(rows, t, k) for k in ("dice", "njd", "sdlogj", "hd95"))
+        dice, there, njd, sdlogj, surface = (scores(rows, t, k) for k in ("dice", "dice_moving", "njd", "sdlogj", "hd95"))
         parts = [f"NJD {np.mean(njd):.4f} %", f"SDlogJ {np.mean(sdlogj):.2f}"]
         if dice:
-            parts = [f"Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} %", *parts, f"HD95 {np.mean(surface):.2f} mm"]
+            overlap = f"Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} % (in the moving image's space {100 * np.mean(there):.2f} %)"
+            parts = [overlap, *parts, f"HD95 {np.mean(surface):.2f} mm"]
         count = f"{len(rows)} pairs" if len(dice) == len(rows) else f"{len(rows)} pairs, {len(dice)} of them with labels"
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:

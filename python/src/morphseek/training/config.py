@@ -115,6 +115,7 @@ class Loss:
     moving_share : float
         Share, 0 to 1, of soft Dice that is measured in the moving image's space: each fixed voxel counts by the volume that it
         covers there. Dice on the fixed grid alone is blind to what its voxels jump over, and the inverse transform pays for that.
+        The recipe `paper` keeps to Dice as printed.
     segmentation : float
         Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose ``segmentation_classes`` are
         ``data.labels`` then.
