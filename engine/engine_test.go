@@ -315,6 +315,18 @@ func TestAlignmentAloneDoesNotWarn(t *testing.T) {
 	}
 }
 
+func TestOptionsOfNetworksWithoutOneAreSaid(t *testing.T) {
+	v := blob([3]int{20, 18, 16}, 0)
+	e, p := open(t, Config{}), Pair{Fixed: v, Moving: v}
+	r := register(t, e, p, with(func(o *Options) { o.Device, o.Steps, o.Trajectories, o.Tau = "cuda", 2, 4, 0.5 }))
+	if w := r.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "device, steps, trajectories, tau") {
+		t.Errorf("warnings %q", w)
+	}
+	if r := register(t, e, p, with(func(o *Options) { o.Device = "cpu" })); len(r.Metrics.Warnings) != 0 {
+		t.Errorf("warnings %q", r.Metrics.Warnings)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	size := [3]int{16, 16, 16}
 	nan := float32(math.NaN())

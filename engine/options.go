@@ -158,3 +158,22 @@ func (s OptionSpec) span() string {
 	}
 	return "[" + lo + ", " + hi + "]"
 }
+
+// ofNetworks names the options that ask something of a network: without one they do nothing.
+func (o Options) ofNetworks() (names []string) {
+	d := DefaultOptions()
+	for _, option := range []struct {
+		name string
+		set  bool
+	}{
+		{"device", o.Device != d.Device && o.Device != "cpu"},
+		{"steps", o.Steps != d.Steps},
+		{"trajectories", o.Trajectories != d.Trajectories},
+		{"tau", o.Tau != d.Tau},
+	} {
+		if option.set {
+			names = append(names, option.name)
+		}
+	}
+	return names
+}

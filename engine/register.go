@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/morphseek/morphseek/engine/align"
@@ -230,6 +231,9 @@ func (r *registration) prepare() error {
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
 	if r.model == nil {
+		if idle := r.opt.ofNetworks(); len(idle) > 0 {
+			r.warn("No network ran, so " + strings.Join(idle, ", ") + " had no effect: name a model.")
+		}
 		return nil
 	}
 	began := time.Now()

@@ -44,6 +44,14 @@ def test_end_to_end_on_the_cpu(tmp_path):
             assert "failed" in plain and "failed" in engine and plain["failed"] in page
 
 
+def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
+    pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
+    gpu.run(tmp_path, device="cpu", size="32,32,32", networks="nice-trans", repeats=1, peak="67,989,3.35", train="")  # one voxel at its coarsest
+    rows = json.loads((tmp_path / "table.json").read_text())["rows"]
+    assert len(rows) == 4 and all("spatial element" in row["failed"] and "\n" not in row["failed"] for row in rows)
+    assert "spatial element" in (tmp_path / "table.md").read_text()
+
+
 def test_difference(gpu):
     a, b = np.zeros((2, 1, 3, 4, 4, 4), np.float32)
     a[0, 0], b[0] = 3, a[0]

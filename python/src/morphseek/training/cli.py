@@ -11,6 +11,7 @@ import typer
 app = typer.Typer(
     help="Train a registration network on your own pairs and export it as a bundle.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -174,6 +175,8 @@ def export(
     from .trainer import load_backbone
 
     wanted = _load(config, data, set_ or [])
+    if out.suffix.lower() != ".onnx":
+        _fail(ValueError(f"--out {out}: a bundle's name ends in .onnx"))
     if (checkpoint is None) == (random is None):
         _fail(ValueError("give either --checkpoint or --random"))
     metrics: dict = {}
@@ -230,7 +233,10 @@ def diagnose(
     from .objective import StepObjective
     from .trainer import load_backbone
 
-    backbone, config, _ = load_backbone(checkpoint)
+    try:
+        backbone, config, _ = load_backbone(checkpoint)
+    except (FileNotFoundError, ValueError) as error:
+        _fail(error)
     samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
     objective = StepObjective(backbone, config.loss, config.policy, "finetune", False)
     report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in samples]}
@@ -275,7 +281,11 @@ def ablate(
     if group != "all" and group not in GROUPS:
         _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
     only = tuple(a for a in arms.split(",") if a)
-    for name in GROUPS if group == "all" else (group,):
+    groups = tuple(GROUPS) if group == "all" else (group,)
+    known = [arm for name in groups for arm in GROUPS[name]]
+    if odd := [arm for arm in only if arm not in known]:
+        _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
+    for name in groups:
         try:
             run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only)
         except (FileNotFoundError, ValueError) as error:
@@ -287,7 +297,10 @@ def tables(out: Annotated[Path, typer.Argument(help="Folder of `ablate`.")]) -> 
     """Markdown tables and p-values of the ablations in a folder."""
     from .ablate import tables as make
 
-    typer.echo(make(out))
+    text = make(out)
+    if not text:
+        _fail(ValueError(f"{out} has no results of `ablate`"))
+    typer.echo(text)
 
 
 @app.command()

@@ -369,11 +369,11 @@ class Source:
 
 @dataclass
 class Bundle:
-    """What the exported bundle says of itself."""
+    """What the exported bundle says of itself: name (that of its file, unless given), licence, credit and the data that it was trained on."""
 
-    name: str = "model"
+    name: str = ""
     version: str = "0.1.0"
-    modality: str = "mr"
+    modality: str = "any"
     initial: Literal["com", "affine", "rigid", "none"] = "affine"
     licence: str = ""
     credit: str = ""

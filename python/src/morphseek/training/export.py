@@ -411,7 +411,7 @@ def export_bundle(
     b = config.bundle
     manifest = {
         "format": 1,
-        "name": b.name,
+        "name": b.name or Path(path).stem,
         "version": b.version,
         "backbone": config.model.backbone,
         "latent": {"channels": backbone.latent_channels, "stride": backbone.latent_stride},

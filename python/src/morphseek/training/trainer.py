@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import os
+import pickle
 import signal
 import time
 from collections.abc import Sequence
@@ -63,9 +64,13 @@ def load_backbone(path: str | Path, weights: str = "auto"):
     config : Config
     checkpoint : dict
     """
-    checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    if checkpoint.get("format") != FORMAT:
-        raise ValueError(f"{path}: checkpoint format {checkpoint.get('format')!r}, this version reads {FORMAT}")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        kind = checkpoint.get("format")
+    except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError) as error:
+        raise ValueError(f"{path} is no checkpoint; give the best.pt or last.pt of a run") from error
+    if kind != FORMAT:
+        raise ValueError(f"{path}: checkpoint format {kind!r}, this version reads {FORMAT}")
     config = Config.from_dict(checkpoint["config"])
     backbone = build_backbone(config.model)
     key = "ema" if weights == "ema" or (weights == "auto" and checkpoint.get("ema")) else "model"
@@ -194,17 +199,24 @@ class Trainer:
         self.best = -math.inf
         self.ema = None
         self._stop = False
-        self.out.mkdir(parents=True, exist_ok=True)
         if (self.out / "last.pt").exists():
             self._resume()
         elif init is not None:
-            bundle = Path(init).suffix == ".onnx"
-            weights = bundle_weights(init, self.backbone) if bundle else load_backbone(init)[0].state_dict()
+            if Path(init).suffix == ".onnx":
+                weights, network = bundle_weights(init, self.backbone), "another"
+            else:
+                other, its, _ = load_backbone(init)
+                weights, network = other.state_dict(), its.model.backbone
             # A head for another number of labels has nothing to give.
             own = self.backbone.state_dict()
             weights = {
                 k: v for k, v in weights.items() if not (k.startswith("segmentation_head") and k in own and v.shape != own[k].shape)
             }
+            if any(k in own and v.shape != own[k].shape for k, v in weights.items()):
+                raise ValueError(
+                    f"{init} does not fit: its network is {network}, the configured one {config.model.backbone}, or their sizes differ; "
+                    "give both runs the same model.backbone and model.options"
+                )
             missing, unexpected = self.backbone.load_state_dict(weights, strict=False)
             odd = [k for k in (*missing, *unexpected) if not k.startswith("segmentation_head")]
             if odd:
@@ -214,6 +226,7 @@ class Trainer:
         self.step_module = self.objective
         if self.world > 1:
             self.step_module = DistributedDataParallel(self.objective, find_unused_parameters=True)
+        self.out.mkdir(parents=True, exist_ok=True)
         if self.rank == 0:
             (self.out / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
 
