@@ -141,6 +141,9 @@ func Load(name, dir string) (*Model, error) {
 	if b, ok := builtins()[name]; ok {
 		return b.model, b.err
 	}
+	if name == "none" {
+		return nil, fault.New(fault.ModelNotFound, "\"none\" stands for no network: there is no such bundle; it must be one of %s, or the path of a .onnx bundle", strings.Join(Names(dir), ", "))
+	}
 	path := name
 	if dir != "" && !strings.ContainsAny(name, `/\`) {
 		if p := filepath.Join(dir, strings.TrimSuffix(name, extension)+extension); exists(p) {

@@ -391,6 +391,12 @@ public:
     }
   }
 
+  bool
+  Empty() const
+  {
+    return m_Folders.empty();
+  }
+
   // Calls write with the temporary name of a claimed path; "" does nothing.
   void
   Write(const std::string & path, const std::function<void(const std::string &)> & write)
@@ -665,6 +671,10 @@ Register(const Arguments & arguments)
   });
   outputs.Claim(arguments["report"], claimText);
   outputs.Claim(arguments["returnparameterfile"], claimText);
+  if (outputs.Empty())
+  {
+    throw Failure{ MS_ERR_INVALID_ARGUMENT, "nothing is to be written; give --output-volume, --output-transform or another output, see --help" };
+  }
 
   filter->AddObserver(itk::AnyEvent(), Narrator::New());
   filter->Update();
@@ -732,7 +742,7 @@ main(int argc, char ** argv)
       std::cout << xml;
       return 0;
     }
-    if (argument == "--help")
+    if (argument == "--help" || argument == "-h")
     {
       PrintHelp();
       return 0;

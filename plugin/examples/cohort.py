@@ -7,6 +7,7 @@ its plugin. Runs that are done are not done again. Results: OUT/cohort/_moving_.
 import argparse
 import csv
 import json
+import shutil
 from pathlib import Path
 
 from nipype import Node, Workflow
@@ -24,6 +25,8 @@ def main() -> None:
     parser.add_argument("--plugin", default="MultiProc")
     parser.add_argument("options", nargs="*", metavar="option=value", help="of the registration, such as preset=fast")
     args = parser.parse_intermixed_args()
+    if shutil.which("MorphSeekRegistration") is None:
+        parser.error("MorphSeekRegistration is not on PATH; add the bin folder of the installation")
 
     images = Node(IdentityInterface(fields=["moving"]), name="images")
     images.iterables = ("moving", sorted(str(path.resolve()) for path in args.moving.iterdir()))

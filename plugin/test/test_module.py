@@ -69,6 +69,11 @@ def test_every_flag_in_the_xml_is_taken(pair):
         assert done.returncode == 2 and f"{parameter.longflag} needs a value" in done.stderr
 
 
+def test_nothing_to_write_is_wrong_usage(pair):
+    done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK)
+    assert done.returncode == 2 and "--output-volume" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def outputs(pair, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")

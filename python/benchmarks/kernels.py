@@ -5,6 +5,7 @@
 Needs Go, SimpleITK, onnx and onnxruntime; PyTorch where it is there. Rounds alternate the contestants and the least time of each counts; CPU seconds
 are given beside the wall clock because they stand on a busy machine. The floor is a copy of the bytes that must move.
 """
+import argparse
 import os
 import re
 import resource
@@ -21,7 +22,6 @@ from onnx import TensorProto, helper
 
 THREADS = 2
 SHAPE = (224, 192, 160)
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 
 
 def waves(amplitude):
@@ -91,14 +91,14 @@ def go(binary, name, n=6):
     return wall, (long - short) / n
 
 
-def main():
+def main(rounds):
     with tempfile.TemporaryDirectory() as folder:
         binary = f"{folder}/field.test"
         subprocess.run(["go", "test", "-c", "-o", binary, "."], check=True, cwd=Path(__file__).parents[2] / "engine" / "field")
         contestants = [(name, lambda call=call: timed(call)) for name, call in peers()]
         contestants += [(name, lambda name=name: go(binary, name)) for name in ("BenchmarkWarp", "BenchmarkWarpNearest", "BenchmarkCompose")]
         best = {name: (np.inf, np.inf) for name, _ in contestants}
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for name, run in contestants:
                 best[name] = tuple(np.minimum(best[name], run()))
     for name, (wall, used) in best.items():
@@ -112,4 +112,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rounds", nargs="?", type=int, default=3)
+    main(parser.parse_args().rounds)

@@ -171,6 +171,8 @@ def main(
     """Register the same pairs with MorphSeek and its peers, and write one table."""
     out = out.resolve()
     if table_only:
+        if not (out / "run.json").exists():
+            raise typer.BadParameter(f"{out} has no results of this script", param_hint="--out")
         summary.write(out)
         return
     selected = chosen(methods)

@@ -153,6 +153,7 @@ def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
         ("fixed,moving\n", "header"),
         ("fixed,label\na,b\n", "header"),
         ("fixed,moving,fixed_label\na,b,c\n", "fixed_labels"),
+        ("fixed,moving,moving\na,b,c\n", "twice"),
         ("fixed,moving\na,\n", "row 1"),
         ("fixed,moving\na,b\na,b,c\n", "row 2"),
         ("fixed,moving,id\na,b,x\na,c,X\n", "twice"),

@@ -241,3 +241,19 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     (tmp_path / "listed" / "results.csv").write_text("a,b\n")
     command("evaluate", tmp_path / "listed" / "results.csv", "--data", data, "--out", tmp_path / "listed", expect=2)
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_path: Path):
+    table = tmp_path / "labels.csv"
+    table.write_text("id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n")
+    assert morphseek.evaluation.read_labels_csv(table) == ({1: 1, 2: 1, 7: 2, 8: 3}, {1: "hippo", 2: "skull", 3: "skin"})
+
+
+def test_uncertainty_has_no_place(data: Path):
+    with pytest.raises(errors.InvalidArgumentError, match="uncertainty"):
+        evaluate(PAIRS[:1], data, uncertainty="on", **RUN)
+
+
+def test_a_list_that_is_not_there_is_named(data: Path):
+    with pytest.raises(errors.InvalidArgumentError, match="no list 'tset'; it has the lists test, val"):
+        read_pairs(data / "split.json", "tset")

@@ -350,6 +350,11 @@ def test_transforms(tmp_path: Path):
         io.read_transform(np.diag([1.0, 0, 1, 1]))
     with pytest.raises(errors.InputUnreadableError):
         io.read_transform(tmp_path / "missing.tfm")
+    with pytest.raises(errors.InputUnreadableError, match="transform.h5"):
+        io.read_transform(tmp_path)
+    io.write_image(tmp_path / "displacement.nrrd", noise(4))
+    with pytest.raises(errors.InputUnreadableError, match="give an .h5 or .tfm"):
+        io.read_transform(tmp_path / "displacement.nrrd")
     sitk.WriteTransform(sitk.Euler2DTransform(), str(tmp_path / "flat.tfm"))
     with pytest.raises(errors.InvalidArgumentError, match="2-D"):
         io.read_transform(tmp_path / "flat.tfm")
@@ -403,6 +408,10 @@ def test_unwritable(tmp_path: Path):
         io.write_image(tmp_path / "file" / "image.nrrd", noise(4))
     with pytest.raises(errors.OutputUnwritableError):
         io.write_image(tmp_path / "image.unknown", noise(4))
+    with pytest.raises(errors.OutputUnwritableError, match="is a file"), io.output_folder(tmp_path / "file"):
+        pass
+    with pytest.raises(errors.OutputUnwritableError), io.output_folder(tmp_path / ("x" * 300)):
+        pass
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 

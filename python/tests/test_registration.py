@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import gc
 import inspect
+import json
 import os
 import pickle
 import signal
@@ -175,6 +176,22 @@ def test_load_refuses(tmp_path: Path, result: morphseek.RegistrationResult):
     result.save(tmp_path)
     (tmp_path / "displacement.nrrd").write_bytes(b"NRRD0004\n")
     with pytest.raises(errors.InputUnreadableError, match="displacement.nrrd"):
+        morphseek.load(tmp_path)
+
+
+@pytest.mark.parametrize("key, value", [("initial_transform", [1, 2]), ("moving_grid", None), ("fixed_grid", [1.0] * 17)])
+def test_load_refuses_grids_that_are_none(key: str, value: object, tmp_path: Path, result: morphseek.RegistrationResult):
+    result.save(tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    (tmp_path / "report.json").write_text(json.dumps({**report, key: value}))
+    with pytest.raises(errors.InputUnreadableError, match="report.json"):
+        morphseek.load(tmp_path)
+
+
+def test_load_refuses_the_image_of_another(tmp_path: Path, result: morphseek.RegistrationResult):
+    result.save(tmp_path)
+    io.write_image(tmp_path / "warped.nii.gz", io.Image(np.zeros((3, 4, 5), np.float32)))
+    with pytest.raises(errors.GridMismatchError, match="warped.nii.gz"):
         morphseek.load(tmp_path)
 
 

@@ -112,6 +112,19 @@ def test_large_labels_survive(transform: DenseTransform, moving: io.Image):
     np.testing.assert_array_equal(warped, np.select([expected == 1, expected == 0], [2**40 + 1, 2**24 + 1], 0))
 
 
+def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving: io.Image):
+    small = (moving.array > 0.4).astype(np.int64)
+    warped = transform.apply(small * float(2**24 + 1), interpolation="nearest")  # as nibabel's get_fdata gives them
+    assert warped.dtype == np.float64
+    np.testing.assert_array_equal(warped, transform.apply(small, interpolation="nearest") * float(2**24 + 1))
+
+
+@pytest.mark.parametrize("dtype, background", [(np.uint8, -1), (np.uint8, 300), (np.int16, np.nan), (np.int32, 2**31), (np.int64, 0.5)])
+def test_backgrounds_that_are_no_label(dtype: type, background: float, transform: DenseTransform, moving: io.Image):
+    with pytest.raises(errors.InvalidArgumentError, match="background"):
+        transform.apply((moving.array > 0.4).astype(dtype), interpolation="nearest", background=background)
+
+
 def test_background_is_the_minimum(transform: DenseTransform, moving: io.Image):
     shifted = DenseTransform(transform.displacement + 100, transform.grid, transform.moving_grid)
     assert np.unique(shifted.apply(moving.array - 1000)) == pytest.approx((moving.array - 1000).min())
@@ -122,6 +135,8 @@ def test_errors(transform: DenseTransform, moving: io.Image):
         transform.apply(np.zeros((3, 3, 3), np.float32))
     with pytest.raises(errors.InvalidArgumentError, match="cubic"):
         transform.apply(moving, interpolation="cubic")
+    with pytest.raises(errors.InvalidArgumentError, match="None"):
+        transform.apply(moving, interpolation=None)
     with pytest.raises(errors.GridMismatchError):
         DenseTransform(transform.displacement[:, 1:], transform.grid, transform.moving_grid)
 

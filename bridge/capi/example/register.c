@@ -31,7 +31,7 @@ int main(void) {
 
   ms_options_init(&options, sizeof options);
   options.initial = "rigid";
-  options.model = "none"; /* the default model needs ONNX Runtime; the alignment does not */
+  options.model = "none"; /* no network: the alignment, the search and the refinement need no weights */
   if (ms_engine_create(NULL, &engine) || ms_register(engine, &fixed, &moving, &options, on_progress, NULL, &result) ||
       ms_result_warped(result, warped, N * N * N) || ms_result_transform_points(result, centre, 1)) {
     fprintf(stderr, "%s\n", ms_last_error());

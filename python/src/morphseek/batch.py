@@ -11,6 +11,7 @@ model and the library's version: where that is unchanged, the pair is not done a
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -289,11 +290,14 @@ def read_list(path: str | os.PathLike) -> list[Pair]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
-            columns, rows = set(reader.fieldnames or ()), list(reader)
+            heading, rows = list(reader.fieldnames or ()), list(reader)
     except OSError as error:
         raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
     except (ValueError, csv.Error) as error:
         raise errors.InputUnreadableError(f"pairs: {path} is not a CSV file: {error}") from None
+    columns = set(heading)
+    if len(columns) < len(heading):
+        raise errors.InputUnreadableError(f"pairs: {path} has a column twice: {', '.join(heading)}")
     if not rows or not {"fixed", "moving"} <= columns or columns - {*IMAGES, "id"}:
         raise errors.InputUnreadableError(f"pairs: {path} needs a header with the columns fixed and moving, may have {', '.join(IMAGES[2:])} and id, and no others; and a row for each pair")
     pairs: dict[str, Pair] = {}
@@ -362,7 +366,8 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         same = before.get("fingerprint") == fingerprint and all(_size(folder / name) == size for name, size in before["files"].items())
         if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
             # Of this very batch: a worker of the cluster was lost between its last file and its answer.
-            return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
+            with contextlib.suppress(TypeError):  # a result of another making is none
+                return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
         images = {image: pair.path(image) for image in pair.files}
         summary = register_into(
             folder,
@@ -393,7 +398,8 @@ def _finished(folder: Path) -> dict[str, Any]:
     """Return what pair.json holds; nothing where it is missing or unsound."""
     try:
         found = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
-        return found if {"fingerprint", "batch", "files", "result"} <= found.keys() else {}
+        whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(found["files"], dict)
+        return found if whole else {}
     except (OSError, ValueError, AttributeError):
         return {}
 

@@ -264,6 +264,8 @@ def evaluate(
     """
     listed = read_pairs(pairs, subset)
     options, _ = checked_options(options)
+    if options.get("uncertainty", "off") != "off":
+        raise errors.InvalidArgumentError("uncertainty: an evaluation has no place for it; register, or a batch, writes it for each pair")
     root = Path(data)
     if not root.is_dir():
         raise errors.InputUnreadableError(f"data: {root} is no folder; give the one with images and labels")
@@ -379,7 +381,8 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
     if subset is None and len(lists) == 1:
         subset = next(iter(lists))
     if subset not in lists:
-        raise errors.InvalidArgumentError(f"pairs: {path} has the lists {', '.join(sorted(lists)) or '(none)'}; choose one with subset")
+        missing = "" if subset is None else f"no list {subset!r}; "
+        raise errors.InvalidArgumentError(f"pairs: {path}: {missing}it has the lists {', '.join(sorted(lists)) or '(none)'}; choose one with subset")
     return _as_pairs(lists[subset], f"{path}, {subset}")
 
 
@@ -427,15 +430,15 @@ def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, 
     """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark in front
-            rows = list(csv.DictReader(file))
-        key = "structure" if rows and "structure" in rows[0] else "name"
-        names = list(dict.fromkeys(row[key] for row in rows))
-        if key == "structure":
-            return {int(row["id"]): 1 + names.index(row[key]) for row in rows}, dict(enumerate(names, 1))
+            rows = [row for row in csv.DictReader(file) if int(row["id"]) != 0]  # 0 is the background, whatever a table calls it
+        if rows and "structure" in rows[0]:
+            structures = [(row["structure"] or "").strip() or row["name"] for row in rows]
+            names = list(dict.fromkeys(structures))
+            return {int(row["id"]): 1 + names.index(name) for row, name in zip(rows, structures)}, dict(enumerate(names, 1))
         return {int(row["id"]): int(row["id"]) for row in rows}, {int(row["id"]): row["name"] for row in rows}
     except OSError as error:
         raise errors.InputUnreadableError(f"labels: {path} cannot be read: {error.strerror}") from None
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise errors.InputUnreadableError(f"labels: {path} needs the columns id and name, and may have structure: {error!r}") from None
 
 

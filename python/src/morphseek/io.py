@@ -412,6 +412,10 @@ def _reason(error: Exception) -> str:
     return " ".join(text.split())
 
 
+#: Endings of the transform files that ITK knows.
+_TRANSFORMS = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".tfm", ".txt", ".xfm", ".mat")
+
+
 def read_transform(source: Any) -> sitk.Transform:
     """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path of a ``.tfm``/``.h5`` file.
 
@@ -426,6 +430,8 @@ def read_transform(source: Any) -> sitk.Transform:
         path = Path(source)
         _check_text(path, "transform", errors.InputUnreadableError)
         try:
+            if path.is_dir():
+                raise errors.InputUnreadableError(f"transform: {path} is a folder; of a registration's folder give transform.h5")
             if not path.is_file():
                 raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
             with _hdf5:
@@ -436,6 +442,8 @@ def read_transform(source: Any) -> sitk.Transform:
         except OSError as error:
             raise errors.InputUnreadableError(f"transform: {path} cannot be read: {error.strerror}") from None
         except RuntimeError as error:
+            if path.suffix.lower() not in _TRANSFORMS:
+                raise errors.InputUnreadableError(f"transform: {path} is no transform; give an .h5 or .tfm file") from None
             raise errors.InputUnreadableError(f"transform: {path} cannot be read: {_reason(error)}") from None
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
@@ -553,8 +561,8 @@ def _check_gzip(path: Path) -> None:
 def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeekError:
     folder = Path(path).parent
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if not full and folder.is_dir():
-        full = shutil.disk_usage(folder).free < 1 << 16
+    with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
+        full = full or folder.is_dir() and shutil.disk_usage(folder).free < 1 << 16
     if full:
         return errors.DiskFullError(f"{path}: the disk is full; free some space or choose another folder")
     return errors.OutputUnwritableError(f"{path} cannot be written: {_reason(error)}")
@@ -582,6 +590,8 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), sea
     """
     folder = Path(folder)
     _check_text(folder, "output", errors.OutputUnwritableError)
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise errors.OutputUnwritableError(f"output: {folder} is a file; results go to a folder, choose another name")
     made: list[Path] = []
     try:
         try:

@@ -124,16 +124,21 @@ def load(folder: str | os.PathLike) -> RegistrationResult:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         grid, moving_grid = (np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid"))
-        initial, options = np.array(report.pop("initial_transform")), report.pop("options")
-    except (OSError, ValueError, KeyError) as error:
+        initial, options = np.array(report.pop("initial_transform"), dtype=np.float64), report.pop("options")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.InputUnreadableError(f"{path} is not a registration's report: {error!r}") from None
     mm = np.ascontiguousarray(io.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
+    if grid.shape != (18,) or moving_grid.shape != (18,) or initial.shape != (4, 4) or not all(np.isfinite(x).all() for x in (grid, moving_grid, initial)):
+        raise errors.InputUnreadableError(f"{path} is not a registration's report: its grids or its initial transform are none")
     if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
         raise errors.GridMismatchError(f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says")
     displacement = np.empty((3, *mm.shape[:3]), np.float32)
     _core.call(_core.gopy.FromMM, _core.address(mm), _core.address(grid), 0, _core.address(displacement))
     warped = io.read(folder / "warped.nii.gz", "warped").float32()
     uncertainty = io.read(folder / "uncertainty.nrrd", "uncertainty").float32() if report.get("uncertainty") else None
+    for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
+        if image is not None and image.shape != mm.shape[:3]:
+            raise errors.GridMismatchError(f"{folder / name} has shape {image.shape}, another grid than {path} says")
     return RegistrationResult(displacement, grid, moving_grid, initial, warped, report, options, uncertainty)
 
 

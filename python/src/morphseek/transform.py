@@ -102,18 +102,28 @@ class DenseTransform:
         -------
         same kind as `image`
             A path gives a SimpleITK image. "linear" gives float32, "nearest" keeps the dtype.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An interpolation of another name, or a background that the labels' type does not hold.
         """
         source = io.read_on(image, self.moving_grid, "moving")
         if background is None:
             background = 0.0 if interpolation == "nearest" else minimum(source.array)
         array, values = source.array, None
-        if interpolation == "nearest" and array.dtype.kind in "iu" and max(int(array.max()), -int(array.min())) > _MAX_EXACT:
-            values, array = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)  # their ranks travel
-            background, array = array[-1], array[:-1].reshape(source.array.shape)
+        if interpolation == "nearest":
+            _check_fits(background, array.dtype)
+        if interpolation == "nearest" and _beyond_float32(array):
+            values, ranks = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)
+            if len(values) <= _MAX_EXACT:  # their ranks travel; more than that are no labels
+                background, array = ranks[-1], ranks[:-1].reshape(source.array.shape)
+            else:
+                values = None
         moving = np.ascontiguousarray(array, dtype=np.float32)
         out = np.empty(self.shape, np.float32)
         _core.call(
-            _core.gopy.Warp, *self._field(), _core.address(moving), _core.address(source.grid), interpolation, float(background), 0, _core.address(out)
+            _core.gopy.Warp, *self._field(), _core.address(moving), _core.address(source.grid), str(interpolation), float(background), 0, _core.address(out)
         )
         if interpolation == "nearest":
             out = values[out.astype(np.int64)] if values is not None else out.astype(source.array.dtype)
@@ -172,6 +182,18 @@ class DenseTransform:
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""
         return io.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+
+
+def _beyond_float32(array: np.ndarray) -> bool:
+    """Whether float32, in which the engine counts, does not hold every value."""
+    if array.dtype.kind in "iu":
+        return max(int(array.max()), -int(array.min())) > _MAX_EXACT
+    return array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True)
+
+
+def _check_fits(background: float, dtype: np.dtype) -> None:
+    if dtype.kind in "iu" and not (np.iinfo(dtype).min <= background <= np.iinfo(dtype).max and background == int(background)):
+        raise errors.InvalidArgumentError(f"background: {background:g} is no value of the labels' type, {dtype}")
 
 
 def minimum(array: np.ndarray) -> float:

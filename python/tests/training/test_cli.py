@@ -24,11 +24,18 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "f"), "--init", str(tmp_path / "w" / "best.pt"), "-q", *data, *TINY, "--set", "policy.trajectories=2", "--set", "run.steps=1"])
     assert r.exit_code == 0, r.output
     best = str(tmp_path / "f" / "best.pt")
+    other = [w.replace("compact", "siamese").replace('"decoder": [8, 8]', '"decoder": [8, 8], "reader": [8, 8]') for w in TINY]
+    r = run.invoke(app, ["finetune", "best", "--out", str(tmp_path / "g"), "--init", best, "-q", *data, *other])
+    assert r.exit_code == 2 and "its network is compact, the configured one siamese" in r.output and not (tmp_path / "g").exists(), r.output
+    r = run.invoke(app, ["export", "best", "--checkpoint", best, "--out", str(tmp_path / "mine.onnx")])
+    assert r.exit_code == 0, r.output
     (tmp_path / "name.toml").write_text('base = "paper"\n[bundle]\nname = "phantom"\nlicence = "CC0-1.0"\n')
     r = run.invoke(app, ["export", str(tmp_path / "name.toml"), "--checkpoint", best, "--out", str(tmp_path / "b.onnx"), *data])
     assert r.exit_code == 0, r.output
     from morphseek.training.export import graph_sha256, read_manifest
 
+    m = read_manifest(tmp_path / "mine.onnx")  # what nobody said of it is not in it
+    assert (m["name"], m["licence"], m["credit"], m["training_data"]) == ("mine", "", "", [])
     m = read_manifest(tmp_path / "b.onnx")
     assert (m["name"], m["licence"], m["sha256"]) == ("phantom", "CC0-1.0", graph_sha256(tmp_path / "b.onnx"))
     assert m["metrics"]["test_pairs"] == 2 and 0 < m["metrics"]["test_dice"] <= 1
@@ -52,16 +59,24 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
 
 
 def test_errors_are_one_line(phantoms, tmp_path):
-    out = ["--out", str(tmp_path / "o")]
+    out, bundle = ["--out", str(tmp_path / "o")], ["--out", str(tmp_path / "o.onnx")]
+    (tmp_path / "no.pt").write_bytes(b"no checkpoint")
     for arguments, message in (
         (["warmup", "nothing", *out], "no preset 'nothing'"),
         (["warmup", "best", *out, "--set", "run.vists=3"], "run.vists"),
         (["finetune", "best", *out, "--data", str(tmp_path / "gone")], "does not exist"),
         (["finetune", "best", *out], "no data folder"),
         (["finetune", "best", *out, "--data", str(phantoms), "--set", "data.labels=0"], "needs labels"),
-        (["export", "paper", *out], "either --checkpoint or --random"),
-        (["export", "paper", *out, "--random", "0", "--set", "model.backbone=nice-trans"], "--size D,H,W"),
-        (["export", "paper", *out, "--random", "0", "--size", "24,20,24"], "not a multiple of 8"),
+        (["export", "paper", *out, "--random", "0"], "ends in .onnx"),
+        (["export", "paper", *bundle], "either --checkpoint or --random"),
+        (["export", "paper", *bundle, "--random", "0", "--set", "model.backbone=nice-trans"], "--size D,H,W"),
+        (["export", "paper", *bundle, "--random", "0", "--size", "24,20,24"], "not a multiple of 8"),
+        (["export", "paper", *bundle, "--random", "0", "--set", 'model.options={"x": 1}'], "model.options"),
+        (["finetune", "paper", *out, "--data", str(phantoms), "--set", "run.device=abacus"], "'abacus' is no device"),
+        (["evaluate", str(tmp_path / "no.pt"), "--data", str(phantoms)], "is no checkpoint"),
+        (["evaluate", "gone.pt", "--data", str(phantoms), "--to", str(tmp_path / "nowhere" / "x.json")], "there is no folder"),
+        (["tables", str(tmp_path)], "no results"),
+        (["ablate", "steps", *out, "--data", str(phantoms), "--arms", "t1,t9"], "unknown arm 't9'; there are t1"),
         (["average", str(tmp_path / "only.pt"), *out], "at least two checkpoints"),
         (["average", "a.pt", "b.pt", "--share", "1", *out], "as many shares"),
         (["average", "gone.pt", "gone.pt", *out], "gone.pt"),

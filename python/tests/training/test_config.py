@@ -18,6 +18,18 @@ from morphseek.training.config import Config, ConfigError, load, presets
         ("run = 3\n", "must be a section"),
         ("[[bundle.training_data]]\nname = 'a'\nurl = 'b'\n", "unknown key 'bundle.training_data.url'"),
         ("[run\n", "run.toml"),
+        ("[run]\nval_every = 0\n", "'run.val_every' must be 1 or more, not 0"),
+        ("[run]\nsteps_schedule = [[0]]\n", "'run.steps_schedule' must be a list of"),
+        ("[data]\nspacing = [1, 0, 1]\n", "'data.spacing' must be between 0.001 and 1000, not 0"),
+        ("[data]\nmin_size = [8, 8]\n", "'data.min_size' must have 3 numbers, not 2"),
+        ("[data]\npercentiles = [99, 1]\n", "'data.percentiles' must rise"),
+        ("[loss]\nmoving_share = 1.5\n", "'loss.moving_share' must be between 0 and 1, not 1.5"),
+        ("[loss]\nphases = [{visit = 1, moving_share = -1.0}]\n", "'loss.moving_share' must be between 0 and 1, not -1"),
+        ("[loss]\nphases = [{visit = 1, kl = 1.0}]\n", "'loss.phases.kl' cannot be"),
+        ("[loss]\nphases = [{visit = '1', dice = 1.0}]\n", "needs 'visit', a whole number"),
+        ("[loss]\nphases = [{visit = 1, dize = 1.0}]\n", "unknown key 'loss.phases.dize'"),
+        ("[loss]\nwindow = 4\n", "'loss.window' must be odd"),
+        ("base = 'paper'\n[loss]\nmoving_share = 0.5\n[run]\nstage = 'finetune'\n", "no place in the policy as printed"),
         ("base = 'nothing'\n", "no preset 'nothing'"),
         ("base = 'run.toml'\n", "based on itself"),
     ],
@@ -69,9 +81,8 @@ def test_replace_refuses_unknown_keys():
 def test_phases_change_the_loss_later():
     loss = Config.from_dict({"loss": {"phases": [{"visit": 20, "dice": 2}, {"visit": 10, "warm": 0.3, "dice": 1.0}]}}).loss
     assert [(loss.at(v).warm, loss.at(v).dice) for v in (0, 9, 10, 19, 20)] == [(0.8, 0.2), (0.8, 0.2), (0.3, 1.0), (0.3, 1.0), (0.3, 2.0)]
-    wrong = Config.from_dict({"loss": {"phases": [{"visit": 5, "dise": 2}]}}).loss
     with pytest.raises(ConfigError, match="loss.phases.dise"):
-        wrong.at(5)
+        Config.from_dict({"loss": {"phases": [{"visit": 5, "dise": 2}]}})
 
 
 def test_replace_reaches_into_the_options_and_wants_a_section():

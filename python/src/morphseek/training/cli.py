@@ -26,6 +26,12 @@ def _fail(error: Exception) -> None:
     raise typer.Exit(2)
 
 
+def _check_folder(to: Optional[Path]) -> None:
+    """Fail before the work where its figures could not be written."""
+    if to is not None and not to.absolute().parent.is_dir():
+        _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
+
+
 def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional[str] = None):
     from .config import ConfigError, load
 
@@ -106,7 +112,7 @@ def evaluate(
     checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
     data: Annotated[Path, _DATA],
     pairs: Annotated[str, typer.Option(help="Pair list.")] = "test",
-    steps: Annotated[int, typer.Option(help="T.")] = 3,
+    steps: Annotated[int, typer.Option(help="T.", min=1)] = 3,
     initial: Annotated[Optional[str], typer.Option(help="Where pairs start: centres, or an initial alignment of the engine; as in the run by default.")] = None,
     to: Annotated[Optional[Path], typer.Option(help="Write per-pair JSON here.")] = None,
 ) -> None:
@@ -117,6 +123,7 @@ def evaluate(
     from .evaluate import evaluate_pairs, scores
     from .trainer import load_backbone
 
+    _check_folder(to)
     try:
         backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
@@ -233,6 +240,7 @@ def diagnose(
     from .objective import StepObjective
     from .trainer import load_backbone
 
+    _check_folder(to)
     try:
         backbone, config, _ = load_backbone(checkpoint)
     except (FileNotFoundError, ValueError) as error:

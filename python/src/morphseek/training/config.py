@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import sys
 import types
 import typing
@@ -29,6 +30,34 @@ __all__ = ["Bundle", "Config", "ConfigError", "Data", "Loss", "Model", "Optim", 
 
 class ConfigError(ValueError):
     """A configuration that cannot be: unknown key, wrong type, value out of range."""
+
+
+#: Least and greatest value, of every number of a list too.
+_RANGES: dict[str, tuple[float, float]] = {
+    "data.labels": (0, 255),
+    "data.limit": (0, math.inf),
+    "data.min_size": (1, math.inf),
+    "data.percentiles": (0, 100),
+    "data.spacing": (1e-3, 1e3),
+    "loss.moving_share": (0, 1),
+    "loss.window": (1, 99),
+    "model.squarings": (0, 20),
+    "optim.accumulate": (1, math.inf),
+    "optim.ema": (0, 1),
+    "optim.lr": (0, math.inf),
+    "optim.warmup": (0, math.inf),
+    "policy.tau_every": (1, math.inf),
+    "policy.trajectories": (1, math.inf),
+    "run.keep_every": (0, math.inf),
+    "run.pretrain": (0, math.inf),
+    "run.seed": (0, 2**63 - 1),
+    "run.steps": (1, 99),
+    "run.threads": (0, 4096),
+    "run.val_every": (1, math.inf),
+    "run.val_pairs": (0, math.inf),
+    "run.val_steps": (1, 99),
+    "run.visits": (0, math.inf),
+}
 
 
 @dataclass
@@ -115,7 +144,7 @@ class Loss:
     moving_share : float
         Share, 0 to 1, of soft Dice that is measured in the moving image's space: each fixed voxel counts by the volume that it
         covers there. Dice on the fixed grid alone is blind to what its voxels jump over, and the inverse transform pays for that.
-        The recipe `paper` keeps to Dice as printed.
+        Not of the policy as printed (``policy.kind = "paper"``).
     segmentation : float
         Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose ``segmentation_classes`` are
         ``data.labels`` then.
@@ -399,8 +428,40 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
-        """Strict: an unknown section or key, or a value of the wrong type, is a :class:`ConfigError`."""
-        return _fill(cls, values, "")
+        """Strict: an unknown section or key, or a value of the wrong type or out of range, is a :class:`ConfigError`."""
+        config = _fill(cls, values, "")
+        config.check()
+        return config
+
+    def check(self) -> None:
+        """Raise ConfigError for what the types do not say: ranges, lengths, phases."""
+        for key, (least, most) in _RANGES.items():
+            section, name = key.split(".")
+            value = getattr(getattr(self, section), name)
+            for number in value if isinstance(value, list) else [value]:
+                if not least <= number <= most:
+                    raise ConfigError(f"{key!r} must be {_between(least, most)}, not {number:g}")
+        for name, count in (("spacing", 3), ("min_size", 3), ("percentiles", 2)):
+            if len(getattr(self.data, name)) != count:
+                raise ConfigError(f"'data.{name}' must have {count} numbers, not {len(getattr(self.data, name))}")
+        if self.data.percentiles[0] >= self.data.percentiles[1]:
+            raise ConfigError(f"'data.percentiles' must rise, not {self.data.percentiles}")
+        if self.loss.window % 2 == 0:
+            raise ConfigError(f"'loss.window' must be odd, not {self.loss.window}")
+        if any(len(entry) != 2 or entry[1] < 1 for entry in self.run.steps_schedule):
+            raise ConfigError(f"'run.steps_schedule' must be a list of [visit, steps], not {self.run.steps_schedule}")
+        for name in ("loss", "synthetic"):
+            section = getattr(self, name)
+            for phase in section.phases:
+                if not isinstance(phase.get("visit"), int):
+                    raise ConfigError(f"every table of '{name}.phases' needs 'visit', a whole number")
+                if name == "loss" and (fixed := {"kl", "kl_target"} & phase.keys()):
+                    raise ConfigError(f"'loss.phases.{min(fixed)}' cannot be: it holds for the whole run")
+                then = section.at(phase["visit"])
+                if name == "loss":
+                    dataclasses.replace(self, loss=dataclasses.replace(then, phases=[])).check()
+        if self.loss.moving_share and self.run.stage == "finetune" and self.policy.kind == "paper":
+            raise ConfigError("'loss.moving_share' has no place in the policy as printed ('policy.kind' = 'paper')")
 
     def replace(self, **dotted: Any) -> Config:
         """A copy with some keys changed, e.g. ``config.replace(**{"run.visits": 10})``."""
@@ -416,6 +477,10 @@ class Config:
                 raise ConfigError(f"unknown key {key!r}")
             values[section][name] = value
         return Config.from_dict(values)
+
+
+def _between(least: float, most: float) -> str:
+    return f"{least:g} or more" if most == math.inf else f"between {least:g} and {most:g}"
 
 
 def _at(section, visit: int, name: str):

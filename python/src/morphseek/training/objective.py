@@ -35,6 +35,13 @@ __all__ = ["StepObjective", "StepResult", "build_backbone"]
 
 def build_backbone(model: Model) -> PolicyBackbone:
     """The network that a configuration describes, with fresh weights."""
+    try:
+        return _built(model)
+    except TypeError as error:
+        raise ValueError(f"model.options: {error}") from error
+
+
+def _built(model: Model) -> PolicyBackbone:
     from .backbones import build
 
     return build(

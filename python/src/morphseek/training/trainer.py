@@ -147,6 +147,7 @@ class Trainer:
         self.rank = int(os.environ.get("RANK", 0))
         self.world = int(os.environ.get("WORLD_SIZE", 1))
         self.progress = progress and self.rank == 0
+        config.check()
         run = config.run
         if run.threads:
             torch.set_num_threads(run.threads)
@@ -156,14 +157,17 @@ class Trainer:
         if name == "cuda" and self.world > 1:
             name = f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
             torch.cuda.set_device(name)
-        self.device = torch.device(name)
+        try:
+            self.device = torch.device(name)
+        except RuntimeError:
+            raise ValueError(f"run.device: {name!r} is no device; give auto, cpu or cuda") from None
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError("run.device: PyTorch has no CUDA device here; give cpu or auto")
         if self.world > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
         if run.stage == "finetune" and not config.data.labels:
             raise ValueError("fine-tuning needs labels: data.labels is 0")
 
-        if config.optim.accumulate < 1:
-            raise ValueError("optim.accumulate must be at least 1")
         if run.pretrain and (run.stage != "finetune" or config.model.backbone != "siamese"):
             raise ValueError("run.pretrain needs labels and the backbone 'siamese'")
         if run.pretrain and run.pretrain >= run.visits:
@@ -171,7 +175,6 @@ class Trainer:
                 f"run.pretrain = {run.pretrain} leaves none of run.visits = {run.visits} for the registration: "
                 "set run.visits above it, or a smaller run.pretrain (0 for none)"
             )
-        # Reads all phases, too: a mistake in one must not wait for its visit.
         config = self.config = _with_segmentation(config)
         self.people: list[str] = []
         self.pairs: list[tuple[str, str]] = []
@@ -212,15 +215,14 @@ class Trainer:
             weights = {
                 k: v for k, v in weights.items() if not (k.startswith("segmentation_head") and k in own and v.shape != own[k].shape)
             }
-            if any(k in own and v.shape != own[k].shape for k, v in weights.items()):
+            misfits = [k for k in own.keys() ^ weights.keys() if not k.startswith("segmentation_head")]
+            misfits += [k for k in own.keys() & weights.keys() if own[k].shape != weights[k].shape]
+            if misfits:
                 raise ValueError(
-                    f"{init} does not fit: its network is {network}, the configured one {config.model.backbone}, or their sizes differ; "
-                    "give both runs the same model.backbone and model.options"
+                    f"{init} does not fit the configured backbone: its network is {network}, the configured one {config.model.backbone}, or their sizes "
+                    f"differ ({', '.join(sorted(misfits)[:3])}); give both runs the same model.backbone and model.options"
                 )
-            missing, unexpected = self.backbone.load_state_dict(weights, strict=False)
-            odd = [k for k in (*missing, *unexpected) if not k.startswith("segmentation_head")]
-            if odd:
-                raise ValueError(f"{init} does not fit the configured backbone: {', '.join(odd[:4])}")
+            self.backbone.load_state_dict(weights, strict=False)
         if config.optim.ema and self.ema is None:
             self.ema = {k: v.detach().clone() for k, v in self.backbone.state_dict().items()}
         self.step_module = self.objective
@@ -622,7 +624,7 @@ class Trainer:
 def _with_segmentation(config: Config) -> Config:
     """The configuration with a class of the auxiliary segmentation for every label, where its loss will be computed."""
     run = config.run
-    weight = max(config.loss.segmentation, config.loss.at(run.visits).segmentation)
+    weight = max(config.loss.segmentation, *(phase.get("segmentation", 0.0) for phase in config.loss.phases), 0.0)
     used = run.pretrain or (run.stage == "finetune" and config.policy.kind == "none" and weight > 0)
     known = config.model.backbone in ("compact", "siamese")
     if not used or not known or config.model.options.get("segmentation_classes") == config.data.labels:
