@@ -59,16 +59,21 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     InvalidArgumentError
         A value is no whole number.
     """
-    fixed = on_fixed_grid(fixed_labels, result.grid)
-    moving = io.read_on(moving_labels, result.moving_grid, "moving labels")
-    shared = sorted(_values(fixed) & _values(moving))
-    # The engine's voxels are float32, which does not hold every label: it gets their numbers in this list, from 1.
-    fixed, moving = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
+    fixed, moving, shared = _shared(result, fixed_labels, moving_labels)
     before = _agreement(fixed, resample_identity(moving, result.grid, "nearest", 0.0))
     after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
     return [
         LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"]) for i, label in enumerate(shared, 1)
     ]
+
+
+def _shared(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> tuple[io.Image, io.Image, list[int]]:
+    """Return the two label maps and the labels that both have. The maps hold the labels' numbers in that list, from 1: the engine's voxels
+    are float32, which does not hold every label."""
+    fixed = on_fixed_grid(fixed_labels, result.grid)
+    moving = io.read_on(moving_labels, result.moving_grid, "moving labels")
+    shared = sorted(_values(fixed) & _values(moving))
+    return fixed.like(_numbered(fixed.array, shared)), moving.like(_numbered(moving.array, shared)), shared
 
 
 def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
@@ -322,17 +327,13 @@ def inverse_dice(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     GridMismatchError, InvalidArgumentError
         As :func:`score_labels`.
     """
-    fixed = on_fixed_grid(fixed_labels, result.grid)
-    moving = io.read_on(moving_labels, result.moving_grid, "moving labels")
-    shared = sorted(_values(fixed) & _values(moving))
-    fixed, moving = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
-    back = result.inverse()
-    carried = back.apply(fixed.like(fixed.array + 1), interpolation="nearest", background=0.0)  # 0: beyond the fixed image
+    fixed, moving, _ = _shared(result, fixed_labels, moving_labels)
+    carried = result.inverse().apply(fixed.like(fixed.array + 1), interpolation="nearest", background=0.0)  # 0: beyond the fixed image
     known = carried.array > 0
     there = np.where(known, resample_identity(moving, result.moving_grid, "nearest", 0.0), 0).astype(np.float32)
     here = np.where(known, carried.array - 1, 0).astype(np.float32)
     scores = _agreement(carried.like(there), here)
-    return float(np.mean([scores[i]["dice"] for i in scores])) if scores else math.nan
+    return float(np.mean([score["dice"] for score in scores.values()])) if scores else math.nan
 
 
 def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> float:
