@@ -382,6 +382,27 @@ def test_header_finds_its_data(suffix: str, compress: bool, tmp_path: Path, refe
     np.testing.assert_array_equal(io.read(tmp_path / "second" / f"image{suffix}").array, reference.array)
 
 
+def test_images_are_read_while_transforms_are_written(tmp_path: Path):
+    """Of a batch, one worker may read while another writes: ITK asks HDF5 about every file, and HDF5 is not made for threads."""
+    code = """if True:
+        import sys, threading
+        from pathlib import Path
+        import SimpleITK as sitk
+        from morphseek import io
+        folder, transform = Path(sys.argv[1]), sitk.DisplacementFieldTransform(sitk.Image([8] * 3, sitk.sitkVectorFloat64))
+        sitk.WriteImage(sitk.Image([8] * 3, sitk.sitkFloat32), str(folder / "a.nii.gz"))
+        writer = threading.Thread(target=lambda: [io.write_transform(folder / "a.h5", transform) for _ in range(400)])
+        readers = [threading.Thread(target=lambda: [io.read(folder / "a.nii.gz", "image") for _ in range(400)]) for _ in range(2)]
+        for thread in (writer, *readers):
+            thread.start()
+        for thread in (writer, *readers):
+            thread.join()
+        print("done")
+    """
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", ""), done.stderr[-2000:]
+
+
 def test_at_once():
     """All are waited for, whichever fails; the first one's error comes out."""
     met, done = threading.Barrier(3, timeout=30), []

@@ -341,7 +341,7 @@ def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Im
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transform.h5"
         io.write_transform(path, result.to_sitk())
-        transform = sitk.ReadTransform(str(path))
+        transform = io.read_transform(path)
     shared = sorted(_values(fixed) & _values(moving))
     a, b = (sitk.Cast(image.like(_numbered(image.array, shared)).to_sitk(), sitk.sitkUInt32) for image in (fixed, moving))
     warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)

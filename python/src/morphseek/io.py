@@ -291,7 +291,7 @@ def _from_path(path: Path, name: str) -> Image:
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
         if path.is_dir():
             return _from_sitk(_dicom(path, name), name)
-        image = sitk.ReadImage(str(path))
+        image = _read_file(path)
         if path.name.lower().endswith((".nii", ".nii.gz", *_PAIRS)):
             _check_whole(image, path, name)
     except errors.MorphSeekError:
@@ -303,6 +303,15 @@ def _from_path(path: Path, name: str) -> Image:
             raise _sheared(name) from None
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read as an image: {_reason(error)}") from None
     return _from_sitk(image, name)
+
+
+def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
+    """Return what ITK reads from a file. Looking for the format it asks HDF5, too, which must be alone."""
+    with _hdf5:
+        found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
+        if found == "HDF5ImageIO":
+            return sitk.ReadImage(str(path), pixels, found)
+    return sitk.ReadImage(str(path), pixels, found)
 
 
 def parts(path: Path) -> list[Path]:
@@ -328,6 +337,7 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
     """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with gaps evenly, and only warn."""
     files, position = _dicom_files(folder, name), "0020|0032"
     reader = sitk.ImageSeriesReader()
+    reader.SetImageIO("GDCMImageIO")
     reader.SetFileNames(files)
     reader.MetaDataDictionaryArrayUpdateOn()
     image = reader.Execute()
@@ -729,6 +739,6 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
 def read_vectors(path: str | os.PathLike) -> np.ndarray:
     """Read a vector image as array of shape (z, y, x, 3)."""
     try:
-        return sitk.GetArrayFromImage(sitk.ReadImage(str(path), sitk.sitkVectorFloat32))
+        return sitk.GetArrayFromImage(_read_file(Path(path), sitk.sitkVectorFloat32))
     except RuntimeError as error:
         raise errors.InputUnreadableError(f"{path} cannot be read as a vector image: {_reason(error)}") from None
