@@ -156,6 +156,9 @@ func Load(path string) (*Snapshot, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.InputUnreadable, err, "snapshot %s cannot be read", path)
 	}
+	if info.IsDir() {
+		return nil, fault.New(fault.InputUnreadable, "%s is a folder; give the file of a snapshot", path)
+	}
 	s, err := Read(bufio.NewReaderSize(f, 1<<16), info.Size())
 	if err != nil {
 		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "%s is not a sound snapshot of this library; delete it and register again", path)

@@ -143,6 +143,9 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := Load(dir); fault.CodeOf(err) != fault.InputUnreadable {
+		t.Errorf("a folder: %v", err)
+	}
 	if _, err := Load(filepath.Join(dir, "absent")); fault.CodeOf(err) != fault.InputUnreadable {
 		t.Errorf("absent: %v", err)
 	}

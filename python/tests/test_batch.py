@@ -192,6 +192,13 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
     assert states(batch.run(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
 
 
+def test_no_work_where_the_summary_has_no_place(study: Path, tmp_path: Path):
+    (tmp_path / "out" / "summary.csv").mkdir(parents=True)
+    with pytest.raises(errors.OutputUnwritableError, match="summary.csv is a folder"):
+        batch.run(study, tmp_path / "out")
+    assert os.listdir(tmp_path / "out") == ["summary.csv"]
+
+
 def test_a_list_is_not_written_over(study: Path):
     shutil.copy(study, study.parent / "summary.csv")
     with pytest.raises(errors.InvalidArgumentError, match="pairs: .*would be written"):

@@ -269,6 +269,9 @@ def run(
         options["threads"] = 1 if scheduler else max(1, _cores() // workers)
     with io.output_folder(out):
         pass  # an unwritable folder fails before the work
+    for name in SUMMARIES:
+        if (Path(out) / name).is_dir():
+            raise errors.OutputUnwritableError(f"{Path(out) / name} is a folder; the summary cannot take its place, choose another output folder")
     token = uuid.uuid4().hex
     jobs = [_Job(pair, str(Path(out).absolute() / pair.id), options, model, html, anew, token) for pair in listed]
     batch = Batch([Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown)
