@@ -342,8 +342,8 @@ def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Im
         path = Path(folder) / "transform.h5"
         io.write_transform(path, result.to_sitk())
         transform = io.read_transform(path)
-    shared = sorted(_values(fixed) & _values(moving))
-    a, b = (sitk.Cast(image.like(_numbered(image.array, shared)).to_sitk(), sitk.sitkUInt32) for image in (fixed, moving))
+    *maps, shared = _shared(result, fixed, moving)
+    a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in maps)
     warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(a, warped)

@@ -600,13 +600,13 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), sea
     """
     folder = Path(folder)
     _check_text(folder, "output", errors.OutputUnwritableError)
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise errors.OutputUnwritableError(f"output: {folder} is a file; results go to a folder, choose another name")
     made: list[Path] = []
     try:
         try:
             made = [p for p in (folder, *folder.parents) if not p.exists()]
             folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise errors.OutputUnwritableError(f"output: {folder} is a file; results go to a folder, choose another name") from None
         except OSError as error:
             raise _output_error(error, folder / "output") from None
         with _staging(folder, "output", replaced, seal) as temporary:

@@ -114,12 +114,10 @@ class DenseTransform:
         array, values = source.array, None
         if interpolation == "nearest":
             _check_fits(background, array.dtype)
-        if interpolation == "nearest" and _beyond_float32(array):
-            values, ranks = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)
-            if len(values) <= _MAX_EXACT:  # their ranks travel; more than that are no labels
-                background, array = ranks[-1], ranks[:-1].reshape(source.array.shape)
-            else:
-                values = None
+            if _beyond_float32(array):
+                found, ranks = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)
+                if len(found) <= _MAX_EXACT:  # their ranks travel; more than that are no labels
+                    values, background, array = found, ranks[-1], ranks[:-1].reshape(array.shape)
         moving = np.ascontiguousarray(array, dtype=np.float32)
         out = np.empty(self.shape, np.float32)
         _core.call(

@@ -207,13 +207,15 @@ def hard_dice(warped: Tensor, fixed: Tensor, labels: int, weight: Tensor | None 
     -------
     Tensor of shape (B,)
     """
-    one = torch.ones_like(fixed, dtype=torch.float32) if weight is None else weight
+
+    def size_of(mask: Tensor) -> Tensor:
+        return (mask if weight is None else mask * weight).sum((1, 2, 3, 4)).float()
+
     total = torch.zeros(warped.shape[0], device=warped.device)
     count = torch.zeros_like(total)
     for k in range(1, labels + 1):
         a, b = warped == k, fixed == k
-        cross = ((a & b) * one).sum((1, 2, 3, 4))
-        size = (a * one).sum((1, 2, 3, 4)) + (b * one).sum((1, 2, 3, 4))
+        cross, size = size_of(a & b), size_of(a) + size_of(b)
         total += torch.where(size > 0, 2.0 * cross / size, torch.zeros_like(size))
         count += (size > 0).float()
     return total / count.clamp_min(1.0)
