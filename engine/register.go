@@ -331,7 +331,7 @@ func (r *registration) search() error {
 		return nil
 	}
 	u, err := search.Run(r.ctx, r.aligned(), search.Options{
-		Passes: effort[r.opt.Preset].passes, Threads: r.opt.Threads,
+		Passes: effort[r.opt.Preset].passes, Intensities: r.refinedBy() != refine.MIND, Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	r.deform = u
@@ -360,15 +360,20 @@ func (r *registration) iterations() int {
 	return effort[r.opt.Preset].iterations
 }
 
+// refinedBy resolves the similarity option.
+func (r *registration) refinedBy() refine.Similarity {
+	switch {
+	case r.opt.Similarity != "auto":
+		return refine.Similarity(r.opt.Similarity)
+	case r.metrics.Align.SameModality:
+		return refine.NCC
+	}
+	return refine.MIND
+}
+
 // refine improves on the stages before by gradient steps on the pair.
 func (r *registration) refine() error {
-	similarity := refine.Similarity(r.opt.Similarity)
-	if r.opt.Similarity == "auto" {
-		similarity = refine.MIND
-		if r.metrics.Align.SameModality {
-			similarity = refine.NCC
-		}
-	}
+	similarity := r.refinedBy()
 	u, levels, err := refine.Run(r.ctx, r.aligned(), r.deform, refine.Options{
 		Similarity: similarity, Iterations: r.iterations(), Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },

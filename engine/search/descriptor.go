@@ -1,20 +1,67 @@
 package search
 
 import (
+	"slices"
+
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
+// A descriptor is a run of ones a quantity, so that the number of bits in which two of them differ is an L1 distance: twelve channels,
+// tones, and one bit for what is not known.
 const (
-	bitsPerChannel = 5
-	unknown        = 1 << 63 // set where the volume is not known
+	bitsPerChannel = 5 // quantised to six values
+	mostTones      = 3
+	unknown        = 1 << 63
 )
 
-// describe returns a MIND-SSC descriptor a voxel: its twelve channels quantised to six values, each a run of up to five ones,
-// so that the number of bits in which two descriptors differ is the L1 distance of the channels (Heinrich et al., MICCAI
-// 2013).
-func describe(v, valid *volume.Volume, threads int) []uint64 {
+// tones are intensities, rising: a voxel's descriptor has a bit for each that it exceeds. None are what images of two modalities have in
+// common.
+type tones []float32
+
+// tonesOf returns the tones of two images, on one grid each, whose intensities correspond. They have the same ranks where both are known,
+// so that neither image's scale matters.
+//
+// Inside an organ, where MIND-SSC is noise, the tone still tells it from its neighbours. Three bits beside sixty are worth 0.3 points of
+// Dice on 24 CT pairs, on 9 others, and on 12 pairs of MR; six beside 48 lose as much on the first, where organs take up contrast in one
+// scan and not in the other.
+func tonesOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m tones) {
+	const (
+		air  = 0.3     // of the normalised intensities: about what is below has one tone
+		most = 1 << 17 // voxels looked at
+	)
+	n := len(fixed.Data)
+	stride := 1 + n/most
+	var known [2][]float32
+	body := 0
+	for i := 0; i < n; i += stride {
+		if fixedValid.Data[i] == 0 || movingValid.Data[i] == 0 {
+			continue
+		}
+		for k, v := range []float32{fixed.Data[i], moving.Data[i]} {
+			known[k] = append(known[k], v)
+			if v > air {
+				body++
+			}
+		}
+	}
+	if body == 0 {
+		return nil, nil
+	}
+	slices.Sort(known[0])
+	slices.Sort(known[1])
+	last := float64(len(known[0]) - 1)
+	share := float64(body) / float64(2*len(known[0]))
+	for k := range mostTones {
+		rank := int(last * (1 - share*(1-float64(k)/mostTones)))
+		f, m = append(f, known[0][rank]), append(m, known[1][rank])
+	}
+	return f, m
+}
+
+// describe returns a descriptor a voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the tones.
+func describe(v, valid *volume.Volume, t tones, threads int) []uint64 {
 	n := len(v.Data)
 	channels := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, 2, threads)
 	codes := make([]uint64, n)
@@ -28,6 +75,12 @@ func describe(v, valid *volume.Volume, threads int) []uint64 {
 			for c := range metric.MINDChannels {
 				value := min(int(channels[c*n+i]*(bitsPerChannel+1)), bitsPerChannel)
 				code = code<<bitsPerChannel | (1<<value - 1)
+			}
+			for _, tone := range t {
+				code <<= 1
+				if v.Data[i] > tone {
+					code |= 1
+				}
 			}
 			codes[i] = code
 		}

@@ -19,11 +19,12 @@ type step struct {
 	image         []float32 // fixed intensities, for the tree
 }
 
-// newStep returns the search at l between images whose moving one has a margin in voxels, fixed being the descriptors of the fixed one.
-func newStep(l level, im aligned.Images, fixed []uint64, margin, threads int) *step {
+// newStep returns the search at l between images whose moving one has a margin in voxels and these tones, fixed being the descriptors of the
+// fixed one.
+func newStep(l level, im aligned.Images, fixed []uint64, moving tones, margin, threads int) *step {
 	return &step{
 		level: l, grid: im.Fixed.Geometry, margin: margin, threads: threads,
-		fixed: fixed, moving: describe(im.Moving, im.MovingValid, threads), image: im.Fixed.Data,
+		fixed: fixed, moving: describe(im.Moving, im.MovingValid, moving, threads), image: im.Fixed.Data,
 	}
 }
 

@@ -1,0 +1,128 @@
+package search
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// balls is a volume of n^3 voxels full of balls on a lattice, moved by shift, of tones that alternate from one to the next along x.
+func balls(n int, shift [3]int) *volume.Volume {
+	const period, radius = 8, 3
+	v := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	for i := range v.Data {
+		at := [3]int{i % n, i / n % n, i / (n * n)}
+		square := 0
+		for a := range at {
+			at[a] += 2*period - shift[a]
+			off := (at[a]+period/2)%period - period/2
+			square += off * off
+		}
+		switch {
+		case square > radius*radius:
+		case (at[0]+period/2)/period%2 == 0:
+			v.Data[i] = 0.8
+		default:
+			v.Data[i] = 1
+		}
+	}
+	return v
+}
+
+// Where structures repeat, one that is off by a period matches about as well as the true one but for its tone.
+func TestTonesTellStructuresApart(t *testing.T) {
+	const n, margin, right, wrong = 40, 5, 5, -3
+	known := func(n int) *volume.Volume {
+		v := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range v.Data {
+			v.Data[i] = 1
+		}
+		return v
+	}
+	// The moving image begins a margin earlier.
+	im := aligned.Images{Fixed: balls(n, [3]int{}), Moving: balls(n+2*margin, [3]int{right + margin, margin, margin}), FixedValid: known(n), MovingValid: known(n + 2*margin)}
+	f, m := tonesOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
+	gap := func(f, m tones) float64 {
+		l := level{5, 5, 1, 36}
+		s := newStep(l, im, describe(im.Fixed, im.FixedValid, f, 1), m, margin, 1)
+		size := s.control().Size
+		width := 2*l.radius + 1
+		costs := make([]float32, width*width*width)
+		newPatch(s, s.byPhase()).costs(costs, size, (size[2]/2*size[1]+size[1]/2)*size[0]+size[0]/2)
+		at := func(dx int) float64 { return float64(costs[(l.radius*width+l.radius)*width+l.radius+dx]) }
+		if at(right) != 0 {
+			t.Errorf("the true displacement costs %g bits", at(right))
+		}
+		return at(wrong) - at(right)
+	}
+	without, with := gap(nil, nil), gap(f, m)
+	t.Logf("a period off costs %.2f bits by structure, %.2f with tones", without, with)
+	if with < without+0.1 {
+		t.Errorf("a period off costs %g bits by structure and %g with tones", without, with)
+	}
+}
+
+func TestTones(t *testing.T) {
+	const n = 24
+	ramp := balls(n, [3]int{})
+	known := volume.Zeros(ramp.Geometry)
+	for i := range ramp.Data {
+		ramp.Data[i] = float32(i%n) / (n - 1)
+		known.Data[i] = 1
+	}
+	known.Data[0] = 0
+	curved := volume.Zeros(ramp.Geometry) // the same order of intensities, in which the ranks are one
+	for i, v := range ramp.Data {
+		curved.Data[i] = float32(math.Sqrt(float64(v)))
+	}
+	f, m := tonesOf(ramp, curved, known, known)
+	if len(f) == 0 || len(f) != len(m) || len(f) > mostTones || bitsPerChannel*metric.MINDChannels+mostTones > 63 {
+		t.Fatalf("tones %v and %v", f, m)
+	}
+	for k := range f {
+		if k > 0 && f[k] <= f[k-1] || math.Abs(float64(m[k]*m[k]-f[k])) > 1e-6 {
+			t.Errorf("tones %v and %v; they rise, and the second image is the first one's root", f, m)
+		}
+	}
+
+	// Within the ramp the structure is the same everywhere: what differs is the tones between, in both images alike.
+	for _, c := range []struct {
+		image *volume.Volume
+		tones tones
+	}{{ramp, f}, {ramp, nil}} {
+		codes := describe(c.image, known, c.tones, 1)
+		if codes[0] != unknown || slices.Contains(codes[1:], unknown) {
+			t.Error("what is unknown is not told from what is known")
+		}
+		row := (n/2*n + n/2) * n
+		for a := 4; a < n-4; a++ {
+			for b := 4; b < n-4; b++ {
+				want := 0
+				for _, tone := range c.tones {
+					if (c.image.Data[row+a] > tone) != (c.image.Data[row+b] > tone) {
+						want++
+					}
+				}
+				if got := bits.OnesCount64(codes[row+a] ^ codes[row+b]); got != want {
+					t.Fatalf("voxels %d and %d of the ramp differ by %d, %d tones lie between", a, b, got, want)
+				}
+			}
+		}
+	}
+
+	dark := volume.Zeros(ramp.Geometry)
+	for _, c := range []struct {
+		name          string
+		fixed, moving *volume.Volume
+		known         *volume.Volume
+	}{{"images without intensities", dark, dark, known}, {"images known nowhere in common", ramp, ramp, dark}} {
+		if f, m := tonesOf(c.fixed, c.moving, c.known, known); f != nil || m != nil {
+			t.Errorf("%s have tones %v, %v", c.name, f, m)
+		}
+	}
+}
