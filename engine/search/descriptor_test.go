@@ -90,12 +90,9 @@ func TestTones(t *testing.T) {
 		}
 	}
 
-	// Within the ramp the structure is the same everywhere: what differs is the tones between, in both images alike.
-	for _, c := range []struct {
-		image *volume.Volume
-		tones tones
-	}{{ramp, f}, {ramp, nil}} {
-		codes := describe(c.image, known, c.tones, 1)
+	// Within the ramp the structure is the same everywhere: what differs is the tones between.
+	for _, tones := range []tones{f, nil} {
+		codes := describe(ramp, known, tones, 1)
 		if codes[0] != unknown || slices.Contains(codes[1:], unknown) {
 			t.Error("what is unknown is not told from what is known")
 		}
@@ -103,8 +100,8 @@ func TestTones(t *testing.T) {
 		for a := 4; a < n-4; a++ {
 			for b := 4; b < n-4; b++ {
 				want := 0
-				for _, tone := range c.tones {
-					if (c.image.Data[row+a] > tone) != (c.image.Data[row+b] > tone) {
+				for _, tone := range tones {
+					if (ramp.Data[row+a] > tone) != (ramp.Data[row+b] > tone) {
 						want++
 					}
 				}
