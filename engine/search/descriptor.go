@@ -12,7 +12,7 @@ import (
 // tones, and one bit for what is not known.
 const (
 	bitsPerChannel = 5 // quantised to six values
-	mostTones      = 3
+	toneCount      = 3 // where there are any
 	unknown        = 1 << 63
 )
 
@@ -53,8 +53,8 @@ func tonesOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m tones)
 	slices.Sort(known[1])
 	last := float64(len(known[0]) - 1)
 	share := float64(body) / float64(2*len(known[0]))
-	for k := range mostTones {
-		rank := int(last * (1 - share*(1-float64(k)/mostTones)))
+	for k := range toneCount {
+		rank := int(last * (1 - share*(1-float64(k)/toneCount)))
 		f, m = append(f, known[0][rank]), append(m, known[1][rank])
 	}
 	return f, m

@@ -11,10 +11,24 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
+// cube is a volume of n^3 voxels of 0.
+func cube(n int) *volume.Volume {
+	return volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+}
+
+// ones is a volume of n^3 voxels of 1.
+func ones(n int) *volume.Volume {
+	v := cube(n)
+	for i := range v.Data {
+		v.Data[i] = 1
+	}
+	return v
+}
+
 // balls is a volume of n^3 voxels full of balls on a lattice, moved by shift, of tones that alternate from one to the next along x.
 func balls(n int, shift [3]int) *volume.Volume {
 	const period, radius = 8, 3
-	v := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	v := cube(n)
 	for i := range v.Data {
 		at := [3]int{i % n, i / n % n, i / (n * n)}
 		square := 0
@@ -37,15 +51,8 @@ func balls(n int, shift [3]int) *volume.Volume {
 // Where structures repeat, one that is off by a period matches about as well as the true one but for its tone.
 func TestTonesTellStructuresApart(t *testing.T) {
 	const n, margin, right, wrong = 40, 5, 5, -3
-	known := func(n int) *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-		for i := range v.Data {
-			v.Data[i] = 1
-		}
-		return v
-	}
 	// The moving image begins a margin earlier.
-	im := aligned.Images{Fixed: balls(n, [3]int{}), Moving: balls(n+2*margin, [3]int{right + margin, margin, margin}), FixedValid: known(n), MovingValid: known(n + 2*margin)}
+	im := aligned.Images{Fixed: balls(n, [3]int{}), Moving: balls(n+2*margin, [3]int{right + margin, margin, margin}), FixedValid: ones(n), MovingValid: ones(n + 2*margin)}
 	f, m := tonesOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
 	gap := func(f, m tones) float64 {
 		l := level{5, 5, 1, 36}
@@ -69,19 +76,14 @@ func TestTonesTellStructuresApart(t *testing.T) {
 
 func TestTones(t *testing.T) {
 	const n = 24
-	ramp := balls(n, [3]int{})
-	known := volume.Zeros(ramp.Geometry)
+	ramp, curved, known := cube(n), cube(n), ones(n)
 	for i := range ramp.Data {
-		ramp.Data[i] = float32(i%n) / (n - 1)
-		known.Data[i] = 1
+		x := float64(i%n) / (n - 1)
+		ramp.Data[i], curved.Data[i] = float32(x), float32(math.Sqrt(x)) // one order of intensities, in which the ranks are one
 	}
 	known.Data[0] = 0
-	curved := volume.Zeros(ramp.Geometry) // the same order of intensities, in which the ranks are one
-	for i, v := range ramp.Data {
-		curved.Data[i] = float32(math.Sqrt(float64(v)))
-	}
 	f, m := tonesOf(ramp, curved, known, known)
-	if len(f) == 0 || len(f) != len(m) || len(f) > mostTones || bitsPerChannel*metric.MINDChannels+mostTones > 63 {
+	if len(f) == 0 || len(f) != len(m) || len(f) > toneCount || bitsPerChannel*metric.MINDChannels+toneCount > 63 {
 		t.Fatalf("tones %v and %v", f, m)
 	}
 	for k := range f {
@@ -112,7 +114,7 @@ func TestTones(t *testing.T) {
 		}
 	}
 
-	dark := volume.Zeros(ramp.Geometry)
+	dark := cube(n)
 	for _, c := range []struct {
 		name          string
 		fixed, moving *volume.Volume

@@ -2,11 +2,11 @@
 // grids, coarse to fine, after the initial transform.
 //
 // Each level gives every control point the cost of all displacements in a window (the Hamming distance between quantised
-// MIND-SSC descriptors and, where the two images' intensities correspond, tones, averaged over the point's patch), finds the set of displacements of least cost plus squared
-// differences along the minimum spanning tree of the control grid, exactly, by message passing, and composes it with what
-// came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013). It does so from the fixed image to the moving one
-// and back, and reconciles the two maps after every level: a wrong match is seldom the same both ways. On 24 pairs of trunks each
-// that is worth 3 points of Dice (CT) and 4 (MR <- CT), for 3 CPU seconds.
+// MIND-SSC descriptors and, where the two images' intensities correspond, tones, averaged over the point's patch), finds the set
+// of displacements of least cost plus squared differences along the minimum spanning tree of the control grid, exactly, by
+// message passing, and composes it with what came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013). It
+// does so from the fixed image to the moving one and back, and reconciles the two maps after every level: a wrong match is
+// seldom the same both ways. On 24 pairs of trunks each that is worth 3 points of Dice (CT) and 4 (MR <- CT), for 3 CPU seconds.
 package search
 
 import (
