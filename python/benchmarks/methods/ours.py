@@ -1,9 +1,13 @@
-"""MorphSeek: its legs one after the other, its presets, and its network for the hippocampus."""
+"""MorphSeek: its legs one after the other, its presets, its network for the hippocampus, and its compiled program."""
 
+import shutil
+import subprocess
 from functools import partial
 from typing import Any
 
 from . import Job, Method
+
+_PROGRAM = "MorphSeekRegistration"
 
 
 def _version() -> str:
@@ -34,6 +38,18 @@ def _field(job: Job):
     return as_field(sitk.ReadTransform(str(job.folder / "transform.h5")), job.fixed)
 
 
+def _program_version() -> str:
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        raise FileNotFoundError(f"{_PROGRAM} is not on PATH (built by CMake wherever ITK is found; see plugin/)")
+    return subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
+
+
+def _run_program(job: Job) -> None:
+    command = [_PROGRAM, job.fixed, job.moving, "--output-transform", job.folder / "transform.h5", "--device", "cpu", "--threads", str(job.threads)]
+    subprocess.run(command, check=True)
+
+
 def _method(name: str, how: str, only: str = "", **options: Any) -> Method:
     return Method(f"morphseek-{name}", how, _version, partial(_register, options), _field, ours=True, only=only)
 
@@ -44,6 +60,14 @@ METHODS = [
     _method("search", "affine, then the discrete search", model="none", search="on", refine=0),
     _method("fast", "--preset fast", preset="fast"),
     _method("default", "no option at all: affine, search and refinement"),
+    Method(
+        "morphseek-program",
+        f"the same by the compiled program {_PROGRAM}, where it is on PATH: what a start without Python's libraries saves",
+        _program_version,
+        _run_program,
+        _field,
+        ours=True,
+    ),
     _method("best", "--preset best", preset="best"),
     _method("hippocampus", "--model hippocampus, trained on other people of the same source", only="hippocampus", model="hippocampus"),
 ]
