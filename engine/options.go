@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -108,16 +109,57 @@ func ParseOptions(text string) (Options, error) {
 	if strings.TrimSpace(text) == "" {
 		return o, nil
 	}
-	dec := json.NewDecoder(strings.NewReader(text))
+	dec := json.NewDecoder(strings.NewReader(switched(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&o); err != nil {
+		specs := OptionSpecs()
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			if i := slices.IndexFunc(specs, func(s OptionSpec) bool { return s.Name == wrong.Field }); i >= 0 {
+				return o, fault.New(fault.InvalidArgument, "%s is given as %s; it must be %s", wrong.Field, wrong.Value, specs[i].kind())
+			}
+		}
 		names := make([]string, 0)
-		for _, s := range OptionSpecs() {
+		for _, s := range specs {
 			names = append(names, s.Name)
 		}
 		return o, fault.Wrap(fault.InvalidArgument, err, "options cannot be read (known: %s)", strings.Join(names, ", "))
 	}
 	return o, o.Check()
+}
+
+// switched returns options with true and false written as "on" and "off" where an option has these choices. What cannot be read is left
+// to the reader.
+func switched(text string) string {
+	var given map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return text
+	}
+	changed := false
+	for _, s := range OptionSpecs() {
+		name, ok := map[string]string{"true": "on", "false": "off"}[string(given[s.Name])]
+		if ok && slices.Contains(s.Choices, name) {
+			given[s.Name], changed = json.RawMessage(strconv.Quote(name)), true
+		}
+	}
+	if !changed {
+		return text
+	}
+	out, _ := json.Marshal(given) // it has been read
+	return string(out)
+}
+
+// kind says in words what values the option takes.
+func (s OptionSpec) kind() string {
+	switch {
+	case s.Choices != nil:
+		return "one of " + strings.Join(s.Choices, ", ")
+	case s.Type == "int":
+		return "a whole number"
+	case s.Type == "float":
+		return "a number"
+	}
+	return "text"
 }
 
 // Check reports the first option outside its range.

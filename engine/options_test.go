@@ -21,3 +21,25 @@ func TestDeviceOption(t *testing.T) {
 		}
 	}
 }
+
+func TestOptionsOfAnotherType(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"cache": false}`:        "cache is given as bool; it must be text",
+		`{"threads": "two"}`:      "threads is given as string; it must be a whole number",
+		`{"refine": 1.5}`:         "refine is given as number 1.5; it must be a whole number",
+		`{"tau": [1]}`:            "tau is given as array; it must be a number",
+		`{"search": 1}`:           "search is given as number; it must be one of auto, on, off",
+		`{"similarity": true}`:    "similarity is given as bool; it must be one of auto, ncc, mse, mind",
+		`{"refin": 20}`:           "unknown field \"refin\"",
+		`{"search": true, "x":1}`: "unknown field \"x\"",
+	} {
+		_, err := ParseOptions(text)
+		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+	}
+	o, err := ParseOptions(`{"search": false, "uncertainty": true, "threads": 2}`)
+	if err != nil || o.Search != "off" || o.Uncertainty != "on" || o.Threads != 2 {
+		t.Errorf("switches by true and false: %+v, %v", o, err)
+	}
+}
