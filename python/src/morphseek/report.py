@@ -334,6 +334,7 @@ def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndar
     log_jacobian = [np.log(np.maximum(j, 1e-3)) for j in jacobian]
     bound = max(0.3, float(np.percentile(np.abs(np.concatenate([j.ravel() for j in log_jacobian])), 99)))
     scaled = _scaled(warped)
+    from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
     colors = LinearSegmentedColormap.from_list("jacobian", ["#8fd3f4", "#2b6cb0", "#1b2024", "#b3452c", "#fbc08d"]).with_extremes(bad=_FOLD)
@@ -354,9 +355,9 @@ def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndar
         grid_y, grid_x = np.meshgrid((np.arange(rows) + 0.5) * views.spacing[down], (np.arange(columns) + 0.5) * views.spacing[across], indexing="ij")
         step_y, step_x = (max(1, round(9.0 * max(views.extent(0)[1:3]) / 300 / views.spacing[a])) for a in (down, across))
         gx, gy = grid_x + u_across, grid_y + u_down
-        lines = {"color": _FIXED, "linewidth": 0.6, "alpha": 0.9}
-        axes.plot(gx[::step_y].T, gy[::step_y].T, **lines)
-        axes.plot(gx[:, ::step_x], gy[:, ::step_x], **lines)
+        nodes = np.stack((gx, gy), axis=-1)
+        lines = [*nodes[::step_y], *nodes[:, ::step_x].swapaxes(0, 1)]
+        axes.add_collection(LineCollection(lines, colors=_FIXED, linewidths=0.6, alpha=0.9), autolim=False)  # one, since hundreds of lines take long
 
     return _figure(views, ("grid on warped", "log Jacobian"), draw)
 
@@ -385,6 +386,12 @@ def _uncertainty(views: _Views, fixed: list[np.ndarray], spread: list[np.ndarray
 
 
 def _png(figure: Figure) -> str:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image  # matplotlib's own writer of PNG
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
     buffer = bytesio.BytesIO()
-    figure.savefig(buffer, format="png", facecolor=_BACKGROUND)
+    # Opaque, and nearly as small as by the defaults in less than half the time.
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, "png", compress_level=3)
     return base64.b64encode(buffer.getvalue()).decode()
