@@ -70,6 +70,25 @@ def test_dice_by_the_inverse_is_simpleitks(data: Path):
     assert run.summary()["dice_inverse"] == run.pairs[0].dice_inverse == pytest.approx(inverse_dice(result, fixed, moving))
 
 
+def test_volumes_are_simpleitks(data: Path):
+    """The Jacobian determinant by SimpleITK, from the transform; on grids with other voxels and another order of axes."""
+    fixed, moving = (sitk.ReadImage(str(data / "images" / f"{name}.nii.gz")) for name in PAIRS[0])
+    labels, there = (sitk.ReadImage(str(data / "labels" / f"{name}.nii.gz")) for name in PAIRS[0])
+    coarser = sitk.Image([30, 24, 40], sitk.sitkUInt8)
+    coarser.SetOrigin(moving.GetOrigin())
+    coarser.SetSpacing([1.6 * s for s in moving.GetSpacing()])
+    moving, there = (sitk.Resample(image, coarser, sitk.Transform(), sitk.sitkNearestNeighbor) for image in (moving, there))
+    result = morphseek.register(fixed, moving, threads=1, model="none", search="off", refine=5)
+    total = sitk.TransformToDisplacementField(result.to_sitk(), sitk.sitkVectorFloat64, fixed.GetSize(), fixed.GetOrigin(), fixed.GetSpacing(), fixed.GetDirection())
+    determinant = sitk.GetArrayFromImage(sitk.DisplacementFieldJacobianDeterminant(total))
+    a, b = sitk.GetArrayFromImage(labels), sitk.GetArrayFromImage(there)
+    for score in score_labels(result, labels, there):
+        predicted = determinant[a == score.label].sum() * np.prod(fixed.GetSpacing())
+        true = (b == score.label).sum() * np.prod(there.GetSpacing())
+        assert score.volume_error_percent == pytest.approx(100 * (predicted / true - 1), abs=0.1) and abs(predicted / true - 1) > 0.01
+    assert score_labels(result, labels, sitk.PermuteAxes(there, (2, 0, 1))) == score_labels(result, labels, there)
+
+
 @pytest.mark.parametrize("dtype, values", [(np.uint32, (614454277, 16777217)), (np.float32, (3.0, 250.0)), (np.int64, (2**40 + 1, 5)), (np.int16, (-2, 7))])
 def test_any_whole_label(data: Path, scored: morphseek.evaluation.Evaluation, dtype: type, values: tuple):
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)

@@ -330,6 +330,7 @@ def _print_evaluation(summary: dict[str, Any], names: dict[int, str], wilcoxon: 
         rows.append(("mean Dice by the inverse", number("dice_inverse", 4)))
     rows += [
         ("mean HD95", number("hd95_after", 2, " mm")),
+        ("volume by the Jacobian", f"off by {number('volume_error_percent', 1, ' %')} on average, bias {number('volume_bias_percent', 1, ' %')}"),
         ("mean NJD", number("njd_percent", 4, " %")),
         ("a pair", f"{number('seconds', 2, ' s')}, {number('cpu_seconds', 2, ' CPU s')}" + (f" (without {summary['cached']} from the cache)" if summary["cached"] else "")),
     ]

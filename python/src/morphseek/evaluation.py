@@ -20,6 +20,10 @@ from . import _core, errors, io
 from .registration import RegistrationResult, checked_options, register
 from .transform import resample_identity
 
+_MEANS = (
+    "dice_before", "dice_after", "dice_check", "dice_inverse", "hd95_after", "volume_error_percent", "volume_bias_percent", "njd_percent", "sdlogj", "seconds", "cpu_seconds",
+)  # fmt: skip
+
 #: What an evaluation leaves in a folder.
 FILES = ("results.json", "results.csv")
 
@@ -29,6 +33,9 @@ class LabelScore:
     """Agreement of one label between the fixed map and the moving map, before and after the registration.
 
     "Before" is the identity in physical space. Distances are in mm, None where one map has lost the label.
+
+    The error of volume is by how many percent the transform mistakes the label's volume in the moving image: its Jacobian determinant,
+    summed over the fixed label, against the volume of the moving label. It means something where both images hold the structure whole.
     """
 
     label: int
@@ -36,6 +43,7 @@ class LabelScore:
     dice_after: float
     hd95_before: float | None
     hd95_after: float | None
+    volume_error_percent: float
 
 
 def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> list[LabelScore]:
@@ -62,9 +70,23 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     fixed, moving, shared = _shared(result, fixed_labels, moving_labels)
     before = _agreement(fixed, resample_identity(moving, result.grid, "nearest", 0.0))
     after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
+    volumes = _volume_errors(result, fixed, moving, len(shared))
     return [
-        LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"]) for i, label in enumerate(shared, 1)
+        LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volumes[i - 1]) for i, label in enumerate(shared, 1)
     ]
+
+
+def _volume_errors(result: RegistrationResult, fixed: io.Image, moving: io.Image, count: int) -> list[float]:
+    """Return :attr:`LabelScore.volume_error_percent` of the labels 1 to count, which both maps have."""
+    numbers, there = (image.array.astype(np.intp).ravel() for image in (fixed, moving))
+    predicted = np.bincount(numbers, result.jacobian().ravel(), count + 1) * _voxel(fixed.grid)
+    true = np.bincount(there, minlength=count + 1) * _voxel(moving.grid)
+    return (100 * (predicted[1:] / true[1:] - 1)).tolist()
+
+
+def _voxel(grid: np.ndarray) -> float:
+    """Return the volume of a voxel, mm^3."""
+    return float(np.prod(grid[3:6]) * abs(np.linalg.det(grid[9:18].reshape(3, 3))))
 
 
 def _shared(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> tuple[io.Image, io.Image, list[int]]:
@@ -107,7 +129,7 @@ def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
 def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
     """Return the mean Dice over labels, "before" or "after"; NaN without labels.
 
-    >>> mean_dice([LabelScore(1, 0.2, 0.8, 5.0, 1.0), LabelScore(2, 0.4, 0.6, 5.0, 1.0)])
+    >>> mean_dice([LabelScore(1, 0.2, 0.8, 5.0, 1.0, 3.0), LabelScore(2, 0.4, 0.6, 5.0, 1.0, -2.0)])
     0.7
     """
     values = [getattr(s, f"dice_{when}") for s in scores]
@@ -132,6 +154,9 @@ class PairScore:
     hd95_after: float = math.nan
     dice_check: float | None = None
     dice_inverse: float | None = None
+    volume_error_percent: float = math.nan
+    """Mean over the labels, of absolute values; ``volume_bias_percent``: with their signs."""
+    volume_bias_percent: float = math.nan
     njd_percent: float = math.nan
     sdlogj: float = math.nan
     seconds: float = math.nan
@@ -182,7 +207,7 @@ class Evaluation:
             "failed": len(self.pairs) - len(scored),
             "unscored": len(scored) - len(with_dice),
             "cached": sum(p.cached for p in scored),
-            **{name: mean(name) for name in ("dice_before", "dice_after", "dice_check", "dice_inverse", "hd95_after", "njd_percent", "sdlogj", "seconds", "cpu_seconds")},
+            **{name: mean(name) for name in _MEANS},
             "worst": None if worst is None else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after},
             "dice_by_label": {label: float(np.mean(v)) for label, v in sorted(by_label.items())},
         }
@@ -200,7 +225,7 @@ class Evaluation:
 
     def write(self, folder: str | os.PathLike) -> None:
         """Write the files of :meth:`save` into an existing folder."""
-        columns = ["fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before", "hd95_after", "njd_percent", "seconds", "error"]
+        columns = ["fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before", "hd95_after", "volume_error_percent", "njd_percent", "seconds", "error"]
         rows = StringIO()
         writer = csv.DictWriter(rows, columns, restval="", lineterminator="\n")
         writer.writeheader()
@@ -301,6 +326,9 @@ def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | 
         score.dice_before, score.dice_after = mean_dice(score.labels, "before"), mean_dice(score.labels)
         distances = [s.hd95_after for s in score.labels if s.hd95_after is not None]
         score.hd95_after = float(np.mean(distances)) if distances else math.nan
+        if score.labels:
+            volumes = np.array([s.volume_error_percent for s in score.labels])
+            score.volume_error_percent, score.volume_bias_percent = float(np.abs(volumes).mean()), float(volumes.mean())
         score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
         score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
         if check:
