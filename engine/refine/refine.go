@@ -64,23 +64,31 @@ const (
 	leastJ     = 0.01 // Jacobian determinant that the result may have
 )
 
-// elastic is the standard deviation of the Gaussian on v after every step, voxels. MIND's forces are the noisier, and pairs of two
-// modalities start farther apart: a narrower one folds more there and gains no overlap.
-var elastic = map[Similarity]float64{NCC: 0.4, MSE: 0.5, MIND: 0.75}
-
 // Crop is how many voxels a volume has, at least, that is more than a crop around one structure.
 const Crop = 1 << 19
 
-// fineness is how much detail is added to the images (see Images.Sharpened), and the standard deviation of the Gaussian on the gradient,
-// voxels, on a finest grid of so many voxels. Interpolation blurs, and the sharper the edges, the better local correlation tells structures
+// fineness is how much detail is added to the images (see Images.Sharpened), and the standard deviations of the two Gaussians, voxels:
+// of the one on the gradient (fluid) and of the one on v after every step (elastic), on a finest grid of so many voxels.
+type fineness struct {
+	sharpening     float32
+	fluid, elastic float64
+}
+
+// finenessOf chooses. Interpolation blurs, and the sharper the edges, the better local correlation tells structures
 // apart that lie a voxel or two away from each other: up to 0.4 points of Dice with heads and trunks, where more finds noise. In a crop,
 // where structures are a few voxels wide, more of it gains more (hippocampi: 0.8 points), although what is smooth drifts (phantoms: from
-// 0.4 to 0.7 voxels).
-func fineness(similarity Similarity, voxels int) (sharpening float32, fluid float64) {
-	if similarity == NCC && voxels < Crop {
-		return 3, 1.5
+// 0.4 to 0.7 voxels). A crop needs more elasticity, too (hippocampi lose 0.5 points by 0.35; heads and CT gain 0.2 to 0.3). MIND's forces
+// are the noisier, and pairs of two modalities start farther apart: a narrower Gaussian on v folds more there and gains no overlap.
+func finenessOf(similarity Similarity, voxels int) fineness {
+	switch {
+	case similarity == MIND:
+		return fineness{0.5, 1.75, 0.75}
+	case similarity == MSE:
+		return fineness{0.5, 1.75, 0.5}
+	case voxels < Crop:
+		return fineness{3, 1.5, 0.4}
 	}
-	return 0.5, 1.75
+	return fineness{0.5, 1.75, 0.35}
 }
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
@@ -99,7 +107,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 	grids := resolutions(pair, opt, start == nil)
 	var v *field.Field
 	var report []Level
-	sharpening, fluid := fineness(opt.Similarity, grids[len(grids)-1].Voxels())
+	fine := finenessOf(opt.Similarity, grids[len(grids)-1].Voxels())
 	total, done := 0.0, 0.0
 	for i, g := range grids {
 		total += float64(g.Voxels() << (len(grids) - 1 - i))
@@ -108,13 +116,13 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 		before := v
 		v = onto(g, before, opt.Threads)
 		im := pair.AtRepeated(g, margin, opt.Threads)
-		im = im.Sharpened(detail, sharpening, opt.Threads).Through(start, opt.Threads)
+		im = im.Sharpened(detail, fine.sharpening, opt.Threads).Through(start, opt.Threads)
 		s, err := newSimilarity(opt.Similarity, im, opt.Threads)
 		if err != nil {
 			return nil, nil, err
 		}
 		share := float64(g.Voxels()<<(len(grids)-1-i)) / total
-		c := climb{similarity: s, v: v, fluid: fluid, elastic: elastic[opt.Similarity], iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
+		c := climb{similarity: s, v: v, fluid: fine.fluid, elastic: fine.elastic, iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
 			progress: func(fraction float64) {
 				if opt.Progress != nil {
 					opt.Progress(done + share*fraction)
