@@ -275,7 +275,7 @@ def evaluate(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Register many pairs and score them: Dice, HD95 and folding for every pair and label.
+    """Register many pairs and score them: Dice, HD95, volumes and folding for every pair and label.
 
     A pair that fails is listed with its error, the others go on, and the exit code is the first failure's.
     """
