@@ -62,7 +62,7 @@ METHODS = [
     _method("default", "no option at all: affine, search and refinement"),
     Method(
         "morphseek-program",
-        f"the same by the compiled program {_PROGRAM}, where it is on PATH: what a start without Python's libraries saves",
+        f"no option at all, by the compiled program {_PROGRAM} (where it is on PATH): what a start without Python's libraries saves",
         _program_version,
         _run_program,
         _field,
