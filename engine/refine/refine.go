@@ -77,9 +77,8 @@ type fineness struct {
 // finenessOf chooses. Interpolation blurs, and the sharper the edges, the better local correlation tells structures
 // apart that lie a voxel or two away from each other: up to 0.4 points of Dice with heads and trunks, where more finds noise. In a crop,
 // where structures are a few voxels wide, more of it gains more (hippocampi: 0.8 points), although what is smooth drifts (phantoms: from
-// 0.4 to 0.7 voxels). A crop needs the wider elastic Gaussian, too (hippocampi lose
-// 0.5 points by 0.35, by which heads and CT gain 0.2). MIND's forces
-// are the noisier, and pairs of two modalities start farther apart: a narrower Gaussian on v folds more there and gains no overlap.
+// 0.4 to 0.7 voxels). A crop needs the wider elastic Gaussian, too (hippocampi lose 0.5 points by 0.35, by which heads and CT gain 0.2).
+// MIND's forces are the noisier, and pairs of two modalities start farther apart: a narrower one folds more there and gains no overlap.
 func finenessOf(similarity Similarity, voxels int) fineness {
 	switch {
 	case similarity == MIND:

@@ -72,21 +72,22 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
     volumes = _volume_errors(result, fixed, moving, len(shared))
     return [
-        LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volumes[i - 1]) for i, label in enumerate(shared, 1)
+        LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volume)
+        for i, (label, volume) in enumerate(zip(shared, volumes), 1)
     ]
 
 
 def _volume_errors(result: RegistrationResult, fixed: io.Image, moving: io.Image, count: int) -> list[float]:
     """Return :attr:`LabelScore.volume_error_percent` of the labels 1 to count, which both maps have."""
     numbers, there = (image.array.astype(np.intp).ravel() for image in (fixed, moving))
-    predicted = np.bincount(numbers, result.jacobian().ravel(), count + 1) * _voxel(fixed.grid)
-    true = np.bincount(there, minlength=count + 1) * _voxel(moving.grid)
+    predicted = np.bincount(numbers, result.jacobian().ravel(), count + 1) * _voxel(fixed)
+    true = np.bincount(there, minlength=count + 1) * _voxel(moving)
     return (100 * (predicted[1:] / true[1:] - 1)).tolist()
 
 
-def _voxel(grid: np.ndarray) -> float:
+def _voxel(image: io.Image) -> float:
     """Return the volume of a voxel, mm^3."""
-    return float(np.prod(grid[3:6]) * abs(np.linalg.det(grid[9:18].reshape(3, 3))))
+    return abs(np.linalg.det(image.index_to_physical[:3, :3]))
 
 
 def _shared(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> tuple[io.Image, io.Image, list[int]]:
