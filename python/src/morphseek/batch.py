@@ -368,6 +368,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         before = _finished(folder)
         same = before.get("fingerprint") == fingerprint and all(_size(folder / name) == size for name, size in before["files"].items())
         if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
+            io.remove_left(folder)  # by a process that was killed just after its last file
             # Of this very batch: a worker of the cluster was lost between its last file and its answer.
             with contextlib.suppress(TypeError):  # a result of another making is none
                 return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])

@@ -625,8 +625,7 @@ def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str 
     What processes that were killed left there is removed.
     """
     try:
-        for left in folder.glob(".morphseek-*"):
-            _remove_if_left(left)
+        remove_left(folder)
         temporary, lock = _locked_folder(folder)
     except OSError as error:
         raise _output_error(error, folder / name) from None
@@ -678,6 +677,12 @@ def _locked_folder(parent: Path) -> tuple[Path, int | None]:
                 return folder, lock
             if lock is not None:  # another process took it for left over before it was locked
                 os.close(lock)
+
+
+def remove_left(folder: Path) -> None:
+    """Remove the staging folders that killed processes left in a folder."""
+    for staging in folder.glob(".morphseek-*"):
+        _remove_if_left(staging)
 
 
 def _remove_if_left(folder: Path) -> None:
