@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import nibabel
 import numpy as np
@@ -102,6 +103,19 @@ def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: io.Image)
     np.testing.assert_array_equal(sitk.GetArrayFromImage(out), warped)
     nib = nibabel.Nifti1Image(moving.array.T, np.diag([-1, -1, 1, 1]) @ moving.index_to_physical)
     np.testing.assert_allclose(np.asarray(transform.apply(nib).dataobj).T, transform.apply(moving.array), atol=1e-4)
+
+
+def test_apply_in_threads():
+    """Each on a grid of its own: one thread's geometry must not become another's while the engine reads it."""
+    rng = np.random.default_rng(0)
+    images = [io.Image(rng.random((18 + k, 20, 22), np.float32), (1 + 0.3 * k, 1, 1), (5.0 * k, 0, 0)) for k in range(6)]
+    maps = [DenseTransform(np.zeros((3, *image.array.shape), np.float32), image.grid, image.grid) for image in images]
+
+    def wrong(k: int) -> int:
+        return sum(not np.allclose(maps[k].apply(images[k]).array, images[k].array, atol=1e-6) for _ in range(200))
+
+    with ThreadPoolExecutor(len(maps)) as pool:
+        assert sum(pool.map(wrong, range(len(maps)))) == 0
 
 
 def test_large_labels_survive(transform: DenseTransform, moving: io.Image):

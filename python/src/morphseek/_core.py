@@ -27,20 +27,23 @@ if hasattr(os, "register_at_fork"):
 
 
 def call(function: Callable, *args: Any) -> Any:
-    """Call an engine function; its errors come out as :mod:`morphseek.errors`."""
+    """Call an engine function; its errors come out as :mod:`morphseek.errors`.
+
+    Arrays travel as the address of their first element, None as address 0. The call holds the arrays: the engine works outside Python's
+    lock, and memory that nobody holds would be another thread's before it is done.
+    """
     if _forked:  # the Go runtime's threads do not survive a fork: a call would hang
         raise errors.InvalidHandleError(
             "this process was forked after morphseek had been loaded, where the engine cannot run. Start workers with "
             "multiprocessing.get_context('spawn') (or 'forkserver'), or import morphseek only in the worker"
         )
     try:
-        return function(*args)
+        return function(*(_address(arg) if arg is None or isinstance(arg, np.ndarray) else arg for arg in args))
     except RuntimeError as error:
         raise errors.from_engine(error) from None
 
 
-def address(array: np.ndarray | None) -> int:
-    """Return the address of an array's first element; 0 for None. The caller keeps the array alive."""
+def _address(array: np.ndarray | None) -> int:
     return 0 if array is None else array.__array_interface__["data"][0]
 
 

@@ -139,7 +139,7 @@ def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
 
 def _agreement(fixed: io.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
     a, grid = fixed.float32(), fixed.grid
-    scores = json.loads(_core.call(_core.gopy.LabelScores, _core.address(a), _core.address(grid), _core.address(other), _core.address(grid), 0))
+    scores = json.loads(_core.call(_core.gopy.LabelScores, a, grid, other, grid, 0))
     return {s["label"]: s for s in scores}
 
 

@@ -133,7 +133,7 @@ def load(folder: str | os.PathLike) -> RegistrationResult:
     if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
         raise errors.GridMismatchError(f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says")
     displacement = np.empty((3, *mm.shape[:3]), np.float32)
-    _core.call(_core.gopy.FromMM, _core.address(mm), _core.address(grid), 0, _core.address(displacement))
+    _core.call(_core.gopy.FromMM, mm, grid, 0, displacement)
     warped = io.read(folder / "warped.nii.gz", "warped").float32()
     uncertainty = io.read(folder / "uncertainty.nrrd", "uncertainty").float32() if report.get("uncertainty") else None
     for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
@@ -196,19 +196,14 @@ def register(
         initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
     options = plain_options(options)
 
-    buffers: list[np.ndarray] = []  # alive until the engine is done
-    arguments: list[int] = []
+    arrays: list[np.ndarray | None] = []
     for image in (target, source, *masks):
-        if image is None:
-            arguments += [0, 0]
-            continue
-        buffers += [image.float32(), image.grid]
-        arguments += [_core.address(buffers[-2]), _core.address(buffers[-1])]
+        arrays += [None, None] if image is None else [image.float32(), image.grid]
 
     with _Reporter(progress) as reporter:
         _core.open_engine()
         try:
-            raw = _core.call(_core.gopy.Register, *arguments, _core.address(initial), json.dumps(options), reporter)
+            raw = _core.call(_core.gopy.Register, *arrays, initial, json.dumps(options), reporter)
         except errors.CancelledError:
             if reporter.interruption is not None:
                 raise reporter.interruption from None
@@ -216,14 +211,14 @@ def register(
     displacement = np.empty((3, *target.array.shape), np.float32)
     warped = np.empty(target.array.shape, np.float32)
     found = np.empty(12)
-    _core.call(raw.Copy, _core.address(displacement), _core.address(warped), _core.address(found))
+    _core.call(raw.Copy, displacement, warped, found)
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = found[:9].reshape(3, 3), found[9:]
     metrics = json.loads(_core.call(raw.Metrics))
     uncertainty = None
     if metrics["uncertainty"]:
         uncertainty = np.empty(target.array.shape, np.float32)
-        _core.call(raw.Uncertainty, _core.address(uncertainty))
+        _core.call(raw.Uncertainty, uncertainty)
     return RegistrationResult(displacement, target.grid, source.grid, matrix, warped, metrics, options, uncertainty)
 
 

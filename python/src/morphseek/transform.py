@@ -70,11 +70,11 @@ class DenseTransform:
     def displacement_mm(self) -> np.ndarray:
         """The displacements in LPS mm: float32, shape (z, y, x, 3), components x, y, z (ITK's). Computed at every access."""
         out = np.empty((*self.shape, 3), np.float32)
-        _core.call(_core.gopy.ToMM, *self._field(), 0, _core.address(out))
+        _core.call(_core.gopy.ToMM, *self._field(), 0, out)
         return out
 
-    def _field(self) -> tuple[int, int]:
-        return _core.address(self.displacement), _core.address(self.grid)
+    def _field(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.displacement, self.grid
 
     def stats(self) -> dict[str, float]:
         """Return how regular the field is and how far it moves: NJD in percent, SDlogJ, the Jacobian's range, mean and largest mm."""
@@ -83,7 +83,7 @@ class DenseTransform:
     def jacobian(self) -> np.ndarray:
         """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where it keeps volumes."""
         out = np.empty(self.shape, np.float32)
-        _core.call(_core.gopy.Jacobian, *self._field(), 0, _core.address(out))
+        _core.call(_core.gopy.Jacobian, *self._field(), 0, out)
         return out
 
     def apply(self, image: io.ImageLike, interpolation: str = "linear", background: float | None = None) -> Any:
@@ -120,9 +120,7 @@ class DenseTransform:
                     values, background, array = found, ranks[-1], ranks[:-1].reshape(array.shape)
         moving = np.ascontiguousarray(array, dtype=np.float32)
         out = np.empty(self.shape, np.float32)
-        _core.call(
-            _core.gopy.Warp, *self._field(), _core.address(moving), _core.address(source.grid), str(interpolation), float(background), 0, _core.address(out)
-        )
+        _core.call(_core.gopy.Warp, *self._field(), moving, source.grid, str(interpolation), float(background), 0, out)
         if interpolation == "nearest":
             out = values[out.astype(np.int64)] if values is not None else out.astype(source.array.dtype)
         return io.as_kind_of(image, io.Image.on_grid(out, self.grid))
@@ -143,7 +141,7 @@ class DenseTransform:
         mapped = np.array(points, dtype=np.float64, order="C")
         if mapped.ndim != 2 or mapped.shape[1] != 3:
             raise errors.InvalidArgumentError(f"points have shape {mapped.shape}; give (n, 3), LPS mm")
-        _core.call(_core.gopy.TransformPoints, *self._field(), _core.address(mapped), len(mapped))
+        _core.call(_core.gopy.TransformPoints, *self._field(), mapped, len(mapped))
         return mapped
 
     def inverse(self) -> DenseTransform:
@@ -152,7 +150,7 @@ class DenseTransform:
         Where the field folds there is no inverse; the nearest preimage found stands.
         """
         inverse = np.empty((3, *(int(n) for n in self.moving_grid[2::-1])), np.float32)
-        _core.call(_core.gopy.Inverse, *self._field(), _core.address(self.moving_grid), 0, _core.address(inverse))
+        _core.call(_core.gopy.Inverse, *self._field(), self.moving_grid, 0, inverse)
         return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
 
     def to_sitk(self) -> sitk.Transform:
@@ -203,8 +201,5 @@ def minimum(array: np.ndarray) -> float:
 def resample_identity(image: io.Image, grid: np.ndarray, interpolation: str, background: float) -> np.ndarray:
     """Resample onto another grid under the identity in physical space; float32."""
     out = np.empty(tuple(int(n) for n in grid[2::-1]), np.float32)
-    data, source = image.float32(), image.grid
-    _core.call(
-        _core.gopy.Resample, _core.address(data), _core.address(source), _core.address(grid), 0, interpolation, background, 0, _core.address(out)
-    )
+    _core.call(_core.gopy.Resample, image.float32(), image.grid, grid, None, interpolation, background, 0, out)
     return out
