@@ -258,6 +258,14 @@ private:
   FloatImageType::ConstPointer
   Premoved(const FloatImageType * image, const Transform<TPrecision, 3, 3> * initial, bool isMask) const;
 
+  /** A mask of the whole image. */
+  static FloatImageType::ConstPointer
+  Everywhere(const FloatImageType * image);
+
+  /** Whether the mask has voxels within and voxels without. */
+  static bool
+  HasBoth(const FloatImageType * mask);
+
   template <typename TPrecision>
   void
   RegisterFrom(const Transform<TPrecision, 3, 3> * initial);

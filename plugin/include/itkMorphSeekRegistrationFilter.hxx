@@ -215,6 +215,28 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Prem
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+auto
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Everywhere(const FloatImageType * image) ->
+  typename FloatImageType::ConstPointer
+{
+  auto mask = FloatImageType::New();
+  mask->CopyInformation(image);
+  mask->SetRegions(image->GetBufferedRegion());
+  mask->Allocate();
+  mask->FillBuffer(1);
+  return mask.GetPointer();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+bool
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::HasBoth(const FloatImageType * mask)
+{
+  const float * begin = mask->GetBufferPointer();
+  const float * end = begin + mask->GetBufferedRegion().GetNumberOfPixels();
+  return std::find(begin, end, 0.0F) != end && std::find(begin, end, 1.0F) != end;
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 ms_image
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Wrap(const FloatImageType * image)
 {
@@ -306,10 +328,16 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     auto movingMask = this->AsFloat(this->GetMovingMask());
     if (!isLinear)
     {
-      moving = this->Premoved(moving.GetPointer(), initial, false);
-      if (movingMask)
+      const bool given = movingMask != nullptr;
+      if (!given) // what lies beyond the moving image is unknown, not air
       {
-        movingMask = this->Premoved(movingMask.GetPointer(), initial, true);
+        movingMask = Everywhere(moving.GetPointer());
+      }
+      moving = this->Premoved(moving.GetPointer(), initial, false);
+      movingMask = this->Premoved(movingMask.GetPointer(), initial, true);
+      if (!given && !HasBoth(movingMask.GetPointer()))
+      {
+        movingMask = nullptr;
       }
     }
 
