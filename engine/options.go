@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -102,51 +103,47 @@ func DefaultOptions() Options {
 	return o
 }
 
-// ParseOptions reads a JSON object of options over the defaults. Unknown names are errors: a misspelt option never passes
-// silently.
+// ParseOptions reads a JSON object of options over the defaults; true and false stand for "on" and "off" where an option has these
+// choices. Unknown names are errors: a misspelt option never passes silently.
 func ParseOptions(text string) (Options, error) {
 	o := DefaultOptions()
 	if strings.TrimSpace(text) == "" {
 		return o, nil
 	}
-	dec := json.NewDecoder(strings.NewReader(switched(text)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&o); err != nil {
-		specs := OptionSpecs()
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			if i := slices.IndexFunc(specs, func(s OptionSpec) bool { return s.Name == wrong.Field }); i >= 0 {
-				return o, fault.New(fault.InvalidArgument, "%s is given as %s; it must be %s", wrong.Field, wrong.Value, specs[i].kind())
-			}
+	specs := OptionSpecs()
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
+	}
+	known := strings.Join(names, ", ")
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &given); err != nil {
+		return o, fault.Wrap(fault.InvalidArgument, err, "options cannot be read as JSON (known: %s)", known)
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		i := slices.Index(names, name) // encoding/json would take another case for the same
+		if i < 0 {
+			return o, fault.New(fault.InvalidArgument, "unknown option %q (known: %s)", name, known)
 		}
-		names := make([]string, 0)
-		for _, s := range specs {
-			names = append(names, s.Name)
+		value, isSwitch := map[string]string{"true": "on", "false": "off"}[string(given[name])]
+		if isSwitch && slices.Contains(specs[i].Choices, value) {
+			given[name] = json.RawMessage(strconv.Quote(value))
 		}
-		return o, fault.Wrap(fault.InvalidArgument, err, "options cannot be read (known: %s)", strings.Join(names, ", "))
+	}
+	checked, err := json.Marshal(given)
+	if err == nil {
+		err = json.Unmarshal(checked, &o)
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		if i := slices.Index(names, wrong.Field); i >= 0 {
+			return o, fault.New(fault.InvalidArgument, "%s is given as %s; it must be %s", wrong.Field, wrong.Value, specs[i].kind())
+		}
+	}
+	if err != nil {
+		return o, fault.Wrap(fault.InvalidArgument, err, "options cannot be read (known: %s)", known)
 	}
 	return o, o.Check()
-}
-
-// switched returns options with true and false written as "on" and "off" where an option has these choices. What cannot be read is left
-// to the reader.
-func switched(text string) string {
-	var given map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &given) != nil {
-		return text
-	}
-	changed := false
-	for _, s := range OptionSpecs() {
-		name, ok := map[string]string{"true": "on", "false": "off"}[string(given[s.Name])]
-		if ok && slices.Contains(s.Choices, name) {
-			given[s.Name], changed = json.RawMessage(strconv.Quote(name)), true
-		}
-	}
-	if !changed {
-		return text
-	}
-	out, _ := json.Marshal(given) // it has been read
-	return string(out)
 }
 
 // kind says in words what values the option takes.
@@ -155,7 +152,11 @@ func (s OptionSpec) kind() string {
 	case s.Choices != nil:
 		return "one of " + strings.Join(s.Choices, ", ")
 	case s.Type == "int":
-		return "a whole number"
+		lowest := int64(*s.Min) // every whole number has one
+		if s.Max == nil {
+			return fmt.Sprintf("a whole number from %d", lowest)
+		}
+		return fmt.Sprintf("a whole number from %d to %d", lowest, int64(*s.Max))
 	case s.Type == "float":
 		return "a number"
 	}

@@ -47,11 +47,14 @@ func FaultTable() (table string, err error) {
 	return text(fault.Table)
 }
 
-// CheckOptions reports whether the JSON object of options can be read and lies in its ranges.
-func CheckOptions(options string) (err error) {
+// CheckOptions reads the JSON object of options as Register does, and returns every option as the engine takes it, as JSON.
+func CheckOptions(options string) (read string, err error) {
 	defer guard(&err)
-	_, err = engine.ParseOptions(options)
-	return err
+	opt, err := engine.ParseOptions(options)
+	if err != nil {
+		return "", err
+	}
+	return text(opt)
 }
 
 // Result is a finished registration, to be copied out by its methods and then dropped.

@@ -193,6 +193,8 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
     done = batch.run(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
     assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
     assert states(batch.run(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
+    same = batch.run(study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0})  # in other words, and as they are anyway
+    assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {"uncertainty": "off", "seed": 0}
 
 
 def test_no_work_where_the_summary_has_no_place(study: Path, tmp_path: Path):

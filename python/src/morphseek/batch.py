@@ -95,7 +95,7 @@ def register_into(
             scores = evaluation.score_labels(result, fixed_labels, moving_labels)
             if not scores:
                 result.metrics["warnings"].append("The two label maps have no label in common: no overlap was measured.")
-        result.options = {k: v for k, v in options.items() if k != "cache"}
+        result.options.pop("cache", None)
         summary = result.report()
         if scores:
             summary |= {
@@ -339,7 +339,7 @@ class _Job:
 
     def fingerprint(self) -> str:
         """Return a hash of all that the result depends on. Threads may change its last bit, no more."""
-        options = {name: value for name, value in sorted(self.options.items()) if name not in ("threads", "cache", "model")}
+        options = {name: value for name, value in registration.all_options(self.options).items() if name not in ("threads", "cache", "model")}
         content = {image: _content(self.pair.path(image), image.replace("_", " ")) for image in self.pair.files}
         return hashlib.sha256(json.dumps([_core.version(), options, self.model, content]).encode()).hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import signal
 import threading
@@ -226,9 +227,22 @@ def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | N
     return None if mask is None else io.read_on(mask, image.grid, name)
 
 
+def all_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return every option as the engine takes it: those given, and the others at their defaults.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The engine does not know the name, or not the value.
+    """
+    given = {name: _plain(name, value) for name, value in options.items() if value is not None}
+    return json.loads(_core.call(_core.gopy.CheckOptions, json.dumps(given)))
+
+
 def plain_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options as JSON knows them, without those that are None."""
-    return {name: _plain(value) for name, value in options.items() if value is not None}
+    """Return the options that are given, as the engine takes them ("off" for False): :func:`all_options` without the others."""
+    read = all_options(options)
+    return {name: read[name] for name, value in options.items() if value is not None}
 
 
 def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -240,7 +254,6 @@ def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
         The engine does not take them, or the model cannot be used.
     """
     options = plain_options(options)
-    _core.call(_core.gopy.CheckOptions, json.dumps(options))
     model = options.get("model", "default")
     return options, {} if model in ("none", "default") else _core.verify_model(model)
 
@@ -250,13 +263,16 @@ def says_no(answer: Any) -> bool:
     return isinstance(answer, (bool, np.bool_)) and not answer
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
+    """Return an option's value as JSON knows it."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
     if not isinstance(value, (str, int, float)):
-        raise errors.InvalidArgumentError(f"an option is a {type(value).__name__}; options are text and numbers")
+        raise errors.InvalidArgumentError(f"{name} is given as {type(value).__name__}; options are text and numbers")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise errors.InvalidArgumentError(f"{name} is {value}; it must be a finite number")
     return value
 
 
