@@ -63,6 +63,25 @@ func Resample(img, imgGrid, outGrid, matrix uint64, interpolation string, backgr
 	return nil
 }
 
+// Intensities writes the image to out as the stages compare it, float32: what tells nothing of what was imaged (a scanner's padding,
+// failed fits) as the intensity nearest to it that does, voxels that are not finite as the least. intensityRange is a JSON array of the
+// low and the high percentile: what a network's input is scaled by.
+func Intensities(img, imgGrid uint64, low, high float64, out uint64) (intensityRange string, err error) {
+	defer guard(&err)
+	v, err := image(img, imgGrid, "image")
+	if err != nil {
+		return "", err
+	}
+	v = v.Plausible()
+	p := v.Percentiles(low, high)
+	if math.IsNaN(p[0]) {
+		return "", fault.New(fault.EmptyVolume, "no voxel of the image is a finite number; check the image")
+	}
+	least, _ := v.MinMax()
+	copy(floats(out, v.Voxels()), v.Finite(least).Data)
+	return text(p)
+}
+
 // TransformPoints maps n points, float64 LPS mm with x, y, z interleaved, from fixed to moving space in place.
 func TransformPoints(u, uGrid, points uint64, n int) (err error) {
 	defer guard(&err)

@@ -27,7 +27,7 @@ type Manifest struct {
 	MinSize         [3]int         `json:"min_size"`      // voxels along z, y, x
 	Size            *[3]int        `json:"size"`          // the only network grid that it runs on, voxels along z, y, x; null: any
 	Precision       string         `json:"precision"`     // of the layers: "float32" or "float16"; fields are float32 in both
-	SpacingMM       [3]*float64    `json:"spacing_mm"`    // of the network grid along x, y, z; null keeps the fixed image's
+	SpacingMM       [3]*float64    `json:"spacing_mm"`    // of the network grid along z, y, x; null keeps the fixed image's
 	Intensity       Intensity      `json:"intensity"`
 	Modality        string         `json:"modality"`
 	Initial         string         `json:"initial"` // the initial transform that it was trained behind: "affine" or "com"
@@ -116,7 +116,7 @@ func (m Manifest) Grid(fixed volume.Geometry) volume.Geometry {
 	var spacing [3]float64
 	for a, s := range m.SpacingMM {
 		if s != nil {
-			spacing[a] = *s
+			spacing[2-a] = *s
 		}
 	}
 	grid := fixed.NetworkGrid(spacing, [3]int{m.MinSize[2], m.MinSize[1], m.MinSize[0]}, m.SizeMultiple)

@@ -21,7 +21,8 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "w"), "-q", *data, *TINY])
     assert r.exit_code == 0, r.output
     assert "done: 3 visits, 3 updates" in r.output and "validation Dice" in r.output
-    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "f"), "--init", str(tmp_path / "w" / "best.pt"), "-q", *data, *TINY, "--set", "policy.trajectories=2", "--set", "run.steps=1"])
+    paper = ["--set", "policy.trajectories=2", "--set", "run.steps=1", "--set", "model.parametrisation=velocity"]
+    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "f"), "--init", str(tmp_path / "w" / "best.pt"), "-q", *data, *TINY, *paper])
     assert r.exit_code == 0, r.output
     best = str(tmp_path / "f" / "best.pt")
     other = [w.replace("compact", "siamese").replace('"decoder": [8, 8]', '"decoder": [8, 8], "reader": [8, 8]') for w in TINY]
@@ -52,6 +53,15 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     for key in a:
         assert torch.allclose(m[key], 0.75 * a[key] + 0.25 * b[key], atol=1e-6), key
     assert run.invoke(app, ["evaluate", str(mean), *data, "--steps", "1"]).exit_code == 0
+    changed = torch.load(best, weights_only=True)
+    changed["config"]["model"]["parametrisation"] = "displacement"
+    torch.save(changed, tmp_path / "displacement.pt")
+    r = run.invoke(app, ["average", best, str(tmp_path / "displacement.pt"), "--out", str(mean)])
+    assert r.exit_code == 2 and "different networks" in r.output, r.output
+    r = run.invoke(app, ["average", best, best, "--out", str(tmp_path)])
+    assert r.exit_code == 2 and not list(tmp_path.parent.glob(f".{tmp_path.name}*")), r.output
+    r = run.invoke(app, ["diagnose", best, "--data", str(tmp_path / "gone")])
+    assert r.exit_code == 2 and "gone" in r.output and "Traceback" not in r.output, r.output
     r = run.invoke(app, ["diagnose", best, *data, "--pairs", "1"])
     assert r.exit_code == 0, r.output
     for words in ("samples at tau", "Var(sum X_i)", "gradient norms", "sigma over the run"):
@@ -79,6 +89,11 @@ def test_errors_are_one_line(phantoms, tmp_path):
         (["ablate", "steps", *out, "--data", str(phantoms), "--arms", "t1,t9"], "unknown arm 't9'; there are t1"),
         (["average", str(tmp_path / "only.pt"), *out], "at least two checkpoints"),
         (["average", "a.pt", "b.pt", "--share", "1", *out], "as many shares"),
+        (["average", "a.pt", "b.pt", "--share", "nan", "--share", "1", *out], "as many shares"),
+        (["finetune", "policy", *out, "--data", str(phantoms), "--set", "policy.refresh=0"], "policy.refresh"),
+        (["export", "paper", *bundle, "--random", "0", "--size", "24,32"], "--size 24,32: give 3 whole numbers"),
+        (["export", "paper", *bundle, "--checkpoint", str(tmp_path)], "Is a directory"),
+        (["memory", "--trajectories", "x"], "--trajectories x: give one or more whole numbers"),
         (["average", "gone.pt", "gone.pt", *out], "gone.pt"),
         (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
         (["ablate", "steps", *out, "--data", str(phantoms), "--scale", "huge"], "unknown scale 'huge'; there are small, full"),

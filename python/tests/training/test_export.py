@@ -7,13 +7,15 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import SimpleITK as sitk
 import torch
 from training_helpers import random_field
 
+import morphseek
 from morphseek.training import export
 from morphseek.training.config import load
-from morphseek.training.data import Sample
-from morphseek.training.evaluate import register_sample
+from morphseek.training.data import Sample, make_grid, make_sample, read_case
+from morphseek.training.evaluate import field_on_fixed_grid, register_sample
 from morphseek.training.objective import build_backbone
 from morphseek.training.trainer import Trainer
 
@@ -115,6 +117,33 @@ def test_each_step_has_its_offset(bundle, tmp_path):
         feed["u_prev"] = run.run(["u"], feed | ({"first": np.array([t])} if t else {}))[0]
         np.testing.assert_allclose(feed["u_prev"], expected, atol=1e-4)
     np.testing.assert_allclose(at_once, truth[2], atol=1e-4)
+
+
+def test_the_engine_sees_what_training_saw(bundle, tmp_path):
+    """Three different spacings, a CT scanner's padding, voxels that are not numbers: one step in the engine is that in PyTorch."""
+    from scipy.ndimage import gaussian_filter
+
+    _, _, backbone, config = bundle
+    config = config.replace(**{"data.spacing": [3.0, 1.25, 2.0], "data.percentiles": [0.0, 100.0], "data.min_size": [16, 32, 24]})
+    path = tmp_path / "uneven.onnx"
+    export.export_bundle(backbone, config, path)
+    files = []
+    for i in range(2):
+        array = gaussian_filter(np.random.default_rng(i).standard_normal((15, 38, 43)), 2) * 3000 - 200
+        array[:, :3] = -3024
+        array[4, 5, 6] = np.nan
+        image = sitk.GetImageFromArray(array.astype(np.float32))
+        image.SetSpacing((1.1, 1.0, 3.2))
+        files.append(tmp_path / f"{i}.nrrd")
+        sitk.WriteImage(image, str(files[-1]))
+    fixed, moving = (read_case(file, None, tuple(config.data.percentiles)) for file in files)
+    assert float(fixed.image.median()) == pytest.approx(0.5, abs=0.2)  # of -3024 and up it would be 0.8
+    grid = make_grid(fixed, config.data.spacing, config.data.min_size, backbone.size_multiple)
+    assert grid.size == (16, 32, 24)
+    u = register_sample(backbone, make_sample(fixed, moving, grid, 0), 1)[0]
+    result = morphseek.register(*files, model=str(path), initial="none", steps=1, refine=0, threads=1)
+    assert u.abs().max() > 0.5
+    np.testing.assert_allclose(result.displacement, field_on_fixed_grid(u, grid, fixed)[0].numpy(), atol=1e-3)
 
 
 def test_the_graph_warps_the_original_by_the_total_field(bundle):

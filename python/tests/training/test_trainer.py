@@ -182,6 +182,7 @@ from morphseek.training.trainer import Trainer
 t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False)
 t.run()
 torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
+torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sys.argv[2] + f"/state{t.rank}.pt")
 """
 
 
@@ -218,6 +219,17 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
         # The first Adam step is about lr * sign(g): where g is nearly 0 rounding decides the sign, so compare the bulk.
         close = ((a[k] - v).abs() <= 0.05 * single.learning_rate(0) + 1e-7).float().mean()
         assert close > 0.98, k
+
+
+def test_two_processes_share_the_policy(tiny, tmp_path):
+    """What the policy carries from visit to visit is in the checkpoint once, so that a resumed run needs it to be the same in both."""
+    config = tiny("policy", run__visits=2, run__steps=1, data__val="", policy__trajectories=2, loss__kl_target=1e-4)
+    (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
+    (tmp_path / "rank.py").write_text(_RANK)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(tmp_path)]
+    subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=200, capture_output=True)
+    a, b = (torch.load(tmp_path / f"state{r}.pt", weights_only=True) for r in (0, 1))
+    assert torch.equal(a.pop("basis"), b.pop("basis")) and a == b and a["kl_weight"] != config.loss.kl
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -26,6 +26,14 @@ def _fail(error: Exception) -> None:
     raise typer.Exit(2)
 
 
+def _counts(option: str, text: str, length: int = 0) -> tuple[int, ...]:
+    """Whole numbers above 0 that an option lists, as many as ``length`` says unless it is 0."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts) or (length and len(parts) != length):
+        _fail(ValueError(f"{option} {text}: give {length or 'one or more'} whole numbers above 0, with commas between them"))
+    return tuple(int(part) for part in parts)
+
+
 def _check_folder(to: Optional[Path]) -> None:
     """Fail before the work where its figures could not be written."""
     if to is not None and not to.absolute().parent.is_dir():
@@ -64,7 +72,7 @@ def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optio
         _fail(ValueError("no data folder: give --data DIR or set data.path"))
     try:
         trainer = Trainer(config, out, init=init, progress=not quiet)
-    except (ValueError, FileNotFoundError) as error:
+    except (OSError, ValueError) as error:
         _fail(error)
     try:
         last = trainer.run()
@@ -129,7 +137,7 @@ def evaluate(
         config = config.replace(**{"data.initial": initial or config.data.initial})
         source = PairSource.configured(config.data, data)
         rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         _fail(error)
     for t in range(steps + 1):
         dice, there, njd, sdlogj, surface = (scores(rows, t, k) for k in ("dice", "dice_moving", "njd", "sdlogj", "hd95"))
@@ -154,7 +162,7 @@ def average_(
 
     try:
         save_atomic(average(checkpoints, share or None), out)
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         _fail(error)
     typer.echo(f"{out}: the average of {len(checkpoints)} checkpoints")
 
@@ -182,6 +190,7 @@ def export(
     from .trainer import load_backbone
 
     wanted = _load(config, data, set_ or [])
+    shape = _counts("--size", size, 3) if size else None
     if out.suffix.lower() != ".onnx":
         _fail(ValueError(f"--out {out}: a bundle's name ends in .onnx"))
     if (checkpoint is None) == (random is None):
@@ -196,14 +205,14 @@ def export(
             metrics["training_visits"] = state["visit"]
             if state["best"] > -1:
                 metrics["validation_dice"] = round(state["best"], 4)
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         _fail(error)
     if data is not None:
         try:
             source = PairSource.configured(trained.data, data)
             pairs = read_pairs(data, trained.data.test)
             rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
-        except (FileNotFoundError, ValueError) as error:
+        except (OSError, ValueError) as error:
             _fail(error)
         metrics |= {"test_pairs": len(rows), "test_initial": trained.data.initial}
         for name, step, key, digits in (
@@ -216,7 +225,7 @@ def export(
             if found := scores(rows, step, key):
                 metrics[name] = round(float(np.mean(found)), digits)
     try:
-        manifest = export_bundle(backbone, trained, out, metrics, size and tuple(int(n) for n in size.split(",")), half)
+        manifest = export_bundle(backbone, trained, out, metrics, shape, half)
     except ValueError as error:
         _fail(error)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256 {manifest['sha256']}")
@@ -241,11 +250,12 @@ def diagnose(
     from .trainer import load_backbone
 
     _check_folder(to)
+    sizes = _counts("--trajectories", trajectories)
     try:
         backbone, config, _ = load_backbone(checkpoint)
-    except (FileNotFoundError, ValueError) as error:
+        samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
+    except (OSError, ValueError) as error:
         _fail(error)
-    samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
     objective = StepObjective(backbone, config.loss, config.policy, "finetune", False)
     report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in samples]}
     for row in report["collapse"]:
@@ -262,8 +272,7 @@ def diagnose(
             parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
             typer.echo(f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p)))
     if signal:
-        counts = tuple(int(j) for j in trajectories.split(","))
-        report["signal"] = d.policy_signal(objective, samples, counts)
+        report["signal"] = d.policy_signal(objective, samples, sizes)
         typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
         for r in report["signal"]:
             typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
@@ -296,7 +305,7 @@ def ablate(
     for name in groups:
         try:
             run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only)
-        except (FileNotFoundError, ValueError) as error:
+        except (OSError, ValueError) as error:
             _fail(error)
 
 
@@ -320,10 +329,10 @@ def memory(
     """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
     from .diagnostics import step_cost
 
-    shape = tuple(int(n) for n in size.split(","))
+    shape, sizes = _counts("--size", size, 3), _counts("--trajectories", trajectories)
     typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
-    for j in trajectories.split(","):
-        values = [step_cost(int(j), s, shape, backbone)["mib"] for s in (True, False)]
+    for j in sizes:
+        values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
         typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
 
 

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -91,10 +91,7 @@ def read_case(
     import SimpleITK as sitk
 
     picture = sitk.DICOMOrient(sitk.ReadImage(str(image), sitk.sitkFloat32), "LPS")
-    array = sitk.GetArrayFromImage(picture)
-    low, high = np.percentile(array, percentiles)
-    if not high > low:
-        raise DataError(f"{image}: constant intensities, nothing to register")
+    array, low, high = _intensities(image, picture, percentiles)
     scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
     marks = None
     if labels is not None:
@@ -119,6 +116,23 @@ def read_case(
         axes=direction[:, ::-1].copy(),
         centre=np.array(picture.TransformContinuousIndexToPhysicalPoint(middle)),
     )
+
+
+def _intensities(path: str | Path, picture: Any, percentiles: tuple[float, float]) -> tuple[np.ndarray, float, float]:
+    """Return the voxels as the engine takes them, and their percentiles: no scanner's padding, no failed fits, no NaN."""
+    import SimpleITK as sitk
+
+    from .. import _core, errors, io
+
+    given = io.Image(sitk.GetArrayFromImage(picture), picture.GetSpacing(), picture.GetOrigin(), picture.GetDirection())
+    taken = np.empty(given.array.shape, np.float32)
+    try:
+        low, high = json.loads(_core.call(_core.gopy.Intensities, given.float32(), given.grid, *map(float, percentiles), taken))
+    except errors.MorphSeekError as error:
+        raise DataError(f"{path}: {error}") from None
+    if not high > low:
+        raise DataError(f"{path}: constant intensities, nothing to register")
+    return taken, low, high
 
 
 @dataclass

@@ -402,7 +402,7 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
     if p.weight:
         loss = loss + p.weight * policy_loss
     soft_mean = sum(soft) / len(soft)
-    value = float(policy_loss) * p.weight + w.warm * float(warm) + w.dice * (1.0 - soft_mean)
+    value = float(policy_loss.detach()) * p.weight + w.warm * float(warm) + w.dice * (1.0 - soft_mean)
     logs = {k: v.detach() for k, v in terms.items()}
     logs |= {
         "loss": value,

@@ -40,11 +40,14 @@ FORMAT = 1
 def save_atomic(value: dict, path: Path) -> None:
     """``torch.save`` to a temporary name, then rename: a kill leaves the old file or the new one, never half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as f:
-        torch.save(value, f)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as f:
+            torch.save(value, f)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load_backbone(path: str | Path, weights: str = "auto"):
@@ -104,13 +107,15 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     if len(paths) < 2:
         raise ValueError("an average takes at least two checkpoints")
     shares = [1.0] * len(paths) if shares is None else list(shares)
-    if len(shares) != len(paths) or min(shares) <= 0:
+    if len(shares) != len(paths) or not all(0 < share < math.inf for share in shares):
         raise ValueError(f"{len(paths)} checkpoints need as many shares, all above 0")
     loaded = [load_backbone(path) for path in paths]
     weights = [backbone.state_dict() for backbone, _, _ in loaded]
     shapes = [{key: value.shape for key, value in w.items()} for w in weights]
-    for path, other in zip(paths, shapes, strict=True):
-        if other != shapes[0]:
+    # The offsets say how the weights are used, not what they are.
+    models = [dataclasses.replace(config.model, offsets=[], heads=True) for _, config, _ in loaded]
+    for path, shape, model in zip(paths, shapes, models, strict=True):
+        if shape != shapes[0] or model != models[0]:
             raise ValueError(f"{path} and {paths[0]} hold different networks")
     mean = {}
     for key, first in weights[0].items():
@@ -425,6 +430,7 @@ class Trainer:
         logs = {k: float(v) for k, v in logs.items()}
         logs["njd_percent"] = 100.0 * float(np.mean([float(njd_fraction(u)) for u in states]))
         self._adapt_kl(logs)
+        self._share_policy()
         self.visit += 1
         return logs
 
@@ -479,6 +485,19 @@ class Trainer:
             elif logs["kl"] < target / 1.5:
                 self.objective.kl_weight /= 1.5
             self.objective.kl_weight = float(np.clip(self.objective.kl_weight, 1e-8, 1e2))
+
+    def _share_policy(self) -> None:
+        """Let all processes go on from one state of the policy and of the KL weight: the checkpoint has one."""
+        if self.world == 1:
+            return
+        memory = self.objective.memory
+        numbers = torch.tensor([memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight], dtype=torch.float64, device=self.device)
+        dist.all_reduce(numbers)
+        memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight = (numbers / self.world).tolist()
+        if memory.basis is not None:
+            basis = memory.basis.to(self.device)
+            dist.broadcast(basis, 0)
+            memory.basis = basis.cpu()
 
     def averaged(self):
         """Context: the backbone holds the moving average inside, its own weights again after."""
