@@ -26,7 +26,7 @@ func (v *Volume) Check(name string) error {
 		return fault.New(fault.NonFiniteVolume, "%s volume holds nothing but NaN or infinite voxels; check how it was made", name)
 	}
 	if lo == hi {
-		return fault.New(fault.ConstantVolume, "%s volume is constant (every voxel is %g): there is nothing to align; check the file", name, lo)
+		return fault.New(fault.ConstantVolume, "%s volume is constant (every voxel is %g in single precision): there is nothing to align; check the file", name, lo)
 	}
 	if hi-lo < leastRange {
 		return fault.New(fault.ConstantVolume, "%s volume is as good as constant (from %g to %g): there is nothing to align in single precision; check the file, or multiply it", name, lo, hi)

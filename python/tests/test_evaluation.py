@@ -134,9 +134,17 @@ def test_merging(data: Path, tmp_path: Path):
     table.write_text("id,name\n5,core\n")
     named = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
-    table.write_text("number\n5\n")
-    with pytest.raises(errors.InputUnreadableError, match="columns"):
-        evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
+    for text, says in (("number\n5\n", "columns"), ("", "no labels"), ("id, name\n", "no labels"), ("id,name\n5,core\n5,shell\n", "the id 5 twice")):
+        table.write_text(text)
+        with pytest.raises(errors.InputUnreadableError, match=says):
+            evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
+
+
+@pytest.mark.parametrize("value, says", [(1.5, "1.5; labels must be whole"), (np.nan, "nan; labels must be whole"), (2.0**60, "renumber them")])
+def test_values_that_are_no_labels(value: float, says: str):
+    labels = io.Image(np.array([0, 1, value]).reshape(1, 1, 3), name="moving labels")
+    with pytest.raises(errors.InvalidArgumentError, match=f"the moving labels have the value .*{says}"):
+        morphseek.evaluation.merge_labels(labels, {1: 1})
 
 
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
@@ -270,9 +278,15 @@ def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_p
 
 def test_uncertainty_has_no_place(data: Path):
     with pytest.raises(errors.InvalidArgumentError, match="uncertainty"):
-        evaluate(PAIRS[:1], data, uncertainty="on", **RUN)
+        evaluate(PAIRS[:1], data, uncertainty=True, **RUN)
+    assert evaluate(PAIRS[:1], data, uncertainty=False, **RUN).pairs[0].dice_after > 0
 
 
-def test_a_list_that_is_not_there_is_named(data: Path):
+def test_a_list_that_is_not_there_is_named(data: Path, tmp_path: Path):
     with pytest.raises(errors.InvalidArgumentError, match="no list 'tset'; it has the lists test, val"):
         read_pairs(data / "split.json", "tset")
+    plain = tmp_path / "pairs.json"
+    plain.write_text(json.dumps(PAIRS))
+    assert read_pairs(plain) == PAIRS
+    with pytest.raises(errors.InvalidArgumentError, match="one list of pairs, so there is no 'test'"):
+        read_pairs(plain, "test")

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import nibabel
 import numpy as np
@@ -94,6 +95,12 @@ def test_no_copy_on_the_way_in():
     assert np.shares_memory(io.read(image).float32(), sitk.GetArrayViewFromImage(image))
     fortran = np.asfortranarray(array.T)  # nibabel's memory order: its transpose is C-contiguous
     assert np.shares_memory(io.read(nibabel.Nifti1Image(fortran, np.eye(4))).float32(), fortran)
+
+
+@pytest.mark.parametrize("dtype", [">i2", ">f4", np.longdouble, np.float16, bool])
+def test_to_sitk_takes_any_real_dtype(dtype: Any):
+    array = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype)
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(io.Image(array).to_sitk()), array)
 
 
 def test_view_outlives_its_image():
@@ -362,6 +369,9 @@ def test_transforms(tmp_path: Path):
     io.write_transform(tmp_path / "cut.tfm", sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
     with open(tmp_path / "cut.tfm", "r+b") as file:
         file.truncate(200)
+    (tmp_path / "cut.h5").write_bytes((tmp_path / "t.h5").read_bytes()[:1000])
+    with pytest.raises(errors.InputUnreadableError, match="cut short, damaged"):
+        io.read_transform(tmp_path / "cut.h5")
     for name in ("bad.tfm", "cut.tfm"):
         with pytest.raises(errors.InputUnreadableError, match=name):
             io.read_transform(tmp_path / name)
@@ -427,8 +437,10 @@ def test_unwritable(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError, match="file"):
         io.write_image(tmp_path / "file" / "image.nrrd", noise(4))
-    with pytest.raises(errors.OutputUnwritableError):
+    with pytest.raises(errors.OutputUnwritableError, match="no image format; use .nii.gz"):
         io.write_image(tmp_path / "image.unknown", noise(4))
+    with pytest.raises(errors.OutputUnwritableError, match="there is no folder .*nowhere; make it first"):
+        io.write_image(tmp_path / "nowhere" / "image.nrrd", noise(4))
     with pytest.raises(errors.OutputUnwritableError, match="is a file"), io.output_folder(tmp_path / "file"):
         pass
     with pytest.raises(errors.OutputUnwritableError), io.output_folder(tmp_path / ("x" * 300)):

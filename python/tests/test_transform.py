@@ -133,7 +133,7 @@ def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving:
     np.testing.assert_array_equal(warped, transform.apply(small, interpolation="nearest") * float(2**24 + 1))
 
 
-@pytest.mark.parametrize("dtype, background", [(np.uint8, -1), (np.uint8, 300), (np.int16, np.nan), (np.int32, 2**31), (np.int64, 0.5)])
+@pytest.mark.parametrize("dtype, background", [(np.uint8, -1), (np.uint8, 300), (np.int16, np.nan), (np.int32, 2**31), (np.int64, 0.5), (bool, 7)])
 def test_backgrounds_that_are_no_label(dtype: type, background: float, transform: DenseTransform, moving: io.Image):
     with pytest.raises(errors.InvalidArgumentError, match="background"):
         transform.apply((moving.array > 0.4).astype(dtype), interpolation="nearest", background=background)

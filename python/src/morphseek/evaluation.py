@@ -112,17 +112,28 @@ def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
 def _values(labels: io.Image) -> set[int]:
     """Return the labels of a map."""
     values = np.unique(labels.array)
+    _check_labels(values, labels.name)
+    return {int(value) for value in values} - {0}
+
+
+_MAX_LABEL = 2**53  # beyond it float64 does not tell neighbours apart
+
+
+def _check_labels(values: np.ndarray, name: str) -> None:
+    """Raise InvalidArgumentError for the first value of a map that is no label."""
     whole = np.isfinite(values) & (values == np.rint(values))
     if not whole.all():
-        raise errors.InvalidArgumentError(f"the {labels.name} have the value {values[~whole][0]:g}; labels must be whole numbers")
-    return {int(value) for value in values} - {0}
+        raise errors.InvalidArgumentError(f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers")
+    for value in map(int, values):
+        if abs(value) > _MAX_LABEL:
+            raise errors.InvalidArgumentError(f"the {name} have the value {value}; labels must lie within +-2^53, renumber them")
 
 
 def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
     """Return the position in ``labels``, from 1, of every voxel's label; 0 for others. float32."""
     if not labels:
         return np.zeros(array.shape, np.float32)
-    known = np.array(labels, dtype=np.float64)  # exact up to 2^53
+    known = np.array(labels, dtype=np.float64)
     place = np.minimum(np.searchsorted(known, array), len(labels) - 1)
     return np.where(known[place] == array, place + 1, 0).astype(np.float32)
 
@@ -402,6 +413,8 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
     except (ValueError, csv.Error) as error:
         raise errors.InputUnreadableError(f"pairs: {path} is not a list of pairs: {error}") from None
     if isinstance(content, list):
+        if subset is not None:
+            raise errors.InvalidArgumentError(f"pairs: {path} is one list of pairs, so there is no {subset!r} to choose; leave out subset, or check the file")
         return _as_pairs(content, str(path))
     if not isinstance(content, dict):
         raise errors.InputUnreadableError(f"pairs: {path} holds neither a list of pairs nor an object with such lists")
@@ -460,16 +473,22 @@ def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, 
     """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark in front
-            rows = [row for row in csv.DictReader(file) if int(row["id"]) != 0]  # 0 is the background, whatever a table calls it
-        if rows and "structure" in rows[0]:
-            structures = [(row["structure"] or "").strip() or row["name"] for row in rows]
-            names = list(dict.fromkeys(structures))
-            return {int(row["id"]): 1 + names.index(name) for row, name in zip(rows, structures)}, dict(enumerate(names, 1))
-        return {int(row["id"]): int(row["id"]) for row in rows}, {int(row["id"]): row["name"] for row in rows}
+            rows = [(int(row["id"]), row["name"] or "", (row.get("structure") or "").strip()) for row in csv.DictReader(file, skipinitialspace=True)]
     except OSError as error:
         raise errors.InputUnreadableError(f"labels: {path} cannot be read: {error.strerror}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise errors.InputUnreadableError(f"labels: {path} needs the columns id and name, and may have structure: {error!r}") from None
+    rows = [row for row in rows if row[0] != 0]  # the background, whatever a table calls it
+    ids = [row[0] for row in rows]
+    if not rows:
+        raise errors.InputUnreadableError(f"labels: {path} has no labels; it needs the columns id and name, and a row for each label")
+    if len(set(ids)) < len(ids):
+        raise errors.InputUnreadableError(f"labels: {path} has the id {next(i for i in ids if ids.count(i) > 1)} twice")
+    if not any(structure for _, _, structure in rows):
+        return {i: i for i in ids}, {i: name for i, name, _ in rows}
+    structures = [structure or name for _, name, structure in rows]
+    names = list(dict.fromkeys(structures))
+    return {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}, dict(enumerate(names, 1))
 
 
 def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
@@ -477,6 +496,7 @@ def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
     if merge is None:
         return labels
     values, inverse = np.unique(labels.array, return_inverse=True)
+    _check_labels(values, labels.name)
     merged = np.array([merge.get(int(v), 0) for v in values], dtype=np.int32)
     return labels.like(merged[inverse].reshape(labels.array.shape))
 

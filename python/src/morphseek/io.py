@@ -114,6 +114,9 @@ class Image:
             array = array.astype(np.uint8)
         elif array.dtype == np.float16:
             array = array.astype(np.float32)
+        elif array.dtype == np.longdouble:
+            array = array.astype(np.float64)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         return placed(sitk.GetImageFromArray(np.ascontiguousarray(array)), self.grid)
 
 
@@ -454,7 +457,10 @@ def read_transform(source: Any) -> sitk.Transform:
         except RuntimeError as error:
             if path.suffix.lower() not in _TRANSFORMS:
                 raise errors.InputUnreadableError(f"transform: {path} is no transform; give an .h5 or .tfm file") from None
-            raise errors.InputUnreadableError(f"transform: {path} cannot be read: {_reason(error)}") from None
+            reason = _reason(error)
+            if "Could not create Transform IO" in reason:  # ITK blames the suffix
+                reason = "it is cut short, damaged, or no transform"
+            raise errors.InputUnreadableError(f"transform: {path} cannot be read: {reason}") from None
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
             raise errors.InvalidArgumentError(f"the transform is {source.GetDimension()}-D; images here are 3-D")
@@ -575,6 +581,10 @@ def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeek
         full = full or folder.is_dir() and shutil.disk_usage(folder).free < 1 << 16
     if full:
         return errors.DiskFullError(f"{path}: the disk is full; free some space or choose another folder")
+    if isinstance(error, FileNotFoundError) and not folder.exists():
+        return errors.OutputUnwritableError(f"{path} cannot be written: there is no folder {folder}; make it first")
+    if "Unable to determine ImageIO writer" in str(error):
+        return errors.OutputUnwritableError(f"{path} cannot be written: its ending is that of no image format; use .nii.gz, .nrrd or .mha")
     return errors.OutputUnwritableError(f"{path} cannot be written: {_reason(error)}")
 
 
@@ -608,7 +618,7 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), sea
         except FileExistsError:
             raise errors.OutputUnwritableError(f"output: {folder} is a file; results go to a folder, choose another name") from None
         except OSError as error:
-            raise _output_error(error, folder / "output") from None
+            raise _output_error(error, folder) from None
         with _staging(folder, "output", replaced, seal) as temporary:
             yield temporary
         made = []

@@ -188,7 +188,8 @@ def _beyond_float32(array: np.ndarray) -> bool:
 
 
 def _check_fits(background: float, dtype: np.dtype) -> None:
-    if dtype.kind in "iu" and not (np.iinfo(dtype).min <= background <= np.iinfo(dtype).max and background == int(background)):
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    if dtype.kind in "biu" and not (least <= background <= most and background == int(background)):
         raise errors.InvalidArgumentError(f"background: {background:g} is no value of the labels' type, {dtype}")
 
 
