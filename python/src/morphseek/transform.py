@@ -188,8 +188,10 @@ def _beyond_float32(array: np.ndarray) -> bool:
 
 
 def _check_fits(background: float, dtype: np.dtype) -> None:
-    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
-    if dtype.kind in "biu" and not (least <= background <= most and background == int(background)):
+    if dtype.kind not in "biu":
+        return
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not (least <= background <= most and background == int(background)):
         raise errors.InvalidArgumentError(f"background: {background:g} is no value of the labels' type, {dtype}")
 
 

@@ -113,7 +113,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     weights = [backbone.state_dict() for backbone, _, _ in loaded]
     shapes = [{key: value.shape for key, value in w.items()} for w in weights]
     # The offsets say how the weights are used, not what they are.
-    models = [dataclasses.replace(config.model, offsets=[], heads=True) for _, config, _ in loaded]
+    models = [dataclasses.replace(config.model, offsets=[]) for _, config, _ in loaded]
     for path, shape, model in zip(paths, shapes, models, strict=True):
         if shape != shapes[0] or model != models[0]:
             raise ValueError(f"{path} and {paths[0]} hold different networks")
