@@ -149,6 +149,28 @@ def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
     assert batch._content(tmp_path / header, "moving")[1] != before[1]
 
 
+@pytest.mark.parametrize("header", ["slices.mhd", "list.mhd", "slices.nhdr", "list.nhdr"])
+def test_headers_and_slices(header: str, tmp_path: Path):
+    """One file a slice, by a pattern or a list."""
+    array = blob((5, 6, 7))
+    for k, plane in enumerate(array, 1):
+        plane.tofile(tmp_path / f"s{k:02d}.raw")
+    names = "".join(f"s{k:02d}.raw\n" for k in range(1, 6))
+    if header.endswith(".mhd"):
+        text = "ObjectType = Image\nNDims = 3\nDimSize = 7 6 5\nElementType = MET_FLOAT\nElementDataFile = "
+        text += "s%02d.raw 1 5 1\n" if header == "slices.mhd" else f"LIST\n{names}"
+    else:
+        text = "NRRD0004\ntype: float\ndimension: 3\nsizes: 7 6 5\nendian: little\nencoding: raw\ndata file: "
+        text += "s%02d.raw 1 5 1\n" if header == "slices.nhdr" else f"LIST\n{names}"
+    (tmp_path / header).write_text(text)
+    np.testing.assert_array_equal(io.read(tmp_path / header).array, array)
+    before = batch._content(tmp_path / header, "moving")
+    assert len(before) == 6
+    (array[2] + 1).tofile(tmp_path / "s03.raw")
+    after = batch._content(tmp_path / header, "moving")
+    assert [a == b for a, b in zip(before, after)] == [True, True, True, False, True, True]
+
+
 @pytest.mark.parametrize(
     "text, says",
     [

@@ -88,13 +88,36 @@ def test_numpy_has_unit_geometry():
     np.testing.assert_array_equal(image.grid, [5, 4, 3, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1])
 
 
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
 def test_no_copy_on_the_way_in():
     array = blob()
     assert np.shares_memory(io.read(array).float32(), array)
     image = sitk.GetImageFromArray(array)
-    assert np.shares_memory(io.read(image).float32(), sitk.GetArrayViewFromImage(image))
+    before = address(sitk.GetArrayViewFromImage(image))
+    assert address(io.read(image).float32()) == before
     fortran = np.asfortranarray(array.T)  # nibabel's memory order: its transpose is C-contiguous
     assert np.shares_memory(io.read(nibabel.Nifti1Image(fortran, np.eye(4))).float32(), fortran)
+
+
+def test_what_was_read_stays_when_the_image_is_copied_changed_and_dropped():
+    """SimpleITK copies on write; a view of memory that an image has left must not outlive it."""
+    array = np.ascontiguousarray(np.random.default_rng(0).random((60, 60, 60), np.float32))
+    image = sitk.GetImageFromArray(array)
+    read = io.read(image)
+    copy = sitk.Image(image)
+    again = io.read(image)
+    del copy
+    image += 1
+    image[0, 0, 0] = 7
+    del image
+    gc.collect()
+    others = [np.full(array.shape, -1, np.float32) for _ in range(8)]
+    np.testing.assert_array_equal(read.array, array)
+    np.testing.assert_array_equal(again.array, array)
+    assert len(others) == 8
 
 
 @pytest.mark.parametrize("dtype", [">i2", ">f4", np.longdouble, np.float16, bool])
@@ -401,11 +424,13 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
         from morphseek import io
         folder, transform = Path(sys.argv[1]), sitk.DisplacementFieldTransform(sitk.Image([8] * 3, sitk.sitkVectorFloat64))
         sitk.WriteImage(sitk.Image([8] * 3, sitk.sitkFloat32), str(folder / "a.nii.gz"))
+        small = sitk.Image([8] * 3, sitk.sitkFloat32)
         writer = threading.Thread(target=lambda: [io.write_transform(folder / "a.h5", transform) for _ in range(400)])
+        other = threading.Thread(target=lambda: [io.write_image(folder / "image.h5", small) for _ in range(100)])
         readers = [threading.Thread(target=lambda: [io.read(folder / "a.nii.gz", "image") for _ in range(400)]) for _ in range(2)]
-        for thread in (writer, *readers):
+        for thread in (writer, other, *readers):
             thread.start()
-        for thread in (writer, *readers):
+        for thread in (writer, other, *readers):
             thread.join()
         print("done")
     """

@@ -253,6 +253,46 @@ def test_ctrl_c(tmp_path: Path):
     assert out == "(16, 16, 16)\n"
 
 
+def test_ctrl_c_inside_a_callback(tmp_path: Path):
+    """A registration in the callback of another ends as soon."""
+    script = (
+        "import morphseek, sys, threading, time, signal, os\n"
+        "pair = morphseek.phantom.make_pair(size=96)\n"
+        "def inner(p):\n"
+        "    if p.stage == 'refine' and not sent:\n"
+        "        sent.append(time.monotonic())\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "def outer(p):\n"
+        "    morphseek.register(pair.fixed, pair.moving, refine=1000, search='off', initial='com', progress=inner)\n"
+        "sent = []\n"
+        "try:\n"
+        "    morphseek.register(pair.fixed, pair.moving, progress=outer)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', time.monotonic() - sent[0] < 3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.stdout == "interrupted True\n", done.stderr
+
+
+def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
+    script = (
+        "import numpy as np, threading, morphseek\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from morphseek import _core\n"
+        "opened, real, barrier = [], _core.gopy.Open, threading.Barrier(6)\n"
+        "_core.gopy.Open = lambda *a: (opened.append(1), real(*a))\n"
+        "image = np.random.default_rng(0).random((16, 16, 16))\n"
+        "def work(k):\n"
+        "    barrier.wait()\n"
+        "    morphseek.register(image, image, model='none', refine=0, search='off', initial='none')\n"
+        "with ThreadPoolExecutor(6) as pool:\n"
+        "    list(pool.map(work, range(6)))\n"
+        "print(len(opened))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_fork_is_refused_and_spawn_works():
     reader, writer = os.pipe()
     child = os.fork()

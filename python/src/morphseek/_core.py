@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any, Callable
 
@@ -59,10 +60,17 @@ def option_table() -> list[dict[str, Any]]:
     return json.loads(call(gopy.OptionTable))
 
 
-@functools.cache
+_opening = threading.Lock()
+_opened = False
+
+
 def open_engine() -> None:
     """Open the process's engine, once, with the ONNX Runtime of the ``onnxruntime`` wheel unless the environment names one."""
-    call(gopy.Open, "" if os.environ.get("MORPHSEEK_ORT_LIBRARY") else _wheel_runtime(), "")
+    global _opened
+    with _opening:  # a second one would take the first's place, and wait until that has nothing to do
+        if not _opened:
+            call(gopy.Open, "" if os.environ.get("MORPHSEEK_ORT_LIBRARY") else _wheel_runtime(), "")
+            _opened = True
 
 
 def _wheel_runtime() -> str:

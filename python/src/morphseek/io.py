@@ -128,6 +128,18 @@ def index_to_physical(grid: np.ndarray) -> np.ndarray:
     return m
 
 
+def same_grid(grid: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two grids as in :attr:`Image.grid` are one: the corners lie within a hundredth of a voxel of each other, the engine's rule."""
+    if not np.array_equal(grid[:3], other[:3]):
+        return False
+    corners = np.array([[*corner, 1.0] for corner in np.ndindex(2, 2, 2)]) * [*(grid[:3] - 1), 1.0]
+    try:
+        apart = corners @ (np.linalg.inv(index_to_physical(grid)) @ index_to_physical(other)).T - corners
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.abs(apart).max() <= 0.01)
+
+
 def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
     """Give a SimpleITK image the geometry of a grid as in :attr:`Image.grid`, and return it."""
     image.SetSpacing(grid[3:6].tolist())
@@ -224,7 +236,10 @@ class _Held:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
+    # SimpleITK copies on write, and takes a view for a write: where two images share their voxels, a view of one leaves the memory to the
+    # other. So what holds the memory is an image of our own that shares it, which nobody writes to or drops.
+    view = sitk.GetArrayViewFromImage(image)
+    array = np.asarray(_Held(view, sitk.Image(image)))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
     return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), image.GetOrigin(), direction, name)
 
@@ -320,12 +335,26 @@ def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
 def parts(path: Path) -> list[Path]:
     """Return the files that an image is in: its own and, where one has the geometry and another the voxels, that one."""
     if path.suffix in (".mhd", ".nhdr"):
-        named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", path.read_bytes(), re.M)
-        others = [path.parent / os.fsdecode(named[1])] if named else []
+        others = [path.parent / name for name in _data_files(path.read_bytes())]
     else:
         suffix = next((suffix for suffix in _PAIRS if path.name.endswith(suffix)), None)
         others = [path.with_name(path.name.removesuffix(suffix) + other) for other in _PAIRS if other != suffix] if suffix else []
     return [path, *(file for file in others if file.is_file())]
+
+
+def _data_files(header: bytes) -> list[str]:
+    """Return the names of the files with the voxels: one; a pattern with the first and the last number and maybe the step; or a list, a line each."""
+    named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header, re.M)
+    if not named:
+        return []
+    text = os.fsdecode(named[1])
+    if re.fullmatch(r"LIST( \d+)?", text):
+        return [line.strip() for line in os.fsdecode(header[named.end() :]).splitlines() if line.strip()]
+    series = re.fullmatch(r"(\S*%0?\d*d\S*) +(-?\d+) +(-?\d+)(?: +(-?\d+))?(?: +\d+)?", text)
+    if not series:
+        return [text]
+    first, last, step = int(series[2]), int(series[3]), int(series[4] or 1) or 1
+    return [series[1] % number for number in range(first, last + (1 if step > 0 else -1), step)]
 
 
 def _check_text(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
@@ -425,8 +454,10 @@ def _reason(error: Exception) -> str:
     return " ".join(text.split())
 
 
+_HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".hdf4", ".he2", ".he4", ".h4", ".hd4")  # which ITK gives to one library
+
 #: Endings of the transform files that ITK knows.
-_TRANSFORMS = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".tfm", ".txt", ".xfm", ".mat")
+_TRANSFORMS = (*_HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
 
 def read_transform(source: Any) -> sitk.Transform:
@@ -508,7 +539,8 @@ def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bo
     def write(temporary: Path) -> None:
         if not compress:
             _reserve(temporary, (1 << 16) + image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())
-        sitk.WriteImage(image, str(temporary), useCompression=compress)
+        with _hdf5 if temporary.suffix.lower() in _HDF5 else contextlib.nullcontext():
+            sitk.WriteImage(image, str(temporary), useCompression=compress)
 
     with replacing(path) as temporary:
         _write(lambda: write(temporary), temporary, path)

@@ -297,6 +297,9 @@ class _Reporter:
             self._handler(number, frame)
         except BaseException as error:
             self.interruption = error
+        outer = getattr(self._handler, "__self__", None)
+        if isinstance(outer, _Reporter):  # a registration inside the callback of another, which only took note
+            self.interruption = outer.interruption
 
     def __exit__(self, *exc: Any) -> None:
         if callable(self._handler):
