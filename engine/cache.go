@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/morphseek/morphseek/engine/network"
+	"github.com/morphseek/morphseek/engine/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -71,6 +73,9 @@ const cacheLimit = 5 << 30
 // cacheEnding is of what a cache folder keeps.
 const cacheEnding = ".morphseek"
 
+// abandoned is how old a half-written result is that nobody writes any more.
+const abandoned = 24 * time.Hour
+
 // keep saves a result at path in a cache folder, which is made where it is missing (for its owner alone: it will hold resampled
 // patients), and drops those that were used longest ago until the folder holds no more than limit bytes.
 func keep(r *Result, path string, limit int64) error {
@@ -89,6 +94,10 @@ func keep(r *Result, path string, limit int64) error {
 	held := int64(0)
 	for _, entry := range entries {
 		info, err := entry.Info()
+		if err == nil && strings.HasPrefix(info.Name(), snapshot.Temporary) && time.Since(info.ModTime()) > abandoned {
+			os.Remove(filepath.Join(dir, info.Name())) // if another process was faster, or it may not be, so be it
+			continue
+		}
 		if err != nil || !info.Mode().IsRegular() || filepath.Ext(info.Name()) != cacheEnding {
 			continue // gone meanwhile, or not ours
 		}

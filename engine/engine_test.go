@@ -25,6 +25,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/network"
+	"github.com/morphseek/morphseek/engine/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -878,6 +879,15 @@ func TestCacheIsBounded(t *testing.T) {
 	if err := os.WriteFile(file("notes.txt"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, age := range map[string]time.Duration{"0": 25 * time.Hour, "1": time.Hour} { // of a process that was killed, and of one at work
+		name = file(snapshot.Temporary + name)
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	const ample = 1 << 40
 	for i, name := range []string{"a", "b", "c"} {
 		if err := keep(r, file(name+cacheEnding), ample); err != nil {
@@ -903,7 +913,7 @@ func TestCacheIsBounded(t *testing.T) {
 	for _, entry := range entries {
 		left = append(left, entry.Name())
 	}
-	if want := []string{"a" + cacheEnding, "c" + cacheEnding, "d" + cacheEnding, "notes.txt"}; !slices.Equal(left, want) {
+	if want := []string{snapshot.Temporary + "1", "a" + cacheEnding, "c" + cacheEnding, "d" + cacheEnding, "notes.txt"}; !slices.Equal(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}
 	if err := keep(r, file("e"+cacheEnding), 1); err != nil {

@@ -33,7 +33,10 @@ static struct texts *own_texts(void) {
 }
 
 static char *keep(char *dst, size_t capacity, const char *text, size_t n) {
-  if (n > capacity - 1) n = capacity - 1;
+  if (n > capacity - 1) {
+    n = capacity - 1;
+    while (n > 0 && (text[n] & 0xC0) == 0x80) --n; /* no part of a character */
+  }
   memcpy(dst, text, n);
   dst[n] = 0;
   return dst;

@@ -69,11 +69,14 @@ type header struct {
 	Uncertainty   bool // since version 2
 }
 
+// Temporary begins the name of the file that Save writes first. One that stays is of a process that was killed.
+const Temporary = ".snapshot-"
+
 // Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
 // snapshot. Errors: OutputUnwritable, DiskFull.
 func Save(path string, s *Snapshot) (err error) {
 	// os.CreateTemp would keep the file to its owner, whatever the umask; a cache may be a group's.
-	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf(".snapshot-%016x", rand.Uint64()))
+	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%016x", Temporary, rand.Uint64()))
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return writeError(err, path)

@@ -105,6 +105,17 @@ def test_any_whole_label(data: Path, scored: morphseek.evaluation.Evaluation, dt
         score_labels(result, maps[0], maps[1].like(maps[1].array * 2.5))
 
 
+@pytest.mark.parametrize("spacing, origin, off, same", [(5e-4, 0, 2, False), (0.3, 3000, 1, False), (0.3, 3000, 0.001, True), (5e-4, 0, 0.001, True)])
+def test_grids_are_compared_in_voxels(spacing: float, origin: float, off: float, same: bool):
+    image = io.Image(blob(), (spacing,) * 3, (origin,) * 3)
+    labels = io.Image((blob() > 0.4).astype(np.uint8), (spacing,) * 3, (origin + off * spacing, origin, origin))
+    if same:
+        morphseek.evaluation.on_fixed_grid(labels, image.grid)
+    else:
+        with pytest.raises(errors.GridMismatchError):
+            morphseek.evaluation.on_fixed_grid(labels, image.grid)
+
+
 def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
     content = json.loads((tmp_path / "results.json").read_text())

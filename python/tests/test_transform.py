@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import nibabel
 import numpy as np
@@ -142,6 +143,20 @@ def test_backgrounds_that_are_no_label(dtype: type, background: float, transform
 def test_background_is_the_minimum(transform: DenseTransform, moving: io.Image):
     shifted = DenseTransform(transform.displacement + 100, transform.grid, transform.moving_grid)
     assert np.unique(shifted.apply(moving.array - 1000)) == pytest.approx((moving.array - 1000).min())
+
+
+@pytest.mark.parametrize("dtype", [">f8", np.longdouble, ">i4"])
+def test_large_labels_of_other_types_survive(dtype: Any, transform: DenseTransform, moving: io.Image):
+    labels = np.where(moving.array > 0.4, 2**24 + 1, 0).astype(dtype)
+    assert set(np.unique(transform.apply(labels, interpolation="nearest")).tolist()) == {0, 2**24 + 1}
+
+
+def test_a_displacement_that_is_replaced(transform: DenseTransform):
+    copy = pickle.loads(pickle.dumps(transform))
+    copy.displacement = transform.displacement[:, ::-1][:, ::-1] * np.float64(1)
+    assert copy.displacement.dtype == np.float32 and copy.stats() == transform.stats()
+    with pytest.raises(errors.GridMismatchError):
+        copy.displacement = transform.displacement[:, 1:]
 
 
 def test_errors(transform: DenseTransform, moving: io.Image):

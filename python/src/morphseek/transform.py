@@ -49,16 +49,26 @@ class DenseTransform:
     """
 
     def __init__(self, displacement: np.ndarray, grid: np.ndarray, moving_grid: np.ndarray, initial: np.ndarray | None = None):
-        self.displacement = np.ascontiguousarray(displacement, dtype=np.float32)
         self.grid = np.ascontiguousarray(grid, dtype=np.float64)
         self.moving_grid = np.ascontiguousarray(moving_grid, dtype=np.float64)
         self.initial = np.eye(4) if initial is None else np.asarray(initial, dtype=np.float64)
-        if self.displacement.shape != (3, *self.shape):
-            raise errors.GridMismatchError(f"displacement has shape {self.displacement.shape}; the grid needs {(3, *self.shape)}")
+        self.displacement = displacement
 
     def __repr__(self) -> str:
         fixed, moving = (" x ".join(str(int(n)) for n in g[:3]) for g in (self.grid, self.moving_grid))
         return f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to {self.stats()['DisplacementMaxMM']:.2f} mm)"
+
+    @property
+    def displacement(self) -> np.ndarray:
+        """The displacements in voxels: float32, shape (3, z, y, x), component i along array axis i."""
+        return self._displacement
+
+    @displacement.setter
+    def displacement(self, displacement: np.ndarray) -> None:
+        array = np.ascontiguousarray(displacement, dtype=np.float32)
+        if array.shape != (3, *self.shape):
+            raise errors.GridMismatchError(f"displacement has shape {array.shape}; the grid needs {(3, *self.shape)}")
+        self._displacement = array
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -182,9 +192,11 @@ class DenseTransform:
 
 def _beyond_float32(array: np.ndarray) -> bool:
     """Whether float32, in which the engine counts, does not hold every value."""
+    if not array.size:
+        return False
     if array.dtype.kind in "iu":
         return max(int(array.max()), -int(array.min())) > _MAX_EXACT
-    return array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True)
+    return array.dtype.kind == "f" and array.dtype.itemsize > 4 and not np.array_equal(array, array.astype(np.float32), equal_nan=True)
 
 
 def _check_fits(background: float, dtype: np.dtype) -> None:
