@@ -10,6 +10,7 @@
 #include "itkImageFileWriter.h"
 #include "itkImageIOFactory.h"
 #include "itkImageSeriesReader.h"
+#include "itkMetaDataObject.h"
 #include "itkMorphSeekRegistrationFilter.h"
 #include "itkMorphSeekWarpFilter.h"
 #include "itkTransformFileReader.h"
@@ -20,13 +21,17 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iomanip>
 #include <iostream>
 #include <map>
 #include <random>
 #include <set>
+#include <sstream>
+#include <system_error>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -192,6 +197,104 @@ IsWhole(const std::string & path)
   return gzclose(file) == Z_OK && count == 0;
 }
 
+// Sees that a NIfTI or Analyze file that is not compressed has all its voxels: ITK reads the missing ones as zeros, without a word.
+void
+CheckLength(const std::string & path, const std::string & name, const itk::ImageIOBase & io)
+{
+  fs::path       voxels = path;
+  std::uintmax_t header = 0;
+  if (voxels.extension() == ".nii")
+  {
+    header = 352; // at least
+  }
+  else if (voxels.extension() == ".hdr" || voxels.extension() == ".img")
+  {
+    voxels.replace_extension(".img");
+  }
+  else
+  {
+    return;
+  }
+  const std::uintmax_t needed = header + static_cast<std::uintmax_t>(io.GetImageSizeInBytes());
+  std::error_code      unknown; // where the voxels are elsewhere, ITK finds them
+  const std::uintmax_t found = fs::file_size(voxels, unknown);
+  if (!unknown && found < needed)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                   name + ": " + voxels.string() + " is cut short: " + std::to_string(found) + " of " + std::to_string(needed) + " bytes are there; copy it again" };
+  }
+}
+
+// A number of millimetres for a message.
+std::string
+Tenths(double x)
+{
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << x;
+  return text.str();
+}
+
+// Sees that every slice of a series lies where its header says: ITK stacks them straight and evenly from the first to the last.
+template <typename TImage>
+void
+CheckStack(const itk::ImageSeriesReader<TImage> & reader, const TImage & image, const std::string & folder, const std::string & name)
+{
+  using Vector = itk::Vector<double, 3>;
+  const auto &        slices = *reader.GetMetaDataDictionaryArray();
+  std::vector<Vector> corners;
+  for (const auto * slice : slices)
+  {
+    std::string text;
+    Vector      corner;
+    if (!itk::ExposeMetaData(*slice, "0020|0032", text) || std::sscanf(text.c_str(), "%lf\\%lf\\%lf", &corner[0], &corner[1], &corner[2]) != 3)
+    {
+      return; // nothing that can be compared
+    }
+    corners.push_back(corner);
+  }
+  if (corners.size() < 2 || corners.size() != image.GetLargestPossibleRegion().GetSize(2))
+  {
+    return;
+  }
+  Vector normal;
+  for (unsigned int row = 0; row < 3; ++row)
+  {
+    normal[row] = image.GetDirection()[row][2];
+  }
+  std::vector<double> gaps;
+  for (std::size_t i = 1; i < corners.size(); ++i)
+  {
+    gaps.push_back((corners[i] - corners[i - 1]) * normal);
+  }
+  std::sort(gaps.begin(), gaps.end());
+  const double step = std::abs((gaps[(gaps.size() - 1) / 2] + gaps[gaps.size() / 2]) / 2);
+  if (step < 1e-3 * std::min(image.GetSpacing()[0], image.GetSpacing()[1]))
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                   name + ": " + std::to_string(corners.size()) + " slices in " + folder + " are all at one position; give one volume, each slice at its own place" };
+  }
+  if (gaps.back() - gaps.front() > 0.1 * step)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                   name + ": the slices in " + folder + " are " + Tenths(gaps.front()) + " to " + Tenths(gaps.back()) +
+                     " mm apart; complete the series, or resample it evenly" };
+  }
+  double off = 0;
+  for (std::size_t i = 0; i < corners.size(); ++i)
+  {
+    typename TImage::IndexType index{ { 0, 0, static_cast<itk::IndexValueType>(i) } };
+    typename TImage::PointType point;
+    image.TransformIndexToPhysicalPoint(index, point);
+    off = std::max(off, (corners[i] - point.GetVectorFromOrigin()).GetNorm());
+  }
+  if (off > 0.1 * step + 0.005 * step * static_cast<double>(corners.size())) // direction cosines of three digits lean by so little
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                   name + ": the slices in " + folder + " are no straight stack (a tilted gantry?): read as one, some would be " + Tenths(off) +
+                     " mm off; resample the series first, for instance by dcm2niix" };
+  }
+}
+
 // Reads one scalar volume. component, where given, becomes the pixel type on disk.
 template <typename TImage>
 typename TImage::Pointer
@@ -209,6 +312,7 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
       reader->SetImageIO(itk::GDCMImageIO::New());
       reader->SetFileNames(SeriesFiles(path, name));
       reader->Update();
+      CheckStack(*reader, *reader->GetOutput(), path, name);
       return reader->GetOutput();
     }
     auto io = itk::ImageIOFactory::CreateImageIO(path.c_str(), itk::ImageIOFactory::IOFileModeEnum::ReadMode);
@@ -222,6 +326,7 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     }
     io->SetFileName(path);
     io->ReadImageInformation();
+    CheckLength(path, name, *io);
     if (io->GetNumberOfDimensions() < 3)
     {
       throw Failure{ MS_ERR_THIN_VOLUME, name + ": " + path + " has two dimensions; registration needs a 3-D volume" };

@@ -247,6 +247,45 @@ def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
         assert {path.name for path in out.iterdir()} == left, arguments
 
 
+def write_dicom(folder, volume, position):
+    """A series whose slice k lies at position(k)."""
+    folder.mkdir()
+    writer = sitk.ImageFileWriter()
+    writer.KeepOriginalImageUIDOn()
+    for k in range(volume.GetDepth()):
+        piece = sitk.Cast(volume[:, :, k], sitk.sitkInt16)
+        for tag, value in {
+            "0008|0060": "CT", "0020|000e": "1.2.826.0.1.3680043.2.1125.4.2", "0020|0037": "1\\0\\0\\0\\1\\0", "0020|0013": str(k),
+            "0020|0032": "\\".join(f"{v:g}" for v in position(k)),
+        }.items():
+            piece.SetMetaData(tag, value)
+        writer.SetFileName(str(folder / f"{k:03}.dcm"))
+        writer.Execute(piece)
+    return folder
+
+
+def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
+    """Files that are cut short, and series that are no straight, even stack: ITK would read them without a word."""
+    moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
+    whole = write_dicom(tmp_path / "whole", moving, lambda k: (0, 0, 2 * k))
+    gap = write_dicom(tmp_path / "gap", moving, lambda k: (0, 0, 2 * k))
+    (gap / "010.dcm").unlink()
+    tilted = write_dicom(tmp_path / "tilted", moving, lambda k: (0, 0.5 * k, 2 * k))
+    heap = write_dicom(tmp_path / "heap", moving, lambda k: (0, 0, 5))
+    cut, pair_cut = tmp_path / "cut.nii", tmp_path / "cut.hdr"
+    for path, data in ((cut, cut), (pair_cut, pair_cut.with_suffix(".img"))):
+        sitk.WriteImage(moving, str(path))
+        os.truncate(data, data.stat().st_size // 2)
+    out = tmp_path / "out.nii.gz"
+    for source, words in ((gap, "mm apart; complete the series"), (tilted, "no straight stack"), (heap, "all at one position"), (cut, "is cut short"), (pair_cut, "is cut short")):
+        with pytest.raises(morphseek.errors.InputUnreadableError, match=words):
+            morphseek.io.read(source)
+        done = run("--output-volume", out, *QUICK, source, pair / "moving.nii.gz")
+        assert done.returncode == 3 and words in done.stderr and not out.exists(), (source, done)
+    done = run("--output-volume", out, *QUICK, whole, pair / "moving.nii.gz")
+    assert done.returncode == 0 and out.exists(), done.stderr
+
+
 def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
     fixed, moving = pair / "fixed.nii.gz", pair / "moving.nii.gz"
     flat, thin, broken = tmp_path / "flat.nrrd", tmp_path / "flat.png", tmp_path / "broken.nii.gz"
