@@ -30,7 +30,7 @@ type Manifest struct {
 	SpacingMM       [3]*float64    `json:"spacing_mm"`    // of the network grid along z, y, x; null keeps the fixed image's
 	Intensity       Intensity      `json:"intensity"`
 	Modality        string         `json:"modality"`
-	Initial         string         `json:"initial"` // the initial transform that it was trained behind: "affine" or "com"
+	Initial         string         `json:"initial"` // the initial transform that is to come before it: "affine" or "com"
 	Steps           int            `json:"steps"`   // T that it was trained with
 	Parametrisation string         `json:"parametrisation"`
 	TrainingData    []Source       `json:"training_data"`

@@ -307,7 +307,7 @@ ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolat
 /* Maps count points in place, x, y, z interleaved, LPS mm, from the fixed image to the moving image. */
 ms_status ms_result_transform_points(ms_result result, double *points, size_t count);
 
-/* Writes a JSON object of the metrics: similarity before and after, NJD, seconds by stage, and so on: report.json's members. */
+/* Writes a JSON object of the metrics: similarity before and after, NJD, seconds by stage, and so on: what report.json holds of them. */
 ms_status ms_result_metrics(ms_result result, char *dst, size_t capacity, size_t *needed);
 
 /*

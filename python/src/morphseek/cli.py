@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Callable, Iterator, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Callable, Collection, Iterator, Optional
 
 import typer
 import typer.core
@@ -98,13 +98,13 @@ def _print_failure(failure: errors.MorphSeekError) -> None:
     print(json.dumps({"error": {"name": failure.name, "code": failure.code, "message": str(failure)}}))
 
 
-def _with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the engine's options: their names, types, ranges, defaults and helps are the engine's own."""
+def _with_engine_options(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """Give a command the engine's options but for some: their names, types, ranges, defaults and helps are the engine's own."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     for option in _core.option_table():
         name = option["name"]
-        if name == "cache":  # --no-cache and a fixed folder stand for it
+        if name == "cache" or name in without:  # --no-cache and a fixed folder stand for the cache
             continue
         limits = {key: option[key] for key in ("min", "max") if key in option}
         metavar = None
@@ -260,7 +260,7 @@ def apply(
 
 
 @app.command()
-@_with_engine_options
+@functools.partial(_with_engine_options, without=("uncertainty",))  # it has no place in scores
 def evaluate(
     pairs: Annotated[Path, typer.Argument(help="CSV (fixed,moving) or JSON list of pairs; Learn2Reg's files are read.", metavar="PAIRS", show_default=False)],
     data: Annotated[Path, typer.Option(help="Folder with images/ and labels/.", show_default=False)],

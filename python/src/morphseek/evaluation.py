@@ -292,7 +292,7 @@ def evaluate(
     progress : callable, optional
         Called with every :class:`PairScore`.
     **options
-        Of :func:`morphseek.register`.
+        Of :func:`morphseek.register`, but for ``uncertainty``.
 
     Returns
     -------

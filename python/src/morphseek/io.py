@@ -320,7 +320,10 @@ def _from_path(path: Path, name: str) -> Image:
         if "orthonormal direction" in str(error):
             raise _sheared(name) from None
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read as an image: {_reason(error)}") from None
-    return _from_sitk(image, name)
+    try:
+        return _from_sitk(image, name)
+    except errors.InvalidArgumentError as error:
+        raise errors.InputUnreadableError(f"{error} ({path})") from None
 
 
 def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
@@ -610,7 +613,8 @@ def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeek
     folder = Path(path).parent
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
-        full = full or folder.is_dir() and shutil.disk_usage(folder).free < 1 << 16
+        usage = shutil.disk_usage(folder) if folder.is_dir() else None
+        full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16  # /proc has no size
     if full:
         return errors.DiskFullError(f"{path}: the disk is full; free some space or choose another folder")
     if isinstance(error, FileNotFoundError) and not folder.exists():

@@ -48,7 +48,7 @@ class RegistrationResult(DenseTransform):
         The moving image resampled once onto the fixed grid: float32, shape (z, y, x).
     metrics : dict
         ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by stage), ``model``, ``device``,
-        ``warnings`` and more: what ``report.json`` holds.
+        ``warnings`` and more: what ``report.json`` holds beside the options, the grids and the initial transform.
     options : dict
         The options that were given.
     uncertainty : numpy.ndarray or None
@@ -81,7 +81,7 @@ class RegistrationResult(DenseTransform):
         )
 
     def report(self) -> dict[str, Any]:
-        """Return what ``report.json`` holds: the metrics, the options and the two grids."""
+        """Return what ``report.json`` holds: the metrics, the options, the two grids and the initial transform."""
         return {
             **self.metrics,
             "options": self.options,
@@ -356,6 +356,8 @@ def _document_options() -> None:
     for option in table:
         kind = "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}" if "choices" in option else {"string": "str"}.get(option["type"], option["type"])
         kind += f' or "{option["prefix"]}..."' if "prefix" in option else ""
+        if "min" in option:
+            kind += f" from {option['min']:g}" + (f" to {option['max']:g}" if "max" in option else "")
         lines.append(f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}")
     if register.__doc__:  # absent under python -OO
         register.__doc__ = register.__doc__.replace("{options}", "\n    ".join(lines))

@@ -401,7 +401,8 @@ class Source:
 
 @dataclass
 class Bundle:
-    """What the exported bundle says of itself: name (that of its file, unless given), licence, credit and the data that it was trained on."""
+    """What the exported bundle says of itself: name (that of its file, unless given), the modality that it is for and the initial transform
+    that is to come before it, licence, credit and the data that it was trained on."""
 
     name: str = ""
     version: str = "0.1.0"
