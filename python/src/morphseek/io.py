@@ -235,11 +235,15 @@ class _Held:
         self.owner = owner
 
 
+_viewing = threading.Lock()
+
+
 def _from_sitk(image: sitk.Image, name: str) -> Image:
     # SimpleITK copies on write, and takes a view for a write: where two images share their voxels, a view of one leaves the memory to the
     # other. So what holds the memory is an image of our own that shares it, which nobody writes to or drops.
-    view = sitk.GetArrayViewFromImage(image)
-    array = np.asarray(_Held(view, sitk.Image(image)))
+    with _viewing:
+        view = sitk.GetArrayViewFromImage(image)
+        array = np.asarray(_Held(view, sitk.Image(image)))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
     return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), image.GetOrigin(), direction, name)
 
