@@ -201,7 +201,7 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, (str, os.PathLike)):
         image = _from_path(Path(source), name)
     elif isinstance(source, sitk.Image):
-        image = _from_sitk(source, name)
+        image = _from_sitk(sitk.Image(source), name)  # the view makes it a copy, and leaves the caller's alone, whichever thread is at it
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
@@ -235,15 +235,9 @@ class _Held:
         self.owner = owner
 
 
-_viewing = threading.Lock()
-
-
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    # SimpleITK copies on write, and takes a view for a write: where two images share their voxels, a view of one leaves the memory to the
-    # other. So what holds the memory is an image of our own that shares it, which nobody writes to or drops.
-    with _viewing:
-        view = sitk.GetArrayViewFromImage(image)
-        array = np.asarray(_Held(view, sitk.Image(image)))
+    """Return an image of SimpleITK's that nobody else has: where two share their voxels, a view of one moves it and leaves the memory to the other."""
+    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
     return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), image.GetOrigin(), direction, name)
 
