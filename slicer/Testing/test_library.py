@@ -6,6 +6,7 @@ import copy
 import importlib.metadata
 import os
 import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -664,6 +665,33 @@ def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch
         Registration(study.request()).start()
 
 
+@pytest.mark.parametrize(
+    "said, reason",
+    [
+        (b"\xff\xfe garbage\n", "ended unexpectedly"),
+        (b'\xff\n{"error": {"name": "x", "code": 1, "message": "mine"}}\n', "mine"),
+        (b"5\nnull\n[1]\n", "ended unexpectedly"),
+    ],
+)
+def test_what_others_print_does_no_harm(said: bytes, reason: str, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: None):
+    """A launcher, or a message of the system in another encoding, on the worker's standard output."""
+    fake = tmp_path / "python"
+    fake.write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.buffer.write({said!r})\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(process, "python", lambda: str(fake))
+    with pytest.raises(RegistrationError, match=reason):
+        register(study.request(initial="none"))
+
+
+def test_what_is_moved_already_is_not_moved_again(finished: tuple[Study, Registration]):
+    study, done = finished
+    node, transform = study.points(LANDMARKS), done.nodes["transform"]
+    node.SetAndObserveTransformNodeID(transform.GetID())
+    with pytest.raises(ValueError, match="already, which moves it"):
+        transfer.transfer(node, transform, study.fixed)
+    study.scene.RemoveNode(node)
+
+
 def test_interrupted_wait_cancels(study: Study, clean: None):
     registration = Registration(study.request(**LONG))
     registration.start()
@@ -704,6 +732,7 @@ def test_a_sound_request(study: Study):
         (lambda s, r: already_there(s, r), "on the moving volume already"),
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
         (lambda s, r: no_common_segment(s, r), "none in common"),
+        (lambda s, r: segment_twice(s, r), "one is there twice"),
         (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be transferred"),
         (lambda s, r: setattr(r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]), "bare has no segments"),
         (lambda s, r: setattr(r, "field_spacing", -1.0), "field spacing"),
@@ -749,6 +778,13 @@ def under_its_own_output(study: Study, request: RegistrationRequest) -> None:
     study.moving.SetAndObserveTransformNodeID(request.transform.GetID())
 
 
+def segment_twice(study: Study, request: RegistrationRequest) -> None:
+    request.fixed_labels, request.moving_labels = study.segmentation(study.fixed_labels), study.segmentation(study.moving_labels)
+    for i in range(2):
+        request.moving_labels.GetSegmentation().GetNthSegment(i).SetName("one")
+    request.fixed_labels.GetSegmentation().GetNthSegment(0).SetName("one")
+
+
 def no_common_segment(study: Study, request: RegistrationRequest) -> None:
     request.fixed_labels, request.moving_labels = study.segmentation(study.fixed_labels), study.segmentation(study.moving_labels)
     for i in range(3):
@@ -775,7 +811,8 @@ def test_batch(paths: dict[str, Path], images: dict[str, sitk.Image], expected: 
     assert np.linalg.norm(itk - itk_points(expected.to_sitk(), points), axis=1).max() < 1e-3
 
 
-@pytest.mark.parametrize("text, reason", [("a,b\n1,2\n", "columns fixed and moving"), ("name,fixed,moving\na,1,2\na,3,4\n", "more than once")])
+@pytest.mark.parametrize("text, reason", [("a,b\n1,2\n", "columns fixed and moving"), ("name,fixed,moving\na,1,2\na,3,4\n", "more than once"),
+        ("name,fixed,moving\n../a,1,2\n", "no name for files"), ("name,fixed,moving\na,1,2\na-jacobian,3,4\n", "would both write a-jacobian.nii.gz")])  # fmt: skip
 def test_batch_list_that_is_wrong(text: str, reason: str, tmp_path: Path):
     (tmp_path / "study.csv").write_text(text)
     with pytest.raises(ValueError, match=reason):

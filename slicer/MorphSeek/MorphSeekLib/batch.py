@@ -51,16 +51,23 @@ def run(study: str | Path, out: str | Path, show: Callable[[str], Any] = lambda 
     Raises
     ------
     ValueError
-        The list lacks a column or a name is there twice.
+        The list lacks a column, a name is there twice or is none for files, or two rows would write one file.
     """
     study, out = Path(study), Path(out)
     with open(study, newline="", encoding="utf-8-sig") as file:
         pairs = list(csv.DictReader(file))
     if not pairs or not {"fixed", "moving"} <= pairs[0].keys():
         raise ValueError(f"{study} needs a header with the columns fixed and moving, and at least one row")
-    names = [pair.get("name") or f"{i:03d}-{_stem(pair['moving'])}-to-{_stem(pair['fixed'])}" for i, pair in enumerate(pairs, 1)]
+    names = [pair.get("name") or f"{i:03d}-{_stem(pair['moving'] or '')}-to-{_stem(pair['fixed'] or '')}" for i, pair in enumerate(pairs, 1)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{study} has the name {', '.join(sorted(twice))} more than once")
+    if odd := next((name for name in names if name.startswith(".") or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)), None):
+        raise ValueError(f"{study} has the name {odd!r}, which is no name for files")
+    owners: dict[str, str] = {}
+    for name in names:
+        for ending in (*ENDINGS.values(), "-labels.nii.gz", "-landmarks.mrk.json"):
+            if owners.setdefault(name + ending, name) != name:
+                raise ValueError(f"{study}: {owners[name + ending]} and {name} would both write {name}{ending}; give one another name")
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, pair in zip(names, pairs):

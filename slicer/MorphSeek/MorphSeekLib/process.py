@@ -59,20 +59,23 @@ class Worker:
     def start(self, request: dict[str, Any]) -> None:
         """Write the request and start the process. Standard input stays open as long as we live: the worker ends with it."""
         (self.folder / "request.json").write_text(json.dumps({**request, "temporary": True}), encoding="utf-8")
-        with open(self.folder / "stderr.txt", "wb") as errors:
+        with open(self.folder / "stderr.txt", "wb") as said:
             self._process = subprocess.Popen(
                 [python(), "-m", "morphseek.worker", str(self.folder)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8", **_HIDDEN,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8", errors="replace", **_HIDDEN,
             )  # fmt: skip
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
 
     def _read(self, process: subprocess.Popen) -> None:
-        with process.stdout:
-            for line in process.stdout:
-                with contextlib.suppress(ValueError):  # a line cut off by the worker's death
-                    self._lines.put(json.loads(line))
-        process.wait()
-        self._lines.put(None)
+        try:
+            with process.stdout:
+                for line in process.stdout:
+                    with contextlib.suppress(ValueError):  # a line cut off by the worker's death, or another's
+                        if isinstance(said := json.loads(line), dict):
+                            self._lines.put(said)
+            process.wait()
+        finally:
+            self._lines.put(None)
 
     def lines(self) -> list[dict[str, Any] | None]:
         """Return the lines since the last call; None, the last one, once the process is gone."""

@@ -217,7 +217,7 @@ class RegistrationRequest:
             return ""
         if not node.IsA("vtkMRMLTransformNode") or not node.IsTransformToWorldLinear():
             return "is not linear: a registration starts from a rigid or affine one"
-        if _is_under(self.moving, node):
+        if is_under(self.moving, node):
             return "is on the moving volume already: take it off the volume, or leave the initial transform empty"
         return ""
 
@@ -229,8 +229,12 @@ class RegistrationRequest:
             return ""
         if fixed.GetClassName() != moving.GetClassName():
             return "To measure Dice, select two segmentations or two label maps"
-        if fixed.IsA("vtkMRMLSegmentationNode") and not _segment_names(fixed) & _segment_names(moving):
-            return "To measure Dice, give the segments of both sides the same names: they have none in common"
+        if fixed.IsA("vtkMRMLSegmentationNode"):
+            ours, theirs = _segment_names(fixed), _segment_names(moving)
+            if not {*ours} & {*theirs}:
+                return "To measure Dice, give the segments of both sides the same names: they have none in common"
+            if twice := next((name for names in (ours, theirs) for name in names if names.count(name) > 1), None):
+                return f"To measure Dice, give each segment a name of its own: {twice} is there twice"
         return ""
 
     def _outputs_problem(self) -> str:
@@ -247,12 +251,13 @@ class RegistrationRequest:
                 return f"{node.GetName()} is an input: select another node for the output"
             if any(node is other for other in nodes[:i]):
                 return f"{node.GetName()} is selected for two outputs"
-            if under := next((other for other in inputs if other is not None and _is_under(other, node)), None):
+            if under := next((other for other in inputs if other is not None and is_under(other, node)), None):
                 return f"{under.GetName()} lies under {node.GetName()}, which would be overwritten: take it off that transform, or select another output"
         return ""
 
 
-def _is_under(node: Any, transform: Any) -> bool:
+def is_under(node: Any, transform: Any) -> bool:
+    """Whether a transform is among a node's parents."""
     parent = node.GetParentTransformNode() if node.IsA("vtkMRMLTransformableNode") else None
     return parent is not None and (parent is transform or parent.IsTransformNodeMyParent(transform))
 
@@ -265,9 +270,9 @@ def _is_points(node: Any) -> bool:
     return node.IsA("vtkMRMLMarkupsNode") and not node.IsA("vtkMRMLMarkupsROINode") and not node.IsA("vtkMRMLMarkupsPlaneNode")
 
 
-def _segment_names(node: Any) -> set[str]:
+def _segment_names(node: Any) -> list[str]:
     segmentation = node.GetSegmentation()
-    return {segmentation.GetNthSegment(i).GetName() for i in range(segmentation.GetNumberOfSegments())}
+    return [segmentation.GetNthSegment(i).GetName() for i in range(segmentation.GetNumberOfSegments())]
 
 
 def _can_be(node: Any, output: str) -> bool:

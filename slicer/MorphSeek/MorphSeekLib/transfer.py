@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import geometry, outputs
+from .request import is_under
 
 BINARY = "Binary labelmap"
 _NAME = "{} (registered)"
@@ -36,9 +37,16 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     Returns
     -------
     vtkMRMLNode
+
+    Raises
+    ------
+    ValueError
+        The node is under that transform: it is on the fixed side already.
     """
     import slicer
 
+    if is_under(node, transform):
+        raise ValueError(f"{node.GetName()} is under {transform.GetName()} already, which moves it: take it off that transform, or leave it as it is")
     scratch = slicer.vtkMRMLScene()
     above = geometry.copy_transform(scratch, transform)
     if node.IsA("vtkMRMLMarkupsNode"):
