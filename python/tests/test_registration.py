@@ -179,12 +179,21 @@ def test_load_refuses(tmp_path: Path, result: morphseek.RegistrationResult):
         morphseek.load(tmp_path)
 
 
-@pytest.mark.parametrize("key, value", [("initial_transform", [1, 2]), ("moving_grid", None), ("fixed_grid", [1.0] * 17)])
+@pytest.mark.parametrize("key, value", [("initial_transform", [1, 2]), ("moving_grid", None), ("fixed_grid", [1.0] * 17), ("initial_transform", np.zeros((4, 4)).tolist())])
 def test_load_refuses_grids_that_are_none(key: str, value: object, tmp_path: Path, result: morphseek.RegistrationResult):
     result.save(tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
     (tmp_path / "report.json").write_text(json.dumps({**report, key: value}))
     with pytest.raises(errors.InputUnreadableError, match="report.json"):
+        morphseek.load(tmp_path)
+
+
+def test_load_refuses_displacements_that_are_no_numbers(tmp_path: Path, result: morphseek.RegistrationResult):
+    result.save(tmp_path)
+    field = result.to_sitk_image()
+    field[3, 2, 1] = (0.0, np.nan, 0.0)
+    io.write_image(tmp_path / "displacement.nrrd", field)
+    with pytest.raises(errors.InputUnreadableError, match="displacement.nrrd has displacements that are no numbers"):
         morphseek.load(tmp_path)
 
 

@@ -41,6 +41,22 @@ def page(pair: PhantomPair, result: morphseek.RegistrationResult, tmp_path_facto
     return path.read_text()
 
 
+@pytest.mark.parametrize("shape, bad, limit", [((20, 24, 28), -np.inf, 4e6), ((20, 24, 28), np.finfo(np.float32).max, 4e6), ((300, 8, 8), None, 8e6)])
+def test_odd_images(shape: tuple[int, int, int], bad: float | None, limit: float, tmp_path: Path):
+    """No voxel of the moving image is where the fixed one is at the start, and some are no numbers; a long thin one."""
+    fixed, array = io.Image(blob(shape)), blob(shape)
+    if bad is not None:
+        array[:, :4] = bad
+    moving = io.Image(array, origin=(500.0, 0, 0))
+    result = morphseek.register(fixed, moving, **QUICK)
+    write_report(tmp_path / "report.html", result, fixed, moving, command="", title="")
+    page = (tmp_path / "report.html").read_text()
+    assert len(page) < limit
+    for picture in re.findall(r"data:image/png;base64,([^\"]+)", page):
+        height, width = matplotlib.image.imread(BytesIO(base64.b64decode(picture))).shape[:2]
+        assert height < 6 * width
+
+
 def test_is_self_contained(page: str):
     assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:)", page)
     assert "http" not in page and "<script" not in page and "url(" not in page

@@ -133,6 +133,10 @@ def load(folder: str | os.PathLike) -> RegistrationResult:
         raise errors.InputUnreadableError(f"{path} is not a registration's report: its grids or its initial transform are none")
     if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
         raise errors.GridMismatchError(f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says")
+    if not np.isfinite(mm).all():
+        raise errors.InputUnreadableError(f"{folder / 'displacement.nrrd'} has displacements that are no numbers")
+    if abs(np.linalg.det(initial[:3, :3])) < 1e-12:
+        raise errors.InputUnreadableError(f"{path} is not a registration's report: its initial transform cannot be inverted")
     displacement = np.empty((3, *mm.shape[:3]), np.float32)
     _core.call(_core.gopy.FromMM, mm, grid, 0, displacement)
     warped = io.read(folder / "warped.nii.gz", "warped").float32()

@@ -15,7 +15,7 @@ import numpy as np
 from . import io
 from .evaluation import LabelScore, mean_dice
 from .registration import RegistrationResult
-from .transform import resample_identity
+from .transform import minimum, resample_identity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,10 +61,10 @@ def write_report(
     """
     import jinja2
 
-    target, source = io.read(fixed, "fixed"), io.read(moving, "moving")
-    before = resample_identity(source, result.grid, "linear", float(np.nanmin(source.array)))
+    target, source = (_drawable(io.read(image, name)) for image, name in ((fixed, "fixed"), (moving, "moving")))
+    before = resample_identity(source, result.grid, "linear", minimum(source.array))
     views = _Views(result.grid, target, fixed_labels)
-    images = {"fixed": views.take(target.array), "before": views.take(before), "after": views.take(result.warped)}
+    images = {"fixed": views.take(target.array), "before": views.take(before), "after": views.take(_known(result.warped))}
     outlines = None
     if fixed_labels is not None and moving_labels is not None:
         labels = io.read_on(moving_labels, result.moving_grid, "moving labels")
@@ -158,6 +158,19 @@ def _refinement(refine: dict[str, Any]) -> str:
     return "none" if not levels else f"{refine['similarity']}, " + ", ".join(f"{len(l['similarity'])} iterations at {l['spacing_mm']:.1f} mm" for l in levels)
 
 
+def _known(array: np.ndarray) -> np.ndarray:
+    """Return the voxels with the least of them where there is no intensity: the engine's rule, NaN, infinite, or next to it."""
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(invalid="ignore"):
+        known = np.abs(array) <= 1e37
+    return array if known.all() else np.where(known, array, array[known].min() if known.any() else 0)
+
+
+def _drawable(image: io.Image) -> io.Image:
+    return image.like(_known(image.array))
+
+
 class _Views:
     """The three orthogonal slices of volumes on one grid, turned to the nearest anatomical axes."""
 
@@ -218,7 +231,7 @@ def _figure(views: _Views, rows: Sequence[str], draw: Callable[[Any, int, int], 
     heights = [views.extent(p)[2] for p in range(3)]
     width = 11.0
     scale = width / sum(widths)
-    row_height = max(heights) * scale
+    row_height = min(max(heights) * scale, 1.5 * width)  # of a long volume the planes are drawn narrower
     figure = Figure(figsize=(width + 0.35, (row_height + 0.12) * len(rows) + 0.3), facecolor=_BACKGROUND, dpi=100)
     grid = figure.add_gridspec(len(rows), 3, width_ratios=widths, left=0.035, right=0.995, top=1 - 0.3 / figure.get_figheight(), bottom=0.005, wspace=0.02, hspace=0.03)
     for r, name in enumerate(rows):
