@@ -24,6 +24,8 @@ ENDINGS = {
     "uncertainty": "-uncertainty.nii.gz",
 }
 """Output to how its file's name ends."""
+LABELS, LANDMARKS = "-labels.nii.gz", "-landmarks.mrk.json"
+"""How the names of what was transferred end."""
 RESULTS = ("name", "error", "similarity_before", "similarity_after", "dice_before", "dice_after", "njd_percent", "seconds")
 
 
@@ -65,7 +67,7 @@ def run(study: str | Path, out: str | Path, show: Callable[[str], Any] = lambda 
         raise ValueError(f"{study} has the name {odd!r}, which is no name for files")
     owners: dict[str, str] = {}
     for name in names:
-        for ending in (*ENDINGS.values(), "-labels.nii.gz", "-landmarks.mrk.json"):
+        for ending in (*ENDINGS.values(), LABELS, LANDMARKS):
             if owners.setdefault(name + ending, name) != name:
                 raise ValueError(f"{study}: {owners[name + ending]} and {name} would both write {name}{ending}; give one another name")
     out.mkdir(parents=True, exist_ok=True)
@@ -94,7 +96,7 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
             nodes.pop("moving_labels", None)  # carried over, with nothing to measure Dice against
         done = register(RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene)
         files = {ENDINGS[output]: done.nodes[output] for output in ENDINGS if output in done.nodes}
-        endings = ["-labels.nii.gz"] * len(labels) + ["-landmarks.mrk.json"] * len(landmarks)
+        endings = [LABELS] * len(labels) + [LANDMARKS] * len(landmarks)
         files |= zip(endings, done.nodes.get("transferred", ()))
         with tempfile.TemporaryDirectory(prefix=".morphseek-", dir=target.parent) as folder:
             for ending, node in files.items():

@@ -59,10 +59,10 @@ class Worker:
     def start(self, request: dict[str, Any]) -> None:
         """Write the request and start the process. Standard input stays open as long as we live: the worker ends with it."""
         (self.folder / "request.json").write_text(json.dumps({**request, "temporary": True}), encoding="utf-8")
-        with open(self.folder / "stderr.txt", "wb") as said:
+        with open(self.folder / "stderr.txt", "wb") as errors:
             self._process = subprocess.Popen(
                 [python(), "-m", "morphseek.worker", str(self.folder)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8", errors="replace", **_HIDDEN,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8", errors="replace", **_HIDDEN,
             )  # fmt: skip
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
 
