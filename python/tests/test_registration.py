@@ -262,6 +262,11 @@ def test_ctrl_c(tmp_path: Path):
     assert out == "(16, 16, 16)\n"
 
 
+def assert_prints(script: str, text: str, folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, timeout=300)
+    assert done.stdout == text, done.stderr
+
+
 def test_ctrl_c_inside_a_callback(tmp_path: Path):
     """A registration in the callback of another ends as soon."""
     script = (
@@ -279,8 +284,7 @@ def test_ctrl_c_inside_a_callback(tmp_path: Path):
         "except KeyboardInterrupt:\n"
         "    print('interrupted', time.monotonic() - sent[0] < 3)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    assert done.stdout == "interrupted True\n", done.stderr
+    assert_prints(script, "interrupted True\n", tmp_path)
 
 
 def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
@@ -298,8 +302,7 @@ def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
         "    list(pool.map(work, range(6)))\n"
         "print(len(opened))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.stdout == "1\n", done.stderr
+    assert_prints(script, "1\n", tmp_path)
 
 
 def test_fork_is_refused_and_spawn_works():

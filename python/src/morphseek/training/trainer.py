@@ -458,11 +458,8 @@ class Trainer:
             pair = self.pair(int(rng.integers(1 << 30)), rng)
             u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
             gradients.append(self.objective.dice_gradient(pair, u))
-        basis = channel_basis(gradients, p.rank).to(self.device)
-        if self.world > 1:
-            # Processes saw different pairs; the noise must live in one subspace.
-            dist.broadcast(basis, 0)
-        self.objective.memory.basis = basis.cpu()
+        # Processes saw different pairs; the noise must live in one subspace.
+        self.objective.memory.basis = self._of_first_process(channel_basis(gradients, p.rank))
 
     def _update(self, logs: dict) -> None:
         o = self.config.optim
@@ -495,9 +492,14 @@ class Trainer:
         dist.all_reduce(numbers)
         memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight = (numbers / self.world).tolist()
         if memory.basis is not None:
-            basis = memory.basis.to(self.device)
-            dist.broadcast(basis, 0)
-            memory.basis = basis.cpu()
+            memory.basis = self._of_first_process(memory.basis)
+
+    def _of_first_process(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that the first process has, on the CPU."""
+        tensor = tensor.to(self.device)
+        if self.world > 1:
+            dist.broadcast(tensor, 0)
+        return tensor.cpu()
 
     def averaged(self):
         """Context: the backbone holds the moving average inside, its own weights again after."""
