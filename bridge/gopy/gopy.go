@@ -43,19 +43,30 @@ func floats(address uint64, n int) []float32 {
 	return unsafe.Slice(at[float32](address), n)
 }
 
+// geometry is what 18 float64 say, whatever it is worth.
+func geometry(v *[18]float64) volume.Geometry {
+	return volume.Geometry{
+		Size:      [3]int{int(v[0]), int(v[1]), int(v[2])},
+		Spacing:   [3]float64(v[3:6]),
+		Origin:    [3]float64(v[6:9]),
+		Direction: [9]float64(v[9:18]),
+	}
+}
+
 // grid reads a geometry from 18 float64 at address and checks it. name says which input it is, for the message.
 func grid(address uint64, name string) (volume.Geometry, error) {
 	v := at[[18]float64](address)
 	if v == nil {
 		return volume.Geometry{}, fault.New(fault.EmptyVolume, "%s volume is missing", name)
 	}
-	g := volume.Geometry{
-		Size:      [3]int{int(v[0]), int(v[1]), int(v[2])},
-		Spacing:   [3]float64(v[3:6]),
-		Origin:    [3]float64(v[6:9]),
-		Direction: [9]float64(v[9:18]),
-	}
+	g := geometry(v)
 	return g, g.Check(name)
+}
+
+// SameGrid reports whether two grids are one to the engine.
+func SameGrid(one, other uint64) (same bool, err error) {
+	defer guard(&err)
+	return geometry(at[[18]float64](one)).SameGrid(geometry(at[[18]float64](other))), nil
 }
 
 // image returns the volume at address on the grid at gridAddress; nil, without an error, for address 0.

@@ -39,13 +39,15 @@ def call(function: Callable, *args: Any) -> Any:
             "multiprocessing.get_context('spawn') (or 'forkserver'), or import morphseek only in the worker"
         )
     try:
-        return function(*(_address(arg) if arg is None or isinstance(arg, np.ndarray) else arg for arg in args))
+        return function(*map(_crossing, args))
     except RuntimeError as error:
         raise errors.from_engine(error) from None
 
 
-def _address(array: np.ndarray | None) -> int:
-    return 0 if array is None else array.__array_interface__["data"][0]
+def _crossing(arg: Any) -> Any:
+    if arg is None:
+        return 0
+    return arg.__array_interface__["data"][0] if isinstance(arg, np.ndarray) else arg
 
 
 @functools.cache

@@ -102,7 +102,7 @@ def _shared(result: RegistrationResult, fixed_labels: io.ImageLike, moving_label
 def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
     """Return the fixed labels if they lie on the fixed image's grid (:attr:`morphseek.io.Image.grid`), else raise GridMismatchError."""
     labels = io.read_on(labels, grid, "fixed labels")
-    if not io.same_grid(grid, labels.grid):
+    if not _core.call(_core.gopy.SameGrid, grid, labels.grid):
         raise errors.GridMismatchError(
             f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto it, with nearest neighbours"
         )

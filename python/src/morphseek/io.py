@@ -128,18 +128,6 @@ def index_to_physical(grid: np.ndarray) -> np.ndarray:
     return m
 
 
-def same_grid(grid: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two grids as in :attr:`Image.grid` are one: the corners lie within a hundredth of a voxel of each other, the engine's rule."""
-    if not np.array_equal(grid[:3], other[:3]):
-        return False
-    corners = np.array([[*corner, 1.0] for corner in np.ndindex(2, 2, 2)]) * [*(grid[:3] - 1), 1.0]
-    try:
-        apart = corners @ (np.linalg.inv(index_to_physical(grid)) @ index_to_physical(other)).T - corners
-    except np.linalg.LinAlgError:
-        return False
-    return bool(np.abs(apart).max() <= 0.01)
-
-
 def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
     """Give a SimpleITK image the geometry of a grid as in :attr:`Image.grid`, and return it."""
     image.SetSpacing(grid[3:6].tolist())

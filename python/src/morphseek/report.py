@@ -181,7 +181,7 @@ class _Views:
         self.signs = [float(np.sign(direction[r, columns[r]])) for r in (2, 1, 0)]
         self.spacing = [float(grid[3 + columns[r]]) for r in (2, 1, 0)]
         self.sizes = [int(grid[columns[r]]) for r in (2, 1, 0)]
-        inside = fixed.array > np.nanmean(fixed.array) if labels is None else io.read(labels).array != 0
+        inside = fixed.array > fixed.array.mean() if labels is None else io.read(labels).array != 0
         turned = self.turn(inside)
         self.center = [_median(turned, axis) for axis in range(3)]
 
@@ -213,8 +213,7 @@ def _median(inside: np.ndarray, axis: int) -> int:
 
 
 def _window(slices: list[np.ndarray]) -> tuple[float, float]:
-    values = np.concatenate([s[np.isfinite(s)] for s in slices])
-    low, high = np.percentile(values, (0.5, 99.5))
+    low, high = np.percentile(np.concatenate([s.ravel() for s in slices]), (0.5, 99.5))
     return float(low), float(high if high > low else low + 1)
 
 
