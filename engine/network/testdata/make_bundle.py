@@ -123,7 +123,7 @@ def export(step, inputs):
     d, h, w = (STRIDE * torch.export.Dim(n, min=2, max=64) for n in ("d", "h", "w"))
     volume, auto = {2: d, 3: h, 4: w}, torch.export.Dim.AUTO
     latents = {0: torch.export.Dim("j", min=1, max=64), 2: auto, 3: auto, 4: auto}
-    names = ["fixed", "moving", "u_prev", "epsilon", "tau", "offset"][:len(inputs)]
+    names = ["fixed", "moving", "u_prev", "epsilon", "tau", "step_view"][:len(inputs)]
     outputs = ["u", "warped", "reward", "mu", "log_sigma", "njd"]
     return torch.onnx.export(
         step, inputs, dynamo=True, opset_version=20,

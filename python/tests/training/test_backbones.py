@@ -58,17 +58,19 @@ def test_small_networks_are_small(full):
 
 
 @pytest.mark.parametrize("name", ["compact", "siamese"])
-def test_offset_moves_the_images_and_the_field_back(name):
+def test_a_view_moves_and_mirrors_the_images_and_brings_the_field_back(name):
     torch.manual_seed(0)
-    m = build(name, **SMALL[name], segmentation_classes=2, offsets=[[1, 0, 2], [0, 0, 0]]).eval()
-    assert [m.offset(t) for t in range(3)] == [(1, 0, 2), (0, 0, 0), (1, 0, 2)]
-    assert build(name, **SMALL[name]).offset(1) is None
+    m = build(name, **SMALL[name], segmentation_classes=2, offsets=[[1, 0, 2], [0, 0, 0]], mirrored=[False, False, True]).eval()
+    assert [m.view(t) for t in range(7)] == [(1, 0, 2, 0), (0, 0, 0, 0), (1, 0, 2, 1), (0, 0, 0, 0), (1, 0, 2, 0), (0, 0, 0, 1), (1, 0, 2, 0)]
+    assert build(name, **SMALL[name]).view(1) is None
+    assert build(name, **SMALL[name], offsets=[[1, 0, 2]]).view(1) == (1, 0, 2, 0)
+    assert build(name, **SMALL[name], mirrored=[False, True]).view(1) == (0, 0, 0, 1)
     with pytest.raises(ValueError, match="three numbers"):
         build(name, **SMALL[name], offsets=[[1, 2]])
     with torch.no_grad():
         m.flow.weight.normal_(std=0.3)
         f, g = torch.rand(2, 1, 1, 16, 24, 16)
-        e = m.state(f, g, m.offset(0))
+        e = m.state(f, g, m.view(0))
         moved = m.state(translate(f, (1, 0, 2)), translate(g, (1, 0, 2)))
         assert torch.equal(e.mu, moved.mu) and not torch.equal(e.mu, m.state(f, g).mu)
         field, logits = m.step_field_and_segmentation(e.mu, e)
@@ -76,6 +78,12 @@ def test_offset_moves_the_images_and_the_field_back(name):
         torch.testing.assert_close(field[..., :-1, :, :-2], there[..., 1:, :, 2:])
         torch.testing.assert_close(logits, logits_there)
         torch.testing.assert_close(m.step_field(e.mu, e), field)
+
+        e = m.state(f, g, m.view(5))
+        mirrored = m.state(f.flip(-1), g.flip(-1))
+        assert torch.equal(e.mu, mirrored.mu)
+        there = m.step_field(mirrored.mu, mirrored)
+        torch.testing.assert_close(m.step_field(e.mu, e), torch.stack((there[:, 0], there[:, 1], -there[:, 2]), 1).flip(-1))
 
 
 def test_siamese_reads_each_image_by_itself():

@@ -2,6 +2,7 @@
 
 import json
 
+import onnx
 import torch
 from typer.testing import CliRunner
 
@@ -28,13 +29,15 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     other = [w.replace("compact", "siamese").replace('"decoder": [8, 8]', '"decoder": [8, 8], "reader": [8, 8]') for w in TINY]
     r = run.invoke(app, ["finetune", "best", "--out", str(tmp_path / "g"), "--init", best, "-q", *data, *other])
     assert r.exit_code == 2 and "its network is compact, the configured one siamese" in r.output and not (tmp_path / "g").exists(), r.output
-    r = run.invoke(app, ["export", "best", "--checkpoint", best, "--out", str(tmp_path / "mine.onnx")])
+    r = run.invoke(app, ["export", "best", "--checkpoint", best, "--out", str(tmp_path / "mine.onnx"), "--set", "model.mirrored=[false,true]"])
     assert r.exit_code == 0, r.output
     (tmp_path / "name.toml").write_text('base = "paper"\n[bundle]\nname = "phantom"\nlicence = "CC0-1.0"\n')
     r = run.invoke(app, ["export", str(tmp_path / "name.toml"), "--checkpoint", best, "--out", str(tmp_path / "b.onnx"), *data])
     assert r.exit_code == 0, r.output
     from morphseek.training.export import graph_sha256, read_manifest
 
+    counts = ["first" in {i.name for i in onnx.load(tmp_path / name).graph.initializer} for name in ("mine.onnx", "b.onnx")]
+    assert counts == [True, False]  # the first was told how its steps see the pair
     m = read_manifest(tmp_path / "mine.onnx")  # what nobody said of it is not in it
     assert (m["name"], m["licence"], m["credit"], m["training_data"]) == ("mine", "", "", [])
     m = read_manifest(tmp_path / "b.onnx")

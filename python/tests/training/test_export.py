@@ -96,14 +96,14 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
         assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
 
 
-def test_each_step_has_its_offset(bundle, tmp_path):
+def test_each_step_has_its_view(bundle, tmp_path):
     """Steps one by one, told which they are, and all in one run, are the loop in PyTorch."""
     _, _, backbone, config = bundle
-    config = config.replace(**{"model.offsets": [[0, 0, 0], [1, 3, 2]]})
+    config = config.replace(**{"model.offsets": [[0, 0, 0], [1, 3, 2]], "model.mirrored": [False, False, True]})
     twin = build_backbone(config.model)
     twin.load_state_dict(backbone.state_dict())
-    export.export_bundle(twin, config, tmp_path / "offset.onnx")
-    run = session(tmp_path / "offset.onnx")
+    export.export_bundle(twin, config, tmp_path / "views.onnx")
+    run = session(tmp_path / "views.onnx")
     assert [i.name for i in run.get_inputs()] == ["fixed", "moving", "u_prev", "epsilon", "tau"]
     assert [i.name for i in run.get_overridable_initializers()] == ["steps", "first"]
     size = (24, 40, 32)

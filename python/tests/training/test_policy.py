@@ -155,16 +155,16 @@ def gradients(o, loss):
     return {k: v.grad.clone() for k, v in o.backbone.named_parameters() if v.grad is not None}
 
 
-@pytest.mark.parametrize("offsets", [[], [[0, 0, 0], [2, 1, 0]]])
-def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets):
+@pytest.mark.parametrize("offsets, mirrored", [([], []), ([[0, 0, 0], [2, 1, 0]], [False, True])])
+def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
     """Trajectory-by-trajectory accumulation against one plain graph of the formulas in the paper."""
-    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3, model__offsets=offsets)
+    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3, model__offsets=offsets, model__mirrored=mirrored)
     s, tau = pair(), 1.5
     u_prev = random_field(SIZE, 1.0, seed=9)
     result = p.policy_step(o, s, u_prev, tau, np.random.default_rng(5), step=1)
     ours = gradients(o, result.loss)
 
-    e = o.backbone.state(s.fixed, warp(s.moving, u_prev), offsets[1] if offsets else None)
+    e = o.backbone.state(s.fixed, warp(s.moving, u_prev), (2, 1, 0, 1) if offsets else None)
     eps = p.gaussian_noise((4, *e.mu.shape[1:]), np.random.default_rng(5))
     z = e.mu + tau * e.log_sigma.exp() * eps
     u = compose(o.backbone.step_field(z, e), u_prev)

@@ -35,6 +35,17 @@ def test_translate_moves_by_whole_voxels(offset):
     assert np.array_equal(spatial.translate(x, offset).numpy(), truth)
 
 
+@pytest.mark.parametrize("view", [(0, 0, 0, 1), (1, -2, 3, 1), torch.tensor([1, 2, -1, 1]), (2, 1, -1, 0)])
+def test_a_field_in_a_view_warps_as_it_does_outside(view):
+    """Registered in the view and brought back: away from the border, what was moved in is the view of what was moved outside."""
+    size = (20, 22, 24)
+    image, field = torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(4)), random_field(size, 2.0, seed=5)
+    inside = spatial.warp(spatial.to_view(image, view), field)
+    outside = spatial.to_view(spatial.warp(image, spatial.from_view(field, view)), view)
+    torch.testing.assert_close(inside[..., 6:-6, 6:-6, 6:-6], outside[..., 6:-6, 6:-6, 6:-6], atol=1e-5, rtol=1e-5)
+    assert (inside - spatial.warp(image, field)).abs().max() > 0.1
+
+
 def test_compose_first_phi_then_u():
     phi, u = random_field(SIZE, 2.0, seed=2), random_field(SIZE, 2.5, seed=3)
     at = grid() + phi[0].double().numpy()

@@ -70,13 +70,13 @@ def test_some_visits_of_the_pretraining_register(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("preset", ["best", "paper"])
-def test_every_step_has_its_offset(tiny, tmp_path, monkeypatch, preset):
-    offsets = [[0, 0, 0], [1, 2, 3]]
-    trainer = Trainer(tiny(preset, run__steps=3, model__offsets=offsets, policy__trajectories=2), tmp_path, progress=False)
+def test_every_step_has_its_view(tiny, tmp_path, monkeypatch, preset):
+    views = dict(model__offsets=[[0, 0, 0], [1, 2, 3]], model__mirrored=[True, False, False, False])
+    trainer = Trainer(tiny(preset, run__steps=3, **views, policy__trajectories=2), tmp_path, progress=False)
     seen, state = [], trainer.backbone.state
-    monkeypatch.setattr(trainer.backbone, "state", lambda fixed, moving, offset: seen.append(offset) or state(fixed, moving, offset))
+    monkeypatch.setattr(trainer.backbone, "state", lambda fixed, moving, view: seen.append(view) or state(fixed, moving, view))
     trainer.run_visit()
-    assert seen == [(0, 0, 0), (1, 2, 3), (0, 0, 0)]
+    assert seen == [(0, 0, 0, 1), (1, 2, 3, 0), (0, 0, 0, 0)]
 
 
 def test_segmentation_is_compared_where_the_images_were_moved_to(tiny, tmp_path):
@@ -86,7 +86,7 @@ def test_segmentation_is_compared_where_the_images_were_moved_to(tiny, tmp_path)
     maps = torch.cat((pair.fixed_map, pair.moving_map))[:, 0].long()
     moved = torch.roll(maps, (1, 2), (1, 3))  # the border is background
     logits = 20.0 * torch.nn.functional.one_hot(moved, 3).movedim(4, 1).float()[None]
-    assert trainer.objective.segmentation_loss(logits, pair, u, (1, 0, 2)) < 1e-3
+    assert trainer.objective.segmentation_loss(logits, pair, u, (1, 0, 2, 0)) < 1e-3
     assert trainer.objective.segmentation_loss(logits, pair, u, None) > 0.1
 
 
@@ -246,10 +246,10 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     class Shift(torch.nn.Module):
         size_multiple = 8
 
-        def offset(self, step):
+        def view(self, step):
             return None
 
-        def state(self, fixed, moving, offset):
+        def state(self, fixed, moving, view):
             return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
 
         def step_field(self, z, encoded):

@@ -180,6 +180,7 @@ def export(
 ) -> None:
     """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes from the checkpoint.
 
+    How its steps see the images (model.offsets, model.mirrored) is CONFIG's where that says so, else the checkpoint's.
     With --data, the test pairs are registered and their figures go into the manifest.
     """
     import numpy as np
@@ -187,6 +188,7 @@ def export(
     from .data import PairSource, read_pairs
     from .evaluate import evaluate_pairs, scores
     from .export import export_bundle, random_backbone
+    from .objective import build_backbone
     from .trainer import load_backbone
 
     wanted = _load(config, data, set_ or [])
@@ -202,6 +204,10 @@ def export(
         else:
             backbone, trained, state = load_backbone(checkpoint)
             trained.bundle = wanted.bundle
+            trained.model.offsets = wanted.model.offsets or trained.model.offsets
+            trained.model.mirrored = wanted.model.mirrored or trained.model.mirrored
+            weights, backbone = backbone.state_dict(), build_backbone(trained.model).eval()
+            backbone.load_state_dict(weights)
             metrics["training_visits"] = state["visit"]
             if state["best"] > -1:
                 metrics["validation_dice"] = round(state["best"], 4)

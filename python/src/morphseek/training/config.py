@@ -118,6 +118,7 @@ class Model:
     log_sigma_init: float = 0.0
     heads: bool = True
     offsets: list[list[int]] = field(default_factory=list)
+    mirrored: list[bool] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
 

@@ -34,7 +34,7 @@ def register_sample(model: PolicyBackbone, pair: Sample, steps: int, amp: bool =
     fields = []
     for t in range(steps):
         with torch.autocast(pair.fixed.device.type, torch.bfloat16, enabled=amp):
-            e = model.state(pair.fixed, warp(pair.moving, u), model.offset(t))
+            e = model.state(pair.fixed, warp(pair.moving, u), model.view(t))
             phi = model.step_field(e.mu, e)
         u = compose(phi, u)
         fields.append(u)

@@ -12,7 +12,7 @@ input         shape (float32)            meaning
 ``u_prev``    (1, 3, D, H, W)            current state, voxels, channel c along array axis c (z, y, x)
 ``epsilon``   (J, C, d, h, w)            standard normal noise
 ``tau``       (1,)                       temperature; 0 gives z = mu
-``offset``    (3,) int64                 of this step, voxels along z, y, x; only where the network has offsets
+``step_view`` (4,) int64                 of this step: offset along z, y, x, voxels, and 1 where mirrored; only where the network has views
 ============  =========================  ======================================================================
 
 ============== ========================= ======================================================================
@@ -27,7 +27,7 @@ output         shape (float32)           meaning
 ============== ========================= ======================================================================
 
 In the file the step stands in a loop (:mod:`.loop`): one more input, ``steps``, makes one run take T of them, and the
-offset follows from the step's number.
+view follows from the step's number.
 
 Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the file half the size.
 With ``half`` the network's layers work in float16 as well; images, the policy's heads, and everything about fields
@@ -85,8 +85,8 @@ class StepGraph(nn.Module):
             for head in (backbone.mu_head, backbone.log_sigma_head) if backbone.heads else ():
                 head.float()
 
-    def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor, offset: Tensor | None = None):
-        e = self.backbone.state(fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype), offset)
+    def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor, step_view: Tensor | None = None):
+        e = self.backbone.state(fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype), step_view)
         z = e.mu + tau * torch.exp(e.log_sigma) * epsilon
         u = compose(self.backbone.step_field(z.to(self.dtype), e), u_prev)
         warped = warp(moving, u)
@@ -149,8 +149,8 @@ def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, in
         "tau": torch.ones(1),
     }
     shapes = {"fixed": spatial, "moving": spatial, "u_prev": spatial, "epsilon": latent_dims, "tau": {}}
-    if backbone.offsets:
-        inputs["offset"], shapes["offset"] = torch.tensor(backbone.offsets[0]), {}
+    if backbone.views:
+        inputs["step_view"], shapes["step_view"] = torch.tensor(backbone.views[0]), {}
     program = torch.onnx.export(
         graph,
         tuple(inputs.values()),
@@ -406,7 +406,7 @@ def export_bundle(
     del model.graph.metadata_props[:]
     del model.metadata_props[:]
     model.producer_name = "morphseek"
-    loop_steps(model, backbone.offsets)
+    loop_steps(model, backbone.views)
     _check(model)
     b = config.bundle
     manifest = {

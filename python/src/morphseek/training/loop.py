@@ -5,13 +5,13 @@ steps is an input of the run. What does not change from step to step (weights, f
 stays outside the loop and is computed once; between steps the trajectory with the greatest reward is kept.
 
 A run without ``steps`` takes one step and means what the single-step graph means, so one bundle serves callers of either.
-Where the network is offset from step to step, a caller of single steps says by ``first`` which one it is.
+Where the network sees the pair otherwise from step to step, a caller of single steps says by ``first`` which one it is.
 
 ===============  ======================  =================================================================
 input or output  shape                   meaning, where it differs from the single step's
 ===============  ======================  =================================================================
 ``steps``        (1,) int64              T, 1 where it is left out
-``first``        (1,) int64              steps taken before this run, 0 where it is left out; only where the network has offsets
+``first``        (1,) int64              steps taken before this run, 0 where it is left out; only where the network has views
 ``epsilon``      (T J, C, d, h, w)       noise, the J trajectories of the first step first
 ``u``            (J, 3, D, H, W)         of the last step
 ``warped``       (J, 1, D, H, W)         of the last step
@@ -37,8 +37,8 @@ CARRIED = {"state.u": "u", "state.warped": "warped", "state.reward": "reward"}
 STACKED = {"reward": "Reshape", "njd": "Reshape", "mu": "Squeeze", "log_sigma": "Squeeze"}
 
 
-def loop_steps(model: ModelProto, offsets: Sequence[Sequence[int]] = ()) -> None:
-    """Make ``model``, a step graph as :mod:`.export` describes it, the graph that takes T steps, with ``offsets`` in turn.
+def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
+    """Make ``model``, a step graph as :mod:`.export` describes it, the graph that takes T steps, with ``views`` in turn.
 
     Trajectories are compared as the engine does it: the first of equals wins, NaN never.
     """
@@ -49,9 +49,9 @@ def loop_steps(model: ModelProto, offsets: Sequence[Sequence[int]] = ()) -> None
     if missing:
         raise ValueError(f"no step graph: {', '.join(sorted(missing))} missing")
 
-    inside, outside = _split(step.node, {"u_prev", "epsilon", "offset"})
+    inside, outside = _split(step.node, {"u_prev", "epsilon", "step_view"})
     # The outer graph has inputs and outputs of these names too.
-    names = {name: f"step.{name}" for name in ("u_prev", "epsilon", "offset", *(v.name for v in step.output))}
+    names = {name: f"step.{name}" for name in ("u_prev", "epsilon", "step_view", *(v.name for v in step.output))}
     for node in inside:
         node.input[:] = [names.get(n, n) for n in node.input]
         node.output[:] = [names.get(n, n) for n in node.output]
@@ -63,7 +63,7 @@ def loop_steps(model: ModelProto, offsets: Sequence[Sequence[int]] = ()) -> None
     graph = model.graph
     graph.Clear()
     graph.name = "steps"
-    graph.input.extend([v for v in step.input if v.name != "offset"])
+    graph.input.extend([v for v in step.input if v.name != "step_view"])
     graph.input.append(helper.make_tensor_value_info("steps", TensorProto.INT64, [1]))
     next(v for v in graph.input if v.name == "epsilon").type.tensor_type.shape.dim[0].dim_param = "draws"
     graph.output.extend(_like(v, v.name) for v in step.output)
@@ -80,16 +80,16 @@ def loop_steps(model: ModelProto, offsets: Sequence[Sequence[int]] = ()) -> None
         helper.make_node("Gather", ["loop.epsilon", "loop.index"], ["step.epsilon"], axis=0),
         helper.make_node("Identity", ["loop.on"], ["loop.still_on"]),
     ]
-    if offsets:
+    if views:
         graph.input.append(helper.make_tensor_value_info("first", TensorProto.INT64, [1]))
         constant("first", np.array([0]))
-        table, period = constant("loop.offsets", np.array(offsets)), constant("loop.period", np.array(len(offsets)))
+        table, period = constant("loop.views", np.array(views)), constant("loop.period", np.array(len(views)))
         scalar = constant("loop.scalar", np.zeros(0, np.int64))
         before += [
             helper.make_node("Reshape", ["first", scalar], ["loop.first_number"]),
             helper.make_node("Add", ["loop.index", "loop.first_number"], ["loop.number"]),
             helper.make_node("Mod", ["loop.number", period], ["loop.turn"]),
-            helper.make_node("Gather", [table, "loop.turn"], ["step.offset"], axis=0),
+            helper.make_node("Gather", [table, "loop.turn"], ["step.step_view"], axis=0),
         ]
     # ONNX Runtime takes no name twice among a subgraph's outputs.
     after = [helper.make_node("Identity", ["step.reward"], ["loop.reward"])]

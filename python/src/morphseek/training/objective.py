@@ -28,7 +28,7 @@ from .losses import (
     soft_dice,
     squared_log_jacobian,
 )
-from .spatial import compose, jacobian_determinant, translate, warp
+from .spatial import compose, jacobian_determinant, to_view, warp
 
 __all__ = ["StepObjective", "StepResult", "build_backbone"]
 
@@ -54,6 +54,7 @@ def _built(model: Model) -> PolicyBackbone:
         squarings=model.squarings,
         heads=model.heads,
         offsets=model.offsets,
+        mirrored=model.mirrored,
     )
 
 
@@ -186,13 +187,13 @@ class StepObjective(nn.Module):
             loss = loss + w.volume * terms["volume"]
         return loss
 
-    def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor, offset: tuple[int, ...] | None) -> Tensor:
+    def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor, view: tuple[int, ...] | None) -> Tensor:
         """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against what the network saw."""
         with torch.no_grad():
             seen = warp(pair.moving_map, u_prev, mode="nearest")
             target = torch.cat((pair.fixed_map, seen), dim=0)
-            if offset is not None:
-                target = translate(target, offset)
+            if view is not None:
+                target = to_view(target, view)
         return self._segmentation_loss(logits[0], target[:, 0].long())
 
     @staticmethod
@@ -231,7 +232,7 @@ class StepObjective(nn.Module):
         with torch.no_grad():
             seen = warp(pair.moving, u_prev)
         with torch.autocast(device, torch.bfloat16, enabled=self.amp):
-            encoded = self.backbone.state(pair.fixed, seen, self.backbone.offset(step))
+            encoded = self.backbone.state(pair.fixed, seen, self.backbone.view(step))
             if segment:
                 phi, logits = self.backbone.step_field_and_segmentation(encoded.mu, encoded)
             else:
@@ -246,7 +247,7 @@ class StepObjective(nn.Module):
             if "truth" in terms:
                 loss = loss + w.truth * terms["truth"]
             if segment:
-                terms["segmentation"] = self.segmentation_loss(logits, pair, u_prev, encoded.offset)
+                terms["segmentation"] = self.segmentation_loss(logits, pair, u_prev, encoded.view)
                 loss = loss + w.segmentation * terms["segmentation"]
         logs = {k: v.detach() for k, v in terms.items()}
         logs["loss"] = loss.detach()

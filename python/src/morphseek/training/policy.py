@@ -288,13 +288,13 @@ class _Cut:
         self.outputs = (encoded.mu, encoded.log_sigma, *encoded.skips)
         self.leaves = tuple(t.detach().requires_grad_() for t in self.outputs)
         self.parameters = parameters
-        self.offset = encoded.offset
+        self.view = encoded.view
         self.gradients: list[Tensor | None] = [None] * (len(self.leaves) + len(parameters))
 
     @property
     def encoded(self) -> Encoded:
         mu, log_sigma, *skips = self.leaves
-        return Encoded(mu, log_sigma, tuple(skips), self.offset)
+        return Encoded(mu, log_sigma, tuple(skips), self.view)
 
     def backward(self, loss: Tensor) -> Tensor | None:
         """Add the gradient of ``loss``; returns its part with respect to mu."""
@@ -334,7 +334,7 @@ def policy_step(objective, pair: Sample, u_prev: Tensor, tau: float, rng: np.ran
     with torch.no_grad():
         seen = warp(pair.moving, u_prev)
     with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=objective.amp):
-        encoded = objective.backbone.state(pair.fixed, seen, objective.backbone.offset(step))
+        encoded = objective.backbone.state(pair.fixed, seen, objective.backbone.view(step))
     if objective.policy.kind == "paper":
         return _paper_step(objective, pair, u_prev, encoded, tau, rng)
     return _structured_step(objective, pair, u_prev, encoded, rng)

@@ -19,11 +19,13 @@ from torch.nn import functional as F
 __all__ = [
     "compose",
     "forward_differences",
+    "from_view",
     "identity_grid",
     "integrate_velocity",
     "jacobian_determinant",
     "njd_fraction",
     "sample",
+    "to_view",
     "translate",
     "upsample_field",
     "warp",
@@ -59,6 +61,24 @@ def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:
         index = torch.arange(n, device=x.device) - offset[axis]
         x = x.index_select(axis + 2, index.clamp(0, n - 1))
     return x
+
+
+def to_view(x: Tensor, view: Sequence[int] | Tensor) -> Tensor:
+    """What a network sees of ``x`` (B, C, D, H, W): mirrored left to right where ``view[3]`` is 1, then moved by ``view[:3]`` voxels."""
+    return translate(_mirror(x, view[3]), view)
+
+
+def from_view(field: Tensor, view: Sequence[int] | Tensor) -> Tensor:
+    """Bring a displacement (B, 3, D, H, W), voxels, of images that went through :func:`to_view` back to where they came from."""
+    field = _mirror(translate(field, [-view[axis] for axis in range(3)]), view[3])
+    z, y, x = field.unbind(1)
+    return torch.stack((z, y, x * (1 - 2 * view[3])), dim=1)
+
+
+def _mirror(x: Tensor, mirrored: int | Tensor) -> Tensor:
+    n = x.shape[-1]
+    index = torch.arange(n, device=x.device)
+    return x.index_select(-1, index + mirrored * (n - 1 - 2 * index))
 
 
 def sample(image: Tensor, points: Tensor, mode: str = "bilinear", padding: str = "zeros") -> Tensor:

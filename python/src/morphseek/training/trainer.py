@@ -112,8 +112,8 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     loaded = [load_backbone(path) for path in paths]
     weights = [backbone.state_dict() for backbone, _, _ in loaded]
     shapes = [{key: value.shape for key, value in w.items()} for w in weights]
-    # The offsets say how the weights are used, not what they are.
-    models = [dataclasses.replace(config.model, offsets=[]) for _, config, _ in loaded]
+    # Offsets and mirrors say how the weights are used, not what they are.
+    models = [dataclasses.replace(config.model, offsets=[], mirrored=[]) for _, config, _ in loaded]
     for path, shape, model in zip(paths, shapes, models, strict=True):
         if shape != shapes[0] or model != models[0]:
             raise ValueError(f"{path} and {paths[0]} hold different networks")

@@ -10,6 +10,7 @@ To add a backbone, write one file: subclass :class:`PolicyBackbone`, set the cla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..spatial import integrate_velocity, translate, upsample_field
+from ..spatial import from_view, integrate_velocity, to_view, upsample_field
 
 __all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "register"]
 
@@ -52,14 +53,14 @@ class Encoded:
         Parameters of the latent policy, float32.
     skips : tuple of Tensors
         What the decoder needs besides ``z``: the skip halves of its convolutions, already applied.
-    offset : sequence of 3 int, or Tensor of shape (3,), optional
-        How far the images were moved for the encoder, voxels along z, y, x; the field moves back by as much.
+    view : sequence of 4 int, or Tensor of shape (4,), optional
+        How the encoder saw the images: see :meth:`PolicyBackbone.view`. The field is brought back.
     """
 
     mu: Tensor
     log_sigma: Tensor
     skips: tuple[Tensor, ...]
-    offset: Sequence[int] | Tensor | None = None
+    view: Sequence[int] | Tensor | None = None
 
 
 class SplitConv(nn.Module):
@@ -94,6 +95,15 @@ def _pointwise(conv: nn.Conv3d, x: Tensor) -> Tensor:
     return torch.einsum("oc,bcdhw->bodhw", weight, x) + conv.bias.view(1, -1, 1, 1, 1)
 
 
+def _views(offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]) -> tuple[tuple[int, int, int, int], ...]:
+    """The views of a period of steps in which both have gone through a whole number of times; none where there is neither."""
+    if not offsets and not mirrored:
+        return ()
+    offsets, mirrored = offsets or [(0, 0, 0)], mirrored or [False]
+    period = math.lcm(len(offsets), len(mirrored))
+    return tuple((*offsets[t % len(offsets)], int(mirrored[t % len(mirrored)])) for t in range(period))
+
+
 class PolicyBackbone(nn.Module):
     """Encoder-decoder with a Gaussian latent policy at the top feature.
 
@@ -118,6 +128,9 @@ class PolicyBackbone(nn.Module):
         How far the images are moved for the network, voxels, in each step in turn; the step's field is moved back. A network
         that works at strides 2 to 8 reads an image a little differently when it lies a voxel further: steps that see the pair
         in different places correct each other's errors, where steps that see it in one place repeat them. Empty: never moved.
+    mirrored : sequence of bool
+        Whether the network sees the images mirrored left to right (along x), in each step in turn, for the same reason; the
+        step's field is mirrored back. It must have been trained on mirrored pairs. Empty: never.
 
     Attributes
     ----------
@@ -149,6 +162,7 @@ class PolicyBackbone(nn.Module):
         squarings: int = 7,
         heads: bool = True,
         offsets: Sequence[Sequence[int]] = (),
+        mirrored: Sequence[bool] = (),
     ):
         super().__init__()
         if parametrisation not in ("velocity", "displacement"):
@@ -159,9 +173,9 @@ class PolicyBackbone(nn.Module):
         self.parametrisation = parametrisation
         self.squarings = int(squarings)
         self.heads = bool(heads)
-        self.offsets = tuple(tuple(offset) for offset in offsets)
-        if any(len(offset) != 3 for offset in self.offsets):
-            raise ValueError(f"offsets must have three numbers each, not {self.offsets}")
+        if any(len(offset) != 3 for offset in offsets):
+            raise ValueError(f"offsets must have three numbers each, not {offsets}")
+        self.views = _views(offsets, mirrored)
 
     def add_heads(self) -> None:
         """Append the two 1x1x1 heads; a subclass calls this at the end of its constructor."""
@@ -194,31 +208,31 @@ class PolicyBackbone(nn.Module):
 
     # -- what the rest of the package calls ------------------------------------------------------------------------
 
-    def offset(self, step: int) -> tuple[int, ...] | None:
-        """How far the images are moved in a step (from 0), voxels along z, y, x; None where they never are."""
-        return self.offsets[step % len(self.offsets)] if self.offsets else None
+    def view(self, step: int) -> tuple[int, int, int, int] | None:
+        """How a step (from 0) sees the images: moved by so many voxels along z, y, x, and 1 where mirrored before; None: as they are."""
+        return self.views[step % len(self.views)] if self.views else None
 
-    def state(self, fixed: Tensor, moving: Tensor, offset: Sequence[int] | Tensor | None = None) -> Encoded:
+    def state(self, fixed: Tensor, moving: Tensor, view: Sequence[int] | Tensor | None = None) -> Encoded:
         """Run the encoder and the heads once.
 
         Parameters
         ----------
         fixed, moving : (B, 1, D, H, W)
             Normalised images on one grid; ``moving`` is already warped by the current state.
-        offset
-            From :meth:`offset`.
+        view
+            From :meth:`view`.
         """
-        if offset is not None:
-            fixed, moving = translate(fixed, offset), translate(moving, offset)
+        if view is not None:
+            fixed, moving = to_view(fixed, view), to_view(moving, view)
         f_l, skips = self.encode(fixed, moving)
         # The heads run in float32: log-likelihoods sum tens of thousands of terms of mu and sigma.
         with torch.autocast(device_type=f_l.device.type, enabled=False):
             f_l = f_l.float()
             if not self.heads:
-                return Encoded(f_l, torch.zeros_like(f_l), skips, offset)
+                return Encoded(f_l, torch.zeros_like(f_l), skips, view)
             mu = torch.tanh(_pointwise(self.mu_head, f_l)) * self.scale
             log_sigma = torch.clamp(_pointwise(self.log_sigma_head, f_l), *self.log_sigma_range)
-        return Encoded(mu, log_sigma, skips, offset)
+        return Encoded(mu, log_sigma, skips, view)
 
     def step_field(self, z: Tensor, encoded: Encoded) -> Tensor:
         """The step's displacement ``phi`` on the full grid.
@@ -235,10 +249,10 @@ class PolicyBackbone(nn.Module):
         Tensor of shape (J, 3, D, H, W)
             Voxels, float32.
         """
-        return self.finish_field(self.decode(z, encoded.skips), encoded.offset)
+        return self.finish_field(self.decode(z, encoded.skips), encoded.view)
 
-    def finish_field(self, raw: Tensor, offset: Sequence[int] | Tensor | None = None) -> Tensor:
-        """Integrate, upsample and move back the decoder's output (J, 3, D/s, H/s, W/s): ``phi`` (J, 3, D, H, W), voxels."""
+    def finish_field(self, raw: Tensor, view: Sequence[int] | Tensor | None = None) -> Tensor:
+        """Integrate, upsample and bring back the decoder's output (J, 3, D/s, H/s, W/s): ``phi`` (J, 3, D, H, W), voxels."""
         with torch.autocast(device_type=raw.device.type, enabled=False):
             # Coordinates lose whole voxels in 16 bits: fields are float32 always.
             field = raw.float()
@@ -246,8 +260,8 @@ class PolicyBackbone(nn.Module):
                 field = integrate_velocity(field, self.squarings)
             if self.field_stride == 2:
                 field = upsample_field(field)
-            if offset is not None:
-                field = translate(field, [-n for n in offset])
+            if view is not None:
+                field = from_view(field, view)
         return field
 
     def latent_shape(self, size: tuple[int, int, int]) -> tuple[int, int, int, int]:

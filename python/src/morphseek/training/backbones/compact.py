@@ -152,4 +152,4 @@ class Compact(FoldedEncoder):
         x = self.features(z, encoded.skips)
         logits = depth_to_space(self.segmentation_head(x).float())
         logits = logits.reshape(x.shape[0], 2, self.segmentation_classes + 1, *logits.shape[2:])
-        return self.finish_field(self.flow(x), encoded.offset), logits
+        return self.finish_field(self.flow(x), encoded.view), logits
