@@ -55,10 +55,11 @@ func hashFloats(h hash.Hash, values []float32) {
 	}
 }
 
-// fromCache returns the result kept at path, or nil: one that is missing or not sound is computed again and replaced.
-func fromCache(path string) *Result {
+// fromCache returns the result kept at path, or nil: one that is missing, not sound or of another pair (a file that somebody renamed) is
+// computed again and replaced.
+func fromCache(path string, pair Pair, opt Options) *Result {
 	r, err := LoadResult(path)
-	if err != nil {
+	if err != nil || r.Field.Geometry != pair.Fixed.Geometry || r.Moving != pair.Moving.Geometry || (r.Uncertainty != nil) != (opt.Uncertainty == "on") {
 		return nil
 	}
 	r.Metrics.Cached = true

@@ -704,6 +704,27 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// A caller hears of a registration, and can cancel it, before the volumes have been looked at.
+func TestProgressBegins(t *testing.T) {
+	e := open(t, Config{})
+	v := blob([3]int{16, 16, 16}, 0)
+	v.Spacing[0] = -1
+	heard := 0
+	if _, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool { heard++; return true }); fault.CodeOf(err) != fault.InvalidSpacing || heard == 0 {
+		t.Errorf("%v after %d reports", err, heard)
+	}
+}
+
+// A manifest asks for more latent values than any memory has: an error, where Go's allocator would end the process.
+func TestLatentMemory(t *testing.T) {
+	size := [3]int{96, 96, 96}
+	m := network.Model{Manifest: network.Manifest{Latent: network.Latent{Channels: 1 << 16, Stride: 1}, SizeMultiple: 1, Steps: 3}, Loops: true}
+	r := registration{ctx: context.Background(), pair: Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, opt: with(nil), report: newReporter(), model: &m}
+	if err := r.prepare(); fault.CodeOf(err) != fault.OutOfMemory {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Cancelled in each stage, by the progress function or the context, a registration ends with Cancelled and leaves no goroutine.
 func TestCancel(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
@@ -816,6 +837,17 @@ func TestCache(t *testing.T) {
 			t.Error("a damaged file was not replaced")
 		}
 	})
+	t.Run("of another pair", func(t *testing.T) {
+		elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
+		register(t, e, Pair{Fixed: blob([3]int{24, 20, 16}, 0), Moving: p.Moving}, elsewhere)
+		others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
+		if err := os.Rename(others[0], files()[0]); err != nil {
+			t.Fatal(err)
+		}
+		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
+			t.Error("another pair's result was taken for this one's")
+		}
+	})
 	for name, change := range map[string]func(*Pair, *Options){
 		"voxel":       func(p *Pair, _ *Options) { p.Moving = blob(size, 2); p.Moving.Data[7]++ },
 		"geometry":    func(p *Pair, _ *Options) { p.Moving = blob(size, 2); p.Moving.Origin[2] += 1e-3 },
@@ -873,7 +905,8 @@ func TestCache(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	e := open(t, Config{})
 	size := [3]int{20, 16, 16}
-	r := register(t, e, Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, with(nil))
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}
+	r := register(t, e, p, with(nil))
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	if err := os.WriteFile(file("notes.txt"), make([]byte, 1<<20), 0o600); err != nil {
@@ -902,7 +935,7 @@ func TestCacheIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fromCache(file("a"+cacheEnding)) == nil { // now b is the one used longest ago
+	if fromCache(file("a"+cacheEnding), p, with(nil)) == nil { // now b is the one used longest ago
 		t.Fatal("nothing read")
 	}
 	if err := keep(r, file("d"+cacheEnding), 3*info.Size()); err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -68,6 +69,7 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
+	report.begin("align", 0, 0, "looking at the volumes") // large ones take seconds to be checked, in which a caller may think better of it
 	if err := pair.check(); err != nil {
 		return nil, err
 	}
@@ -79,7 +81,10 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	var cached string
 	if opt.Cache != "" {
 		cached = cachePath(pair, opt, model)
-		if result := fromCache(cached); result != nil {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if result := fromCache(cached, pair, opt); result != nil {
 			report.begin("finish", 1, 1, "the same registration was done before: its result is taken from %s", cached)
 			return result, nil
 		}
@@ -205,6 +210,11 @@ func (r *registration) prepare() error {
 		}
 		n := int64(grid.Voxels())
 		need += floats * (2 + 3 + 3*int64(r.opt.Trajectories)) * n
+		steps := int64(1) // in one run of the graph
+		if r.model.Loops {
+			steps = int64(cmp.Or(r.opt.Steps, r.model.Steps))
+		}
+		need += floats * steps * (int64(r.opt.Trajectories) + 2) * int64(r.model.LatentSize(grid)) // noise, mu, log sigma
 		if r.opt.Uncertainty == "on" {
 			const live = 12 // values a voxel: the start, a trajectory's field in and out, the mean, the squares
 			need += floats * live * n
@@ -222,8 +232,16 @@ func (r *registration) prepare() error {
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
 	}
-	r.pair.Fixed, r.pair.Moving = fixed.Plausible(), moving.Plausible()
-	r.fixed, r.moving = r.finite("fixed", r.pair.Fixed), r.finite("moving", r.pair.Moving)
+	for _, look := range []func(){
+		func() { r.pair.Fixed, r.pair.Moving = fixed.Plausible(), moving.Plausible() },
+		func() { r.fixed = r.finite("fixed", r.pair.Fixed) },
+		func() { r.moving = r.finite("moving", r.pair.Moving) },
+	} {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		look()
+	}
 	r.original = r.moving
 	if r.pair.Moving != moving {
 		lo, _ := moving.MinMax()

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -45,6 +46,7 @@ func TestParse(t *testing.T) {
 		{"cut short", tiny[:len(tiny)-100], fault.ModelCorrupt},
 		{"cut at the manifest", tiny[:bytes.Index(tiny, []byte(manifestKey))-4], fault.ModelCorrupt},
 		{"two graphs", append(bytes.Clone(tiny), 7<<3|2, 0), fault.ModelCorrupt},
+		{"a tag of more than 32 bits", append(binary.AppendUvarint(bytes.Clone(tiny), 1<<32+7<<3|2), 0), fault.ModelCorrupt},
 		{"local functions", append(bytes.Clone(tiny), 25<<3&127|2|128, 1, 0), fault.ModelCorrupt},
 		{"no manifest", edited(t, tiny, manifestKey, "morphseek_manifesT"), fault.ModelCorrupt},
 		{"bad JSON", edited(t, tiny, `{"format": 1`, `{"format"; 1`), fault.ModelCorrupt},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // onnxFile is what a look at a ModelProto tells without ONNX Runtime.
@@ -42,11 +43,12 @@ type wireField struct {
 
 var errWire = errors.New("the file is cut short or is not ONNX")
 
-// fields calls visit for every field of a protobuf message, in order. Nothing is copied, and no length is trusted.
+// fields calls visit for every field of a protobuf message, in order. Nothing is copied, and no length is trusted. A tag of more than 32
+// bits is refused: other readers cut it, and would find a field there that this one does not.
 func fields(message []byte, visit func(wireField) error) error {
 	for b := message; len(b) > 0; {
 		tag, n := binary.Uvarint(b)
-		if n <= 0 || tag>>3 == 0 {
+		if n <= 0 || tag>>3 == 0 || tag > math.MaxUint32 {
 			return errWire
 		}
 		b = b[n:]
@@ -213,7 +215,7 @@ func (o *onnxFile) scanTensor(tensor []byte) error {
 		case tensorExternalData:
 			external = true
 		case tensorDataLocation:
-			external = external || f.varint == locationExternal
+			external = external || uint32(f.varint) == locationExternal // an enumeration: readers cut it, too
 		}
 		return nil
 	})

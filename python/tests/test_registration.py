@@ -99,6 +99,16 @@ def test_masks_and_numpy_options(tmp_path: Path):
         morphseek.register(blob(), blob(), seed=[3])
 
 
+@pytest.mark.parametrize("text", ["no\udcff", "no\0"])
+def test_names_that_the_engine_would_read_otherwise(tmp_path: Path, text: str):
+    for options in ({"cache": str(tmp_path / text)}, {"model": text}):
+        with pytest.raises(errors.InvalidArgumentError, match=f"{next(iter(options))} .*UTF-8"):
+            morphseek.register(blob(), blob(), **{**QUICK, **options})
+    with pytest.raises(errors.InvalidArgumentError, match="UTF-8"):
+        _core.verify_model(text)
+    assert not list(tmp_path.iterdir())
+
+
 def test_inputs_are_only_read():
     fixed, moving = blob(), blob(shift=0.2)
     moving[0, 0, 0] = np.nan

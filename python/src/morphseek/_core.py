@@ -44,9 +44,28 @@ def call(function: Callable, *args: Any) -> Any:
         raise errors.from_engine(error) from None
 
 
+def check_text(name: str, value: str) -> None:
+    """See that the engine will read what Python means: text without a NUL that UTF-8 can hold (a path on Linux may be other bytes).
+
+    Raises
+    ------
+    morphseek.errors.InvalidArgumentError
+        It would not.
+    """
+    try:
+        value.encode()
+        foreign = "\0" in value
+    except UnicodeEncodeError:
+        foreign = True
+    if foreign:
+        raise errors.InvalidArgumentError(f"{name} {value!r} has a NUL or characters that are not UTF-8; rename what it stands for")
+
+
 def _crossing(arg: Any) -> Any:
     if arg is None:
         return 0
+    if isinstance(arg, str):
+        check_text("the name", arg)
     return arg.__array_interface__["data"][0] if isinstance(arg, np.ndarray) else arg
 
 

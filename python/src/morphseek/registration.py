@@ -275,6 +275,8 @@ def _plain(name: str, value: Any) -> Any:
         value = value.item()
     if not isinstance(value, (str, int, float)):
         raise errors.InvalidArgumentError(f"{name} is given as {type(value).__name__}; options are text and numbers")
+    if isinstance(value, str):
+        _core.check_text(name, value)
     if isinstance(value, float) and not math.isfinite(value):
         raise errors.InvalidArgumentError(f"{name} is {value}; it must be a finite number")
     return value
