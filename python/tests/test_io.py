@@ -206,7 +206,9 @@ def test_sheared_images_are_refused(tmp_path: Path):
             io.read(source, "moving")
     sheared = io.Image(blob((4, 5, 6)), direction=(1, 0.6, 0, 0, 0.8, 0, 0, 0, 1))
     io.write_image(tmp_path / "image.nrrd", sheared)
-    np.testing.assert_allclose(io.read(tmp_path / "image.nrrd").direction, sheared.direction)
+    for source in (tmp_path / "image.nrrd", sheared.to_sitk()):
+        with pytest.raises(errors.InvalidDirectionError, match="fixed: .*sheared.*resample"):
+            io.read(source, "fixed")
     with pytest.raises(errors.OutputUnwritableError, match="right angles"):
         io.write_image(tmp_path / "other.nii.gz", sheared)  # ITK straightens it
 
@@ -271,6 +273,24 @@ def test_cut_pair_is_refused(data: str, by_header: bool, tmp_path: Path, referen
         io.read(named, "moving")
 
 
+@pytest.mark.parametrize("name", ["a.mha", "a.MHD", "a.nrrd", "a.NHDR"])
+def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: io.Image):
+    """Any of these headers may name a file with the voxels, and hold them itself."""
+    attached = tmp_path / ("whole.mha" if "m" in name.lower() else "whole.nrrd")
+    sitk.WriteImage(reference.to_sitk(), str(attached))
+    assert io.parts(attached) == [attached]
+    (tmp_path / "voxels.raw").write_bytes(bytes(8))
+    text = "NDims = 3\nElementDataFile = voxels.raw\n" if "m" in name.lower() else "NRRD0004\ndimension: 3\ndata file: voxels.raw\n\n"
+    (tmp_path / name).write_text(text)
+    assert io.parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
+
+
+def test_label_map_objects_are_refused():
+    labels = sitk.LabelImageToLabelMap(sitk.Image([4, 5, 6], sitk.sitkUInt8))
+    with pytest.raises(errors.InvalidArgumentError, match="moving volume is a SimpleITK label map.*LabelMapToLabel"):
+        io.read(labels, "moving")
+
+
 def test_nifti_of_several_gzip_members(tmp_path: Path, reference: io.Image):
     plain, parts = tmp_path / "plain.nii", tmp_path / "parts.nii.gz"
     sitk.WriteImage(reference.to_sitk(), str(plain))
@@ -299,6 +319,27 @@ def test_dicom_that_is_no_stack_is_refused(drift: tuple[float, ...], says: str, 
 def test_dicom_with_rounded_directions_is_read(tmp_path: Path):
     image = io.Image((1000 * blob((60, 9, 11))).astype(np.int16), (1.0, 1.0, 1.0))
     assert io.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape == image.array.shape
+
+
+def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
+    """As PET has them: the first slice's slope, a whole number, makes ITK read all as integers of the first one's size."""
+    folder = write_dicom(io.Image((1000 * blob((6, 9, 11))).astype(np.int16)), tmp_path / "series")
+    writer = sitk.ImageFileWriter()
+    writer.KeepOriginalImageUIDOn()
+    truth = []
+    for i, path in enumerate(sorted(folder.iterdir())):
+        image = sitk.ReadImage(str(path))
+        scaled = sitk.Cast(image, sitk.sitkInt32) * 100 if i else image
+        for key in image.GetMetaDataKeys():
+            scaled.SetMetaData(key, image.GetMetaData(key))
+        scaled.SetMetaData("0028|1052", "0")
+        scaled.SetMetaData("0028|1053", "100" if i else "1")
+        writer.SetFileName(str(path))
+        writer.Execute(scaled)
+        truth.append(sitk.GetArrayFromImage(sitk.ReadImage(str(path)))[0])
+    read = io.read(folder).array
+    np.testing.assert_allclose(read, truth)
+    assert read.max() > 2**15
 
 
 def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
@@ -364,6 +405,14 @@ def test_transforms(tmp_path: Path):
         path = tmp_path / f"t{suffix}"
         io.write_transform(path, io.read_transform(matrix))
         np.testing.assert_allclose(io.linear_part(io.read_transform(path)), matrix, atol=1e-12)
+    shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
+    io.write_transform(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
+    assert io.read_transform(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
+    lines = (tmp_path / "two.tfm").read_text().splitlines()
+    composite = next(i for i, line in enumerate(lines) if line.startswith("#Transform 1"))
+    (tmp_path / "two.tfm").write_text("\n".join([lines[0], *lines[composite:]]) + "\n")
+    with pytest.raises(errors.InputUnreadableError, match="two.tfm holds 2 transforms side by side"):
+        io.read_transform(tmp_path / "two.tfm")
     euler = sitk.Euler3DTransform((10.0, 20.0, 30.0), 0.1, 0.2, 0.3, (1.0, 2.0, 3.0))
     point = np.array([3.0, -4.0, 5.0, 1.0])
     np.testing.assert_allclose((io.linear_part(euler) @ point)[:3], euler.TransformPoint(point[:3]))
@@ -419,7 +468,7 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
         sitk.WriteImage(sitk.Image([8] * 3, sitk.sitkFloat32), str(folder / "a.nii.gz"))
         small = sitk.Image([8] * 3, sitk.sitkFloat32)
         writer = threading.Thread(target=lambda: [io.write_transform(folder / "a.h5", transform) for _ in range(400)])
-        other = threading.Thread(target=lambda: [io.write_image(folder / "image.h5", small) for _ in range(100)])
+        other = threading.Thread(target=lambda: [io.write_image(folder / "image.nrrd", small) for _ in range(100)])
         readers = [threading.Thread(target=lambda: [io.read(folder / "a.nii.gz", "image") for _ in range(400)]) for _ in range(2)]
         for thread in (writer, other, *readers):
             thread.start()
@@ -455,15 +504,24 @@ def test_unwritable(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError, match="file"):
         io.write_image(tmp_path / "file" / "image.nrrd", noise(4))
-    with pytest.raises(errors.OutputUnwritableError, match="no image format; use .nii.gz"):
+    with pytest.raises(errors.OutputUnwritableError, match="no image format .*; use .nii.gz"):
         io.write_image(tmp_path / "image.unknown", noise(4))
+    for name in ("image.tif", "image.vtk", "image.h5", "image.mnc"):  # they lose the grid, or end the process where the disk is full
+        with pytest.raises(errors.OutputUnwritableError, match="keeps a volume's grid"):
+            io.write_image(tmp_path / name, noise(4))
+    with pytest.raises(errors.OutputUnwritableError, match="image.MHA cannot be written under that name .*lower case"):
+        io.write_image(tmp_path / "image.MHA", noise(4))
+    (tmp_path / "folder.nrrd").mkdir()
+    with pytest.raises(errors.OutputUnwritableError, match="folder.nrrd is a folder"):
+        io.write_image(tmp_path / "folder.nrrd", noise(4))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
     with pytest.raises(errors.OutputUnwritableError, match="there is no folder .*nowhere; make it first"):
         io.write_image(tmp_path / "nowhere" / "image.nrrd", noise(4))
     with pytest.raises(errors.OutputUnwritableError, match="is a file"), io.output_folder(tmp_path / "file"):
         pass
     with pytest.raises(errors.OutputUnwritableError), io.output_folder(tmp_path / ("x" * 300)):
         pass
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
 
 
 def test_write_replaces_only_when_whole(tmp_path: Path):
@@ -478,6 +536,9 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
             io.write_image(path, noise())
         with pytest.raises(errors.DiskFullError):
             io.write_image(tmp_path / "image.nrrd", noise(), compress=False)
+        for name in ("image.nii", "image.hdr", "image.img.gz"):
+            with pytest.raises(errors.DiskFullError):
+                io.write_image(tmp_path / name, noise())
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
                 io.write_transform(tmp_path / name, sitk.DisplacementFieldTransform(sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)))
@@ -493,7 +554,7 @@ def test_full_disk(tmp_path: Path):
     if not shutil.which("mount") or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], capture_output=True).returncode:
         pytest.skip("needs the right to mount a small tmpfs")
     try:
-        for name in ("a.nii.gz", "a.nrrd", "a.mha"):
+        for name in ("a.nii", "a.nii.gz", "a.hdr", "a.img.gz", "a.nrrd", "a.mha"):
             with pytest.raises(errors.DiskFullError):
                 io.write_image(small / name, noise())
             with pytest.raises(errors.DiskFullError):
@@ -569,4 +630,9 @@ def test_inputs_are_not_written_over(tmp_path: Path):
     for path in (out / "a", out / ".." / "out" / "a", tmp_path / "link", str(tmp_path / "other" / "a")):
         with pytest.raises(errors.InvalidArgumentError, match="fixed mask: .*would be written"):
             io.check_apart(tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path})
+    for kind, other in ((".hdr", ".img"), (".nhdr", ".nrrd"), (".mhd", ".mha")):  # the voxels of either may be in a file that both write
+        io.write_image(out / f"pair{kind}", io.Image(blob()))
+        shutil.copy(out / f"pair{kind}", tmp_path / f"copy{kind}")
+        with pytest.raises(errors.InvalidArgumentError, match="moving: .*pair"):
+            io.check_apart(out, (f"pair{other}" if kind == ".hdr" else f"pair{kind}",), {"moving": out / f"pair{kind}"})
     io.check_apart(out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True})

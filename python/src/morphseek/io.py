@@ -225,6 +225,8 @@ class _Held:
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
     """Return an image of SimpleITK's that nobody else has: where two share their voxels, a view of one moves it and leaves the memory to the other."""
+    if image.GetPixelIDTypeAsString().startswith("label of"):  # of which a view would end the process
+        raise errors.InvalidArgumentError(f"{name} volume is a SimpleITK label map object; give SimpleITK.LabelMapToLabel of it")
     array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
     return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), image.GetOrigin(), direction, name)
@@ -242,6 +244,8 @@ def _in_space(array: np.ndarray, components: int, spacing: Any, origin: Any, dir
     """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first three axes."""
     if components != 1:
         raise errors.InvalidArgumentError(f"{name} volume has {components} components a voxel; give a scalar volume")
+    if len(direction) >= 3 and _is_sheared(direction[:3, :3]):
+        raise _sheared(name)
     return Image(_checked(array, name), tuple(spacing)[:3], tuple(origin)[:3], tuple(direction[:3, :3].ravel()))
 
 
@@ -323,8 +327,13 @@ def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
 
 def parts(path: Path) -> list[Path]:
     """Return the files that an image is in: its own and, where one has the geometry and another the voxels, that one."""
-    if path.suffix in (".mhd", ".nhdr"):
-        others = [path.parent / name for name in _data_files(path.read_bytes())]
+    suffix = path.suffix.lower()
+    if suffix in (".mhd", ".nhdr", ".mha", ".nrrd"):  # the latter two may name another file, too
+        with open(path, "rb") as file:
+            header = file.read() if suffix in (".mhd", ".nhdr") else file.read(1 << 16)
+        if suffix in (".nrrd", ".nhdr"):
+            header = re.split(rb"\r?\n\r?\n", header)[0]
+        others = [path.parent / name for name in _data_files(header) if name != "LOCAL"]
     else:
         suffix = next((suffix for suffix in _PAIRS if path.name.endswith(suffix)), None)
         others = [path.with_name(path.name.removesuffix(suffix) + other) for other in _PAIRS if other != suffix] if suffix else []
@@ -363,6 +372,10 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
     reader.MetaDataDictionaryArrayUpdateOn()
     image = reader.Execute()
     slices = range(len(files))
+    scales = {tuple(reader.GetMetaData(i, key) for key in ("0028|1053", "0028|1052") if reader.HasMetaDataKey(i, key)) for i in slices}
+    if len(scales) > 1:  # PET: the type that the first slice's slope asks for does not hold the others
+        reader.SetOutputPixelType(sitk.sitkFloat64)
+        image = reader.Execute()
     if len(files) > 1 and image.GetDepth() == len(files) and all(reader.HasMetaDataKey(i, position) for i in slices):
         try:
             corners = np.array([[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices])
@@ -439,7 +452,9 @@ def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
 
 def _reason(error: Exception) -> str:
     """Return what an ITK exception says, without the source lines before it."""
-    text = str(error).strip().split("ITK ERROR: ")[-1]
+    text = re.split(r"(?:ITK|sitk::)\s?ERROR: ", str(error).strip())[-1]
+    if text.startswith("Unable to determine ImageIO reader"):
+        return "its format is none that ITK knows; convert it to .nii.gz, .nrrd or .mha"
     return " ".join(text.split())
 
 
@@ -470,6 +485,7 @@ def read_transform(source: Any) -> sitk.Transform:
             with _hdf5:
                 source = sitk.ReadTransform(str(path))
                 source.TransformPoint((0.0,) * source.GetDimension())  # of a file that was cut short it cannot
+            _check_alone(source, path)
         except errors.MorphSeekError:
             raise
         except OSError as error:
@@ -496,6 +512,15 @@ def read_transform(source: Any) -> sitk.Transform:
     return affine
 
 
+def _check_alone(transform: sitk.Transform, path: Path) -> None:
+    """See that a text file has no more transforms than ITK took from it: of several that are not in a composite one, the first."""
+    if transform.GetTransformEnum() == sitk.sitkComposite or path.suffix.lower() not in (".tfm", ".txt"):
+        return
+    count = len(re.findall(rb"^Transform:", path.read_bytes(), re.M))
+    if count > 1:
+        raise errors.InputUnreadableError(f"transform: {path} holds {count} transforms side by side; write them as one composite transform")
+
+
 def linear_part(transform: sitk.Transform) -> np.ndarray:
     """Return a linear transform as 4x4 LPS matrix.
 
@@ -516,9 +541,15 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
     return matrix
 
 
+#: Endings of the image formats that keep a grid's place and directions, and that are told when a disk is full.
+_FORMATS = (".nii", ".nii.gz", ".nrrd", ".nhdr", ".mha", ".mhd", *_PAIRS)
+
+
 def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bool = True) -> None:
     """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI intent 1007)."""
     image = image.to_sitk() if isinstance(image, Image) else image
+    if not Path(path).name.lower().endswith(_FORMATS):
+        raise errors.OutputUnwritableError(f"{path}: its ending is that of no image format that keeps a volume's grid; use .nii.gz, .nrrd or .mha")
     if Path(path).name.lower().endswith((".nii", ".nii.gz")) and _is_sheared(np.array(image.GetDirection()).reshape(image.GetDimension(), -1)):
         raise errors.OutputUnwritableError(
             f"{path}: the axes of this grid are not at right angles, and ITK would straighten them in a NIfTI; "
@@ -528,8 +559,7 @@ def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bo
     def write(temporary: Path) -> None:
         if not compress:
             _reserve(temporary, (1 << 16) + image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())
-        with _hdf5 if temporary.suffix.lower() in _HDF5 else contextlib.nullcontext():
-            sitk.WriteImage(image, str(temporary), useCompression=compress)
+        sitk.WriteImage(image, str(temporary), useCompression=compress)
 
     with replacing(path) as temporary:
         _write(lambda: write(temporary), temporary, path)
@@ -570,8 +600,8 @@ def at_once(*writers: Callable[[], Any]) -> None:
 def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike) -> None:
     try:
         write()
-        if temporary.name.endswith(".nii.gz"):
-            _check_gzip(temporary)
+        if temporary.name.lower().endswith((".nii", ".nii.gz", *_PAIRS)):
+            _check_nifti(temporary)
     except (RuntimeError, OSError) as error:
         raise _output_error(error, path) from None
 
@@ -585,13 +615,17 @@ def _reserve(path: Path, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _check_gzip(path: Path) -> None:
-    """ITK does not notice that a disk is full while it writes a compressed NIfTI: see whether the stream's end is there."""
+def _check_nifti(path: Path) -> None:
+    """ITK does not notice that a disk is full while it writes a NIfTI: see whether the end of its voxels is there."""
     import nibabel
 
-    header = nibabel.load(path)
+    try:
+        header = nibabel.load(path)
+    except (nibabel.filebasedimages.ImageFileError, EOFError, OSError):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+    voxels = Path(header.file_map["image"].filename)
     expected = int(header.dataobj.offset) + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
-    if _declared(path) != expected % 2**32:
+    if (_declared(voxels) != expected % 2**32) if voxels.name.lower().endswith(".gz") else voxels.stat().st_size < expected:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -605,8 +639,6 @@ def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeek
         return errors.DiskFullError(f"{path}: the disk is full; free some space or choose another folder")
     if isinstance(error, FileNotFoundError) and not folder.exists():
         return errors.OutputUnwritableError(f"{path} cannot be written: there is no folder {folder}; make it first")
-    if "Unable to determine ImageIO writer" in str(error):
-        return errors.OutputUnwritableError(f"{path} cannot be written: its ending is that of no image format; use .nii.gz, .nrrd or .mha")
     return errors.OutputUnwritableError(f"{path} cannot be written: {_reason(error)}")
 
 
@@ -620,6 +652,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     _check_text(path, "output", errors.OutputUnwritableError)
     with _staging(path.parent, path.name) as temporary:
         yield temporary / path.name
+        if not (temporary / path.name).exists():
+            others = ", ".join(sorted(file.name for file in temporary.iterdir()))
+            raise errors.OutputUnwritableError(f"{path} cannot be written under that name (ITK makes {others} of it); write its ending in lower case")
 
 
 @contextlib.contextmanager
@@ -664,6 +699,9 @@ def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str 
     try:
         yield temporary
         new = sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name))
+        for path in new:  # before the first of them takes its place
+            if (folder / path.name).is_dir():
+                raise errors.OutputUnwritableError(f"{folder / path.name} is a folder, where a file is to be written; move it away or choose another place")
         try:
             if seal:
                 (folder / seal).unlink(missing_ok=True)
@@ -742,13 +780,24 @@ def check_apart(folder: str | os.PathLike, names: Collection[str], inputs: Mappi
     ------
     InvalidArgumentError
     """
-    written = [os.path.join(os.path.realpath(folder), name) for name in names]
+    written = {os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)}
     for what, given in inputs.items():
         if isinstance(given, (str, os.PathLike)):
             path = Path(given)
+            files = [path]
+            with contextlib.suppress(OSError, ValueError):
+                files = parts(path) if path.is_file() else files
             # The file itself, and the name, which may be a link to it: a result takes the place of either.
-            if {os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)} & set(written):
+            if not written.isdisjoint(place for file in files for place in (os.path.realpath(file), os.path.join(os.path.realpath(file.parent), file.name))):
                 raise errors.InvalidArgumentError(f"{what.replace('_', ' ')}: {path} is where a result would be written; choose another place for the output")
+
+
+def _written(name: str) -> list[str]:
+    """Return the names of the files that an output of that name may come in."""
+    for header, others in ((".mhd", (".raw", ".zraw")), (".nhdr", (".raw", ".raw.gz")), *((pair, _PAIRS) for pair in _PAIRS)):
+        if name.lower().endswith(header):
+            return [name, *(name[: -len(header)] + other for other in others)]
+    return [name]
 
 
 def as_kind_of(source: ImageLike, image: Image) -> Any:
