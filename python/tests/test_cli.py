@@ -79,6 +79,20 @@ def test_apply_fills_with_the_least_finite_value(tmp_path: Path, files: dict[str
     assert (io.read(tmp_path / "out.nrrd").array == least).all()
 
 
+@pytest.mark.parametrize("dtype, labels", [(np.int64, [2**53 + 3, 2**53 + 5, -(2**53) - 1]), (np.uint64, [2**64 - 1, 2**64 - 3, 7]), (np.int64, [2**53, 5, -3])])
+def test_apply_keeps_64_bit_labels(dtype: type, labels: list[int], tmp_path: Path, command: Command):
+    """Also where the moving image ends, beyond which is 0."""
+    array = np.resize(np.array(labels, dtype), (4, 5, 7))
+    io.write_image(tmp_path / "labels.nrrd", io.Image(array, (1.0, 2.0, 3.0), (5.0, 6.0, 7.0)))
+    io.write_transform(tmp_path / "shift.tfm", sitk.TranslationTransform(3, (2.0, 0.0, 0.0)))
+    files = ["--transform", tmp_path / "shift.tfm", "--input", tmp_path / "labels.nrrd", "--reference", tmp_path / "labels.nrrd"]
+    command("apply", *files, "--out", tmp_path / "out.nrrd", "--interpolation", "nearest")
+    out, expected = io.read(tmp_path / "out.nrrd"), np.zeros_like(array)
+    expected[..., :-2] = array[..., 2:]
+    np.testing.assert_array_equal(out.array, expected)
+    assert out.array.dtype == dtype and np.array_equal(out.grid, io.read(tmp_path / "labels.nrrd").grid)
+
+
 def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], command: Command):
     out = tmp_path / "it"
     out.mkdir()
