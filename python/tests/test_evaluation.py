@@ -281,6 +281,14 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
+def test_names_are_no_markup(data: Path, tmp_path: Path, command: Command):
+    (tmp_path / "labels.csv").write_text("id,name\n1,Hippocampus [left]\n5,Tail [/posterior] :on:\n")
+    out = tmp_path / "run [/x] :on:"
+    text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", out, "--labels-csv", tmp_path / "labels.csv", "--model", "none", "--refine", 0)
+    for said in ("Hippocampus [left]", "Tail [/posterior] :on:", str(out / "results.json")):
+        assert said in text
+
+
 def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_path: Path):
     table = tmp_path / "labels.csv"
     table.write_text("id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n")

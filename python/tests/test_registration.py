@@ -23,6 +23,7 @@ import morphseek
 from conftest import BUNDLES, QUICK, blob, oblique
 from morphseek import _core, errors, io
 from morphseek.phantom import PhantomPair
+from morphseek.registration import Bar
 
 
 def test_contract(result: morphseek.RegistrationResult, pair: PhantomPair):
@@ -362,3 +363,19 @@ def test_memory_is_flat():
 
     before = run(8)
     assert run(24) - before < 12 * field  # kept fields alone would be 24
+
+
+def test_a_bar_shows_paths_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    bar = Bar()
+    try:
+        for path in ("dir[/x]/no.nii.gz", "dir/[left]:on:.nii.gz"):
+            bar(morphseek.Progress("1/2", 0.5, path))
+            bar._bar.refresh()
+            assert path in capsys.readouterr().err
+            bar.say(f"said: {path}")
+            assert f"said: {path}" in capsys.readouterr().err
+    finally:
+        bar.close()

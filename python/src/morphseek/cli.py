@@ -58,7 +58,8 @@ app = typer.Typer(
 models_app = typer.Typer(help="List, show and verify the model bundles.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(models_app, name="models")
 
-_out, _err = Console(highlight=False), Console(stderr=True, highlight=False)
+# Names and paths are printed as they are: [x] is no markup in them, and :x: no emoji.
+_out, _err = (Console(stderr=stderr, highlight=False, markup=False, emoji=False) for stderr in (False, True))
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")]
@@ -86,7 +87,7 @@ def _reported(as_json: bool) -> Iterator[None]:
         if as_json:
             _print_failure(failure)
         else:
-            _err.print(f"morphseek: {failure}", style="red", markup=False, soft_wrap=True)
+            _err.print(f"morphseek: {failure}", style="red", soft_wrap=True)
         raise typer.Exit(failure.exit_code) from None
     except typer.Exit:
         raise
@@ -205,7 +206,7 @@ def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: boo
         print(json.dumps(summary))
         return
     for warning in summary["warnings"]:
-        _err.print(f"note: {warning}", style="yellow", markup=False, soft_wrap=True)
+        _err.print(f"note: {warning}", style="yellow", soft_wrap=True)
     if quiet:
         return
     rows = []
@@ -227,7 +228,7 @@ def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: boo
 def _print_rows(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        _out.print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
+        _out.print(f"{name:<{width}}  {value}", soft_wrap=True)
 
 
 class _Interpolation(str, enum.Enum):
@@ -303,7 +304,7 @@ def evaluate(
             if not (quiet or as_json):
                 dice = f"Dice {score.dice_before:.3f} -> {score.dice_after:.3f}" if score.labels else "no label in common"
                 what = score.error or f"{dice}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
-                _out.print(f"{score.fixed} <- {score.moving}  {what}", markup=False, soft_wrap=True)
+                _out.print(f"{score.fixed} <- {score.moving}  {what}", soft_wrap=True)
 
         io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv})
         with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
@@ -317,7 +318,7 @@ def evaluate(
             if not kept:
                 result.write(folder)
         if kept and not as_json:
-            _err.print(f"note: no pair succeeded, so {' and '.join(kept)} in {out} stay as they were", style="yellow", markup=False, soft_wrap=True)
+            _err.print(f"note: no pair succeeded, so {' and '.join(kept)} in {out} stay as they were", style="yellow", soft_wrap=True)
         if as_json:
             print(json.dumps(result.to_dict()))
         elif not (quiet or kept):
@@ -496,7 +497,7 @@ def train(context: typer.Context) -> None:
 
         training(args=context.args, prog_name="morphseek train")
     except ModuleNotFoundError as error:
-        _err.print(f"morphseek: training needs its extra packages ({error}): pip install 'morphseek[training]'", style="red", markup=False, soft_wrap=True)
+        _err.print(f"morphseek: training needs its extra packages ({error}): pip install 'morphseek[training]'", style="red", soft_wrap=True)
         raise typer.Exit(errors.InvalidArgumentError.exit_code) from None
 
 

@@ -336,8 +336,9 @@ class Bar:
         from rich.console import Console
         from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeElapsedColumn
 
-        console = Console(stderr=True)
-        columns = TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn(), TextColumn("{task.description}")
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        message = TextColumn("{task.description}", markup=False)  # it has names and paths of the user's
+        columns = TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn(), message
         self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("", total=1.0, stage="")
         self._bar.start()
@@ -349,7 +350,7 @@ class Bar:
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._bar.console.print(line, soft_wrap=True)
 
     def close(self) -> None:
         self._bar.stop()
