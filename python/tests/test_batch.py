@@ -181,6 +181,8 @@ def test_headers_and_slices(header: str, tmp_path: Path):
         ("fixed,moving,moving\na,b,c\n", "twice"),
         ("fixed,moving\na,\n", "row 1"),
         ("fixed,moving\na,b\na,b,c\n", "row 2"),
+        ("fixed,moving,\na,b,\na,b,c\n", "row 2"),
+        ("fixed|moving\na|b\n", "header"),
         ("fixed,moving,id\na,b,x\na,c,X\n", "twice"),
         ("fixed,moving,id\na,b,../x\n", "folder"),
         ("fixed,moving,id\na,b,.\n", "folder"),
@@ -192,6 +194,36 @@ def test_lists_refused(text: str, says: str, tmp_path: Path):
     with pytest.raises(errors.InputUnreadableError, match=says):
         batch.run(tmp_path / "pairs.csv", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fixed,moving,id\r\na,b,x\r\nc,d,\r\n,,\r\n,,\r\n",
+        "Fixed, MOVING ,Id\na,b,x\nc,d,\n",
+        "fixed,moving,id,\na,b,x,\nc,d,,\n",
+        "fixed,,moving,id\na,,b,x\nc,,d\n",
+        "sep=,\r\nfixed,moving,id\r\na,b,x\r\nc,d,\r\n",
+        "\ufeffsep=;\nfixed;moving;id\na;b;x\nc;d;\n",
+        '"SEP=\t"\nfixed\tmoving\tid\na\tb\tx\nc\td\t\n',
+        "\ufefffixed;moving;id\na;b;x\nc;d;\n;;\n",
+        "fixed\tmoving\tid\ra\tb\tx\rc\td\t\r",
+        'fixed;moving;id\n"a" ; b;x\nc;d;\n',
+    ],
+)
+def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
+    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
+    found = [(pair.id, pair.files) for pair in batch.read_list(tmp_path / "pairs.csv")]
+    assert found == [("x", {"fixed": "a", "moving": "b"}), ("002-d-to-c", {"fixed": "c", "moving": "d"})]
+    assert morphseek.evaluation.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize("encoding, name", [("utf-16", "Müller"), ("utf-16-le", "Mueller"), ("cp1252", "Müller")])
+def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
+    (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
+    for read in (batch.read_list, morphseek.evaluation.read_pairs, morphseek.evaluation.read_labels_csv):
+        with pytest.raises(errors.InputUnreadableError, match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"'):
+            read(tmp_path / "pairs.csv")
 
 
 def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -145,6 +145,8 @@ def test_merging(data: Path, tmp_path: Path):
     table.write_text("id,name\n5,core\n")
     named = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
+    table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")  # as Excel does where the comma is the decimal one
+    assert morphseek.evaluation.read_labels_csv(table) == ({5: 5}, {5: "core"})
     for text, says in (("number\n5\n", "columns"), ("", "no labels"), ("id, name\n", "no labels"), ("id,name\n5,core\n5,shell\n", "the id 5 twice")):
         table.write_text(text)
         with pytest.raises(errors.InputUnreadableError, match=says):

@@ -224,8 +224,8 @@ def run(
     Parameters
     ----------
     pairs : path
-        CSV with the columns fixed and moving and, optionally, fixed_labels, moving_labels, fixed_mask, moving_mask and id, the name of the
-        pair's folder. Paths are relative to the file.
+        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels, fixed_mask, moving_mask and id, the name of
+        the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns do not count. Paths are relative to the file.
     out : path
         Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json. summary.csv and summary.json have all pairs.
     workers : int
@@ -290,25 +290,25 @@ def run(
 def read_list(path: str | os.PathLike) -> list[Pair]:
     """Return the pairs of a CSV file; see :func:`run`. A pair without id is called NUMBER-MOVING-to-FIXED."""
     path = Path(path)
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            heading, rows = list(reader.fieldnames or ()), list(reader)
-    except OSError as error:
-        raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, csv.Error) as error:
-        raise errors.InputUnreadableError(f"pairs: {path} is not a CSV file: {error}") from None
+    heading, *rows = evaluation.read_table(path, "pairs", {"fixed", "moving"}) or [[]]
+    heading = [name.lower() for name in heading]
+    while heading and not heading[-1]:  # the cells below it are too many
+        heading.pop()
     columns = set(heading)
     if len(columns) < len(heading):
         raise errors.InputUnreadableError(f"pairs: {path} has a column twice: {', '.join(heading)}")
     if not rows or not {"fixed", "moving"} <= columns or columns - {*IMAGES, "id"}:
-        raise errors.InputUnreadableError(f"pairs: {path} needs a header with the columns fixed and moving, may have {', '.join(IMAGES[2:])} and id, and no others; and a row for each pair")
+        raise errors.InputUnreadableError(
+            f"pairs: {path} needs a header with the columns fixed and moving, may have {', '.join(IMAGES[2:])} and id, and no others; "
+            f"and a row for each pair. Its header: {', '.join(heading) or 'none'}; rows below: {len(rows)}"
+        )
     pairs: dict[str, Pair] = {}
-    for number, row in enumerate(rows, 1):
-        files = {image: (row.get(image) or "").strip() for image in IMAGES}
-        if None in row or not files["fixed"] or not files["moving"]:
+    for number, cells in enumerate(rows, 1):
+        row = dict(zip(heading, cells))
+        files = {image: row.get(image, "") for image in IMAGES}
+        if any(cells[len(heading) :]) or not files["fixed"] or not files["moving"]:
             raise errors.InputUnreadableError(f"pairs: {path}, row {number}: there must be a fixed and a moving image, and no more cells than columns")
-        name = (row.get("id") or "").strip() or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
+        name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
         if name.startswith((".", "summary.")) or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name):
             raise errors.InputUnreadableError(f"pairs: {path}, row {number}: the id {name!r} is no name for a folder")
         if name.lower() in pairs:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
 import math
 import os
+import re
 import tempfile
 import time
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import SimpleITK as sitk
@@ -272,7 +274,7 @@ def evaluate(
     Parameters
     ----------
     pairs : path or sequence of (fixed, moving)
-        CSV with the columns fixed and moving, or without a heading and these two first; or JSON: a list of pairs, or a Learn2Reg-like file of several
+        CSV in UTF-8 with the columns fixed and moving, or without a heading and these two first; or JSON: a list of pairs, or a Learn2Reg-like file of several
         lists, of which `subset` names one.
     data : path
         Folder with ``images`` and ``labels``; a pair's entries are file names there, suffix optional. An entry with a slash is a
@@ -404,14 +406,15 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
     if not isinstance(source, (str, os.PathLike)):
         return _as_pairs(source, "pairs")
     path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        table = path.suffix.lower() != ".json"
-        content = _columns(list(csv.reader(text.splitlines()))) if table else json.loads(text)
-    except OSError as error:
-        raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, csv.Error) as error:
-        raise errors.InputUnreadableError(f"pairs: {path} is not a list of pairs: {error}") from None
+    if path.suffix.lower() == ".json":
+        try:
+            content = json.loads(path.read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise errors.InputUnreadableError(f"pairs: {path} is not a list of pairs: {error}") from None
+    else:
+        content = _columns(read_table(path, "pairs", {"fixed", "moving"}))
     if isinstance(content, list):
         if subset is not None:
             raise errors.InvalidArgumentError(f"pairs: {path} is one list of pairs, so there is no {subset!r} to choose; leave out subset, or check the file")
@@ -431,12 +434,56 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
 
 def _columns(rows: list[list[str]]) -> list[list[str]]:
     """Return the columns fixed and moving of a table: by its heading where it has one, else the first two."""
-    rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
     heading = [cell.lower() for cell in rows[0]] if rows else []
     if not {"fixed", "moving"} <= set(heading):
         return rows
     columns = heading.index("fixed"), heading.index("moving")
-    return [[row[c] if c < len(row) else "" for c in columns] for row in rows[1:]]
+    return [[row[c] for c in columns] for row in rows[1:]]
+
+
+_SEPARATORS = ",;\t"
+
+
+def read_table(path: str | os.PathLike, what: str, heading: Collection[str]) -> list[list[str]]:
+    """Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped, all rows of one length, those rows and columns
+    dropped that are empty.
+
+    Parameters
+    ----------
+    path : path
+    what : str
+        What error messages call it.
+    heading : collection of str
+        Columns by which the separator is known (comma, semicolon or tab), unless a line ``sep=`` in front names it.
+
+    Raises
+    ------
+    InputUnreadableError
+        The file cannot be read, or is no text in UTF-8.
+    """
+    text = "\0"
+    try:
+        with contextlib.suppress(UnicodeDecodeError):
+            text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets put a mark in front
+    except (OSError, ValueError) as error:  # ValueError: no path at all
+        raise errors.InputUnreadableError(f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if "\0" in text:
+        raise errors.InputUnreadableError(f'{what}: {path} is no text in UTF-8; save it anew as "CSV UTF-8"')
+    separators = _SEPARATORS
+    if said := re.match(rf'"?sep=([{_SEPARATORS}])"?[{_SEPARATORS}]*(\r\n?|\n|$)', text, re.IGNORECASE):
+        separators, text = said[1], text[said.end() :]
+    try:
+        tables = [_rows(text, separator) for separator in separators]
+    except csv.Error as error:
+        raise errors.InputUnreadableError(f"{what}: {path} is not a CSV file: {error}") from None
+    return next((rows for rows in tables if rows and set(heading) <= {cell.lower() for cell in rows[0]}), tables[0])
+
+
+def _rows(text: str, separator: str) -> list[list[str]]:
+    rows = [[cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)]
+    rows = [row for row in rows if any(row)]
+    used = [c for c in range(max(map(len, rows), default=0)) if any(row[c] for row in rows if c < len(row))]
+    return [[row[c] if c < len(row) else "" for c in used] for row in rows]
 
 
 def _as_pairs(rows: Iterable[Any], where: str) -> list[tuple[str, str]]:
@@ -471,12 +518,11 @@ def find_file(root: Path, name: str, kind: str) -> Path:
 
 def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
     """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
+    heading, *table = read_table(path, "labels", {"id", "name"}) or [[]]
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark in front
-            rows = [(int(row["id"]), row["name"] or "", (row.get("structure") or "").strip()) for row in csv.DictReader(file, skipinitialspace=True)]
-    except OSError as error:
-        raise errors.InputUnreadableError(f"labels: {path} cannot be read: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError) as error:
+        cells = [dict(zip(map(str.lower, heading), row)) for row in table]
+        rows = [(int(row["id"]), row["name"], row.get("structure", "")) for row in cells]
+    except (KeyError, ValueError) as error:
         raise errors.InputUnreadableError(f"labels: {path} needs the columns id and name, and may have structure: {error!r}") from None
     rows = [row for row in rows if row[0] != 0]  # the background, whatever a table calls it
     ids = [row[0] for row in rows]
