@@ -333,6 +333,16 @@ def test_command(study: Path, tmp_path: Path, command: Command):
     assert command.json("batch", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"] == "input_unreadable"
 
 
+def test_reports_have_the_command_only_where_one_was_given(study: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch):
+    study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
+    monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
+    assert states(batch.run(study, tmp_path / "python", html=True, **QUICK)) == ["done"]
+    page = (tmp_path / "python" / "plain" / "report.html").read_text()
+    assert "--of mine" not in page and "morphseek batch" not in page
+    command("batch", study, "--out", tmp_path / "typed", "--html", *FLAGS)
+    assert f"morphseek batch {study} --out {tmp_path / 'typed'} --html --model none" in (tmp_path / "typed" / "plain" / "report.html").read_text()
+
+
 def test_cluster_that_loses_a_worker(tmp_path: Path):
     """Every pair is done once: what was finished before the loss is not touched, what was under way is done by the other worker."""
     distributed = pytest.importorskip("distributed")

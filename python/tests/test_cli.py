@@ -26,6 +26,7 @@ def test_register(tmp_path: Path, files: dict[str, Path], command: Command, resu
     text = command(*arguments)
     assert "mean Dice" in text and str(out / "report.html") in text
     assert sorted(p.name for p in out.iterdir()) == FILES
+    assert f"morphseek register {files['fixed']} {files['moving']} --fixed-labels" in (out / "report.html").read_text()
     report = json.loads((out / "report.json").read_text())
     assert {"dice_before", "dice_after", "njd_percent", "similarity_before", "similarity_after", "seconds", "model", "device", "version", "seed"} <= set(report)
     assert report["dice_after"] > report["dice_before"] + 0.2 and not report["cached"]

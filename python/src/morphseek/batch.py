@@ -17,9 +17,7 @@ import dataclasses
 import hashlib
 import json
 import os
-import shlex
 import statistics
-import sys
 import threading
 import uuid
 from io import StringIO
@@ -46,6 +44,7 @@ def register_into(
     *,
     options: dict[str, Any],
     title: str = "",
+    command: str = "",
     html: bool = True,
     seal: str = "",
     label_names: dict[int, str] | None = None,
@@ -62,8 +61,8 @@ def register_into(
         Fixed and moving.
     options : dict
         Of the engine.
-    title, label_names
-        For report.html.
+    title, command, label_names
+        For report.html; see :func:`morphseek.report.write_report`.
     html : bool
         Write report.html.
     seal : str
@@ -119,7 +118,7 @@ def register_into(
                         moving_labels=moving_labels,
                         scores=scores,
                         label_names=label_names,
-                        command="morphseek " + shlex.join(sys.argv[1:]),
+                        command=command,
                         title=title,
                     )
 
@@ -215,6 +214,7 @@ def run(
     workers: int = 1,
     scheduler: str | None = None,
     html: bool = False,
+    command: str = "",
     anew: bool = False,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Any,
@@ -234,6 +234,8 @@ def run(
         Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread unless `threads` is given.
     html : bool
         Write report.html for each pair, which takes about as long as a small registration.
+    command : str
+        What repeats the batch, for report.html.
     anew : bool
         Do pairs again that are finished.
     progress : callable or bool, optional
@@ -273,7 +275,7 @@ def run(
         if (Path(out) / name).is_dir():
             raise errors.OutputUnwritableError(f"{Path(out) / name} is a folder; the summary cannot take its place, choose another output folder")
     token = uuid.uuid4().hex
-    jobs = [_Job(pair, str(Path(out).absolute() / pair.id), options, model, html, anew, token) for pair in listed]
+    jobs = [_Job(pair, str(Path(out).absolute() / pair.id), options, model, html, command, anew, token) for pair in listed]
     batch = Batch([Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown)
     meter = _Meter(batch, progress)
     try:
@@ -334,6 +336,7 @@ class _Job:
     options: dict[str, Any]
     model: str  # "none", "default", or the bundle's sha256
     html: bool
+    command: str
     anew: bool
     batch: str  # which call of run() it belongs to
 
@@ -379,6 +382,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             (images.get("fixed_labels"), images.get("moving_labels")),
             options=job.options,
             title=pair.id,
+            command=job.command,
             html=job.html,
             seal=FINISHED,
             progress=progress,

@@ -12,6 +12,7 @@ import functools
 import inspect
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -64,6 +65,11 @@ _out, _err = (Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute anew, even if the same registration was done before, and keep no copy in the user's cache folder.")]
+
+
+def _command_line() -> str:
+    """Return what the user typed, for reports."""
+    return "morphseek " + shlex.join(sys.argv[1:])
 
 
 def _version(show: bool) -> None:
@@ -193,6 +199,7 @@ def register(
             (fixed_labels, moving_labels),
             options=_changed(options) | _cache(no_cache),
             title=f"{moving} onto {fixed}",
+            command=_command_line(),
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
@@ -380,7 +387,15 @@ def batch_command(
         from . import batch
 
         done = batch.run(
-            pairs, out, workers=workers, scheduler=scheduler, html=html, anew=no_cache, progress=not (quiet or as_json), **_changed(options)
+            pairs,
+            out,
+            workers=workers,
+            scheduler=scheduler,
+            html=html,
+            command=_command_line(),
+            anew=no_cache,
+            progress=not (quiet or as_json),
+            **_changed(options),
         )
         if as_json:
             print(json.dumps(done.to_dict()))
@@ -482,6 +497,7 @@ def demo(
             (pair.fixed_labels, pair.moving_labels),
             options=_changed(options),
             title="the demonstration pair: a CT-like trunk onto an MR-like one",
+            command=_command_line(),
             progress=not (quiet or as_json),
             label_names=phantom.LABELS,
             extra=error_to_truth,

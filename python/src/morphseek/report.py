@@ -55,7 +55,7 @@ def write_report(
     label_names : dict, optional
         Label number to name.
     command : str
-        What repeats the registration.
+        What repeats the registration; empty where no command did it.
     title : str
         Which images, for the heading.
     """
