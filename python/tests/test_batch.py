@@ -19,7 +19,7 @@ import SimpleITK as sitk
 
 import morphseek
 from conftest import QUICK, Command, blob
-from morphseek import batch, errors, io
+from morphseek import batch, errors, io, registration
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
 OUTPUTS = ["displacement.nrrd", "pair.json", "report.json", "transform.h5", "warped.nii.gz"]
@@ -241,6 +241,24 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
         batch.run(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("value, says", [(0.5, "fixed labels have the value 0.5; labels must be whole numbers"), (2**53 + 1, "renumber them")])
+def test_what_are_no_labels_is_told_before_the_work(value: float, says: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    labels = io.read(study.parent / "fixed_labels.nii.gz")
+    io.write_image(study.parent / "fixed_labels.nii.gz", labels.like(np.where(labels.array, value, 0)))
+    study.write_text("\n".join(study.read_text().splitlines()[:2]) + "\n")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "labels").mkdir()
+    for name in ("fixed", "moving"):
+        shutil.copy(study.parent / f"{name}.nii.gz", tmp_path / "images" / f"{name}.nii.gz")
+        shutil.copy(study.parent / f"{name}_labels.nii.gz", tmp_path / "labels" / f"{name}.nii.gz")
+    for module in (registration, morphseek.evaluation):
+        monkeypatch.setattr(module, "register", lambda *images, **options: pytest.fail("was registered"))
+    done = batch.run(study, tmp_path / "out", **QUICK)
+    assert done.pairs[0].error == "InvalidArgumentError" and says in done.pairs[0].message
+    (score,) = morphseek.evaluate([("fixed", "moving")], tmp_path, **QUICK).pairs
+    assert score.exit_code == 2 and says in score.error
 
 
 def test_options_as_register_takes_them(study: Path, tmp_path: Path):

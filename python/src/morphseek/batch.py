@@ -81,13 +81,16 @@ def register_into(
     io.check_apart(
         out, registration.OUTPUTS, {"fixed": images[0], "moving": images[1], "fixed labels": fixed_labels, "moving labels": moving_labels, **inputs}
     )
-    # First: an unwritable folder, and labels on another grid, fail before the work.
+    # First: an unwritable folder, labels on another grid, and what are no labels, fail before the work.
     with io.output_folder(out, registration.OUTPUTS, seal) as folder:
         images = io.read(images[0], "fixed"), io.read(images[1], "moving")
         if fixed_labels is not None:
             fixed_labels = evaluation.on_fixed_grid(fixed_labels, images[0].grid)
         if moving_labels is not None:
             moving_labels = io.read_on(moving_labels, images[1].grid, "moving labels")
+        if fixed_labels is not None and moving_labels is not None:  # they will be scored
+            evaluation.check_labels(fixed_labels)
+            evaluation.check_labels(moving_labels)
         result = registration.register(*images, **inputs, **options)
         scores = []
         if fixed_labels is not None and moving_labels is not None:

@@ -118,6 +118,12 @@ def _values(labels: io.Image) -> set[int]:
     return {int(value) for value in values} - {0}
 
 
+def check_labels(labels: io.Image) -> None:
+    """Raise InvalidArgumentError where a map has a value that is no label, before the work instead of after it."""
+    if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:  # every value of the others is one
+        _values(labels)
+
+
 _MAX_LABEL = 2**53  # beyond it float64 does not tell neighbours apart
 
 
@@ -333,6 +339,9 @@ def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | 
     try:
         images = [io.read(find_file(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
         labels = [merge_labels(io.read(find_file(root, name, "labels"), f"labels of {name}"), merge) for name in (fixed, moving)]
+        labels = [on_fixed_grid(labels[0], images[0].grid), io.read_on(labels[1], images[1].grid, "moving labels")]
+        for image in labels:  # before the work
+            check_labels(image)
         started = time.process_time()
         result = register(*images, **options)
         score.cpu_seconds = time.process_time() - started
