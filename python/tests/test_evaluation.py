@@ -280,6 +280,9 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     (tmp_path / "listed").mkdir()
     (tmp_path / "listed" / "results.csv").write_text("a,b\n")
     command("evaluate", tmp_path / "listed" / "results.csv", "--data", data, "--out", tmp_path / "listed", expect=2)
+    for against in (tmp_path / "run", tmp_path / "run" / "results.json"):
+        text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--against", against, "--model", "none", expect=2)
+        assert f"against: {tmp_path / 'run' / 'results.json'} is where a result would be written" in text
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 

@@ -305,7 +305,7 @@ def evaluate(
     """
     with _reported(as_json):
         from . import io
-        from .evaluation import FILES, PairScore, evaluate as run
+        from .evaluation import FILES, PairScore, evaluate as run, run_file
 
         def show(score: PairScore) -> None:
             if not (quiet or as_json):
@@ -313,7 +313,7 @@ def evaluate(
                 what = score.error or f"{dice}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
                 _out.print(f"{score.fixed} <- {score.moving}  {what}", soft_wrap=True)
 
-        io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv})
+        io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv, "against": against and run_file(against)})
         with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
             result = run(
                 pairs, data, subset=subset, labels_csv=labels_csv, against=against, check=check, inverse=inverse, progress=show, **_changed(options), **_cache(no_cache)

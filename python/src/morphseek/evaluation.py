@@ -556,9 +556,13 @@ def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
     return labels.like(merged[inverse].reshape(labels.array.shape))
 
 
+def run_file(folder: str | os.PathLike) -> Path:
+    """Return the file that an earlier evaluation is read from, given its folder or the file itself."""
+    return Path(folder) / FILES[0] if Path(folder).is_dir() else Path(folder)
+
+
 def _read_run(folder: str | os.PathLike) -> dict[tuple[str, str], float]:
-    path = Path(folder)
-    path = path / "results.json" if path.is_dir() else path
+    path = run_file(folder)
     try:
         pairs = json.loads(path.read_text(encoding="utf-8"))["pairs"]
         return {(p["fixed"], p["moving"]): p["dice_after"] for p in pairs if p["dice_after"] is not None}
