@@ -215,7 +215,11 @@ CheckLength(const std::string & path, const std::string & name, const itk::Image
   {
     return;
   }
-  const std::uintmax_t needed = header + static_cast<std::uintmax_t>(io.GetImageSizeInBytes());
+  std::string          bits; // of a stored number, which a slope makes ITK report as float
+  const std::uintmax_t bytes = itk::ExposeMetaData(io.GetMetaDataDictionary(), "bitpix", bits)
+                                 ? io.GetImageSizeInPixels() * static_cast<std::uintmax_t>(std::atoi(bits.c_str())) / 8
+                                 : static_cast<std::uintmax_t>(io.GetImageSizeInBytes());
+  const std::uintmax_t needed = header + bytes;
   std::error_code      unknown; // where the voxels are elsewhere, ITK finds them
   const std::uintmax_t found = fs::file_size(voxels, unknown);
   if (!unknown && found < needed)

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,13 @@ def test_writes_what_python_computes(pair, outputs):
     report = json.loads((out / "report.json").read_text())
     assert report["njd_percent"] == result.metrics["njd_percent"]
     assert (out / "parameters").read_text() == f"foldingPercentage = {report['njd_percent']:.6f}\n"
+
+
+def set_slope(path, slope):
+    """Make the stored numbers of a NIfTI others."""
+    data = bytearray(path.read_bytes())
+    data[112:120] = struct.pack("<ff", slope, 0)  # scl_slope, scl_inter
+    path.write_bytes(data)
 
 
 def test_uncertainty_is_what_python_computes(pair, tmp_path):
@@ -284,6 +292,20 @@ def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
         assert done.returncode == 3 and words in done.stderr and not out.exists(), (source, done)
     done = run("--output-volume", out, *QUICK, whole, pair / "moving.nii.gz")
     assert done.returncode == 0 and out.exists(), done.stderr
+
+
+def test_whole_files_with_a_slope_are_no_short_ones(pair, tmp_path):
+    """ITK reports their numbers as float, of more bytes than are in the file."""
+    moving = sitk.Cast(sitk.ReadImage(str(pair / "moving.nii.gz")), sitk.sitkInt16)
+    for name in ("moving.nii", "moving.hdr"):
+        path = tmp_path / name
+        sitk.WriteImage(moving, str(path))
+        set_slope(path, 2)
+        done = run(pair / "fixed.nii.gz", path, *QUICK, "--report", tmp_path / "report.json")
+        assert done.returncode == 0, (name, done.stderr)
+        os.truncate(path if name == "moving.nii" else path.with_suffix(".img"), 60000)
+        done = run(pair / "fixed.nii.gz", path, *QUICK, "--report", tmp_path / "report.json")
+        assert done.returncode == 3 and "is cut short: 60000 of " in done.stderr, (name, done)
 
 
 def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
