@@ -20,13 +20,16 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iomanip>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -40,7 +43,7 @@ namespace
 {
 using VolumeType = itk::Image<float, 3>;
 using MaskType = itk::Image<unsigned char, 3>;
-using LabelType = itk::Image<int, 3>;
+using LabelType = itk::Image<double, 3>; // ITK's nearest neighbour computes in double, whatever the type
 using FilterType = itk::MorphSeekRegistrationFilter<VolumeType>;
 
 // A failure with its status code and a sentence for people.
@@ -238,6 +241,25 @@ Tenths(double x)
   return text.str();
 }
 
+// A number for a message, with as many digits as tell it from others of its type.
+std::string
+Digits(double x, bool isFloat)
+{
+  std::string text;
+  for (int precision = 6; precision <= 17; ++precision)
+  {
+    std::ostringstream stream;
+    stream << std::setprecision(precision) << x;
+    text = stream.str();
+    const double read = std::strtod(text.c_str(), nullptr);
+    if (isFloat ? static_cast<float>(read) == static_cast<float>(x) : read == x)
+    {
+      break;
+    }
+  }
+  return text;
+}
+
 // Sees that every slice of a series lies where its header says: ITK stacks them straight and evenly from the first to the last.
 template <typename TImage>
 void
@@ -374,6 +396,46 @@ ReadMask(const std::string & path, const std::string & name)
   const float * voxels = volume->GetBufferPointer();
   std::transform(voxels, voxels + volume->GetBufferedRegion().GetNumberOfPixels(), mask->GetBufferPointer(), [](float v) { return v != 0; });
   return mask;
+}
+
+// Reads labels and sees that every one is a whole number that double holds: ITK would change others without a word. component becomes
+// the pixel type to write them with: the file's, or the first that holds them of int, unsigned int and long long.
+LabelType::Pointer
+ReadLabels(const std::string & path, const std::string & name, itk::IOComponentEnum & component)
+{
+  auto labels = ReadVolume<LabelType>(path, name, &component);
+  // ITK scales whole numbers of a NIfTI (scl_slope, scl_inter) in float, which rounds beyond 2^24.
+  std::string    stored;
+  const bool     isFloat = component == itk::IOComponentEnum::FLOAT;
+  const bool     scaled = isFloat && itk::ExposeMetaData(labels->GetMetaDataDictionary(), "datatype", stored) && stored != "16"; // float's number
+  const double   limit = std::ldexp(1.0, scaled ? 24 : 53); // itself refused: a neighbour may have been rounded to it
+  double         least = 0, greatest = 0;
+  const double * voxels = labels->GetBufferPointer();
+  for (itk::SizeValueType i = 0; i < labels->GetBufferedRegion().GetNumberOfPixels(); ++i)
+  {
+    const double value = voxels[i];
+    if (!std::isfinite(value) || value != std::floor(value))
+    {
+      throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                     name + ": " + path + " has the value " + Digits(value, isFloat) + "; labels must be whole numbers, give a label map or round it first" };
+    }
+    if (std::abs(value) >= limit)
+    {
+      const std::string remedy = scaled ? "labels scaled in their file must be smaller than 2^24, renumber them or store them without scl_slope"
+                                        : "labels must be smaller than 2^53, renumber them";
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has a value of about " + Digits(value, isFloat) + "; " + remedy };
+    }
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+  }
+  if (component != itk::IOComponentEnum::UCHAR && component != itk::IOComponentEnum::SHORT && component != itk::IOComponentEnum::USHORT)
+  {
+    const auto within = [&](auto lowest, auto highest) { return least >= lowest && greatest <= highest; };
+    component = within(std::numeric_limits<int>::lowest(), std::numeric_limits<int>::max()) ? itk::IOComponentEnum::INT
+                : within(0u, std::numeric_limits<unsigned int>::max())                     ? itk::IOComponentEnum::UINT
+                                                                                            : itk::IOComponentEnum::LONGLONG;
+  }
+  return labels;
 }
 
 FilterType::InitialTransformType::ConstPointer
@@ -586,7 +648,7 @@ WriteVolume(const TImage * image, const std::string & path)
   }
 }
 
-// Writes labels with the pixel type they had on disk, or as int.
+// Writes labels with the pixel type that ReadLabels found.
 void
 WriteLabels(const LabelType * labels, itk::IOComponentEnum component, const std::string & path)
 {
@@ -605,8 +667,12 @@ WriteLabels(const LabelType * labels, itk::IOComponentEnum component, const std:
       return as(static_cast<short>(0));
     case itk::IOComponentEnum::USHORT:
       return as(static_cast<unsigned short>(0));
+    case itk::IOComponentEnum::UINT:
+      return as(0u);
+    case itk::IOComponentEnum::LONGLONG:
+      return as(0ll);
     default:
-      return WriteVolume(labels, path);
+      return as(0);
   }
 }
 
@@ -765,7 +831,7 @@ Register(const Arguments & arguments)
   arguments.Text("initial-transform", [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
   LabelType::Pointer   labels;
   itk::IOComponentEnum labelComponent{};
-  arguments.Text("moving-labels", [&](const std::string & path) { labels = ReadVolume<LabelType>(path, "moving labels", &labelComponent); });
+  arguments.Text("moving-labels", [&](const std::string & path) { labels = ReadLabels(path, "moving labels", labelComponent); });
 
   Outputs    outputs;
   const auto claimImage = [](const std::string & path) { WriteVolume(StandIn<VolumeType>().GetPointer(), path); };

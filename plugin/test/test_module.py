@@ -126,6 +126,65 @@ def set_slope(path, slope):
     path.write_bytes(data)
 
 
+def write_labels(pair, path, one, two, dtype, slope=None):
+    """The moving labels with two values, one on either side of the middle."""
+    moving = sitk.ReadImage(str(pair / "moving_labels.nii.gz"))
+    array = sitk.GetArrayFromImage(moving)
+    values = np.zeros(array.shape, dtype)
+    values[: len(values) // 2], values[len(values) // 2 :] = one, two
+    image = sitk.GetImageFromArray(values)
+    image.CopyInformation(moving)
+    sitk.WriteImage(image, str(path))
+    if slope is not None:
+        set_slope(path, slope)
+
+
+def test_labels_keep_their_values(pair, tmp_path):
+    """Whatever the type that they are in, and in one that holds them."""
+    out = tmp_path / "out.nii.gz"
+    for one, two, dtype, slope, written in (
+        (1, 200, np.uint8, None, sitk.sitkUInt8),
+        (-3, 3, np.int16, None, sitk.sitkInt16),
+        (1, 65535, np.uint16, None, sitk.sitkUInt16),
+        (-7, 2**31 - 1, np.int32, None, sitk.sitkInt32),
+        (2 * 10**9, 4 * 10**9, np.uint32, None, sitk.sitkUInt32),
+        (1, 2, np.int64, None, sitk.sitkInt32),
+        (-3 * 10**9, 2**53 - 1, np.int64, None, sitk.sitkInt64),
+        (1, 2, np.float32, None, sitk.sitkInt32),
+        (-1, 4 * 10**9, np.float64, None, sitk.sitkInt64),
+        (1, 2, np.int16, 3, sitk.sitkInt32),
+    ):
+        labels = tmp_path / "labels.nii"
+        write_labels(pair, labels, one, two, dtype, slope)
+        done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--moving-labels", labels, "--output-labels", out)
+        assert done.returncode == 0, (dtype, done.stderr)
+        image = sitk.ReadImage(str(out))
+        assert image.GetPixelID() == written, (one, two, dtype)
+        scale = slope or 1
+        values = set(np.unique(sitk.GetArrayFromImage(image)).tolist())
+        assert {one * scale, two * scale} <= values <= {0, one * scale, two * scale}, (one, two, dtype, values)
+
+
+def test_what_is_no_label_is_refused(pair, tmp_path):
+    out = tmp_path / "out.nii.gz"
+    for one, two, dtype, slope, words in (
+        (0.4, 0.8, np.float32, None, "has the value 0.4; labels must be whole numbers"),
+        (0.999999, 2, np.float64, None, "has the value 0.999999; labels must be whole numbers"),
+        (1, 1.9999999, np.float32, None, "has the value 1.9999999; labels must be whole numbers"),
+        (1, 2, np.int16, 0.5, "has the value 0.5; labels must be whole numbers"),
+        (1, np.nan, np.float32, None, "has the value nan; labels must be whole numbers"),
+        (1, -np.inf, np.float64, None, "has the value -inf; labels must be whole numbers"),
+        (1, 2**53 + 1, np.int64, None, "has a value of about 9007199254740992; labels must be smaller than 2^53"),
+        (1, 2**64 - 1, np.uint64, None, "labels must be smaller than 2^53"),
+        (1, 2**23 + 1, np.int32, 2, "labels scaled in their file must be smaller than 2^24"),
+    ):
+        labels = tmp_path / ("labels.nii" if slope else "labels.nrrd")  # ITK reads zeros where a NIfTI is NaN or infinite
+        write_labels(pair, labels, one, two, dtype, slope)
+        done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--moving-labels", labels, "--output-labels", out)
+        assert done.returncode == 3 and f"moving labels: {labels} has" in done.stderr and words in done.stderr, (one, two, dtype, done)
+        assert not out.exists()
+
+
 def test_uncertainty_is_what_python_computes(pair, tmp_path):
     done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--search", "on", "--output-uncertainty", tmp_path / "sd.nrrd")
     assert done.returncode == 0, done.stderr
