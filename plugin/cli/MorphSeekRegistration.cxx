@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -32,6 +33,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -469,16 +471,120 @@ ReadTransform(const std::string & path)
 
 // ----------------------------------------------------------------------------------------------------------------- Outputs
 
-// Refuses an output in the place of an input or of another output. An input that is a folder is the files in it.
-void
+// Paths that are taken, and by what: the role of each.
+using Roles = std::map<fs::path, std::string>;
+
+// One path for every way to write it.
+fs::path
+Canonical(const fs::path & path)
+{
+  std::error_code unreadable; // which reading or writing it will tell
+  const fs::path  absolute = fs::absolute(path), resolved = fs::weakly_canonical(absolute, unreadable);
+  return unreadable ? absolute.lexically_normal() : resolved;
+}
+
+// The files with the voxels that the text header of a MetaImage or NRRD names: one; a pattern with the first and the last number and
+// maybe the step; or a list, a line each.
+std::vector<fs::path>
+DataFiles(const fs::path & header)
+{
+  static const std::regex named(R"((?:ElementDataFile\s*[=:]|data ?file:)\s*(.*\S)\s*)", std::regex::icase);
+  static const std::regex listed(R"(LIST(\s+\d+)?)"), numbered(R"(([^%]*)%(0?)(\d{0,3})d(\S*)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+(-?\d{1,9}))?(?:\s+\d+)?)");
+  std::string             text(1 << 20, '\0'); // voxels follow in some
+  std::ifstream           file(header, std::ios::binary);
+  file.read(&text[0], static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::istringstream    lines(text);
+  std::vector<fs::path> files;
+  std::smatch           match;
+  bool                  list = false;
+  for (std::string line; std::getline(lines, line);)
+  {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (list && !line.empty())
+    {
+      files.push_back(header.parent_path() / line.substr(line.find_first_not_of(" \t")));
+    }
+    if (list || line.size() > 4096 || !std::regex_match(line, match, named)) // no path is longer
+    {
+      continue;
+    }
+    const std::string value = match[1];
+    if (std::regex_match(value, listed))
+    {
+      list = true;
+      continue;
+    }
+    if (std::regex_match(value, match, numbered))
+    {
+      const int first = std::stoi(match[5]), last = std::stoi(match[6]), given = match[7].length() > 0 ? std::stoi(match[7]) : 1;
+      const int step = given == 0 ? 1 : given;
+      for (int number = first; step > 0 ? number <= last : number >= last; number += step)
+      {
+        std::ostringstream name;
+        name << match[1] << std::setfill(match[2].length() > 0 ? '0' : ' ') << std::internal;
+        name << std::setw(match[3].length() > 0 ? std::stoi(match[3]) : 0) << number << match[4];
+        if (!fs::exists(header.parent_path() / name.str())) // ITK reads nothing then
+        {
+          break;
+        }
+        files.push_back(header.parent_path() / name.str());
+      }
+    }
+    else
+    {
+      files.push_back(header.parent_path() / value);
+    }
+    break;
+  }
+  return files;
+}
+
+// The other files of an image that is in several: a header and its voxels.
+std::vector<fs::path>
+Companions(const fs::path & path)
+{
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+  };
+  const auto upper = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return text;
+  };
+  const std::string name = path.filename().string(), lowerName = lower(name);
+  const auto        ends = [&](const std::string & suffix) {
+    return name.size() > suffix.size() && lowerName.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+  };
+  for (const std::string suffix : { ".mhd", ".mha", ".nhdr", ".nrrd" })
+  {
+    if (ends(suffix))
+    {
+      return DataFiles(path);
+    }
+  }
+  std::vector<fs::path> files;
+  for (const std::vector<std::string> & family : { std::vector<std::string>{ ".hdr", ".img", ".hdr.gz", ".img.gz" }, { ".spr", ".sdt" } })
+  {
+    for (const std::string & suffix : family)
+    {
+      for (std::size_t i = 0; ends(suffix) && i < family.size(); ++i)
+      {
+        const std::string stem = name.substr(0, name.size() - suffix.size());
+        files.push_back(path.parent_path() / (stem + family[i]));
+        files.push_back(path.parent_path() / (stem + upper(family[i])));
+      }
+    }
+  }
+  return files;
+}
+
+// Refuses an output in the place of an input or of another output, and gives the paths of all. An input that is a folder is the files
+// in it; one that is in several files is all of them. What else an output writes is seen when it is claimed.
+Roles
 CheckPaths(const Arguments & arguments)
 {
-  std::map<fs::path, std::string> taken; // the path's role
-  const auto                      canonical = [](const fs::path & path) {
-    std::error_code unreadable; // which reading or writing it will tell
-    const fs::path  absolute = fs::absolute(path), resolved = fs::weakly_canonical(absolute, unreadable);
-    return unreadable ? absolute.lexically_normal() : resolved;
-  };
+  Roles taken;
   for (const std::string name : { "0", "1", "fixed-mask", "moving-mask", "moving-labels", "initial-transform", "model", "model-directory", "runtime-library" })
   {
     const std::string path = arguments[name];
@@ -486,13 +592,20 @@ CheckPaths(const Arguments & arguments)
     std::error_code   error;
     if (fs::is_regular_file(path, error))
     {
-      taken.emplace(canonical(path), role);
+      taken.emplace(Canonical(path), role);
+      for (const fs::path & file : Companions(path))
+      {
+        if (fs::is_regular_file(file, error))
+        {
+          taken.emplace(Canonical(file), "a part of " + role + " " + path);
+        }
+      }
     }
     else if (fs::is_directory(path, error))
     {
       for (fs::directory_iterator file(path, error), end; !error && file != end; file.increment(error))
       {
-        taken.emplace(canonical(file->path()), role);
+        taken.emplace(Canonical(file->path()), role);
       }
     }
   }
@@ -503,19 +616,25 @@ CheckPaths(const Arguments & arguments)
     {
       continue;
     }
-    const auto added = taken.emplace(canonical(path), "--" + name);
+    const auto added = taken.emplace(Canonical(path), "--" + name);
     if (!added.second)
     {
       throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + name + " " + path + " would overwrite " + added.first->second + "; give another path" };
     }
   }
+  return taken;
 }
 
-// Outputs are written to a hidden folder beside their destination, under their own names (formats of two files name one in the
-// other), and moved when all are there. What is left of them goes with this object.
+// Outputs are written to hidden folders beside their destinations, each to its own and under its own names (formats of two files name
+// one in the other), and moved when all are there. What is left of them goes with this object.
 class Outputs
 {
 public:
+  Outputs(const Arguments & arguments, const Roles & taken)
+    : m_Arguments(arguments)
+    , m_Taken(taken)
+  {}
+
   ~Outputs()
   {
     for (const auto & folder : m_Folders)
@@ -525,11 +644,12 @@ public:
     }
   }
 
-  // Claims a path before the work begins and calls write with a temporary name, to write a stand-in there: what cannot be written
-  // fails early. "" claims nothing.
+  // Claims the path of a flag before the work begins and calls write with a temporary name, to write a stand-in there: what cannot be
+  // written fails early. A flag that was not given claims nothing.
   void
-  Claim(const std::string & path, const std::function<void(const std::string &)> & write)
+  Claim(const std::string & flag, const std::function<void(const std::string &)> & write)
   {
+    const std::string path = m_Arguments[flag];
     if (path.empty())
     {
       return;
@@ -544,19 +664,15 @@ public:
     {
       throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: it is no regular file; give another path" };
     }
-    const fs::path folder = fs::absolute(path).parent_path();
-    if (m_Folders.count(folder) == 0)
+    const fs::path  temporary = fs::absolute(path).parent_path() / (".morphseek-" + std::to_string(std::random_device{}()));
+    std::error_code error;
+    if (!fs::create_directory(temporary, error))
     {
-      const fs::path  temporary = folder / (".morphseek-" + std::to_string(std::random_device{}()));
-      std::error_code error;
-      if (!fs::create_directory(temporary, error))
-      {
-        throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
-      }
-      m_Folders[folder] = temporary;
+      throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
     }
-    this->Write(path, write);
-    for (const auto & file : fs::directory_iterator(m_Folders.at(folder)))
+    m_Folders[flag] = temporary;
+    this->Write(flag, write);
+    for (const auto & file : fs::directory_iterator(temporary))
     {
       fs::remove(file.path());
     }
@@ -568,15 +684,16 @@ public:
     return m_Folders.empty();
   }
 
-  // Calls write with the temporary name of a claimed path; "" does nothing.
+  // Calls write with the temporary name of a flag's path, which was claimed; does nothing for a flag that was not given.
   void
-  Write(const std::string & path, const std::function<void(const std::string &)> & write)
+  Write(const std::string & flag, const std::function<void(const std::string &)> & write)
   {
+    const std::string path = m_Arguments[flag];
     if (path.empty())
     {
       return;
     }
-    const fs::path final = fs::absolute(path), temporary = m_Folders.at(final.parent_path());
+    const fs::path final = fs::absolute(path), temporary = m_Folders.at(flag);
     std::string    reason;
     try
     {
@@ -597,6 +714,19 @@ public:
     {
       throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + reason };
     }
+    // Some formats write a second file, whose name is its own.
+    for (const auto & file : fs::directory_iterator(temporary))
+    {
+      const fs::path name = file.path().filename();
+      const bool     second = name != final.filename();
+      const auto     added = m_Taken.emplace(Canonical(final.parent_path() / name), second ? "a part of --" + flag + " " + path : "--" + flag);
+      const auto &   role = added.first->second;
+      if (role != "--" + flag && role != "a part of --" + flag + " " + path)
+      {
+        throw Failure{ MS_ERR_INVALID_ARGUMENT,
+                       "--" + flag + " " + path + (second ? ", which is written with " + name.string() + "," : "") + " would overwrite " + role + "; give another path" };
+      }
+    }
   }
 
   // Moves everything to its place.
@@ -607,18 +737,21 @@ public:
     {
       for (const auto & file : fs::directory_iterator(folder.second))
       {
+        const fs::path  final = folder.second.parent_path() / file.path().filename();
         std::error_code error;
-        fs::rename(file.path(), folder.first / file.path().filename(), error);
+        fs::rename(file.path(), final, error);
         if (error)
         {
-          throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, (folder.first / file.path().filename()).string() + " cannot be written: " + error.message() };
+          throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, final.string() + " cannot be written: " + error.message() };
         }
       }
     }
   }
 
 private:
-  std::map<fs::path, fs::path> m_Folders; // of a destination, the temporary one
+  const Arguments &               m_Arguments;
+  Roles                           m_Taken;
+  std::map<std::string, fs::path> m_Folders; // of a flag, the temporary one
 };
 
 // (ITK has a WriteImage, which does not compress; a function of ours with that name would lose to it by argument-dependent lookup.)
@@ -818,7 +951,7 @@ Register(const Arguments & arguments)
   {
     throw Failure{ MS_ERR_INVALID_ARGUMENT, "--moving-labels and --output-labels belong together; give both or neither" };
   }
-  CheckPaths(arguments);
+  Outputs outputs(arguments, CheckPaths(arguments));
 
   auto moving = ReadVolume<VolumeType>(arguments["1"], "moving");
   SetOptions(arguments, FilterType::New()); // bad values fail, and the thread count holds, before the filter is made
@@ -833,19 +966,18 @@ Register(const Arguments & arguments)
   itk::IOComponentEnum labelComponent{};
   arguments.Text("moving-labels", [&](const std::string & path) { labels = ReadLabels(path, "moving labels", labelComponent); });
 
-  Outputs    outputs;
   const auto claimImage = [](const std::string & path) { WriteVolume(StandIn<VolumeType>().GetPointer(), path); };
   const auto claimText = [](const std::string & path) { WriteText("", path); };
-  outputs.Claim(arguments["output-volume"], claimImage);
-  outputs.Claim(arguments["output-labels"], [&](const std::string & path) { WriteLabels(StandIn<LabelType>(), labelComponent, path); });
-  outputs.Claim(arguments["output-uncertainty"], claimImage);
-  outputs.Claim(arguments["output-transform"], [](const std::string & path) {
+  outputs.Claim("output-volume", claimImage);
+  outputs.Claim("output-labels", [&](const std::string & path) { WriteLabels(StandIn<LabelType>(), labelComponent, path); });
+  outputs.Claim("output-uncertainty", claimImage);
+  outputs.Claim("output-transform", [](const std::string & path) {
     auto transform = FilterType::TransformType::New();
     transform->SetDisplacementField(StandIn<FilterType::TransformType::DisplacementFieldType>());
     WriteTransform(transform, path);
   });
-  outputs.Claim(arguments["report"], claimText);
-  outputs.Claim(arguments["returnparameterfile"], claimText);
+  outputs.Claim("report", claimText);
+  outputs.Claim("returnparameterfile", claimText);
   if (outputs.Empty())
   {
     throw Failure{ MS_ERR_INVALID_ARGUMENT, "nothing is to be written; give --output-volume, --output-transform or another output, see --help" };
@@ -854,7 +986,7 @@ Register(const Arguments & arguments)
   filter->AddObserver(itk::AnyEvent(), Narrator::New());
   filter->Update();
 
-  outputs.Write(arguments["output-volume"], [&](const std::string & path) {
+  outputs.Write("output-volume", [&](const std::string & path) {
     auto warp = itk::MorphSeekWarpFilter<VolumeType>::New();
     warp->SetInput(moving);
     warp->SetTransform(filter->GetTransform());
@@ -862,7 +994,7 @@ Register(const Arguments & arguments)
     warp->Update();
     WriteVolume(warp->GetOutput(), path);
   });
-  outputs.Write(arguments["output-labels"], [&](const std::string & path) {
+  outputs.Write("output-labels", [&](const std::string & path) {
     auto warp = itk::MorphSeekWarpFilter<LabelType>::New();
     warp->SetInput(labels);
     warp->SetTransform(filter->GetTransform());
@@ -871,10 +1003,10 @@ Register(const Arguments & arguments)
     warp->Update();
     WriteLabels(warp->GetOutput(), labelComponent, path);
   });
-  outputs.Write(arguments["output-uncertainty"], [&](const std::string & path) { WriteVolume(filter->GetUncertaintyImage(), path); });
-  outputs.Write(arguments["output-transform"], [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
-  outputs.Write(arguments["report"], [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
-  outputs.Write(arguments["returnparameterfile"], [&](const std::string & path) {
+  outputs.Write("output-uncertainty", [&](const std::string & path) { WriteVolume(filter->GetUncertaintyImage(), path); });
+  outputs.Write("output-transform", [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
+  outputs.Write("report", [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
+  outputs.Write("returnparameterfile", [&](const std::string & path) {
     WriteText("foldingPercentage = " + std::to_string(filter->GetFoldingPercentage()) + "\n", path);
   });
   if (interrupted)

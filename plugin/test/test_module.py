@@ -287,6 +287,45 @@ def test_no_output_takes_the_place_of_another_file(pair, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_no_output_takes_the_place_of_a_part_of_another_file(pair, tmp_path):
+    """Of a header or its voxels, of an input or of another output."""
+    moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
+    for name in ("a.hdr", "b.mhd", "c.nhdr"):
+        sitk.WriteImage(moving, str(tmp_path / name))
+    size = " ".join(map(str, moving.GetSize()))
+    slices = sitk.GetArrayFromImage(sitk.Cast(moving, sitk.sitkFloat32))
+    for k, piece in enumerate(slices, 1):
+        (tmp_path / f"s{k:02}.raw").write_bytes(piece.tobytes())
+    start = f"ObjectType = Image\nNDims = 3\nDimSize = {size}\nElementType = MET_FLOAT\nElementDataFile = "
+    (tmp_path / "numbered.mhd").write_text(f"{start}s%02d.raw 1 {len(slices)} 1\n")
+    (tmp_path / "listed.mha").write_text(start + "LIST\n" + "".join(f"s{k:02}.raw\n" for k in range(1, len(slices) + 1)))
+    (tmp_path / "named.nrrd").write_text(f"NRRD0004\ntype: float\ndimension: 3\nsizes: {size}\nencoding: raw\nendian: little\ndata file: ./all.zraw\n\n")
+    (tmp_path / "all.zraw").write_bytes(slices.tobytes())
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    fixed = pair / "fixed.nii.gz"
+    labels = ("--moving-labels", pair / "moving_labels.nii.gz", "--output-labels")
+    for words, arguments in (
+        ("--output-volume a.img would overwrite a part of the moving image a.hdr", (fixed, "a.hdr", "--output-volume", "a.img")),
+        ("--output-volume a.hdr would overwrite a part of the fixed image a.img", ("a.img", fixed, "--output-volume", "a.hdr")),
+        ("--report b.raw would overwrite a part of the moving image b.mhd", (fixed, "b.mhd", "--report", "b.raw")),
+        ("--report c.raw would overwrite a part of --fixed-mask c.nhdr", (fixed, "b.mhd", "--fixed-mask", "c.nhdr", "--report", "c.raw")),
+        ("--report s03.raw would overwrite a part of the moving image numbered.mhd", (fixed, "numbered.mhd", "--report", "s03.raw")),
+        ("--report s03.raw would overwrite a part of the moving image listed.mha", (fixed, "listed.mha", "--report", "s03.raw")),
+        ("--output-volume all.mhd, which is written with all.zraw, would overwrite a part of the moving image named.nrrd", (fixed, "named.nrrd", "--output-volume", "all.mhd")),
+        ("--output-volume x.hdr, which is written with x.img, would overwrite --output-labels", (fixed, "b.mhd", "--output-volume", "x.hdr", *labels, "x.img")),
+        ("--output-volume x.mhd, which is written with x.zraw, would overwrite --report", (fixed, "b.mhd", "--output-volume", "x.mhd", "--report", "x.zraw")),
+        ("--output-labels ./x.img.gz, which is written with x.hdr.gz, would overwrite --report", (fixed, "b.mhd", *labels, "./x.img.gz", "--report", "x.hdr.gz")),
+    ):
+        done = run(*arguments, *QUICK, cwd=tmp_path)
+        assert done.returncode == 2 and f"{words}; give another path" in done.stderr, (arguments, done)
+        assert "filter-start" not in done.stdout
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before, arguments
+
+    done = run(fixed, "numbered.mhd", *QUICK, "--output-volume", "x.hdr", *labels, "y.img", "--report", "c.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in set(tmp_path.iterdir()) - set(before)} == {"x.hdr", "x.img", "y.hdr", "y.img", "c.json"}
+
+
 def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
     out = tmp_path / "out"
     (out / "folder").mkdir(parents=True)
