@@ -406,6 +406,85 @@ def within(grid: sitk.Image, other: sitk.Image) -> np.ndarray:
     return ((position > 0.5) & (position < np.array(other.GetSize()) - 1.5)).all(axis=-1)
 
 
+def wide(paths: dict[str, Path], folder: Path, kind: int) -> dict[str, Path]:
+    """Label maps written as arrays of numpy's default integer type are, which Slicer loads as such."""
+    made = dict(paths)
+    for name in ("fixed_labels", "moving_labels"):
+        made[name] = folder / f"{name}.nii.gz"
+        sitk.WriteImage(sitk.Cast(sitk.ReadImage(str(paths[name])), kind), str(made[name]))
+    return made
+
+
+@pytest.mark.parametrize("kind", [sitk.sitkInt64, sitk.sitkUInt64])
+def test_labels_of_64_bits(kind: int, finished: tuple[Study, Registration], paths: dict[str, Path], tmp_path: Path):
+    """As those of 8 bits, on every way: Slicer's resampling crashes on them."""
+    study = Study(wide(paths, tmp_path, kind))
+    fixed, moving = study.fixed_labels, study.moving_labels
+    assert moving.GetImageData().GetScalarTypeAsString().endswith("long")
+    scratch, narrow = slicer.vtkMRMLScene(), finished[0].moving_labels
+    masks = [transfer.mask_on(scratch, node, transfer.on_scratch(scratch, study.fixed)) for node in (moving, narrow)]
+    np.testing.assert_array_equal(*masks)
+    done = register(study.request(search="on", transfer=[moving], fixed_labels=fixed, moving_labels=moving))
+    assert done.result["dice"] == finished[1].result["dice"]
+    for made in (done.nodes["transferred"][0], transfer.transfer(moving, done.nodes["transform"], study.fixed)):
+        assert geometry.array_of(made).dtype == np.int32
+        np.testing.assert_array_equal(geometry.array_of(made), geometry.array_of(finished[1].nodes["transferred"][0]))
+    assert moving.GetImageData().GetScalarTypeAsString().endswith("long")
+
+
+def test_segments_of_64_bits(study: Study, finished: tuple[Study, Registration]):
+    """Slicer's own import makes none, but a script can."""
+    image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(study.moving_labels)
+    cast = vtk.vtkImageCast()
+    cast.SetInputData(image)
+    cast.SetOutputScalarTypeToLong()
+    cast.Update()
+    image.GetPointData().SetScalars(cast.GetOutput().GetPointData().GetScalars())
+    node = study.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "organs")
+    node.GetSegmentation().SetSourceRepresentationName(transfer.BINARY)
+    segment = slicer.vtkSegment()
+    segment.SetName("kidney")
+    segment.SetLabelValue(2)
+    segment.AddRepresentation(transfer.BINARY, image)
+    assert node.GetSegmentation().AddSegment(segment, "kidney")
+    made = transfer.transfer(node, finished[1].nodes["transform"], study.fixed)
+    np.testing.assert_array_equal(segment_array(made, 0, study.fixed), geometry.array_of(finished[1].nodes["transferred"][0]) == 2)
+
+
+@pytest.mark.parametrize("kind", [vtk.VTK_LONG, vtk.VTK_UNSIGNED_LONG, vtk.VTK_LONG_LONG, vtk.VTK_UNSIGNED_LONG_LONG, vtk.VTK_ID_TYPE])
+def test_voxels_of_64_bits(kind: int, study: Study):
+    """A copy has none, and lies where the volume does; nor has what is filled with them."""
+    values = geometry.array_of(study.moving_labels).copy()
+    for node, narrow in ((study.moving, np.float64), (study.moving_labels, np.int32)):
+        node.GetImageData().AllocateScalars(kind, 1)
+        geometry.array_of(node)[:] = values
+        copied = geometry.copy_volume(slicer.vtkMRMLScene(), node)
+        assert geometry.array_of(copied).dtype == narrow and node.GetImageData().GetScalarType() == kind
+        np.testing.assert_array_equal(geometry.array_of(copied), values)
+        np.testing.assert_array_equal(geometry.matrix_of(copied), geometry.matrix_of(node))
+        geometry.fill_volume(copied, geometry.array_of(node), np.eye(4))
+        assert geometry.array_of(copied).dtype == narrow
+        np.testing.assert_array_equal(geometry.array_of(copied), values)
+
+
+def test_numbers_of_more_than_32_bits_are_refused(finished: tuple[Study, Registration], study: Study):
+    labels = study.moving_labels
+    labels.GetImageData().AllocateScalars(vtk.VTK_LONG, 1)
+    array = geometry.array_of(labels)
+    array[:] = 0
+    array[0, 0] = 2**31 - 1, *[-(2**31)] * (array.shape[2] - 1)
+    slicer.util.arrayFromVolumeModified(labels)
+    assert study.request(transfer=[labels]).validate() == ""
+    array[0, 0, 0] += 1
+    slicer.util.arrayFromVolumeModified(labels)
+    reason = "moving_labels has label numbers of more than 32 bits .*: give its labels smaller numbers"
+    for fields in ({"transfer": [labels]}, {"moving_mask": labels}, {"fixed_labels": study.fixed_labels, "moving_labels": labels}):
+        with pytest.raises(ValueError, match=reason):
+            Registration(study.request(**fields)).start()
+    with pytest.raises(ValueError, match=reason):
+        transfer.transfer(labels, finished[1].nodes["transform"], study.fixed)
+
+
 @pytest.mark.parametrize("kind", ["segmentation", "label map"])
 def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
     """A mask on the labels' grid, under a transform of its own, is the nearest resampling onto the fixed volume."""

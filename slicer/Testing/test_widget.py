@@ -432,6 +432,19 @@ def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
     assert fixed.GetTransformNodeID() == other.GetTransformNodeID() == transform.GetID()  # the user's nodes are as they were
 
 
+def test_checkerboard_of_integers_of_64_bits(panel: Panel) -> None:
+    import vtk
+
+    fixed, other = volume("fixed", shape=(8, 8, 8)), volume("other", shape=(8, 8, 8))
+    for value, node in enumerate((fixed, other)):
+        node.GetImageData().AllocateScalars(vtk.VTK_LONG, 1)
+        slicer.util.arrayFromVolume(node)[:] = value
+        node.GetDisplayNode().AutoWindowLevelOff()
+        node.GetDisplayNode().SetWindowLevel(1.0, 0.5)
+    board = slicer.util.arrayFromVolume(panel.widget.logic.checkerboard(fixed, other, squares=2))
+    assert board[0, 0, 0] == 0 and board[0, 0, 4] == 1
+
+
 # ---------------------------------------------------------------------------------------------------------------- transfer
 
 

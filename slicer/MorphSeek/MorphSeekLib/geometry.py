@@ -31,12 +31,52 @@ def in_world(scratch: Any, node: Any) -> Any:
 
 
 def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
-    """Return a copy of a volume in the scratch scene, under a copy of its transform to the world, and that under `above`."""
+    """Return a copy of a volume in the scratch scene, under a copy of its transform to the world, and that under `above`.
+
+    It is narrowed; ValueError where a label map's numbers do not fit.
+    """
     import slicer
 
+    if reason := labels_problem(node):
+        raise ValueError(reason)
     copy = slicer.vtkSlicerVolumesLogic.CloneVolumeGeneric(scratch, node, node.GetName() or "volume", True)
+    narrow(copy)
     put_under(scratch, copy, node.GetParentTransformNode(), above)
     return copy
+
+
+def labels_problem(node: Any) -> str:
+    """Return why a label map cannot be copied, in words for the user; an empty string for what can, and for other nodes."""
+    if not (node.IsA("vtkMRMLLabelMapVolumeNode") and _is_wide(node)):
+        return ""
+    low, high = node.GetImageData().GetScalarRange()
+    if -(2**31) <= low and high < 2**31:
+        return ""
+    return f"{node.GetName()} has label numbers of more than 32 bits ({low:.0f} to {high:.0f}): give its labels smaller numbers"
+
+
+def narrow(volume: Any) -> None:
+    """Turn 64-bit integers into int32 in a label map, into double in an image; leave every other type."""
+    import slicer
+
+    if _is_wide(volume):
+        slicer.util.updateVolumeFromArray(volume, _narrowed(volume, array_of(volume)))
+
+
+def _is_wide(volume: Any) -> bool:
+    """Whether a volume's voxels are of an integer type that ResampleVolumeToReferenceVolume crashes on: VTK's long and longer ones."""
+    import vtk
+
+    image = volume.GetImageData()
+    wide = (vtk.VTK_LONG, vtk.VTK_UNSIGNED_LONG, vtk.VTK_LONG_LONG, vtk.VTK_UNSIGNED_LONG_LONG, vtk.VTK_ID_TYPE)
+    return image is not None and image.GetScalarType() in wide
+
+
+def _narrowed(volume: Any, array: np.ndarray) -> np.ndarray:
+    """Return an array as a volume node can hold it and Slicer resample it: without 64-bit integers."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
+        return array
+    return array.astype(np.int32 if volume.IsA("vtkMRMLLabelMapVolumeNode") else np.float64)
 
 
 def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
@@ -102,7 +142,7 @@ def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
     """Give a volume node voxels, (z, y, x), on the grid of a 4x4 index to LPS matrix."""
     import slicer
 
-    slicer.util.updateVolumeFromArray(volume, array)
+    slicer.util.updateVolumeFromArray(volume, _narrowed(volume, array))
     volume.SetIJKToRASMatrix(slicer.util.vtkMatrixFromArray(RAS_LPS @ matrix))
 
 

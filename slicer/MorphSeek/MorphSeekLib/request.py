@@ -22,6 +22,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
+from . import geometry
+
 Output = Union[None, bool, Any]
 """None or False: not wanted. True: a new node. A node: this one is filled."""
 
@@ -196,6 +198,9 @@ class RegistrationRequest:
         for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels"):
             if reason := _labels_problem(getattr(self, name)):
                 return f"The {name.replace('_', ' ')} {reason}"
+        for node in (self.fixed_mask, self.moving_mask, self.fixed_labels, self.moving_labels, *self.transfer):
+            if node is not None and (reason := geometry.labels_problem(node)):
+                return reason
         if reason := self._dice_problem():
             return reason
         if reason := self._initial_problem():

@@ -41,7 +41,7 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     Raises
     ------
     ValueError
-        The node is under that transform: it is on the fixed side already.
+        The node is under that transform: it is on the fixed side already. Or its label numbers need more than 32 bits.
     """
     import slicer
 
@@ -104,6 +104,7 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
         volume = geometry.add(scratch, "vtkMRMLLabelMapVolumeNode")
         if image.GetNumberOfPoints():
             slicer.vtkSlicerSegmentationsModuleLogic.CreateLabelmapVolumeFromOrientedImageData(image, volume)
+            geometry.narrow(volume)
         else:  # nothing but empty segments
             geometry.fill_volume(volume, np.zeros((1, 1, 1), np.uint8), np.eye(4))
         geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
