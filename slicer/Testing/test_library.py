@@ -247,6 +247,28 @@ def test_a_label_that_is_gone_counts_as_missed(study: Study):
     assert transfer.dice(first, transfer.by_name(layers, [np.where(fixed == 1, 1, 0)])) == {"1": 1.0, "2": 0.0}
 
 
+@pytest.mark.parametrize("kinds", [("uint8", "float32"), ("float64", "int16"), ("float32", "float32")])
+def test_dice_of_label_maps_of_different_types(kinds: tuple[str, str], finished: tuple[Study, Registration], study: Study):
+    for node, kind in zip((study.fixed_labels, study.moving_labels), kinds):
+        slicer.util.updateVolumeFromArray(node, geometry.array_of(node).astype(kind))
+    done = register(study.request(search="on", fixed_labels=study.fixed_labels, moving_labels=study.moving_labels))
+    assert done.result["dice"] == finished[1].result["dice"] and {*done.result["dice"]} == {"1", "2", "3"}
+    assert done.result["warnings"] == finished[1].result["warnings"]
+
+
+def test_labels_are_whole_numbers(study: Study):
+    slicer.util.updateVolumeFromArray(study.moving_labels, np.array([[[0, 0.5, 1, -2], [7.25, 300, np.nan, np.inf]]], np.float32))
+    (layer,) = transfer.layers(slicer.vtkMRMLScene(), study.moving_labels)
+    assert layer.names() == {"-2": -2, "1": 1, "300": 300}
+
+
+def test_labels_without_a_common_number_are_told(study: Study):
+    geometry.array_of(study.moving_labels)[geometry.array_of(study.moving_labels) > 0] += 10
+    done = register(study.request(fixed_labels=study.fixed_labels, moving_labels=study.moving_labels))
+    assert done.result["dice"] == {} and "dice_after" not in done.result
+    assert any("Dice was not measured" in warning for warning in done.result["warnings"])
+
+
 def test_inverse(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
     study, done = finished
     inverse = done.nodes["inverse_transform"]

@@ -220,6 +220,8 @@ class Registration:
             metrics["dice"] = {name: [self._dice_before.get(name, 0.0), score] for name, score in after.items()}
             if after:
                 metrics["dice_before"], metrics["dice_after"] = (float(np.mean(column)) for column in zip(*metrics["dice"].values()))
+            else:
+                metrics["warnings"].append("Dice was not measured: the labels of the two sides have none in common on the fixed volume")
         return built, metrics
 
     def _dress(self) -> None:

@@ -76,7 +76,9 @@ class Layer(NamedTuple):
         """Return the segments' names, or the label map's numbers, with their values."""
         if self.segments:
             return {segment.GetName(): segment.GetLabelValue() for _, segment in self.segments.values()}
-        return {str(value): int(value) for value in np.unique(geometry.array_of(self.volume)) if value != 0}
+        values = np.unique(geometry.array_of(self.volume))
+        whole = values[np.isfinite(values) & (values == np.rint(values)) & (values != 0)]  # of a label map of floats, too
+        return {str(int(value)): int(value) for value in whole}
 
     def in_world(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments are cropped, to nothing even."""
