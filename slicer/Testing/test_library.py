@@ -421,6 +421,56 @@ def test_volume_under_a_grid_transform(finished: tuple[Study, Registration], stu
     assert np.abs(geometry.array_of(copied) - itks)[known].mean() <= 0.001 * np.ptp(itks)
 
 
+def curved(study: Study, image: sitk.Image) -> Any:
+    """A grid transform node that bends the space of an image by up to 4 mm, under a linear one."""
+    where = points_of(image)[::4, ::4, ::4]
+    grid = {"spacing": (4 * np.array(image.GetSpacing())).tolist(), "origin": image.GetOrigin(), "direction": image.GetDirection()}
+    node = study.scene.AddNewNodeByClass("vtkMRMLGridTransformNode", "curved")
+    node.SetAndObserveTransformFromParent(geometry.grid_transform((4 * np.sin(where[..., ::-1] / 9)).astype(np.float32), grid))
+    node.SetAndObserveTransformNodeID(study.linear(turned(0.05, (2.0, 1.0, 0.0))).GetID())
+    return node
+
+
+def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Image]):
+    """Resampled once, as by Transfer now, through the parent as it was at the start; Dice is that of what is transferred."""
+    labels, parent = study.moving_labels, curved(study, images["moving"])
+    segmentation = study.segmentation(labels)
+    for node in (study.moving, labels, segmentation):
+        node.SetAndObserveTransformNodeID(parent.GetID())
+    straight = slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, study.moving_labels, "straight")
+    straight.SetAndObserveTransformNodeID(None)
+    registration = Registration(study.request(transform=None, transfer=[labels, straight, segmentation], fixed_labels=study.fixed_labels, moving_labels=labels))
+    registration.start()
+    vectors = slicer.util.arrayFromGridTransform(parent)
+    vectors += 20
+    slicer.util.arrayFromGridTransformModified(parent)
+    registration.wait()
+    vectors -= 20
+    slicer.util.arrayFromGridTransformModified(parent)
+    transform = register(study.request()).nodes["transform"]
+    made, straight_made, organs = registration.nodes["transferred"]
+    array = geometry.array_of(made)
+    assert "transform" not in registration.nodes
+    np.testing.assert_array_equal(array, geometry.array_of(transfer.transfer(labels, transform, study.fixed)))
+    np.testing.assert_allclose(geometry.matrix_of(made), geometry.matrix_of(study.fixed), atol=1e-6)
+    for i in range(3):
+        np.testing.assert_array_equal(segment_array(organs, i, study.fixed), array == i + 1)
+    late = geometry.array_of(transfer.transfer(straight, transform, study.fixed))
+    assert np.count_nonzero(geometry.array_of(straight_made) != late) <= 1e-3 * late.size
+
+    points = from_world(parent, from_world(transform, points_of(images["fixed"]).reshape(-1, 3) * FLIP)) * FLIP
+    to_world = geometry.matrix_of(labels)[:3]
+    index = np.rint((points - to_world[:, 3]) @ np.linalg.inv(to_world[:, :3]).T).astype(int)
+    known = ((index >= 0) & (index < images["moving"].GetSize())).all(axis=1)
+    truth = np.zeros(array.size, np.uint8)
+    truth[known] = sitk.GetArrayFromImage(images["moving_labels"])[tuple(index[known].T[::-1])]
+    assert np.count_nonzero(array.ravel() != truth) <= 1e-4 * truth.size
+    fixed = geometry.array_of(study.fixed_labels)
+    for label in (1, 2, 3):
+        overlap = 2 * np.count_nonzero((fixed == label) & (array == label)) / (np.count_nonzero(fixed == label) + np.count_nonzero(array == label))
+        assert registration.result["dice"][str(label)][1] == overlap
+
+
 def within(grid: sitk.Image, other: sitk.Image) -> np.ndarray:
     """Which voxels of one grid lie well inside another's: there ITK and Slicer both know the displacement."""
     index = np.linalg.inv(np.reshape(other.GetDirection(), (3, 3)) * other.GetSpacing())

@@ -106,6 +106,14 @@ def copy_transform(scratch: Any, node: Any) -> Any:
     return copy
 
 
+def keep_transform(scratch: Any, node: Any) -> Any:
+    """Return what copy_transform does, as it is now: it does not follow the node's changes, nor those of the transforms above it."""
+    kept, copy = add(scratch, "vtkMRMLTransformNode"), copy_transform(scratch, node)
+    kept.CopyContent(copy, True)
+    scratch.RemoveNode(copy)
+    return kept
+
+
 def array_of(volume: Any) -> np.ndarray:
     """Return a view of a volume's voxels, shape (z, y, x)."""
     from vtk.util.numpy_support import vtk_to_numpy

@@ -55,6 +55,8 @@ class Registration:
         self._scratch: Any = None
         self._began = self._fraction = 0.0
         self._layers: dict[Any, list[transfer.Layer]] = {}
+        self._bent: dict[Any, Any] = {}  # of the nodes of _layers, those under a transform that is not linear, and it as it was at the start
+        self._reference: Any = None  # the fixed volume's grid in the world
         self._markups: list[Any] = []  # of request.transfer, as they were at the start
         self._fixed_labels: dict[str, tuple[np.ndarray, int]] = {}
         self._dice_before: dict[str, float] = {}
@@ -114,24 +116,33 @@ class Registration:
             job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
         wanted = [name for name in OUTPUTS if getattr(r, name)]
         self._markups = [transfer.copy_markups(self._scratch, node) for node in r.transfer if node.IsA("vtkMRMLMarkupsNode")]
-        if self._markups and "transform" not in wanted:
+        job["labels"] = self._prepare_labels()
+        if (self._markups or self._bent) and "transform" not in wanted:
             wanted.append("transform")
         job["outputs"] = [outputs.WORKER[name] for name in wanted]
-        job["labels"] = self._prepare_labels()
         return job
 
     def _prepare_labels(self) -> list[dict[str, Any]]:
-        """Write the label arrays that the worker brings onto the fixed grid; measure Dice as it is before."""
-        r, entries = self.request, []
+        """Write the label arrays that the worker brings onto the fixed grid, keep those that we do; measure Dice as it is before."""
+        r, entries, kept = self.request, [], {}
         nodes = [node for node in (*r.transfer, r.moving_labels) if node is not None and not node.IsA("vtkMRMLMarkupsNode")]
+        if r.fixed_labels is not None or any(_is_bent(node) for node in nodes):
+            self._reference = transfer.on_scratch(self._scratch, r.fixed)
         if r.fixed_labels is not None:
-            reference = transfer.on_scratch(self._scratch, r.fixed)
-            self._fixed_labels = transfer.labels_on(self._scratch, r.fixed_labels, reference)
-            self._dice_before = transfer.dice(self._fixed_labels, transfer.labels_on(self._scratch, r.moving_labels, reference))
+            self._fixed_labels = transfer.labels_on(self._scratch, r.fixed_labels, self._reference)
+            self._dice_before = transfer.dice(self._fixed_labels, transfer.labels_on(self._scratch, r.moving_labels, self._reference))
         for node in nodes:
             if node in self._layers:
                 continue
             self._layers[node] = layers = transfer.layers(self._scratch, node)
+            if _is_bent(node):  # brought into the world first, its labels would be resampled twice
+                parent = node.GetParentTransformNode()
+                if parent not in kept:
+                    kept[parent] = geometry.keep_transform(self._scratch, parent)
+                self._bent[node] = kept[parent]
+                for layer in layers:
+                    layer.volume.SetAndObserveTransformNodeID(kept[parent].GetID())
+                continue
             for layer in layers:
                 array, matrix = layer.in_world()
                 entries.append(self._worker.put(f"labels-in-{len(entries)}", array, geometry.to_geometry(matrix)))
@@ -202,8 +213,7 @@ class Registration:
             if entry := result["files"].get(outputs.WORKER[output]):
                 nodes[output] = outputs.build(scratch, output, get(entry), entry, r.fixed, r.moving)
         built = {output: [(node, getattr(r, output))] for output, node in nodes.items() if getattr(r, output)}
-        moved = iter(result["labels"])
-        arrays = {node: [next(moved) for _ in layers] for node, layers in self._layers.items()}
+        moved = self._moved_labels(result["labels"], nodes.get("transform"))
         markups = iter(self._markups)
         if r.transfer:
             built["transferred"] = []
@@ -211,18 +221,28 @@ class Registration:
             if node.IsA("vtkMRMLMarkupsNode"):
                 made = transfer.moved_markups(next(markups), nodes["transform"])
             else:
-                entries = arrays[node]
-                made = transfer.assemble(scratch, node, self._layers[node], [get(e) for e in entries], geometry.to_matrix(entries[0]))
+                made = transfer.assemble(scratch, node, self._layers[node], *moved[node])
             built["transferred"].append((made, True))
         if r.fixed_labels is not None:
-            layers, entries = self._layers[r.moving_labels], arrays[r.moving_labels]
-            after = transfer.dice(self._fixed_labels, transfer.by_name(layers, [get(e) for e in entries]))
+            after = transfer.dice(self._fixed_labels, transfer.by_name(self._layers[r.moving_labels], moved[r.moving_labels][0]))
             metrics["dice"] = {name: [self._dice_before.get(name, 0.0), score] for name, score in after.items()}
             if after:
                 metrics["dice_before"], metrics["dice_after"] = (float(np.mean(column)) for column in zip(*metrics["dice"].values()))
             else:
                 metrics["warnings"].append("Dice was not measured: the labels of the two sides have none in common on the fixed volume")
         return built, metrics
+
+    def _moved_labels(self, entries: list[dict[str, Any]], transform: Any) -> dict[Any, tuple[list[np.ndarray], np.ndarray]]:
+        """Return, for every node with labels, its layers' arrays on the fixed grid and that grid's 4x4 index to LPS matrix."""
+        moved, rest = {}, iter(entries)
+        for node, layers in self._layers.items():
+            if node in self._bent:
+                self._bent[node].SetAndObserveTransformNodeID(transform.GetID())
+                moved[node] = [transfer.resampled(layer.volume, self._reference) for layer in layers], geometry.matrix_of(self._reference)
+            else:
+                own = [next(rest) for _ in layers]
+                moved[node] = [self._worker.get(entry) for entry in own], geometry.to_matrix(own[0])
+        return moved
 
     def _dress(self) -> None:
         r = self.request
@@ -270,6 +290,12 @@ class Registration:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self._end(self.state)
+
+
+def _is_bent(node: Any) -> bool:
+    """Whether a node is under a transform that is not linear."""
+    parent = node.GetParentTransformNode()
+    return parent is not None and not parent.IsTransformToWorldLinear()
 
 
 def register(request: RegistrationRequest, show: Callable[[Event], Any] | None = None, scene: Any = None) -> Registration:

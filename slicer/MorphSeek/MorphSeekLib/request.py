@@ -131,7 +131,8 @@ class RegistrationRequest:
     threads: int | None = None
     """CPU threads; 0 uses every core."""
     field_spacing: float = 0.0
-    """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does not change the transformed volume."""
+    """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does not change the transformed volume;
+    points, and labels under a transform that is not linear, go through these vectors."""
 
     transformed_volume: Output = True
     """Moving volume resampled once onto the fixed grid."""

@@ -2,7 +2,7 @@
 
 Label maps are resampled by nearest neighbours, once, from their own grid. Segmentations are never hardened (on oblique grids that
 loses their shape): each of their layers is moved as a label map, so that overlapping segments survive. During a registration the
-worker resamples them; afterwards `transfer` does, through a transform node:
+worker resamples them, except under a transform that is not linear; afterwards `transfer` does, through a transform node:
 
 >>> new = transfer(segmentationNode, transformNode, reference=fixedVolumeNode)      # in Slicer's Python console
 """
@@ -53,7 +53,7 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
         made = moved_markups(copy_markups(scratch, node), above)
     else:
         found, grid = layers(scratch, node, above), on_scratch(scratch, reference)
-        made = assemble(scratch, node, found, [_resampled(layer.volume, grid) for layer in found], geometry.matrix_of(grid))
+        made = assemble(scratch, node, found, [resampled(layer.volume, grid) for layer in found], geometry.matrix_of(grid))
     return outputs.publish(scene or reference.GetScene(), made, True)
 
 
@@ -81,7 +81,10 @@ class Layer(NamedTuple):
         return {str(int(value)): int(value) for value in whole}
 
     def in_world(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments are cropped, to nothing even."""
+        """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments are cropped, to nothing even.
+
+        For a linear transform to the world, which leaves the voxels as they are; another would resample them.
+        """
         self.volume.HardenTransform()
         matrix = geometry.matrix_of(self.volume)
         matrix[:3, 3] -= matrix[:3, :3].sum(axis=1)
@@ -153,7 +156,7 @@ def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.nda
     Keys are the segments' names, or the label map's numbers, those outside the grid included.
     """
     found = layers(scratch, node)
-    return by_name(found, [_resampled(layer.volume, reference) for layer in found])
+    return by_name(found, [resampled(layer.volume, reference) for layer in found])
 
 
 def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
@@ -165,7 +168,7 @@ def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
     """Return where a label map or segmentation is not zero, on the grid of a volume: uint8, (z, y, x)."""
     mask = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.uint8)
     for layer in layers(scratch, node):
-        mask |= _resampled(layer.volume, reference) != 0
+        mask |= resampled(layer.volume, reference) != 0
     return mask
 
 
@@ -181,7 +184,7 @@ def dice(a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, in
     return scores
 
 
-def _resampled(volume: Any, reference: Any) -> np.ndarray:
+def resampled(volume: Any, reference: Any) -> np.ndarray:
     """Return a label map volume on the grid of another volume, by nearest neighbours."""
     import slicer
 
