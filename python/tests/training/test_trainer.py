@@ -1,6 +1,7 @@
 """Running: learning, resuming after a kill, several processes."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -343,3 +344,82 @@ def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, 
     assert "segmentation" in json.loads((tmp_path / "one" / "log.jsonl").read_text().splitlines()[-1])
     found, config, _ = load_backbone(tmp_path / "one" / "last.pt")
     assert found.segmentation_classes == config.model.options["segmentation_classes"] == 1
+
+
+@pytest.mark.parametrize("depth, fine", [(8, False), (16, False), (24, True)])
+def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(tiny, tmp_path, caplog, depth, fine):
+    """Depths 8 and 16 leave two voxels at stride 4 or 8, where oneDNN's bf16 weight gradients are wrong on CPUs with avx512_bf16."""
+    changes = dict(run__steps=1, run__amp="bf16", model__options={"widths": [8, 8, 16], "latent_channels": 16, "decoder": [8, 8]})
+    trainer = Trainer(tiny("best", **changes), tmp_path, progress=False)
+    pair = trainer.pair(0, trainer.rng(0)).to("cpu")
+    pair = type(pair)(**{k: v if v is None else v[:, :, :depth].contiguous() for k, v in vars(pair).items()})
+    assert [trainer.precision((depth, 24, 24)) for _ in range(2)] == [fine, fine]
+    assert [r.name for r in caplog.records] == ([] if fine else ["morphseek.training.trainer"])
+    gradients = []
+    for amp in (trainer.precision((depth, 24, 24)), False):
+        trainer.objective.amp = amp
+        trainer.objective(pair, torch.zeros(1, 3, depth, 24, 24)).loss.backward()
+        gradients.append({k: p.grad.clone() for k, p in trainer.backbone.named_parameters() if p.grad is not None})
+        trainer.optimizer.zero_grad(set_to_none=True)
+    for name in ("enc8.1.conv.weight", "fuse.0.conv.weight", "dec8.conv.weight"):
+        found, truth = (g[name] for g in gradients)
+        assert float((found - truth).norm() / truth.norm()) < 0.3, name
+
+
+def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
+    trainer = Trainer(tiny("policy", run__steps=1, run__amp="bf16", policy__trajectories=2, policy__refresh_pairs=1), tmp_path, progress=False)
+    seen, state = [], trainer.backbone.state
+    monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 2)
+    monkeypatch.setattr(trainer.backbone, "state", lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or state(*a))
+    trainer.run_visit()
+    monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 3)
+    trainer.visit = 0
+    trainer.run_visit()
+    assert seen == [False, False, True, True]
+
+
+@pytest.mark.parametrize("where", ["gradient", "loss"])
+def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, where):
+    config = tiny("best", run__visits=4, run__steps=1, run__val_every=2, run__val_steps=1, run__checkpoint_minutes=1e-9)
+    trainer = Trainer(config, tmp_path, progress=False)
+    step = trainer.step_module
+
+    def spoilt(*a, **k):
+        result = step(*a, **k)
+        if trainer.visit == 2:
+            if where == "loss":
+                result.logs["loss"] = torch.tensor(math.nan)
+            else:
+                result.loss = result.loss * math.inf
+        return result
+
+    trainer.step_module = spoilt
+    with pytest.raises(FloatingPointError, match=r"visit 2: the loss is .*run.amp=none, a lower optim.lr .*--init .*last.pt"):
+        trainer.run()
+    assert all(p.isfinite().all() for p in trainer.backbone.state_dict().values())
+    _, _, last = load_backbone(tmp_path / "last.pt")
+    assert last["visit"] == 2 and last["best"] > 0
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch):
+    trainer = Trainer(tiny("best", run__visits=2, run__steps=1, run__val_every=1, run__val_steps=1), tmp_path, progress=False)
+    update = trainer._update
+
+    def broken(logs):
+        update(logs)
+        logs["odd"] = math.inf
+        with torch.no_grad():
+            trainer.backbone.flow.bias.fill_(math.nan)
+            (trainer.ema or trainer.backbone.state_dict())["flow.bias"].fill_(math.nan)
+
+    monkeypatch.setattr(trainer, "_update", broken)
+    with pytest.raises(FloatingPointError):
+        trainer.run()
+    assert not (tmp_path / "best.pt").exists() and trainer.best == -math.inf
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    (row,) = [json.loads(line, parse_constant=refuse) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert row["odd"] is None and row["val_dice"] is None and row["val_njd_percent"] is None and row["loss"] > 0

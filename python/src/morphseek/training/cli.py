@@ -76,7 +76,7 @@ def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optio
         _fail(error)
     try:
         last = trainer.run()
-    except DataError as error:
+    except (DataError, FileNotFoundError, FloatingPointError) as error:
         _fail(error)  # volumes are read when their turn comes
     if trainer.rank == 0:
         state = "done" if trainer.visit >= config.run.visits else "stopped; repeat the command to continue"

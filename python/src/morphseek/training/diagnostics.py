@@ -191,7 +191,8 @@ def policy_signal(
 def histories(run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")) -> dict[str, list[float]]:
     """Columns of a run's ``log.jsonl``, with ``visit``."""
     rows = [json.loads(line) for line in (Path(run) / "log.jsonl").read_text().splitlines()]
-    return {k: [r[k] for r in rows if all(x in r for x in keys)] for k in ("visit", *keys)}
+    # A value that was not finite is null there.
+    return {k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)] for k in ("visit", *keys)}
 
 
 _COST = """

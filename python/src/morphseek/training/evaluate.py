@@ -6,6 +6,7 @@ nearest-neighbour interpolation through the total transform.
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -71,13 +72,13 @@ def score_pair(
         ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian determinant where that is
         positive); where both volumes have labels also ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``dice_moving``
         (mean over labels, each voxel counting by the volume that it covers in the moving image: what the inverse transform will
-        have, but for its own sampling), and ``hd95`` in mm.
+        have, but for its own sampling), and ``hd95`` in mm. All NaN where the displacement is not finite.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     determinant = jacobian_determinant(u)
     out = {"njd": 100.0 * float(njd_fraction(u)), "sdlogj": float(determinant[determinant > 0].log().std())}
     if not labels or fixed.labels is None or moving.labels is None:
-        return out
+        return _of(u, out)
     points = identity_grid(fixed.size, u.device) + u
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
     half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
@@ -95,7 +96,12 @@ def score_pair(
     out["dice_moving"] = float(hard_dice(warped, target, labels, determinant.clamp_min(0).unsqueeze(1)))
     if surface:
         out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
-    return out
+    return _of(u, out)
+
+
+def _of(u: Tensor, figures: dict[str, float]) -> dict[str, float]:
+    """The figures of a displacement: NaN where it has any. It would pass for one without folds, since no comparison with NaN holds."""
+    return figures if bool(u.isfinite().all()) else dict.fromkeys(figures, math.nan)
 
 
 def score_sample(u: Tensor, pair: Sample, labels: int) -> dict[str, float]:
@@ -117,7 +123,7 @@ def score_sample(u: Tensor, pair: Sample, labels: int) -> dict[str, float]:
     }
     if pair.truth is not None:
         out["epe"] = float(masked_mean((u - pair.truth).norm(dim=1, keepdim=True), pair.truth_mask))
-    return out
+    return _of(u, out)
 
 
 def evaluate_pairs(

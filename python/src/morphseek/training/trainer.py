@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import pickle
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .config import Config
@@ -207,6 +209,7 @@ class Trainer:
         self.best = -math.inf
         self.ema = None
         self._stop = False
+        self._bf16: dict[tuple[int, ...], bool] = {}
         if (self.out / "last.pt").exists():
             self._resume()
         elif init is not None:
@@ -402,6 +405,24 @@ class Trainer:
         self._due += 1
         return next(self._ahead)
 
+    def precision(self, size: tuple[int, ...]) -> bool:
+        """Whether the network works in bf16 on a grid of this size (D, H, W).
+
+        On CPUs with bf16 instructions oneDNN gets the weight gradient of some convolutions wrong, infinite or just another: those
+        of stride 1 whose kernel is longer than the first axis. Grids on which the network has one are computed in float32.
+        """
+        if self.config.run.amp != "bf16" or self.device.type != "cpu":
+            return self.config.run.amp == "bf16"
+        if size not in self._bf16:
+            self._bf16[size] = not _short_convolutions(self.backbone, size)
+            if not self._bf16[size] and sum(not good for good in self._bf16.values()) == 1:
+                logging.getLogger(__name__).warning(
+                    "grid %s: computed in float32, since the gradients of run.amp = 'bf16' are not to be trusted on a CPU where a level of the "
+                    "network is two voxels deep; another size along z avoids that",
+                    "x".join(map(str, size)),
+                )
+        return self._bf16[size]
+
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def run_visit(self) -> dict[str, float]:
@@ -438,6 +459,7 @@ class Trainer:
         """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean logs returned."""
         rows = []
         for i, pair in enumerate(pairs):
+            self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
             result = self.step_module(pair, states[i], **sampling)
             (result.loss / len(pairs)).backward()
             states[i] = result.u
@@ -457,6 +479,7 @@ class Trainer:
             rng = np.random.default_rng([self.config.run.seed, 3, self.visit, i])
             pair = self.pair(int(rng.integers(1 << 30)), rng)
             u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
+            self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
             gradients.append(self.objective.dice_gradient(pair, u))
         # Processes saw different pairs; the noise must live in one subspace.
         self.objective.memory.basis = self._of_first_process(channel_basis(gradients, p.rank))
@@ -464,8 +487,17 @@ class Trainer:
     def _update(self, logs: dict) -> None:
         o = self.config.optim
         parameters = [p for p in self.backbone.parameters() if p.grad is not None]
+        norm = nn.utils.clip_grad_norm_(parameters, o.clip or math.inf)
         if o.clip:
-            logs["grad_norm"] = torch.nn.utils.clip_grad_norm_(parameters, o.clip)
+            logs["grad_norm"] = norm
+        # One such step would be in the weights, the moments and the average for good.
+        if not (math.isfinite(norm) and math.isfinite(logs["loss"])):
+            last = self.out / "last.pt"
+            raise FloatingPointError(
+                f"visit {self.visit}: the loss is {float(logs['loss']):g} and the norm of its gradient {float(norm):g}; the run stops before "
+                "they reach the weights. Try run.amp=none, a lower optim.lr or a small optim.clip, with another --out"
+                + (f" and --init {last}" if last.exists() else "")
+            )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.updates += 1
@@ -596,7 +628,9 @@ class Trainer:
                             dist.barrier()
                     if log is not None:
                         row = {"visit": self.visit, "updates": self.updates, "seconds": round(self.seconds, 3)}
-                        log.write(json.dumps(row | {k: round(v, 6) for k, v in logs.items()}) + "\n")
+                        # JSON has no NaN.
+                        row |= {k: round(v, 6) if math.isfinite(v) else None for k, v in logs.items()}
+                        log.write(json.dumps(row, allow_nan=False) + "\n")
                         log.flush()
                         if self.visit % 10 == 0 or "val_njd_percent" in logs:
                             for k, v in logs.items():
@@ -651,6 +685,29 @@ def _with_segmentation(config: Config) -> Config:
     if not used or not known or config.model.options.get("segmentation_classes") == config.data.labels:
         return config
     return config.replace(**{"model.options.segmentation_classes": config.data.labels})
+
+
+@torch.no_grad()
+def _short_convolutions(backbone: nn.Module, size: tuple[int, ...]) -> bool:
+    """Whether the network, on a grid of this size (D, H, W), has convolutions of stride 1 whose kernel is longer than their first axis."""
+    found = []
+
+    def look(layer: nn.Conv3d, given: tuple[torch.Tensor]) -> None:
+        found.append(layer.stride[0] == 1 and 1 < given[0].shape[2] < layer.kernel_size[0])
+
+    hooks = [layer.register_forward_pre_hook(look) for layer in backbone.modules() if isinstance(layer, nn.Conv3d)]
+    was_training = backbone.training
+    # Dropout would draw random numbers, and so change the run.
+    backbone.eval()
+    try:
+        zeros = torch.zeros((1, 1, *size))
+        encoded = backbone.state(zeros, zeros)
+        backbone.step_field(encoded.mu, encoded)
+    finally:
+        backbone.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return any(found)
 
 
 class _Swapped:
