@@ -242,3 +242,79 @@ def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
     assert d.read_people(tmp_path, "names") == d.read_people(tmp_path, "val") == ["a", "b"]
     with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
         d.read_pairs(tmp_path, "training")
+
+
+def test_a_truncated_file_is_refused(phantoms, tmp_path):
+    for kind in ("images", "labels"):
+        sitk.WriteImage(sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")), str(tmp_path / f"{kind}.nii"))
+    whole = d.read_case(tmp_path / "images.nii", tmp_path / "labels.nii")
+    assert torch.equal(whole.labels, d.PairSource(phantoms, 2).case("p0").labels)
+    for kind in ("labels", "images"):
+        path = tmp_path / f"{kind}.nii"
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        with pytest.raises(d.DataError, match=rf"{kind}.nii is cut short"):
+            d.read_case(tmp_path / "images.nii", tmp_path / "labels.nii")
+
+
+def placed_labels(path, image, labels, **changes):
+    """The labels on the image's grid but for ``changes``."""
+    mine = sitk.Image(labels)
+    mine.CopyInformation(image)
+    for name, value in changes.items():
+        getattr(mine, f"Set{name}")(value)
+    sitk.WriteImage(mine, str(path))
+    return path
+
+
+def test_labels_must_lie_on_their_image(phantoms, tmp_path):
+    image, labels = (sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")) for kind in ("images", "labels"))
+    image.SetOrigin((10, -20, 30)), image.SetSpacing((1, 1, 1.5)), image.SetDirection((-1, 0, 0, 0, -1, 0, 0, 0, 1))
+    sitk.WriteImage(image, str(tmp_path / "scan.nii.gz"))
+    there = d.read_case(tmp_path / "scan.nii.gz", placed_labels(tmp_path / "good.nii.gz", image, labels)).labels
+    # Stored the other way round but in the same place; rounded by another program.
+    turned = sitk.Flip(image, (True, True, False)), sitk.Flip(labels, (True, True, False))
+    near = placed_labels(tmp_path / "near.nii.gz", image, labels, Origin=(10.001, -20, 30))
+    for good in (placed_labels(tmp_path / "turned.nrrd", *turned), near):
+        assert torch.equal(d.read_case(tmp_path / "scan.nii.gz", good).labels, there)
+    for name, value in (("Origin", (0, 0, 0)), ("Spacing", (1, 1, 1)), ("Direction", (1, 0, 0, 0, 1, 0, 0, 0, 1))):
+        bad = placed_labels(tmp_path / f"{name}.nii.gz", image, labels, **{name: value})
+        with pytest.raises(d.DataError, match=rf"{name}.nii.gz: .*scan.nii.gz.*header seems to be lost"):
+            d.read_case(tmp_path / "scan.nii.gz", bad)
+    sitk.WriteImage(labels[2:], str(tmp_path / "small.nii.gz"))
+    with pytest.raises(d.DataError, match=r"small.nii.gz: .*scan.nii.gz") as error:
+        d.read_case(tmp_path / "scan.nii.gz", tmp_path / "small.nii.gz")
+    assert "lost" not in str(error.value)
+
+
+def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
+    (tmp_path / "text.nii.gz").write_text("no image")
+    flat, good = sitk.Image(8, 8, sitk.sitkFloat32), phantoms / "images" / "p0.nii.gz"
+    image = sitk.ReadImage(str(good))
+    sitk.WriteImage(flat, str(tmp_path / "flat.mha"))
+    sitk.WriteImage(sitk.JoinSeries([image, image]), str(tmp_path / "series.nii.gz"))
+    sitk.WriteImage(sitk.Compose(image, image, image), str(tmp_path / "colour.nii.gz"))
+    for name in ("text.nii.gz", "flat.mha", "series.nii.gz", "colour.nii.gz", "gone.nii.gz"):
+        for files in ((tmp_path / name,), (good, tmp_path / name)):
+            with pytest.raises(d.DataError, match=name):
+                d.read_case(*files)
+    # One time point is a volume.
+    sitk.WriteImage(sitk.JoinSeries([image]), str(tmp_path / "one.nii.gz"))
+    assert torch.equal(d.read_case(tmp_path / "one.nii.gz").image, d.read_case(good).image)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"pairs": []}', '{"pairs": {"val": ["ab"]}}', '{"pairs": {"val": [["a"]]}}', '{"pairs": {"val": 3}}'])
+def test_lists_that_are_none_are_named(tmp_path, content):
+    (tmp_path / "split.json").write_text(content)
+    for read in (d.read_pairs, d.read_people):
+        with pytest.raises(d.DataError, match="split.json"):
+            read(tmp_path, "val")
+
+
+def test_learn2reg_files_and_csv_lines_that_are_none_are_named(tmp_path):
+    (tmp_path / "X_dataset.json").write_text("[1]")
+    (tmp_path / "half.csv").write_text("fixed,moving\na,b\na\n")
+    for read in (d.read_pairs, d.read_people):
+        with pytest.raises(d.DataError, match="X_dataset.json"):
+            read(tmp_path, "val")
+    with pytest.raises(d.DataError, match="half.csv: pair 2"):
+        d.read_pairs(tmp_path, "half.csv")

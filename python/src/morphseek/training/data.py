@@ -82,22 +82,32 @@ def read_case(
     Parameters
     ----------
     image, labels
-        Files on one grid.
+        Files on one grid, in whatever orientations.
     percentiles
         Of the whole volume; they become 0 and 1.
     label_map
         Merges or renames labels; those not named become background.
+
+    Raises
+    ------
+    DataError
+        A file that is no volume, is cut short or has no contrast; labels that are no labels, or not on the image's grid.
     """
     import SimpleITK as sitk
 
-    picture = sitk.DICOMOrient(sitk.ReadImage(str(image), sitk.sitkFloat32), "LPS")
+    from .. import _core, io
+
+    given = _read(image)
+    picture = sitk.DICOMOrient(given.like(given.float32()).to_sitk(), "LPS")
     array, low, high = _intensities(image, picture, percentiles)
     scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
     marks = None
     if labels is not None:
-        m = sitk.DICOMOrient(sitk.ReadImage(str(labels)), "LPS")
-        if m.GetSize() != picture.GetSize():
-            raise DataError(f"{labels}: size {m.GetSize()} differs from its image's {picture.GetSize()}")
+        found = _read(labels)
+        m = sitk.DICOMOrient(found.to_sitk(), "LPS")
+        if not _core.call(_core.gopy.SameGrid, io.read(picture).grid, io.read(m).grid):
+            lost = "; its header seems to be lost: give it the image's" if found.array.shape == given.array.shape else ""
+            raise DataError(f"{labels}: the labels ({found!r}) are not on the grid of their image {image} ({given!r}){lost}")
         values = sitk.GetArrayFromImage(m)
         if label_map:
             values = sum((values == old).astype(np.uint8) * new for old, new in label_map.items())
@@ -116,6 +126,28 @@ def read_case(
         axes=direction[:, ::-1].copy(),
         centre=np.array(picture.TransformContinuousIndexToPhysicalPoint(middle)),
     )
+
+
+def _read(path: str | Path) -> Any:
+    """A file as the rest of the package reads it (:func:`morphseek.io.read`), which knows the ones that are cut short."""
+    from .. import errors, io
+
+    try:
+        return io.read(str(path))
+    except errors.MorphSeekError as error:
+        named = "" if str(path) in str(error) else f"{path}: "
+        raise DataError(f"{named}{error}") from None
+
+
+def _json(path: Path) -> dict:
+    """The object in a JSON file of lists."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise DataError(f"{path} is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: needs an object with lists of pairs, {{...}}, not {type(content).__name__}")
+    return content
 
 
 def _intensities(path: str | Path, picture: Any, percentiles: tuple[float, float]) -> tuple[np.ndarray, float, float]:
@@ -380,14 +412,21 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
             raise DataError(f"{data / split}: no pairs; needs a line 'fixed,moving' and then a line a pair")
         if not {"fixed", "moving"} <= rows[0].keys():
             raise DataError(f"{data / split}: needs the columns 'fixed' and 'moving'")
+        if short := [i for i, r in enumerate(rows, 1) if not (r["fixed"] and r["moving"])]:
+            raise DataError(f"{data / split}: pair {short[0]} has only one name")
         return [(r["fixed"], r["moving"]) for r in rows]
     if (data / "split.json").exists():
-        pairs = json.loads((data / "split.json").read_text())["pairs"]
+        pairs = _json(data / "split.json").get("pairs")
+        if not isinstance(pairs, dict):
+            raise DataError(f"{data / 'split.json'}: no lists of pairs; needs {{\"pairs\": {{NAME: [[fixed, moving], ...]}}}}")
         if split not in pairs:
             raise DataError(f"{data / 'split.json'}: no pair list {split!r}; there are {', '.join(sorted(pairs))}")
-        return [tuple(p) for p in pairs[split]]
+        found = pairs[split]
+        if not isinstance(found, list) or not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in found):
+            raise DataError(f"{data / 'split.json'}: the list {split!r} must be of pairs of names, [[fixed, moving], ...]")
+        return [tuple(p) for p in found]
     for name in sorted(data.glob("*dataset*.json")):
-        content = json.loads(name.read_text())
+        content = _json(name)
         for key in (f"registration_{split}", split):
             found = content.get(key)
             if isinstance(found, list) and all(isinstance(p, dict) and {"fixed", "moving"} <= p.keys() for p in found):
@@ -403,7 +442,7 @@ def read_people(data: str | Path, split: str) -> list[str]:
     data = Path(data)
     files = [data / "split.json"] if (data / "split.json").exists() else sorted(data.glob("*dataset*.json"))
     for name in files:
-        found = json.loads(name.read_text()).get(split)
+        found = _json(name).get(split)
         if isinstance(found, list):
             people = [p.get("image") if isinstance(p, dict) else p for p in found]
             if people and all(isinstance(p, str) for p in people):
