@@ -161,6 +161,8 @@ def test_schedules(tiny, tmp_path):
     t = Trainer(c, tmp_path, progress=False)
     assert [t.steps(v) for v in (0, 49, 50, 99)] == [1, 1, 2, 2]
     assert [t.temperature(v) for v in (0, 9, 10, 79, 80, 99)] == [10, 10, 9, 3, 2, 2]
+    t.config.run.steps_schedule = [[50, 2], [0, 1]]
+    assert [t.steps(v) for v in (0, 49, 50, 99)] == [1, 1, 2, 2]
     rate = [t.learning_rate(v) for v in range(100)]
     assert rate[0] == pytest.approx(0.1) and rate[10] == pytest.approx(1.0)
     assert rate[55] == pytest.approx(0.55, abs=0.01) and rate[99] == pytest.approx(0.1, abs=0.01)
@@ -423,3 +425,23 @@ def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch
 
     (row,) = [json.loads(line, parse_constant=refuse) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert row["odd"] is None and row["val_dice"] is None and row["val_njd_percent"] is None and row["loss"] > 0
+
+
+@pytest.mark.parametrize("backbone", ["voxelmorph-l", "transmorph", "nice-trans"])
+@pytest.mark.parametrize("weights", [{}, {"loss__segmentation": 0.0, "loss__phases": [{"visit": 1, "segmentation": 0.3}]}])
+def test_a_network_without_segmentation_is_refused_its_loss(tiny, tmp_path, backbone, weights):
+    changes = dict(model__backbone=backbone, model__options={}, run__visits=2, **weights)
+    with pytest.raises(ValueError, match=f"loss.segmentation needs .* not {backbone}; set it to 0"):
+        Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+    if backbone == "voxelmorph-l":
+        changes |= dict(loss__segmentation=0.0, loss__phases=[])
+        Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
+        # Nor does a policy or a warm-up compute it.
+        Trainer(tiny("best", **changes | weights, run__stage="warmup"), tmp_path / "warm", progress=False)
+
+
+def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
+    Trainer(tiny("policy", policy__rank=8), tmp_path / "run", progress=False)
+    with pytest.raises(ValueError, match="'policy.rank' must be at most the network's 8 latent channels, not 9"):
+        Trainer(tiny("policy", policy__rank=9), tmp_path / "more", progress=False)

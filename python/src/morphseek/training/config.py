@@ -34,6 +34,17 @@ class ConfigError(ValueError):
 
 #: Least and greatest value, of every number of a list too.
 _RANGES: dict[str, tuple[float, float]] = {
+    # Beyond half a window, a window of no width; beyond the whole size, none left.
+    "augment.contrast": (0, 0.49),
+    "augment.elastic_mm": (0, math.inf),
+    "augment.fixed_share": (0, 1),
+    "augment.gamma": (0, math.inf),
+    "augment.mirror": (0, 1),
+    "augment.noise": (0, math.inf),
+    "augment.rotation_deg": (0, math.inf),
+    "augment.scale": (0, 0.99),
+    "augment.shear": (0, math.inf),
+    "augment.translation_mm": (0, math.inf),
     "data.labels": (0, 255),
     "data.limit": (0, math.inf),
     "data.min_size": (1, math.inf),
@@ -41,8 +52,10 @@ _RANGES: dict[str, tuple[float, float]] = {
     "data.spacing": (1e-3, 1e3),
     "loss.moving_share": (0, 1),
     "loss.window": (1, 99),
+    "model.scale": (1e-3, math.inf),
     "model.squarings": (0, 20),
     "optim.accumulate": (1, math.inf),
+    "optim.clip": (0, math.inf),
     "optim.ema": (0, 1),
     "optim.lr": (0, math.inf),
     "optim.warmup": (0, math.inf),
@@ -303,6 +316,10 @@ class Policy:
     target_sd: float = 0.75
     gradient_ratio: float = 0.5
 
+    def temperature(self, visit: int) -> float:
+        """tau during visit number ``visit`` (from 0)."""
+        return max(self.tau_min, self.tau_init - self.tau_drop * (visit // self.tau_every))
+
 
 @dataclass
 class Optim:
@@ -453,6 +470,12 @@ class Config:
             raise ConfigError(f"'data.percentiles' must rise, not {self.data.percentiles}")
         if self.loss.window % 2 == 0:
             raise ConfigError(f"'loss.window' must be odd, not {self.loss.window}")
+        sigma = self.model.log_sigma_range
+        if len(sigma) != 2 or not sigma[0] < sigma[1]:
+            raise ConfigError(f"'model.log_sigma_range' must be two numbers that rise, not {sigma}")
+        p = self.policy
+        if self.run.stage == "finetune" and p.kind == "paper" and not p.temperature(max(self.run.visits - 1, 0)) > 0:
+            raise ConfigError(f"'policy.tau_min' must be above 0 where the temperature falls to it, not {p.tau_min:g}: no noise has no likelihood")
         if any(len(entry) != 2 or entry[1] < 1 for entry in self.run.steps_schedule):
             raise ConfigError(f"'run.steps_schedule' must be a list of [visit, steps], not {self.run.steps_schedule}")
         for name in ("loss", "synthetic"):

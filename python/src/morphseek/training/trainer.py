@@ -24,7 +24,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .config import Config
+from .backbones import BACKBONES
+from .config import Config, ConfigError
 from .data import DataError, PairSource, Sample, make_grid, make_sample, read_pairs, read_people
 from .evaluate import evaluate_pairs, register_sample, score_sample, scores
 from .export import bundle_weights
@@ -182,6 +183,12 @@ class Trainer:
                 f"run.pretrain = {run.pretrain} leaves none of run.visits = {run.visits} for the registration: "
                 "set run.visits above it, or a smaller run.pretrain (0 for none)"
             )
+        backbone = BACKBONES.get(config.model.backbone)
+        if backbone and _segments(config) and not hasattr(backbone, "step_field_and_segmentation"):
+            raise ConfigError(
+                f"loss.segmentation needs the backbone compact or siamese with segmentation_classes, not {config.model.backbone}; "
+                "set it to 0, in loss.phases, too"
+            )
         config = self.config = _with_segmentation(config)
         self.people: list[str] = []
         self.pairs: list[tuple[str, str]] = []
@@ -190,6 +197,8 @@ class Trainer:
 
         torch.manual_seed(run.seed)
         self.backbone = build_backbone(config.model).to(self.device)
+        if run.stage == "finetune" and config.policy.kind == "structured" and config.policy.rank > self.backbone.latent_channels:
+            raise ConfigError(f"'policy.rank' must be at most the network's {self.backbone.latent_channels} latent channels, not {config.policy.rank}")
         if config.data.pairs == "synthetic":
             self._make_pairs()
         else:
@@ -358,15 +367,14 @@ class Trainer:
     def steps(self, visit: int) -> int:
         """T during visit number ``visit``."""
         t = self.config.run.steps
-        for start, value in self.config.run.steps_schedule:
+        for start, value in sorted(self.config.run.steps_schedule, key=lambda entry: entry[0]):
             if visit >= start:
                 t = value
         return t
 
     def temperature(self, visit: int) -> float:
         """tau during visit number ``visit``."""
-        p = self.config.policy
-        return max(p.tau_min, p.tau_init - p.tau_drop * (visit // p.tau_every))
+        return self.config.policy.temperature(visit)
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
@@ -676,11 +684,16 @@ class Trainer:
         writer.add_image("fixed moving warped |f-m| |f-w|", torch.cat(rows, dim=0)[None].cpu(), self.visit)
 
 
+def _segments(config: Config) -> bool:
+    """Whether a registration visit has the loss of the auxiliary segmentation, in any phase of the run."""
+    visits = (0, *(phase["visit"] for phase in config.loss.phases))
+    used = any(config.loss.at(visit).segmentation > 0 for visit in visits)
+    return used and config.run.stage == "finetune" and config.policy.kind == "none"
+
+
 def _with_segmentation(config: Config) -> Config:
     """The configuration with a class of the auxiliary segmentation for every label, where its loss will be computed."""
-    run = config.run
-    weight = max(config.loss.segmentation, *(phase.get("segmentation", 0.0) for phase in config.loss.phases), 0.0)
-    used = run.pretrain or (run.stage == "finetune" and config.policy.kind == "none" and weight > 0)
+    used = config.run.pretrain or _segments(config)
     known = config.model.backbone in ("compact", "siamese")
     if not used or not known or config.model.options.get("segmentation_classes") == config.data.labels:
         return config
