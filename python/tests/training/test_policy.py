@@ -267,3 +267,18 @@ def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
     pair = SimpleNamespace(fixed_map=fixed, moving_map=torch.roll(fixed, 2, 2), fixed_labels=fixed)
     reward, _, _ = p._reward(trainer.objective, pair, torch.zeros(1, 3, 10, 10, 10), 0.0)
     assert reward == pytest.approx(-10.0)  # two voxels of 5 mm
+
+
+def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
+    """A step that sees a pair mirrored credits the cells as one that is given the mirrored pair."""
+    s = pair(2)
+    mirrored = Sample(**{k: v if v is None else v.flip(-1) for k, v in vars(s).items()})
+    found, original = [], p.local_advantage
+    monkeypatch.setattr(p, "local_advantage", lambda *a: found.append(original(*a)) or found[-1])
+    for sample, views in ((s, {"model__mirrored": [True]}), (mirrored, {})):
+        o = objective(tiny, "policy", loss__segmentation=0.0, **views)
+        o.memory.scale = 2.0
+        p.policy_step(o, sample, torch.zeros(1, 3, *SIZE), 0.0, np.random.default_rng(3))
+    seen, truth = found
+    torch.testing.assert_close(seen, truth)
+    assert (truth - truth.flip(-1)).abs().max() > 0.1 * truth.abs().max() > 0

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from .backbones import Encoded
 from .data import Sample
 from .losses import hard_dice, sharpen, soft_dice
-from .spatial import compose, jacobian_determinant, njd_fraction, warp
+from .spatial import compose, jacobian_determinant, njd_fraction, to_view, warp
 
 __all__ = [
     "PolicyMemory",
@@ -467,7 +467,11 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
                 seen = warp(pair.moving_map, u, mode="nearest")
                 voxel = p.w_dice * local_dice_reward(seen, pair.fixed_map, reference, labels)
                 folded = (jacobian_determinant(u)[:, None] < 0).float()
-                cells.append(F.avg_pool3d(voxel + p.w_njd * folded / folded.numel(), stride))
+                credit = voxel + p.w_njd * folded / folded.numel()
+                # mu and its noise lie where the network saw the images.
+                if encoded.view is not None:
+                    credit = to_view(credit, encoded.view)
+                cells.append(F.avg_pool3d(credit, stride))
             if r > best[0]:
                 best = (r, u)
         if p.reward == "dice_njd":
