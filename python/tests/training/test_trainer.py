@@ -445,3 +445,12 @@ def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
     Trainer(tiny("policy", policy__rank=8), tmp_path / "run", progress=False)
     with pytest.raises(ValueError, match="'policy.rank' must be at most the network's 8 latent channels, not 9"):
         Trainer(tiny("policy", policy__rank=9), tmp_path / "more", progress=False)
+
+
+def test_tensorboard_keeps_the_visit_that_a_run_goes_on_from(tiny, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for visits in (10, 20):
+        Trainer(tiny("best", run__visits=visits, run__steps=1, data__val=""), tmp_path, progress=False).run()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [10, 20]

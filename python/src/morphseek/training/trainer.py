@@ -601,7 +601,7 @@ class Trainer:
         if self.rank == 0:
             from torch.utils.tensorboard import SummaryWriter
 
-            writer = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.visit)
+            writer = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.visit + 1)
         log = open(self.out / "log.jsonl", "a") if self.rank == 0 else None
         previous = {}
         try:
