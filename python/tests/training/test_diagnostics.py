@@ -34,6 +34,29 @@ def test_gradient_norms_scale_with_their_weights(tiny):
     for key, factor in (("dice", 2), ("regularity", 2), ("similarity", 1)):
         assert norms[0][key] > 0
         assert norms[1][key] == pytest.approx(factor * norms[0][key], rel=1e-3)
+    assert "volume" not in norms[0]
+    norms = [d.gradient_norms(objective(tiny, "paper", loss__volume=w), pair()) for w in (0.2, 0.4)]
+    assert norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3) and norms[0]["volume"] > 0
+    # They are terms of this one.
+    assert norms[1]["warm"] != pytest.approx(norms[0]["warm"], rel=1e-6)
+
+
+def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phantoms):
+    from typer.testing import CliRunner
+
+    from morphseek.training.cli import app
+    from morphseek.training.trainer import Trainer
+
+    trainer = Trainer(tiny("best", loss__phases=[{"visit": 5, "dice": 10.0}]), tmp_path, progress=False)
+    found = []
+    for visit, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
+        trainer.visit, trainer.objective.kl_weight = visit, kl_weight
+        trainer._save()
+        r = CliRunner().invoke(app, ["diagnose", str(tmp_path / "last.pt"), "--data", str(phantoms), "--pairs", "1", "--to", str(tmp_path / "d.json")])
+        assert r.exit_code == 0, r.output
+        found.append(json.loads((tmp_path / "d.json").read_text())["gradient_norms"])
+    assert found[1]["dice"] == pytest.approx(10.0 / trainer.config.loss.dice * found[0]["dice"], rel=1e-3)
+    assert found[2]["kl"] == pytest.approx(2 * found[1]["kl"], rel=1e-3)
 
 
 def test_signal_is_real_and_grows_with_j(tiny):

@@ -258,11 +258,13 @@ def diagnose(
     _check_folder(to)
     sizes = _counts("--trajectories", trajectories)
     try:
-        backbone, config, _ = load_backbone(checkpoint)
+        backbone, config, state = load_backbone(checkpoint)
         samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
     except (OSError, ValueError) as error:
         _fail(error)
-    objective = StepObjective(backbone, config.loss, config.policy, "finetune", False)
+    # The weights that the run's next visit would have.
+    objective = StepObjective(backbone, config.loss.at(state["visit"]), config.policy, "finetune", False)
+    objective.kl_weight = state.get("kl_weight", objective.kl_weight)
     report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in samples]}
     for row in report["collapse"]:
         typer.echo(f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu: {row['dice_mu']:.2f})")

@@ -108,6 +108,8 @@ def gradient_norms(objective: StepObjective, pair: Sample) -> dict[str, float]:
     }
     if "fold" in terms:
         parts["fold"] = w.warm * w.fold * terms["fold"]
+    if "volume" in terms:
+        parts["volume"] = w.warm * w.volume * terms["volume"]
     if "soft_dice" in terms:
         parts["dice"] = w.dice * (1.0 - terms["soft_dice"])
     parameters = list(objective.backbone.parameters())
