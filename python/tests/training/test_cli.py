@@ -155,3 +155,27 @@ def test_a_bad_label_file_is_one_line(phantoms, tmp_path):
         sitk.WriteImage(sitk.Cast(sitk.ReadImage(str(path)), sitk.sitkInt16) * 200, str(path))
     r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "o"), "-q", "--data", str(root), *TINY])
     assert r.exit_code == 2 and "label 400; labels must be" in r.output, r.output
+
+
+def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
+    import shutil
+
+    from morphseek.training.trainer import Trainer
+
+    root = shutil.copytree(phantoms, tmp_path / "data")
+    (root / "few.csv").write_text("fixed,moving\np0,p1\n")
+    arguments = ["--data", str(root), "-q", *TINY, "--set", "data.pairs=few.csv", "--set", "data.val="]
+    with monkeypatch.context() as m:
+        m.setattr(Trainer, "learning_rate", lambda trainer, visit: 1e30)
+        r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "far"), *arguments])
+    assert r.exit_code == 2 and "error: visit 1: the loss is " in r.output and "lower optim.lr" in r.output, r.output
+    image = root / "images" / "p1.nii.gz"
+    image.write_bytes(image.read_bytes()[:2000])
+    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "o"), *arguments])
+    assert r.exit_code == 2 and f"{image} " in r.output.replace("\n", ""), r.output
+    image.unlink()
+    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "p"), *arguments])
+    assert r.exit_code == 2 and "no image 'p1'" in r.output, r.output
+    (root / "split.json").write_text("[]")
+    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "q"), "--data", str(root), "-q", *TINY])
+    assert r.exit_code == 2 and "split.json: needs an object" in r.output, r.output
