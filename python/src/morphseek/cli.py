@@ -26,8 +26,6 @@ from rich.table import Table
 from . import _core, errors
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from .registration import RegistrationResult
 
 _UsageError = typer.BadParameter.__base__  # click's, or that of typer's own copy
@@ -243,11 +241,6 @@ class _Interpolation(str, enum.Enum):
     nearest = "nearest"
 
 
-def _beyond_float64(array: np.ndarray) -> bool:
-    """Whether float64 does not hold every label."""
-    return array.dtype.kind in "iu" and array.size > 0 and max(int(array.max()), -int(array.min())) > 2**53
-
-
 @app.command()
 def apply(
     transform: Annotated[Path, typer.Option(help="Transform, fixed to moving: transform.h5 of a registration, or any .h5 or .tfm.", show_default=False)],
@@ -263,20 +256,18 @@ def apply(
         import SimpleITK as sitk
 
         from . import io
-        from .transform import minimum
+        from .transform import beyond, minimum, ranked
 
         io.check_apart(out.parent, [out.name], {"transform": transform, "input": image, "reference": reference})
         loaded = io.read_transform(transform)
-        source, grid = io.read(image, "input"), io.read(reference, "reference").to_sitk()
+        source, target = io.read(image, "input"), io.read(reference, "reference")
+        grid = target.to_sitk()
         if interpolation is _Interpolation.linear:
             resampled = sitk.Resample(source.like(source.float32()).to_sitk(), grid, loaded, sitk.sitkLinear, minimum(source.array))
-        elif _beyond_float64(source.array):  # in which SimpleITK counts: the labels' ranks travel
-            found, ranks = np.unique(np.append(source.array, source.array.dtype.type(0)), return_inverse=True)
-            moving = source.like(ranks[:-1].reshape(source.array.shape).astype(np.uint32)).to_sitk()
-            resampled = sitk.Resample(moving, grid, loaded, sitk.sitkNearestNeighbor, float(ranks[-1]))
-            labels = sitk.GetImageFromArray(found[sitk.GetArrayViewFromImage(resampled)])
-            labels.CopyInformation(resampled)
-            resampled = labels
+        elif source.array.dtype.kind in "iu" and beyond(source.array, 2**53):  # SimpleITK counts in float64: the labels' ranks travel
+            found, ranks, background = ranked(source.array, 0)
+            moved = sitk.Resample(source.like(ranks.astype(np.uint32)).to_sitk(), grid, loaded, sitk.sitkNearestNeighbor, float(background))
+            resampled = target.like(found[sitk.GetArrayViewFromImage(moved)]).to_sitk()
         else:
             resampled = sitk.Resample(source.to_sitk(), grid, loaded, sitk.sitkNearestNeighbor, 0.0)
         io.write_image(out, resampled)

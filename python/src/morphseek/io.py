@@ -136,6 +136,11 @@ def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
     return image
 
 
+def grid_of(image: sitk.Image) -> np.ndarray:
+    """Return the grid of a 3-D SimpleITK image as in :attr:`Image.grid`."""
+    return np.array([*image.GetSize(), *image.GetSpacing(), *image.GetOrigin(), *image.GetDirection()], dtype=np.float64)
+
+
 def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
     """Return what :func:`read` does; a numpy array, which brings no geometry, lies on `grid` (:attr:`Image.grid`).
 

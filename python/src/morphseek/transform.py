@@ -125,9 +125,9 @@ class DenseTransform:
         if interpolation == "nearest":
             _check_fits(background, array.dtype)
             if _beyond_float32(array):
-                found, ranks = np.unique(np.append(array, array.dtype.type(background)), return_inverse=True)
+                found, ranks, of_background = ranked(array, background)
                 if len(found) <= _MAX_EXACT:  # their ranks travel; more than that are no labels
-                    values, background, array = found, ranks[-1], ranks[:-1].reshape(array.shape)
+                    values, background, array = found, of_background, ranks
         moving = np.ascontiguousarray(array, dtype=np.float32)
         out = np.empty(self.shape, np.float32)
         _core.call(_core.gopy.Warp, *self._field(), moving, source.grid, str(interpolation), float(background), 0, out)
@@ -190,12 +190,21 @@ class DenseTransform:
         return io.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
 
 
+def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the values of labels and background, sorted; the labels as places among them; and the background's place."""
+    found, ranks = np.unique(np.append(labels, labels.dtype.type(background)), return_inverse=True)
+    return found, ranks[:-1].reshape(labels.shape), int(ranks[-1])
+
+
+def beyond(integers: np.ndarray, most: int) -> bool:
+    """Whether an integer is larger than `most`, or smaller than its negative."""
+    return integers.size > 0 and max(int(integers.max()), -int(integers.min())) > most
+
+
 def _beyond_float32(array: np.ndarray) -> bool:
     """Whether float32, in which the engine counts, does not hold every value."""
-    if not array.size:
-        return False
     if array.dtype.kind in "iu":
-        return max(int(array.max()), -int(array.min())) > _MAX_EXACT
+        return beyond(array, _MAX_EXACT)
     return array.dtype.kind == "f" and array.dtype.itemsize > 4 and not np.array_equal(array, array.astype(np.float32), equal_nan=True)
 
 

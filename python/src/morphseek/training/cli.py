@@ -188,7 +188,6 @@ def export(
     from .data import PairSource, read_pairs
     from .evaluate import evaluate_pairs, scores
     from .export import export_bundle, random_backbone
-    from .objective import build_backbone
     from .trainer import load_backbone
 
     wanted = _load(config, data, set_ or [])
@@ -206,8 +205,7 @@ def export(
             trained.bundle = wanted.bundle
             trained.model.offsets = wanted.model.offsets or trained.model.offsets
             trained.model.mirrored = wanted.model.mirrored or trained.model.mirrored
-            weights, backbone = backbone.state_dict(), build_backbone(trained.model).eval()
-            backbone.load_state_dict(weights)
+            backbone.set_views(trained.model.offsets, trained.model.mirrored)
             metrics["training_visits"] = state["visit"]
             if state["best"] > -1:
                 metrics["validation_dice"] = round(state["best"], 4)

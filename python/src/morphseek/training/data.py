@@ -105,7 +105,7 @@ def read_case(
     if labels is not None:
         found = _read(labels)
         m = sitk.DICOMOrient(found.to_sitk(), "LPS")
-        if not _core.call(_core.gopy.SameGrid, io.read(picture).grid, io.read(m).grid):
+        if not _core.call(_core.gopy.SameGrid, io.grid_of(picture), io.grid_of(m)):
             lost = "; its header seems to be lost: give it the image's" if found.array.shape == given.array.shape else ""
             raise DataError(f"{labels}: the labels ({found!r}) are not on the grid of their image {image} ({given!r}){lost}")
         values = sitk.GetArrayFromImage(m)

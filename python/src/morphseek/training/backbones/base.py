@@ -173,9 +173,7 @@ class PolicyBackbone(nn.Module):
         self.parametrisation = parametrisation
         self.squarings = int(squarings)
         self.heads = bool(heads)
-        if any(len(offset) != 3 for offset in offsets):
-            raise ValueError(f"offsets must have three numbers each, not {offsets}")
-        self.views = _views(offsets, mirrored)
+        self.set_views(offsets, mirrored)
 
     def add_heads(self) -> None:
         """Append the two 1x1x1 heads; a subclass calls this at the end of its constructor."""
@@ -207,6 +205,12 @@ class PolicyBackbone(nn.Module):
         raise NotImplementedError
 
     # -- what the rest of the package calls ------------------------------------------------------------------------
+
+    def set_views(self, offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]) -> None:
+        """Let the steps see the images so: the parameters of the same names. The weights stay."""
+        if any(len(offset) != 3 for offset in offsets):
+            raise ValueError(f"offsets must have three numbers each, not {offsets}")
+        self.views = _views(offsets, mirrored)
 
     def view(self, step: int) -> tuple[int, int, int, int] | None:
         """How a step (from 0) sees the images: moved by so many voxels along z, y, x, and 1 where mirrored before; None: as they are."""
