@@ -1,18 +1,23 @@
 """Times the paper's three networks at full size on a GPU, and writes a table beside the paper's figures: python gpu.py --help.
 
 One command, on any machine: it exports the networks with random weights (speed does not depend on them), runs each in a process of
-its own, through the engine and through ONNX Runtime alone, in float32 and with float16 layers, and compares the fields. What
-cannot run here is a row that says why. On a CPU, small: python gpu.py --device cpu --size 64,64,64 --repeats 1
+its own, through the engine and through ONNX Runtime alone, in float32 and with float16 layers, compares the fields, and times what
+training takes for a pair. What cannot run here is a row that says why. On a CPU, small:
+python gpu.py --device cpu --size 64,64,64 --repeats 1 --train ""
 """
 
 from __future__ import annotations
 
+import collections
+import ctypes
+import functools
 import json
 import os
 import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any, Callable
@@ -25,6 +30,20 @@ import typer
 PAPER = {"voxelmorph-l": (685, 1387, 2022), "transmorph": (444, 900, 1376), "nice-trans": (431, 864, 1295)}
 STEPS = (1, 2, 3)
 HOWS = ("onnxruntime", "engine")
+#: float32 and float16 TFLOP/s (tensor cores, no sparsity) and TB/s of a card by its name, from the makers' data sheets. The RTX 4090's
+#: float16 is that of sums in float16, its highest: a floor must not be above what can be done.
+CARDS = {
+    r"\bA[18]00\b.*40GB": (19.5, 312, 1.555),
+    r"\bA[18]00\b.*PCI": (19.5, 312, 1.935),
+    r"\bA[18]00\b": (19.5, 312, 2.039),
+    r"\bH100 NVL": (60, 835, 3.94),
+    r"\bH100 PCI": (51, 756, 2.0),
+    r"\bH100\b": (67, 989, 3.35),
+    r"\bH200 NVL": (60, 835, 4.8),
+    r"\bH200\b": (67, 989, 4.8),
+    r"\bL40S\b": (91.6, 362, 0.864),
+    r"\bRTX 4090$": (82.6, 330, 1.008),
+}
 PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider", "cpu": "CPUExecutionProvider"}
 
 
@@ -38,14 +57,17 @@ def run(
     size: Annotated[str, typer.Option(help="D,H,W.")] = "160,192,224",
     networks: Annotated[str, typer.Option(help="Backbones, or paths of bundles that loop.")] = ",".join(PAPER),
     repeats: Annotated[int, typer.Option(help="Timed runs, after one that is not; their median counts.")] = 10,
-    peak: Annotated[str, typer.Option(help="The device's float32 and float16 TFLOP/s and its TB/s, for the floor. Default: an H100 SXM's.")] = "67,989,3.35",
-    train: Annotated[str, typer.Option(help="Also one GRPO step of TransMorph with J trajectories each: J,J,...")] = "",
+    peak: Annotated[str, typer.Option(help="The device's float32 and float16 TFLOP/s and its TB/s, for the floor. Default: by the card's name, where it is known.")] = "",
+    train: Annotated[str, typer.Option(help='Trajectories of the GRPO visits that are timed for each backbone: J,J,...; "" times none.')] = "4,16",
 ) -> None:
     """Measure everything and write table.md and table.json."""
+    require(device)
     out.mkdir(parents=True, exist_ok=True)
     shape = numbers(size)
-    limits = tuple(float(x) for x in peak.split(","))
-    report: dict[str, Any] = {"machine": measure.machine(), "size": shape, "device": device, "rows": [], "floors": {}, "training": []}
+    used = card() if device != "cpu" else None
+    limits = peaks(peak, used)
+    report: dict[str, Any] = {"machine": measure.machine(), "size": shape, "device": device, "card": used and used["name"], "peak": limits}
+    report |= {"rows": [], "floors": {}, "training": []}
     for name in networks.split(","):
         pair = {}
         for precision in ("float32", "float16") if name in PAPER else ("as exported",):
@@ -68,15 +90,18 @@ def run(
                 arguments = [how, str(bundle), device, size, str(repeats), str(field)]
                 row = {"network": name if name in PAPER else bundle.stem, "precision": precision, "how": how}
                 report["rows"].append(row | child(arguments))
+                over_floor(report["rows"][-1], report["floors"].get(f"{name} {precision}"))
                 print(json.dumps(report["rows"][-1]), flush=True)
             if field.exists():
                 pair[precision] = np.load(field)
                 field.unlink()
         if len(pair) == 2:
             report["floors"][f"{name} float16"]["difference"] = difference(pair["float32"], pair["float16"])
-    for j in numbers(train) if train else ():
-        report["training"].append({"trajectories": j} | child(["train", str(j), size, device]))
-        print(json.dumps(report["training"][-1]), flush=True)
+    for name in [name for name in networks.split(",") if name in PAPER]:
+        for j in numbers(train) if train else ():
+            row = {"network": name, "trajectories": j, "steps": STEPS[-1]}
+            report["training"].append(row | child(["train", name, str(j), size, device]))
+            print(json.dumps(report["training"][-1]), flush=True)
     (out / "table.json").write_text(json.dumps(report, indent=1))
     (out / "table.md").write_text(page(report))
     print(page(report))
@@ -102,10 +127,56 @@ def difference(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
     }
 
 
+# -- the device -------------------------------------------------------------------------------------------------------
+
+
+def require(device: str) -> None:
+    """Stop, before an hour of rows that say the same, where the ONNX Runtime installed was built without the device."""
+    import onnxruntime
+
+    if PROVIDERS[device] not in onnxruntime.get_available_providers():
+        raise SystemExit(
+            f"the onnxruntime installed has no {PROVIDERS[device]}. onnxruntime and onnxruntime-gpu share their files, and the last one "
+            "installed has won; after everything else: pip install --force-reinstall --no-deps onnxruntime-gpu"
+        )
+
+
+@functools.cache
+def card() -> dict[str, str] | None:
+    """Name and UUID of the first card that CUDA shows this process, whatever hides or reorders the others; None without a driver.
+
+    nvidia-smi heeds neither CUDA_VISIBLE_DEVICES nor CUDA's own order, so the driver is asked.
+    """
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return None
+    device, name, uuid = ctypes.c_int(), ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
+    calls = (
+        lambda: driver.cuInit(0),
+        lambda: driver.cuDeviceGet(ctypes.byref(device), 0),
+        lambda: driver.cuDeviceGetName(name, len(name), device),
+        lambda: driver.cuDeviceGetUuid(uuid, device),
+    )
+    if any(call() for call in calls):
+        return None
+    digits = bytes(uuid).hex()
+    return {"name": name.value.decode(), "uuid": "GPU-" + "-".join(digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))}
+
+
+def peaks(given: str, used: dict[str, str] | None) -> tuple[float, ...] | None:
+    """float32 and float16 TFLOP/s and TB/s: as given, or of the card by its name; None where neither is known."""
+    if given:
+        return tuple(float(x) for x in given.split(","))
+    if used is None or "MIG" in used["name"]:  # a slice of a card has a share of its peaks
+        return None
+    return next((limits for name, limits in CARDS.items() if re.search(name, used["name"])), None)
+
+
 # -- the floor: what the arithmetic and the memory of a device allow -------------------------------------------------
 
 
-def floor(name: str, size: tuple[int, ...], half: bool, limits: tuple[float, float, float]) -> dict[str, float]:
+def floor(name: str, size: tuple[int, ...], half: bool, limits: tuple[float, ...] | None) -> dict[str, float]:
     """Count one step, and bound its time from below.
 
     The operators are those of the exported graph, on tensors without memory. Each takes at least its floating-point operations
@@ -114,8 +185,8 @@ def floor(name: str, size: tuple[int, ...], half: bool, limits: tuple[float, flo
 
     Parameters
     ----------
-    limits : (float, float, float)
-        float32 and float16 TFLOP/s, TB/s.
+    limits : (float, float, float), optional
+        float32 and float16 TFLOP/s, TB/s; without them operations and bytes alone are counted.
     """
     import torch
     from morphseek.training.backbones import build
@@ -130,7 +201,7 @@ def floor(name: str, size: tuple[int, ...], half: bool, limits: tuple[float, flo
     return counter.total
 
 
-def counting(torch, limits: tuple[float, float, float]):
+def counting(torch, limits: tuple[float, ...] | None):
     """A mode that adds up what PyTorch operators do."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -141,7 +212,7 @@ def counting(torch, limits: tuple[float, float, float]):
     class Counting(TorchDispatchMode):
         def __init__(self):
             super().__init__()
-            self.total = {"tflop": 0.0, "gbyte": 0.0, "ms": 0.0, "fused_ms": 0.0}
+            self.total = {"tflop": 0.0, "gbyte": 0.0} | ({"ms": 0.0, "fused_ms": 0.0} if limits else {})
 
         def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
             result = operator(*args, **(kwargs or {}))
@@ -152,16 +223,26 @@ def counting(torch, limits: tuple[float, float, float]):
             moved = sum(min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in tensors)
             count = flop_registry.get(operator._overloadpacket)
             flop = count(*args, **(kwargs or {}), out_val=result) if count else 0
-            fast = bool(tensors) and tensors[0].dtype == torch.float16
-            ms = 1e3 * max(flop / (limits[fast] * 1e12), moved / (limits[2] * 1e12))
-            name = operator._overloadpacket.__name__
             self.total["tflop"] += flop / 1e12
             self.total["gbyte"] += moved / 1e9
-            self.total["ms"] += ms
-            self.total["fused_ms"] += ms * any(h in name for h in heavy)
+            if limits:
+                fast = bool(tensors) and tensors[0].dtype == torch.float16
+                ms = 1e3 * max(flop / (limits[fast] * 1e12), moved / (limits[2] * 1e12))
+                name = operator._overloadpacket.__name__
+                self.total["ms"] += ms
+                self.total["fused_ms"] += ms * any(h in name for h in heavy)
             return result
 
     return Counting()
+
+
+def over_floor(row: dict[str, Any], found: dict[str, float] | None) -> None:
+    """Add to a row how many times the floor of its steps each time is."""
+    if not found or "ms" not in found or "failed" in row:
+        return
+    for times in ("ms", "resident_ms"):
+        if times in row:
+            row[f"{times}_over_floor"] = {kind: [ms / (t * found[kind]) for t, ms in zip(STEPS, row[times])] for kind in ("fused_ms", "ms")}
 
 
 # -- measurements, each in a process of its own ---------------------------------------------------------------------
@@ -194,7 +275,10 @@ def medians(repeats: int, steps: tuple[int, ...], once: Callable[[int], float]) 
 def memory(device: str) -> float:
     """GiB in use: on a GPU the card's, so keep it to yourself; else the process's peak."""
     if device != "cpu":
-        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        used = card()
+        if used is None:
+            raise SystemExit("the CUDA driver shows no card")
+        query = ["nvidia-smi", f"--id={used['uuid']}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout.splitlines()[0]) / 1024
     status = Path("/proc/self/status")
     if status.exists():  # Linux, whose ru_maxrss begins with the parent's
@@ -221,16 +305,23 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
     if hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()  # the CUDA libraries of the nvidia wheels
     before = memory(device)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if device == "cpu":
-        options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     # As the engine does it: the same algorithms every time, no TF32.
     cuda = (PROVIDERS["cuda"], {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"})
     wanted = {"cuda": [cuda], "tensorrt": [PROVIDERS["tensorrt"], cuda], "cpu": []}[device] + [PROVIDERS["cpu"]]
-    session = onnxruntime.InferenceSession(bundle, options, providers=wanted)
-    if PROVIDERS[device] not in session.get_providers():
-        raise SystemExit(f"ONNX Runtime has no {PROVIDERS[device]} here: it offers {', '.join(session.get_providers())}")
+
+    def opened(profile: str = ""):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        if device == "cpu":
+            options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+        if profile:
+            options.enable_profiling, options.profile_file_prefix = True, profile
+        session = onnxruntime.InferenceSession(bundle, options, providers=wanted)
+        if PROVIDERS[device] not in session.get_providers():
+            raise SystemExit(f"ONNX Runtime has no {PROVIDERS[device]} here: it offers {', '.join(session.get_providers())}")
+        return session
+
+    session = opened()
     grid = json.loads(session.get_modelmeta().custom_metadata_map["morphseek_manifest"])["latent"]
     shape = numbers(size)
     latent = (grid["channels"], *(n // grid["stride"] for n in shape))
@@ -260,7 +351,32 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
         return seconds
 
     row = {"ms": medians(int(repeats), STEPS, lambda t: once(t, True)), "resident_ms": medians(int(repeats), STEPS, lambda t: once(t, False))}
-    return row | {"gib": memory(device) - (before if device != "cpu" else 0), "version": onnxruntime.__version__}
+    row |= {"gib": memory(device) - (before if device != "cpu" else 0), "version": onnxruntime.__version__}
+    with tempfile.TemporaryDirectory() as folder:  # apart: a profile costs time
+        session = opened(str(Path(folder) / "profile"))
+        once(1, False)
+        row["placement"] = placement(json.loads(Path(session.end_profiling()).read_text()), device)
+    return row
+
+
+def placement(events: list[dict[str, Any]], device: str) -> dict[str, Any]:
+    """Which nodes of one profiled run were not on the device, which ONNX Runtime says nowhere else unless asked.
+
+    It gives the CPU what a GPU's provider lacks, and, on purpose, the arithmetic of shapes: megabytes tell the two apart.
+    """
+    nodes: dict[tuple[str, str], list[dict[str, Any]]] = collections.defaultdict(list)
+    for event in events:
+        if event["cat"] == "Node" and event["name"].endswith("_kernel_time"):
+            nodes[event["name"], event["args"]["provider"]].append(event)
+    away = [runs for (_, provider), runs in nodes.items() if device != "cpu" and provider == PROVIDERS["cpu"]]
+    kinds = collections.Counter(runs[0]["args"]["op_name"] for runs in away)
+    events = [event for runs in away for event in runs]
+    return {
+        "nodes": len(nodes),
+        "on_cpu": dict(kinds.most_common()),
+        "on_cpu_ms": sum(event["dur"] for event in events if event["args"]["op_name"] != "Loop") / 1e3,  # that of the nodes in it
+        "on_cpu_mb": sum(int(event["args"].get("output_size", 0)) for event in events) / 1e6,
+    }
 
 
 def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) -> dict[str, Any]:
@@ -286,11 +402,49 @@ def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) ->
     return row | {"gib": memory(device) - (before if device != "cpu" else 0), "version": morphseek.__version__}
 
 
-def one_training(trajectories: str, size: str, device: str) -> dict[str, Any]:
-    """One GRPO step of TransMorph, forwards and backwards: a pair visit is T of them."""
-    from morphseek.training.diagnostics import step_cost
+def one_training(name: str, trajectories: str, size: str, device: str) -> dict[str, Any]:
+    """A pair visit of the paper's training on OASIS (35 labels): T steps, each with its update, by the trainer's own code.
 
-    return step_cost(int(trajectories), True, numbers(size), "transmorph", "cpu" if device == "cpu" else "cuda")
+    The second visit counts: the first looks for algorithms and makes the optimiser's state. Memory is the peak of all there is, weights,
+    gradients and the optimiser's moments included; PyTorch reserves more than it hands out, and the card must have that.
+    """
+    import torch
+    from morphseek.training.config import load
+    from morphseek.training.data import Sample
+    from morphseek.training.trainer import Trainer
+
+    shape = numbers(size)
+    place = "cpu" if device == "cpu" else "cuda"
+    settings = {"model.backbone": name, "policy.trajectories": int(trajectories), "run.steps": STEPS[-1], "run.device": place}
+    config = load("oasis").replace(**settings, **{"run.amp": "none" if place == "cpu" else "bf16", "data.val": ""})
+
+    class OnePair(Trainer):
+        """A run whose every visit has the same pair, made up; what it costs does not depend on what it shows."""
+
+        def _find_pairs(self) -> None:
+            generator, k = torch.Generator().manual_seed(0), self.config.data.labels
+            fixed, moving = (torch.from_numpy(image)[None, None].contiguous() for image in blobs(shape))
+            maps = [torch.randint(k + 1, (1, 1, *shape), generator=generator) for _ in range(2)]
+            hot = [torch.cat([(m == label).float() for label in range(1, k + 1)], 1) for m in maps]
+            known = torch.ones(1, 1, *shape)
+            self.made_up = Sample(fixed, moving, known, known, *hot, *(m.float() for m in maps)).to(self.device)
+
+        def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+            return self.made_up
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = OnePair(config, folder, progress=False)
+        trainer.backbone.train()
+        trainer.run_visit()
+        began = time.perf_counter()
+        trainer.run_visit()
+        if place == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+    row = {"seconds": seconds, "updates": trainer.updates // 2, "labels": config.data.labels}
+    if place == "cpu":
+        return row | {"gib": memory(device)}
+    return row | {"gib": torch.cuda.max_memory_allocated() / (1 << 30), "reserved_gib": torch.cuda.max_memory_reserved() / (1 << 30)}
 
 
 # -- the table ------------------------------------------------------------------------------------------------------
@@ -300,28 +454,37 @@ def page(report: dict[str, Any]) -> str:
     """The report as Markdown."""
     machine = report["machine"]
     size = "x".join(map(str, report["size"]))
+    where = machine["cpu"] if report["device"] == "cpu" else report["card"] or machine["gpu"]
     lines = [
-        f"Networks at {size} on {report['device']}: {machine['gpu'] if report['device'] != 'cpu' else machine['cpu']}, {machine['cores']} cores, "
-        f"load {machine['load_average']}. Milliseconds are medians and include carrying every byte to the device and back.",
+        f"Networks at {size} on {report['device']}: {where}, {machine['cores']} cores, "
+        f"load {machine['load_average']}. Milliseconds are medians and include carrying every byte to the device and back; in brackets, how many "
+        "times the floor of so many steps that is (the lower one, below).",
         "",
-        "| network | layers | through | T = 1 | T = 2 | T = 3 | T = 3, no transfer | memory, GiB | end to end, s (affine) | paper, A800, 160x192x224 |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| network | layers | through | T = 1 | T = 2 | T = 3 | T = 3, no transfer | memory, GiB | end to end, s (affine) | nodes on the CPU | paper, A800, 160x192x224 |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["rows"]:
         head = f"| {row['network']} | {row['precision']} | {row['how']} |"
         if "failed" in row:
-            lines.append(f"{head} {row['failed']} | | | | | | |")
+            lines.append(f"{head} {row['failed']} | | | | | | | |")
             continue
-        times = " | ".join(f"{x:.0f}" for x in row["ms"])
-        resident = f"{row['resident_ms'][-1]:.0f}" if "resident_ms" in row else ""
+        times = " | ".join(timed(row, "ms"))
+        resident = timed(row, "resident_ms")[-1] if "resident_ms" in row else ""
         whole = f"{row['seconds']['none']:.2f} ({row['seconds']['affine']:.2f})" if "seconds" in row else ""
+        away = placed(row["placement"]) if "placement" in row and report["device"] != "cpu" else ""
         paper = "/".join(map(str, PAPER.get(row["network"], ())))
-        lines.append(f"{head} {times} | {resident} | {row['gib']:.1f} | {whole} | {paper} |")
+        lines.append(f"{head} {times} | {resident} | {row['gib']:.1f} | {whole} | {away} | {paper} |")
     if report["floors"]:
+        peak = report["peak"]
+        known = (
+            f"At {peak[0]:g} TFLOP/s in float32, {peak[1]:g} in float16 and {peak[2]:g} TB/s the floor is the time of each operator's arithmetic or "
+            "bytes, other operators than convolution, matrix product, pooling and sampling fused away (the lower one) or charged."
+            if peak
+            else "The peaks of this device are not known, so there is no floor: give them by --peak."
+        )
         lines += [
             "",
-            "One step, counted; the floor is the time at the device's peaks, other operators than convolution, matrix product, pooling "
-            "and sampling fused away or charged. Field: float16 layers against float32, T = 3, voxels.",
+            f"One step, counted. {known} Field: float16 layers against float32, T = 3, voxels.",
             "",
             "| network, layers | TFLOP | GB | floor, ms (fused) | floor, ms (each operator) | field: mean, 99 %, max (mean displacement) |",
             "|---|---|---|---|---|---|",
@@ -329,12 +492,36 @@ def page(report: dict[str, Any]) -> str:
     for name, f in report["floors"].items():
         d = f.get("difference")
         field = f"{d['mean']:.4f}, {d['p99']:.4f}, {d['max']:.4f} ({d['displacement']:.2f})" if d else ""
-        lines.append(f"| {name} | {f['tflop']:.2f} | {f['gbyte']:.1f} | {f['fused_ms']:.1f} | {f['ms']:.1f} | {field} |")
+        bounds = f"{f['fused_ms']:.1f} | {f['ms']:.1f}" if "ms" in f else " | "
+        lines.append(f"| {name} | {f['tflop']:.2f} | {f['gbyte']:.1f} | {bounds} | {field} |")
     if report["training"]:
-        lines += ["", "One GRPO step of TransMorph, trajectories one by one; a pair visit is T of them.", "", "| J | s | peak memory, MiB |", "|---|---|---|"]
+        lines += [
+            "",
+            "A pair visit of GRPO: T steps of J trajectories, decoded one by one, each step with the optimiser's update; the paper's setting for OASIS "
+            "with its 35 labels. Memory is the peak, weights and the optimiser's state included; in brackets what PyTorch has reserved.",
+            "",
+            "| network | J | T | s a pair visit | peak memory, GiB |",
+            "|---|---|---|---|---|",
+        ]
     for row in report["training"]:
-        lines.append(f"| {row['trajectories']} | {row['failed']} | |" if "failed" in row else f"| {row['trajectories']} | {row['seconds']:.2f} | {row['mib']:.0f} |")
+        head = f"| {row['network']} | {row['trajectories']} | {row['steps']} |"
+        reserved = f" ({row['reserved_gib']:.1f})" if "reserved_gib" in row else ""
+        lines.append(f"{head} {row['failed']} | |" if "failed" in row else f"{head} {row['seconds']:.2f} | {row['gib']:.1f}{reserved} |")
     return "\n".join(lines) + "\n"
+
+
+def timed(row: dict[str, Any], times: str) -> list[str]:
+    """Milliseconds, each with how many times the lower floor it is where that is known."""
+    over = row.get(f"{times}_over_floor")
+    return [f"{ms:.0f}" + (f" ({over['fused_ms'][i]:.1f})" if over else "") for i, ms in enumerate(row[times])]
+
+
+def placed(found: dict[str, Any]) -> str:
+    """How many nodes fell to the CPU, and of which kinds."""
+    if not found["on_cpu"]:
+        return f"0 of {found['nodes']}"
+    kinds = ", ".join(f"{kind} {count}" for kind, count in found["on_cpu"].items())
+    return f"{sum(found['on_cpu'].values())} of {found['nodes']} ({kinds}; {found['on_cpu_mb']:.3f} MB, {found['on_cpu_ms']:.1f} ms)"
 
 
 if __name__ == "__main__":

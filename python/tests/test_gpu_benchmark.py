@@ -26,22 +26,126 @@ def gpu():
 
 
 def test_end_to_end_on_the_cpu(tmp_path):
-    """A bundle that loops, through ONNX Runtime and through the engine; a device that is not there is a row that says so."""
+    """A bundle that loops, through ONNX Runtime and through the engine; one that is not there is a row that says so."""
     bundle = REPOSITORY / "engine" / "network" / "testdata" / "loop.onnx"
-    for device in ("cpu", "tensorrt"):
-        command = [sys.executable, SCRIPT, "--device", device, "--size", "16,12,20", "--networks", bundle, "--repeats", "1", "--out", tmp_path]
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        report = json.loads((tmp_path / "table.json").read_text())
-        plain, engine = report["rows"]
-        assert (plain["network"], plain["how"], engine["how"]) == ("loop", "onnxruntime", "engine")
-        page = (tmp_path / "table.md").read_text()
-        assert page.count("| loop |") == 2
-        if device == "cpu":
-            assert len(plain["ms"]) == len(plain["resident_ms"]) == len(engine["ms"]) == 3, report
-            assert plain["ms"][2] > 0 and engine["seconds"]["none"] > 0 and engine["gib"] > 0
-        elif report["machine"]["gpu"] == "none":
-            assert "failed" in plain and "failed" in engine and plain["failed"] in page
+    networks = f"{bundle},{tmp_path / 'nosuch.onnx'}"
+    command = [sys.executable, SCRIPT, "--device", "cpu", "--size", "16,12,20", "--networks", networks, "--repeats", "1", "--out", tmp_path]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "table.json").read_text())
+    plain, engine, *missing = report["rows"]
+    assert (plain["network"], plain["how"], engine["how"]) == ("loop", "onnxruntime", "engine")
+    page = (tmp_path / "table.md").read_text()
+    assert page.count("| loop |") == 2
+    assert len(plain["ms"]) == len(plain["resident_ms"]) == len(engine["ms"]) == 3, report
+    assert plain["ms"][2] > 0 and engine["seconds"]["none"] > 0 and engine["gib"] > 0
+    assert plain["placement"]["nodes"] > 10 and plain["placement"]["on_cpu"] == {}
+    assert report["peak"] is None and report["card"] is None and report["training"] == []
+    assert len(missing) == 2 and all("nosuch.onnx" in row["failed"] and row["failed"] in page for row in missing)
+
+
+def test_stops_without_the_provider(gpu, tmp_path, monkeypatch):
+    """A table of one and the same failure helps nobody: the remedy does."""
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(SystemExit, match="pip install --force-reinstall --no-deps onnxruntime-gpu"):
+        gpu.run(tmp_path / "out", device="cuda")
+    assert not (tmp_path / "out").exists()
+    gpu.require("cpu")
+
+
+def test_the_card_that_cuda_shows(gpu, tmp_path, monkeypatch):
+    """CUDA's first card is another one than nvidia-smi's: name and memory are that one's."""
+    bytes16 = bytes(range(16))
+
+    class Driver:
+        def cuInit(self, flags):
+            return 0
+
+        def cuDeviceGet(self, device, ordinal):
+            assert ordinal == 0
+            return 0
+
+        def cuDeviceGetName(self, name, length, device):
+            name.value = b"NVIDIA H200"
+            return 0
+
+        def cuDeviceGetUuid(self, uuid, device):
+            uuid[:] = bytes16
+            return 0
+
+    gpu.card.cache_clear()
+    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: Driver())
+    uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    try:
+        assert gpu.card() == {"name": "NVIDIA H200", "uuid": uuid}
+        smi = tmp_path / "nvidia-smi"
+        smi.write_text(f"#!/bin/sh\ncase \"$*\" in *--id={uuid}*) echo 2048;; *) echo 7; echo 2048;; esac\n")
+        smi.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        assert gpu.memory("cuda") == 2
+    finally:
+        gpu.card.cache_clear()
+
+
+def test_peaks_by_the_name_of_the_card(gpu):
+    def of(name):
+        return gpu.peaks("", {"name": name, "uuid": ""})
+
+    assert of("NVIDIA H100 80GB HBM3") == (67, 989, 3.35) and of("NVIDIA H100 PCIe")[2] == 2.0 and of("NVIDIA H200") == (67, 989, 4.8)
+    assert of("NVIDIA A800-SXM4-80GB") == of("NVIDIA A100-SXM4-80GB") != of("NVIDIA A100-PCIE-40GB")
+    assert of("NVIDIA L40S")[2] == 0.864 and of("NVIDIA GeForce RTX 4090")[2] == 1.008
+    for other in ("NVIDIA GH200 480GB", "NVIDIA L40", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"):
+        assert of(other) is None
+    assert gpu.peaks("", None) is None and gpu.peaks("1,2,3", None) == gpu.peaks("1,2,3", {"name": "NVIDIA H200", "uuid": ""}) == (1, 2, 3)
+
+
+def test_times_over_the_floor(gpu):
+    row = {"ms": [20.0, 30.0, 60.0], "resident_ms": [10.0, 20.0, 30.0]}
+    gpu.over_floor(row, {"tflop": 1.0, "gbyte": 1.0})
+    assert "ms_over_floor" not in row and gpu.timed(row, "ms") == ["20", "30", "60"]  # the card's peaks are not known
+    gpu.over_floor(row, {"ms": 5.0, "fused_ms": 4.0})
+    assert row["ms_over_floor"] == {"fused_ms": [5.0, 3.75, 5.0], "ms": [4.0, 3.0, 4.0]}
+    assert gpu.timed(row, "resident_ms") == ["10 (2.5)", "20 (2.5)", "30 (2.5)"]
+    failed = {"failed": "no"}
+    gpu.over_floor(failed, {"ms": 5.0, "fused_ms": 4.0})
+    assert failed == {"failed": "no"}
+
+
+def test_placement(gpu):
+    """Nodes that ran on the CPU are counted once, by kind; a loop's own time is that of the nodes in it."""
+
+    def event(name, kind, provider, microseconds, size):
+        args = {"op_name": kind, "provider": f"{provider}ExecutionProvider", "output_size": str(size)}
+        return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
+
+    events = [{"cat": "Session", "name": "model_run", "dur": 9, "args": {}}, event("c", "Conv", "CUDA", 5, 10**6), event("l", "Loop", "CPU", 10**6, 0)]
+    events += [event(f"s{i}", "Shape", "CPU", 1000, 8) for i in (0, 0, 1)] + [event("g", "GridSample", "CPU", 2000, 3 * 10**6)]
+    found = gpu.placement(events, "cuda")
+    assert found == {"nodes": 5, "on_cpu": {"Shape": 2, "Loop": 1, "GridSample": 1}, "on_cpu_ms": 5.0, "on_cpu_mb": pytest.approx(3.000024)}
+    assert gpu.placed(found) == "4 of 5 (Shape 2, Loop 1, GridSample 1; 3.000 MB, 5.0 ms)"
+    assert gpu.placement(events, "cpu")["on_cpu"] == {} and gpu.placed(gpu.placement(events[:2], "cuda")) == "0 of 1"
+
+
+def test_a_visit_of_training(gpu):
+    """T steps with an update each, of one of the paper's networks, by the trainer's own code; a row of the table."""
+    pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
+    row = gpu.one_training("voxelmorph-l", "2", "32,32,32", "cpu")
+    assert row["updates"] == 3 and row["seconds"] > 0 and row["gib"] > 0.1
+    machine = {"cpu": "a CPU", "gpu": "none", "cores": 2, "load_average": 0}
+    report = {"machine": machine, "size": (32, 32, 32), "device": "cpu", "card": None, "peak": None, "rows": [], "floors": {}}
+    report["training"] = [{"network": "voxelmorph-l", "trajectories": 2, "steps": 3} | found for found in (row, {"failed": "no memory"})]
+    page = gpu.page(report)
+    assert f"| voxelmorph-l | 2 | 3 | {row['seconds']:.2f} | {row['gib']:.1f} |" in page and "| voxelmorph-l | 2 | 3 | no memory | |" in page
+
+
+def test_floor_without_peaks(gpu):
+    torch = pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
+    counter = gpu.counting(torch, None)
+    with counter:
+        torch.ones(2, 3) @ torch.ones(3, 4)
+    assert counter.total["tflop"] == pytest.approx(48e-12) and set(counter.total) == {"tflop", "gbyte"}
 
 
 def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
