@@ -15,7 +15,7 @@ import SimpleITK as sitk
 import morphseek
 from conftest import QUICK, Command, blob
 from morphseek import errors, io
-from morphseek.evaluation import evaluate, inverse_dice, mean_dice, read_pairs, score_labels
+from morphseek.evaluation import evaluate, find_list, inverse_dice, mean_dice, read_pairs, score_labels
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
 RUN = {**QUICK, "initial": "rigid"}
@@ -284,6 +284,21 @@ def test_command(data: Path, tmp_path: Path, command: Command):
         text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--against", against, "--model", "none", expect=2)
         assert f"against: {tmp_path / 'run' / 'results.json'} is where a result would be written" in text
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_list_in_the_data_folder(data: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch):
+    """The README's command, from anywhere; a list that is where it is said to be comes first."""
+    monkeypatch.chdir(tmp_path)
+    command("evaluate", "split.json", "--subset", "val", "--data", data, "--out", "scores", "--model", "none", "--refine", 0, "--search", "off")
+    assert json.loads((tmp_path / "scores" / "results.json").read_text())["summary"]["pairs"] == 1
+    (tmp_path / "split.json").write_text(json.dumps([["a", "c"]]))
+    assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
+    text = command("evaluate", "nosuch.json", "--data", data, "--out", "other", expect=3)
+    assert "pairs: nosuch.json cannot be read" in " ".join(text.split())
+    # In the data folder, too, a list is not written over.
+    (tmp_path / "listed").mkdir()
+    (tmp_path / "listed" / "results.csv").write_text("a,b\n")
+    command("evaluate", "results.csv", "--data", tmp_path / "listed", "--out", tmp_path / "listed", expect=2)
 
 
 def test_names_are_no_markup(data: Path, tmp_path: Path, command: Command):

@@ -277,7 +277,7 @@ def apply(
 @app.command()
 @functools.partial(_with_engine_options, without=("uncertainty",))  # it has no place in scores
 def evaluate(
-    pairs: Annotated[Path, typer.Argument(help="CSV (fixed,moving) or JSON list of pairs; Learn2Reg's files are read.", metavar="PAIRS", show_default=False)],
+    pairs: Annotated[Path, typer.Argument(help="CSV (fixed,moving) or JSON list of pairs, also by its name in --data; Learn2Reg's files are read.", metavar="PAIRS", show_default=False)],
     data: Annotated[Path, typer.Option(help="Folder with images/ and labels/.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and results.csv.", show_default=False)],
     subset: Annotated[Optional[str], typer.Option(help="Which of a JSON file's lists, e.g. test.", show_default=False)] = None,
@@ -296,7 +296,7 @@ def evaluate(
     """
     with _reported(as_json):
         from . import io
-        from .evaluation import FILES, PairScore, evaluate as run, run_file
+        from .evaluation import FILES, PairScore, evaluate as run, find_list, run_file
 
         def show(score: PairScore) -> None:
             if not (quiet or as_json):
@@ -304,6 +304,7 @@ def evaluate(
                 what = score.error or f"{dice}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
                 _out.print(f"{score.fixed} <- {score.moving}  {what}", soft_wrap=True)
 
+        pairs = find_list(pairs, data)
         io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv, "against": against and run_file(against)})
         with io.output_folder(out) as folder:  # first: an unwritable folder fails before the work
             result = run(

@@ -281,7 +281,7 @@ def evaluate(
     ----------
     pairs : path or sequence of (fixed, moving)
         CSV in UTF-8 with the columns fixed and moving, or without a heading and these two first; or JSON: a list of pairs, or a Learn2Reg-like file of several
-        lists, of which `subset` names one.
+        lists, of which `subset` names one. A file that is not there is looked for in `data`.
     data : path
         Folder with ``images`` and ``labels``; a pair's entries are file names there, suffix optional. An entry with a slash is a
         path below `data`, its label map the same path with "images" replaced by "labels".
@@ -312,7 +312,7 @@ def evaluate(
     MorphSeekError
         Before the first pair: the list, the data folder, an option or the model is at fault.
     """
-    listed = read_pairs(pairs, subset)
+    listed = read_pairs(find_list(pairs, data), subset)
     options, _ = checked_options(options)
     if options.get("uncertainty", "off") != "off":
         raise errors.InvalidArgumentError("uncertainty: an evaluation has no place for it; register, or a batch, writes it for each pair")
@@ -404,6 +404,13 @@ def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Im
 def without_nan(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with None, an empty cell, for every NaN."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+
+
+def find_list(pairs: Any, data: str | os.PathLike) -> Any:
+    """Return the file of a list of pairs: where it is said to be, or else in the data folder; a list itself as it is."""
+    if not isinstance(pairs, (str, os.PathLike)) or Path(pairs).exists() or not (Path(data) / pairs).is_file():
+        return pairs
+    return Path(data) / pairs
 
 
 def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None) -> list[tuple[str, str]]:
