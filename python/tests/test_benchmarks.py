@@ -17,6 +17,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import measure  # noqa: E402
 import pairs as data_sets  # noqa: E402
 import scoring  # noqa: E402
+import stages  # noqa: E402
 import summary  # noqa: E402
 
 
@@ -54,6 +55,8 @@ def test_table(tmp_path: Path):
     assert methods["morphseek-affine"]["against"]["peer"] == best
 
     page = (out / "table.md").read_text()
+    for column in ("Dice mean", "worst", "HD95 mm", "NJD %", "SDlogJ", "CPU s", "peak MiB"):
+        assert f" {column} |" in page
     assert "| morphseek-affine | 2 (1) |" in page and "fixed1 <- moving1, **sitk-demons**: failed:" in page
     if "deeds" in table["left_out"]:
         assert "- **deeds**: FileNotFoundError" in page
@@ -141,6 +144,45 @@ def test_modules_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "imported.py").write_text("")
     measure.run([sys.executable, "-c", "import imported"], threads=1, timeout=60, log=tmp_path / "log")
     assert list(tmp_path.glob("__pycache__/imported.*.pyc"))
+
+
+def test_every_leg_has_a_row_of_its_own():
+    from methods import METHODS
+
+    legs = {f"morphseek-{leg}" for leg in ("affine", "search", "refine", "default", "fast", "best")}
+    assert legs <= {name for name, method in METHODS.items() if method.ours and not method.only}
+
+
+def test_floor_of_a_stage():
+    """Arithmetic bounds what stays in the cache; beyond it the bytes may. A pass counts as often as it is made."""
+    small, large = (stages.Pass("p", n, operations=10, bytes=8, times=3) for n in (1e6, 1e7))
+    assert (small.gflop, small.gbyte) == (pytest.approx(0.03), pytest.approx(0.024))
+    assert small.floor(100, 1, cache_mb=32) == pytest.approx(0.0003)
+    assert large.floor(100, 1, cache_mb=32) == pytest.approx(0.24) and large.floor(1, 100, cache_mb=32) == pytest.approx(0.3)
+    page = stages.page({"x": ("x", 0.48, [large])}, (100, 1), 32, passes=True)
+    assert "| x | 0.48 | 0.3 | 0.2 | 0.24 | 2.0 |" in page and "| - p | | 0.30 | 0.24 | 0.240 | |" in page
+
+
+def test_counts_of_the_stages():
+    """The grids are the engine's, and work grows with what was done."""
+    fixed, moving = stages.Grid((157, 210, 164), (1.0, 1.0, 1.0)), stages.Grid((159, 198, 166), (1.0, 1.0, 1.0))
+    ffts = next(p for p in stages.align(fixed, moving) if p.what == "FFTs")
+    assert (ffts.elements, ffts.times) == (72 * 90 * 72, 117)  # as an instrumented build counts them
+    assert [stages.fast_size(n, 2) for n in (7, 11, 30, 97)] == [8, 12, 30, 100]
+    levels = [{"spacing_mm": 2.0, "similarity": [0.1] * 60}, {"spacing_mm": 1.0, "similarity": [0.1] * 30}]
+    coarse, both = (sum(p.gflop for p in stages.refine(fixed, given)) for given in (levels[:1], levels))
+    assert both / coarse == pytest.approx(1 + 8 / 2, rel=0.05)  # eight times the voxels, half the steps
+
+
+def test_stages_end_to_end(tmp_path: Path):
+    from conftest import blob
+
+    for name, shift in (("a", 0.0), ("b", 0.1)):
+        sitk.WriteImage(sitk.GetImageFromArray(blob((40, 44, 48), shift)), str(tmp_path / f"{name}.nii.gz"))
+    command = [sys.executable, str(BENCHMARKS / "stages.py"), str(tmp_path / "a.nii.gz"), str(tmp_path / "b.nii.gz"), "--repeats", "1"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    assert [line.split()[1] for line in finished.stdout.splitlines() if line.startswith("| ")] == ["stage", "align", "search", "refine", "finish"]
 
 
 def test_killed_with_what_it_started(tmp_path: Path):

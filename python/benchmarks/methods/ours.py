@@ -59,7 +59,7 @@ METHODS = [
     _method("refine", "affine, then the refinement on the pair", model="none", search="off"),
     _method("search", "affine, then the discrete search", model="none", search="on", refine=0),
     _method("fast", "--preset fast", preset="fast"),
-    _method("default", "no option at all: affine, search and refinement"),
+    _method("default", "no option at all: affine, then the search where the images match badly, then the refinement"),
     Method(
         "morphseek-program",
         f"no option at all, by the compiled program {_PROGRAM} (where it is on PATH): what a start without Python's libraries saves",
