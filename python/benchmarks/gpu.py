@@ -352,6 +352,7 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
 
     row = {"ms": medians(int(repeats), STEPS, lambda t: once(t, True)), "resident_ms": medians(int(repeats), STEPS, lambda t: once(t, False))}
     row |= {"gib": memory(device) - (before if device != "cpu" else 0), "version": onnxruntime.__version__}
+    session = None  # its memory goes before another one's is asked for
     with tempfile.TemporaryDirectory() as folder:  # apart: a profile costs time
         session = opened(str(Path(folder) / "profile"))
         once(1, False)
