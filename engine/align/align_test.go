@@ -4,10 +4,12 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -462,6 +464,48 @@ func TestImageOnItselfStays(t *testing.T) {
 			}
 			if d := worst(r.Transform, volume.IdentityAffine()); d > 0.01 || r.Score < 0.999 {
 				t.Errorf("moved by %.3f mm, score %.4f", d, r.Score)
+			}
+		})
+	}
+}
+
+// TestMaskOfOneImage: to what a mask of a small structure selects, the other image is full of places that fit alike.
+func TestMaskOfOneImage(t *testing.T) {
+	const n, shift = 40, 3.0
+	g := grid([3]int{n, n, n}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{})
+	common, own := noise(g, 1), noise(g, 2)
+	size, s := g.Size, [3]float64{1.5, 1.5, 1.5}
+	for _, v := range []*volume.Volume{common, own} {
+		filter.Gaussian(size, s, 1, 0, filter.From(size, slices.Clone(v.Data)), filter.To(size, v.Data))
+	}
+	truth := about(volume.Identity, [3]float64{shift, -shift, 0})
+	moving := common.Resample(g, about(volume.Identity, [3]float64{-shift, shift, 0}), volume.Linear, 0, 0)
+	for i := range moving.Data {
+		moving.Data[i] += own.Data[i] // half of what it shows
+	}
+	ball := func(x, y float64) *volume.Volume {
+		mask := volume.Zeros(g)
+		toPhysical := g.IndexToPhysical()
+		for i := range mask.Data {
+			p := toPhysical.Apply([3]float64{float64(i % n), float64(i / n % n), float64(i / (n * n))})
+			if math.Hypot(math.Hypot(p[0]-x, p[1]-y), p[2]) < 6 {
+				mask.Data[i] = 1
+			}
+		}
+		return mask
+	}
+	for name, opt := range map[string]Options{
+		"fixed": {FixedMask: ball(0, 0)}, "moving": {MovingMask: ball(shift, -shift)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt.Method = Affine
+			r, err := Align(context.Background(), common, moving, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			center := [3]float64{}
+			if d := distance(r.Transform.Apply(center), truth.Apply(center)); d > 2 {
+				t.Errorf("the middle of the mask is %.1f mm off", d)
 			}
 		})
 	}

@@ -40,15 +40,11 @@ func describe(w *working, threads int) features {
 		for c := lo; c < hi; c++ {
 			plane := all[c*n : (c+1)*n]
 			f.planes[c] = plane
-			mean := 0.0
-			for i, b := range w.body {
-				mean += float64(b * plane[i])
+			mean := float32(blas32.DDot(vector(w.body), vector(plane)) / max(w.bodyCount, 1))
+			for i, d := range w.depth {
+				plane[i] = d * (plane[i] - mean)
 			}
-			mean /= max(w.bodyCount, 1)
-			for i, b := range w.body {
-				plane[i] = b * w.depth[i] * (plane[i] - float32(mean))
-				energy[c] += float64(plane[i]) * float64(plane[i])
-			}
+			energy[c] = blas32.DDot(vector(plane), vector(plane))
 		}
 	})
 	total := 0.0
@@ -202,13 +198,26 @@ const (
 
 // interleaved returns the features smoothed by a Gaussian of sigma voxels, a voxel's lanes side by side.
 func (f features) interleaved(sigma float64, threads int) []float32 {
-	const together = 7 // planes: what the filter holds of them stays in the cache
 	out := make([]float32, lanes*len(f.valid))
-	planes, at := slices.Clip(f.planes), make([]int, len(f.planes))
+	at := make([]int, len(f.planes))
 	for c := range at {
 		at[c] = c
 	}
-	planes, at = append(planes, f.body, f.valid), append(at, bodyLane, bodyLane+1)
+	f.interleave(out, append(slices.Clip(f.planes), f.body, f.valid), append(at, bodyLane, bodyLane+1), sigma, threads)
+	return out
+}
+
+// added is interleaved where without has all but the last component of f.
+func (f features) added(without []float32, sigma float64, threads int) []float32 {
+	out := slices.Clone(without)
+	last := len(f.planes) - 1
+	f.interleave(out, f.planes[last:], []int{last}, sigma, threads)
+	return out
+}
+
+// interleave sets the lanes at of out to planes, smoothed.
+func (f features) interleave(out []float32, planes [][]float32, at []int, sigma float64, threads int) {
+	const together = 7 // planes: what the filter holds of them stays in the cache
 	nx, ny, nz := f.grid.Size[0], f.grid.Size[1], f.grid.Size[2]
 	for len(planes) > 0 {
 		n := min(together, len(planes))
@@ -226,7 +235,6 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 		})
 		planes, at = planes[n:], at[n:]
 	}
-	return out
 }
 
 // withIntensity adds the intensity in the body, standardised and clipped at three standard deviations.

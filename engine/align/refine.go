@@ -428,6 +428,9 @@ func (o *objective) radius() float64 {
 	return max(math.Sqrt(total/max(n, 1)), 1)
 }
 
+// place is how far apart, mm on average over the corners, two transforms may be and still lead to one place.
+func (o *objective) place() float64 { return o.radius() / 4 }
+
 // corners are those of the box around the sample, LPS mm.
 func (o *objective) corners() [][3]float64 {
 	lo, hi := o.points[0], o.points[0]
