@@ -35,7 +35,7 @@ func loadRuntime(explicit string) error {
 	var failures []error
 	for _, path := range candidates {
 		ort.SetSharedLibraryPath(path)
-		err := ort.InitializeEnvironment(ort.WithLogLevelError())
+		err := ort.InitializeEnvironment(ort.WithLogLevelFatal()) // errors come back anyway; its log would print those of a run that was cancelled
 		if err == nil {
 			library = path
 			return ort.DisableTelemetry()

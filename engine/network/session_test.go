@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
@@ -192,7 +193,7 @@ func TestSessionsShared(t *testing.T) {
 func TestRunCancelled(t *testing.T) {
 	sessions := NewSessions(testort.Library(t))
 	defer sessions.Close()
-	m := tinyModel(t)
+	m := model(t, "loop.onnx")
 	runner, _, err := sessions.Get(m, "cpu", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -202,8 +203,10 @@ func TestRunCancelled(t *testing.T) {
 	s := NewStep(m.Manifest, size, 8)
 	s.Fixed, s.Moving, s.Previous = make([]float32, voxels), make([]float32, voxels), make([]float32, 3*voxels)
 	for name, begin := range map[string]func(cancel func()){
-		"before": func(cancel func()) { cancel() },
-		"during": func(cancel func()) { go cancel() },
+		"before":              func(cancel func()) { cancel() },
+		"at the beginning of": func(cancel func()) { go cancel() },
+		"during":              func(cancel func()) { time.AfterFunc(100*time.Millisecond, cancel) },
+		"later during":        func(cancel func()) { time.AfterFunc(300*time.Millisecond, cancel) },
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
 		begin(cancel)
@@ -213,6 +216,18 @@ func TestRunCancelled(t *testing.T) {
 		cancel()
 	}
 	chain(t, runner, m) // the session has survived
+}
+
+// A run that is cancelled is no error to ONNX Runtime's log, which goes to standard error: another process's, to be read.
+func TestCancellingPrintsNothing(t *testing.T) {
+	library := testort.Library(t)
+	again := exec.Command(os.Args[0], "-test.run=^TestRunCancelled$", "-test.count=1")
+	again.Env = append(os.Environ(), LibraryVariable+"="+library)
+	var printed bytes.Buffer
+	again.Stderr = &printed
+	if err := again.Run(); err != nil || printed.Len() > 0 {
+		t.Errorf("%v; on standard error: %s", err, printed.String())
+	}
 }
 
 func TestRunWrongLength(t *testing.T) {
