@@ -19,8 +19,8 @@ type Stats struct {
 
 // JacobianDeterminant returns det(I + grad u), u and x in voxels: central differences inside, one-sided at the border. In
 // voxels the determinant is that of the map in space, whatever the grid's direction. SimpleITK's
-// DisplacementFieldJacobianDeterminant agrees inside axis-aligned grids; it ignores the direction of oblique ones, and
-// halves the derivative at the border.
+// DisplacementFieldJacobianDeterminant agrees only where the direction is the identity, which it takes it for (most NIfTI are
+// flipped), and inside: it halves the derivative at the border.
 func (f *Field) JacobianDeterminant(threads int) *volume.Volume {
 	out := volume.Zeros(f.Geometry)
 	nx := f.Size[0]
