@@ -316,15 +316,47 @@ func TestAlignmentAloneDoesNotWarn(t *testing.T) {
 	}
 }
 
-func TestOptionsOfNetworksWithoutOneAreSaid(t *testing.T) {
+func TestOptionsWithoutEffectAreSaid(t *testing.T) {
 	v := blob([3]int{20, 18, 16}, 0)
-	e, p := open(t, Config{}), Pair{Fixed: v, Moving: v}
-	r := register(t, e, p, with(func(o *Options) { o.Device, o.Steps, o.Trajectories, o.Tau = "cuda", 2, 4, 0.5 }))
-	if w := r.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "device, steps, trajectories, tau") {
-		t.Errorf("warnings %q", w)
-	}
-	if r := register(t, e, p, with(func(o *Options) { o.Device = "cpu" })); len(r.Metrics.Warnings) != 0 {
-		t.Errorf("warnings %q", r.Metrics.Warnings)
+	start := volume.IdentityAffine()
+	e, alone, placed := open(t, Config{}), Pair{Fixed: v, Moving: v}, Pair{Fixed: v, Moving: v, Initial: &start}
+	for _, c := range []struct {
+		pair   Pair
+		change func(*Options)
+		says   string // empty: nothing
+	}{
+		{alone, func(o *Options) { o.Device, o.Steps, o.Trajectories, o.Tau = "cuda", 2, 4, 0.5 }, "steps, trajectories, tau, device had"},
+		{alone, func(o *Options) { o.Device = "cpu" }, ""},
+		{alone, func(o *Options) { o.Preset, o.Similarity = "best", "mind" }, "preset, similarity had"},
+		{alone, func(o *Options) { o.Preset, o.Similarity, o.Refine = "best", "mse", 1 }, ""},
+		{alone, func(o *Options) { o.Similarity, o.Search = "mind", "on" }, ""},
+		{alone, func(o *Options) { o.Initial = "com" }, ""},
+		{placed, nil, ""},
+		{placed, func(o *Options) { o.Initial = "com" }, "initial had"},
+		{alone, func(o *Options) { withTiny(o); o.Tau = 5 }, "so tau had"},
+		{alone, func(o *Options) { withTiny(o); o.Tau, o.Uncertainty = 5, "on" }, ""},
+		{alone, func(o *Options) { withTiny(o); o.Tau, o.Trajectories = 5, 2 }, ""},
+		{alone, func(o *Options) { withTiny(o); o.Tau, o.Trajectories = 0, 2 }, "so trajectories had"},
+		{alone, func(o *Options) { withTiny(o); o.Preset, o.Refine = "best", -1 }, "so preset had"},
+	} {
+		opt := with(c.change)
+		if opt.Model == tiny {
+			testort.Library(t)
+			opt.Device = "cpu" // auto may have a note of its own
+		}
+		r := register(t, e, c.pair, opt)
+		var idle []string
+		for _, w := range r.Metrics.Warnings {
+			if strings.Contains(w, "had no effect") {
+				idle = append(idle, w)
+			}
+		}
+		if (c.says == "") != (len(idle) == 0) || len(idle) > 1 || !strings.Contains(strings.Join(idle, ""), c.says) {
+			t.Errorf("%+v: warnings %q; want %q", opt, idle, c.says)
+		}
+		if c.pair.Initial != nil && r.Metrics.Align.Method != "none" {
+			t.Errorf("%+v: the transform that was given is said to be of the method %s", opt, r.Metrics.Align.Method)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Preset       string  `json:"preset" default:"default" choices:"fast|default|best" help:"How much work to spend: fast, default or best. Options set explicitly override it."`
 	Model        string  `json:"model" default:"default" help:"Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or 'none' (no network)."`
-	Initial      string  `json:"initial" default:"affine" choices:"none|com|rigid|affine" help:"Initial alignment found before the deformable stages."`
+	Initial      string  `json:"initial" default:"affine" choices:"none|com|rigid|affine" help:"Initial alignment found before the deformable stages; an initial transform that is given is where rigid and affine start, and stays as it is with none and com."`
 	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment; auto searches where no network runs and the images do not match well already."`
 	Steps        int     `json:"steps" default:"0" min:"0" max:"16" help:"Network steps T; 0 takes the number that the model was trained with."`
 	Trajectories int     `json:"trajectories" default:"1" min:"1" max:"64" help:"Latent trajectories J per step; the best by the label-free reward is kept, the mean always among them."`
@@ -202,21 +202,13 @@ func (s OptionSpec) span() string {
 	return "[" + lo + ", " + hi + "]"
 }
 
-// ofNetworks names the options that ask something of a network: without one they do nothing.
-func (o Options) ofNetworks() (names []string) {
-	d := DefaultOptions()
-	for _, option := range []struct {
-		name string
-		set  bool
-	}{
-		{"device", o.Device != d.Device && o.Device != "cpu"},
-		{"steps", o.Steps != d.Steps},
-		{"trajectories", o.Trajectories != d.Trajectories},
-		{"tau", o.Tau != d.Tau},
-	} {
-		if option.set {
-			names = append(names, option.name)
+// changed returns those of the named options that are not at their default.
+func (o Options) changed(names ...string) (changed []string) {
+	v, d := reflect.ValueOf(o), reflect.ValueOf(DefaultOptions())
+	for i, s := range OptionSpecs() {
+		if slices.Contains(names, s.Name) && !v.Field(i).Equal(d.Field(i)) {
+			changed = append(changed, s.Name)
 		}
 	}
-	return names
+	return changed
 }

@@ -248,10 +248,8 @@ func (r *registration) prepare() error {
 		r.original = moving.Finite(lo)
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
+	r.warnOfIdle()
 	if r.model == nil {
-		if idle := r.opt.ofNetworks(); len(idle) > 0 {
-			r.warn("No network ran, so " + strings.Join(idle, ", ") + " had no effect: name a model.")
-		}
 		return nil
 	}
 	began := time.Now()
@@ -266,6 +264,30 @@ func (r *registration) prepare() error {
 	r.metrics.Model, r.metrics.Device = r.model.Name, runner.Device()
 	r.metrics.Seconds["open"] = time.Since(began).Seconds()
 	return nil
+}
+
+// warnOfIdle tells of the options that are not at their default and do nothing beside the others.
+func (r *registration) warnOfIdle() {
+	o, network := r.opt, r.model != nil
+	ofNetworks := []string{"steps", "trajectories", "tau", "device"}
+	if o.Device == "cpu" { // where everything runs then
+		ofNetworks = ofNetworks[:3]
+	}
+	for _, c := range []struct {
+		is           bool
+		because, say string
+		names        []string
+	}{
+		{r.pair.Initial != nil && o.Initial == "com", "The initial transform was given", "initial rigid or affine starts from it", []string{"initial"}},
+		{!network, "No network ran", "name a model", ofNetworks},
+		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
+		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
+		{!r.searches() && r.iterations() == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity"}},
+	} {
+		if names := o.changed(c.names...); c.is && len(names) > 0 {
+			r.warn(c.because + ", so " + strings.Join(names, ", ") + " had no effect: " + c.say + ".")
+		}
+	}
 }
 
 func (r *registration) warn(text string) {
@@ -309,8 +331,12 @@ func (r *registration) align() error {
 		return err
 	}
 	r.initial = a.Transform
+	method := r.opt.Initial
+	if method == "com" && r.pair.Initial != nil {
+		method = "none" // the caller's stays
+	}
 	r.metrics.Align = AlignMetrics{
-		Method: r.opt.Initial, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
+		Method: method, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
 		Matrix: a.Transform.M, Translation: a.Transform.T,
 	}
 	if a.Overlap < 0.3 {

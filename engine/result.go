@@ -63,7 +63,7 @@ type Metrics struct {
 
 // AlignMetrics says how sure the initial transform is.
 type AlignMetrics struct {
-	Method       string     `json:"method"`
+	Method       string     `json:"method"`     // none: the caller's transform stays, or the identity
 	Score        float64    `json:"score"`      // overlap-normalised feature similarity, 0..1
 	Confidence   float64    `json:"confidence"` // 0..1: margin of the winner over other starts
 	Overlap      float64    `json:"overlap"`    // fraction of the smaller field of view that overlaps

@@ -151,7 +151,7 @@ typedef struct ms_pair {
   const ms_image *fixed_mask;  /* on the fixed image's grid, non-zero selects; NULL: everything */
   const ms_image *moving_mask; /* on the moving image's grid */
   const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS mm: where the
-                                  initial alignment starts, or stays with options.initial "none"; NULL: not known */
+                                  initial alignment starts, or stays with options.initial "none" or "com"; NULL: not known */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */

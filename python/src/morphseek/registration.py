@@ -168,7 +168,7 @@ def register(
         Where not zero, voxels count for the initial alignment and the similarity. A numpy array lies on its image's grid.
     initial_transform : optional
         Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, or path of a .tfm or .h5 file, from fixed to moving space:
-        where the initial alignment starts, or stays with ``initial="none"``.
+        where the initial alignment starts, or stays with ``initial="none"`` or ``"com"``.
     progress : callable or bool, optional
         Called with a :class:`Progress` at every change and at least once a second; returning False cancels. True shows a bar.
     {options}
