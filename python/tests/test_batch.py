@@ -97,7 +97,7 @@ def test_resume(study: Path, tmp_path: Path):
         file.truncate(100)  # an output that is not whole
     assert states(batch.run(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
     assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
-    (out / "plain" / f"{io._STAGING}x").mkdir()  # its process was killed just after it had finished the pair
+    (out / "plain" / f"{io._staging_prefix()}x").mkdir()  # its process was killed just after it had finished the pair
     assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
     assert not list(out.glob("*/.morphseek-*"))
     (out / "plain" / "pair.json").write_text("{")

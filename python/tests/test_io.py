@@ -399,6 +399,13 @@ def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
     np.testing.assert_array_equal(io.read_vectors(path), vectors)
 
 
+def test_no_module_that_few_calls_need():
+    """Every process pays for what the package imports."""
+    script = "import sys, numpy, SimpleITK; before = set(sys.modules); import morphseek.io; print(*set(sys.modules) - before)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert "morphseek.io" in loaded and not {"concurrent.futures", "logging", "socket"} & set(loaded)
+
+
 def test_transforms(tmp_path: Path):
     matrix = np.array([[0.9, 0.1, 0, 5], [-0.1, 1.1, 0.2, -3], [0, 0.05, 1, 2], [0, 0, 0, 1]])
     for suffix in (".tfm", ".h5"):

@@ -6,16 +6,15 @@ Files are read and written by SimpleITK. Every file is written in a temporary fo
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import errno
+import functools
 import gzip
 import math
 import os
 import re
 import shutil
-import socket
 import struct
 import sys
 import tempfile
@@ -597,7 +596,9 @@ def write_array(path: str | os.PathLike, array: np.ndarray) -> None:
 
 def at_once(*writers: Callable[[], Any]) -> None:
     """Call each in a thread of its own, and wait for all: what they do is mostly outside Python's lock. The first one's error is raised."""
-    with concurrent.futures.ThreadPoolExecutor(len(writers)) as pool:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(writers)) as pool:
         for future in [pool.submit(writer) for writer in writers]:
             future.result()
 
@@ -723,9 +724,15 @@ def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str 
             os.close(lock)
 
 
-# A staging folder is locked as long as its process lives, however that ends. Locks on folders do not reach other hosts, so its name
-# says on which one they count.
-_STAGING = f".morphseek-{socket.gethostname()}-"
+@functools.cache
+def _staging_prefix() -> str:
+    """What a staging folder's name begins with. It is locked as long as its process lives, however that ends; locks on folders do not
+    reach other hosts, so the name says on which one they count."""
+    import socket
+
+    return f".morphseek-{socket.gethostname()}-"
+
+
 _OTHERS_AGE = 86400.0  # seconds after which a staging folder whose lock says nothing is left over
 
 
@@ -745,7 +752,7 @@ def _lock(folder: Path, wait: bool) -> int | None:
 def _locked_folder(parent: Path) -> tuple[Path, int | None]:
     """Make a staging folder and lock it."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_STAGING, dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=_staging_prefix(), dir=parent))
         with contextlib.suppress(FileNotFoundError):
             lock = _lock(folder, wait=True)
             if folder.exists():
@@ -763,7 +770,7 @@ def remove_left(folder: Path) -> None:
 def _remove_if_left(folder: Path) -> None:
     """Remove a staging folder whose process is gone."""
     with contextlib.suppress(OSError):
-        if fcntl is None or folder.name.rpartition("-")[0] + "-" != _STAGING:
+        if fcntl is None or folder.name.rpartition("-")[0] + "-" != _staging_prefix():
             if time.time() - folder.stat().st_mtime > _OTHERS_AGE:
                 shutil.rmtree(folder, ignore_errors=True)
         elif (lock := _lock(folder, wait=False)) is not None:
