@@ -233,6 +233,18 @@ def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
     assert plain.options == RUN and plain.to_dict()["options"] == RUN
 
 
+def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
+    """True shows a bar, as elsewhere; what cannot be called is told before the first pair, and False stops."""
+    run = evaluate(PAIRS[:2], data, progress=True, **RUN)
+    assert capsys.readouterr().err.splitlines() == [str(score) for score in run.pairs] and " <- " in str(run.pairs[0])
+    with pytest.raises(errors.InvalidArgumentError, match="progress is given as str"):
+        evaluate([("a", "missing")], data, progress="yes", **RUN)
+    seen: list = []
+    with pytest.raises(errors.CancelledError):
+        evaluate(PAIRS, data, progress=lambda score: np.bool_(seen.append(score)), **RUN)
+    assert [(score.fixed, score.moving) for score in seen] == PAIRS[:1]
+
+
 def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     shutil.copytree(data, tmp_path / "data")
     labels = tmp_path / "data" / "labels" / "c.nii.gz"

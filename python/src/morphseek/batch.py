@@ -22,10 +22,10 @@ import threading
 import uuid
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from . import _core, errors, evaluation, io, registration
-from .registration import Bar, Progress, RegistrationResult, says_no
+from .registration import Bar, Progress, RegistrationResult, callback_of, says_no
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -423,8 +423,8 @@ class _Meter:
     """The batch's progress, from its pairs'. Workers call it, but only the caller's thread gets to see an error of the caller's function."""
 
     def __init__(self, batch: Batch, progress: Callable[[Progress], Any] | bool | None):
-        self._bar = Bar() if progress is True else None
-        self._callback = self._bar or progress or None
+        self._callback = callback_of(progress)
+        self._bar = self._callback if isinstance(self._callback, Bar) else None
         self._places = {pair.id: i for i, pair in enumerate(batch.pairs)}
         self._batch = batch
         self._done = 0

@@ -300,9 +300,7 @@ def evaluate(
 
         def show(score: PairScore) -> None:
             if not (quiet or as_json):
-                dice = f"Dice {score.dice_before:.3f} -> {score.dice_after:.3f}" if score.labels else "no label in common"
-                what = score.error or f"{dice}  NJD {score.njd_percent:.4f} %  {score.seconds:.1f} s"
-                _out.print(f"{score.fixed} <- {score.moving}  {what}", soft_wrap=True)
+                _out.print(str(score), soft_wrap=True)
 
         pairs = find_list(pairs, data)
         io.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv, "against": against and run_file(against)})

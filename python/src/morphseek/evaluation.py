@@ -19,7 +19,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from . import _core, errors, io
-from .registration import RegistrationResult, checked_options, register
+from .registration import Bar, Progress, RegistrationResult, callback_of, checked_options, register, says_no
 from .transform import resample_identity
 
 _MEANS = (
@@ -186,6 +186,10 @@ class PairScore:
     error: str = ""
     exit_code: int = 0
 
+    def __str__(self) -> str:
+        dice = f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}" if self.labels else "no label in common"
+        return f"{self.fixed} <- {self.moving}  " + (self.error or f"{dice}  NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s")
+
 
 @dataclasses.dataclass
 class Evaluation:
@@ -272,7 +276,7 @@ def evaluate(
     against: str | os.PathLike | None = None,
     check: bool = False,
     inverse: bool = False,
-    progress: Callable[[PairScore], Any] | None = None,
+    progress: Callable[[PairScore], Any] | bool | None = None,
     **options: Any,
 ) -> Evaluation:
     """Register many pairs and score them by their label maps.
@@ -297,8 +301,8 @@ def evaluate(
         Measure Dice in the moving image's space, too (``dice_inverse``): the fixed labels, carried over by the inverse transform, against
         the moving ones, where the fixed image reaches. Dice on the fixed grid is blind to what the transform jumps over; where this one
         is much lower, the transform is good for carrying labels over and for little else.
-    progress : callable, optional
-        Called with every :class:`PairScore`.
+    progress : callable or bool, optional
+        Called with every :class:`PairScore`; returning False stops the evaluation. True shows a bar.
     **options
         Of :func:`morphseek.register`, but for ``uncertainty``.
 
@@ -311,6 +315,8 @@ def evaluate(
     ------
     MorphSeekError
         Before the first pair: the list, the data folder, an option or the model is at fault.
+    CancelledError, KeyboardInterrupt
+        The evaluation was stopped.
     """
     listed = read_pairs(find_list(pairs, data), subset)
     options, _ = checked_options(options)
@@ -323,18 +329,41 @@ def evaluate(
     other = _read_run(against) if against else None
     if other is not None and not other.keys() & set(listed):
         raise errors.InvalidArgumentError(f"against: {against} has no pair in common with {len(listed)} listed here; evaluate both over the same pairs")
-    scores = []
-    for fixed, moving in listed:
-        scores.append(_evaluate_pair(root, fixed, moving, merge, check, inverse, options))
-        if progress is not None:
-            progress(scores[-1])
+    scores: list[PairScore] = []
+    callback = callback_of(progress)
+    bar = callback if isinstance(callback, Bar) else None
+
+    def within(report: Progress) -> None:
+        assert bar is not None
+        done, pair = len(scores), " <- ".join(listed[len(scores)])
+        bar(Progress(f"{done}/{len(listed)}", (done + report.fraction) / len(listed), pair))
+
+    try:
+        for fixed, moving in listed:
+            scores.append(_evaluate_pair(root, fixed, moving, merge, check, inverse, options, bar and within))
+            if bar is not None:
+                bar.say(str(scores[-1]))
+            elif callback is not None and says_no(callback(scores[-1])):
+                raise errors.CancelledError("the evaluation was cancelled")
+    finally:
+        if bar is not None:
+            bar.close()
     evaluation = Evaluation(scores, names, options)
     if other is not None:
         evaluation.wilcoxon = _wilcoxon(scores, other)
     return evaluation
 
 
-def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | None, check: bool, inverse: bool, options: dict[str, Any]) -> PairScore:
+def _evaluate_pair(
+    root: Path,
+    fixed: str,
+    moving: str,
+    merge: dict[int, int] | None,
+    check: bool,
+    inverse: bool,
+    options: dict[str, Any],
+    progress: Callable[[Progress], Any] | None,
+) -> PairScore:
     score = PairScore(fixed, moving)
     try:
         images = [io.read(find_file(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
@@ -343,7 +372,7 @@ def _evaluate_pair(root: Path, fixed: str, moving: str, merge: dict[int, int] | 
         for image in labels:  # before the work
             check_labels(image)
         started = time.process_time()
-        result = register(*images, **options)
+        result = register(*images, progress=progress, **options)
         score.cpu_seconds = time.process_time() - started
         score.labels = score_labels(result, *labels)
         score.dice_before, score.dice_after = mean_dice(score.labels, "before"), mean_dice(score.labels)

@@ -267,6 +267,21 @@ def says_no(answer: Any) -> bool:
     return isinstance(answer, (bool, np.bool_)) and not answer
 
 
+def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any], Any] | None:
+    """Return what is to be called on progress: a new :class:`Bar` for True, None for none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It cannot be called.
+    """
+    if progress is None or isinstance(progress, (bool, np.bool_)):
+        return Bar() if progress else None
+    if not callable(progress):
+        raise errors.InvalidArgumentError(f"progress is given as {type(progress).__name__}; give a function, True for a bar, or nothing")
+    return progress
+
+
 def _plain(name: str, value: Any) -> Any:
     """Return an option's value as JSON knows it."""
     if isinstance(value, os.PathLike):
@@ -286,8 +301,7 @@ class _Reporter:
     """The progress callback. Exceptions do not cross the engine: one raised by the user's callback or by Ctrl-C cancels and is kept."""
 
     def __init__(self, progress: Callable[[Progress], Any] | bool | None):
-        self._bar = Bar() if progress is True else None
-        self._callback = self._bar or progress or None
+        self._callback = callback_of(progress)
         self._last: tuple[Any, float] = (None, 0.0)
         self.interruption: BaseException | None = None
 
@@ -310,8 +324,8 @@ class _Reporter:
     def __exit__(self, *exc: Any) -> None:
         if callable(self._handler):
             signal.signal(signal.SIGINT, self._handler)
-        if self._bar is not None:
-            self._bar.close()
+        if isinstance(self._callback, Bar):
+            self._callback.close()
 
     def __call__(self, stage: str, fraction: float, message: str) -> bool:
         try:
