@@ -193,6 +193,12 @@ def register(
     ((3, 48, 48, 48), (48, 48, 48))
     >>> labels = r.apply(pair.moving_labels, interpolation="nearest")
     """
+    for name in ("fixed_labels", "moving_labels"):
+        if name in options:
+            raise errors.InvalidArgumentError(
+                f"{name}: registering needs no labels; afterwards result.apply(moving_labels, interpolation='nearest') brings them along, "
+                "and morphseek.evaluation.score_labels(result, fixed_labels, moving_labels) measures Dice"
+            )
     target, source = io.read(fixed, "fixed"), io.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     initial = None
@@ -239,6 +245,7 @@ def all_options(options: dict[str, Any]) -> dict[str, Any]:
     InvalidArgumentError
         The engine does not know the name, or not the value.
     """
+    _core.call(_core.gopy.CheckOptions, json.dumps(dict.fromkeys(options)))  # the names, before values that may be images
     given = {name: _plain(name, value) for name, value in options.items() if value is not None}
     return json.loads(_core.call(_core.gopy.CheckOptions, json.dumps(given)))
 
