@@ -218,6 +218,26 @@ def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
     assert morphseek.evaluation.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
 
 
+def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(study.parent)
+    given = [("fixed.nii.gz", Path("moving.nii.gz")), {"fixed": "moving.nii.gz", "moving": "fixed.nii.gz", "id": 7, "fixed_mask": None}]
+    done = batch.run(given, tmp_path / "out", **QUICK)
+    assert [(p.id, p.status) for p in done.pairs] == [("001-moving-to-fixed", "done"), ("7", "done")]
+    assert states(batch.run(study, tmp_path / "file", **QUICK)).count("done") == 3
+    for bad, says in (
+        ([], "no pair"),
+        (3, "given as int"),
+        (["ab"], "row 1"),
+        ([("a", "b"), ("a",)], "row 2"),
+        ([{"fixed": "a", "moving": "b", "labels": "c"}], "and no others"),
+        ([(blob(), "b")], "fixed is given as ndarray; a batch takes paths"),
+        ([("a", "")], "moving is an empty path"),
+    ):
+        with pytest.raises(errors.MorphSeekError, match=says):
+            batch.run(bad, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize("encoding, name", [("utf-16", "Müller"), ("utf-16-le", "Mueller"), ("cp1252", "Müller")])
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)

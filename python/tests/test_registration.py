@@ -89,6 +89,14 @@ def test_initial_transform_stays_with_initial_none(tmp_path: Path):
         np.testing.assert_allclose(result.transform_points([[10, 9, 8]]), [(matrix @ [10, 9, 8, 1])[:3]], atol=1e-4)
 
 
+def test_com_keeps_an_initial_transform():
+    matrix = np.eye(4)
+    matrix[0, 3] = 3
+    result = morphseek.register(blob(), blob(), initial_transform=matrix, **{**QUICK, "initial": "com"})
+    np.testing.assert_array_equal(result.initial, matrix)
+    assert result.metrics["align"]["method"] == "none" and any("initial had no effect" in w for w in result.metrics["warnings"])
+
+
 def test_masks_and_numpy_options(tmp_path: Path):
     mask = np.zeros((20, 24, 28), bool)
     mask[4:16, 4:20, 4:24] = True

@@ -12,7 +12,7 @@ import pytest
 import SimpleITK as sitk
 
 from conftest import blob, oblique
-from morphseek import DenseTransform, errors, io
+from morphseek import DenseTransform, errors, io, register
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +166,11 @@ def test_errors(transform: DenseTransform, moving: io.Image):
         transform.apply(moving, interpolation="cubic")
     with pytest.raises(errors.InvalidArgumentError, match="None"):
         transform.apply(moving, interpolation=None)
+    for points in ([["a", "b", "c"]], [[1, 2, 3], [4, 5]], [object()]):
+        with pytest.raises(errors.InvalidArgumentError, match="not all numbers"):
+            transform.transform_points(points)
+    with pytest.raises(errors.InvalidArgumentError, match="DenseTransform, which bends.*initial"):
+        register(moving, moving, initial_transform=transform)
     with pytest.raises(errors.GridMismatchError):
         DenseTransform(transform.displacement[:, 1:], transform.grid, transform.moving_grid)
 

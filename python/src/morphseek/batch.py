@@ -211,7 +211,7 @@ class Batch:
 
 
 def run(
-    pairs: str | os.PathLike,
+    pairs: str | os.PathLike | Sequence[Any],
     out: str | os.PathLike,
     *,
     workers: int = 1,
@@ -226,9 +226,10 @@ def run(
 
     Parameters
     ----------
-    pairs : path
+    pairs : path or sequence
         CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels, fixed_mask, moving_mask and id, the name of
         the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns do not count. Paths are relative to the file.
+        Or a list of (fixed, moving), or of dicts with those names: paths, relative to the working folder.
     out : path
         Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json. summary.csv and summary.json have all pairs.
     workers : int
@@ -292,9 +293,28 @@ def run(
     return batch
 
 
-def read_list(path: str | os.PathLike) -> list[Pair]:
-    """Return the pairs of a CSV file; see :func:`run`. A pair without id is called NUMBER-MOVING-to-FIXED."""
-    path = Path(path)
+def read_list(source: str | os.PathLike | Sequence[Any]) -> list[Pair]:
+    """Return the pairs of a CSV file, or of a list; see :func:`run`. A pair without id is called NUMBER-MOVING-to-FIXED."""
+    if isinstance(source, (str, os.PathLike)):
+        where, folder, rows = f"pairs: {source}", Path(source).parent, _table(Path(source))
+    else:
+        where, folder, rows = "pairs", Path(), _given(source)
+    pairs: dict[str, Pair] = {}
+    for number, row in enumerate(rows, 1):
+        files = {image: row[image] for image in IMAGES if row.get(image)}
+        name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
+        if name.startswith((".", "summary.")) or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name):
+            raise errors.InputUnreadableError(f"{where}, row {number}: the id {name!r} is no name for a folder")
+        if name.lower() in pairs:
+            raise errors.InputUnreadableError(f"{where}, row {number}: the id {name} is there twice")
+        pairs[name.lower()] = Pair(name, str(folder.absolute()), files)
+    if not pairs:
+        raise errors.InputUnreadableError(f"{where}: there is no pair")
+    return list(pairs.values())
+
+
+def _table(path: Path) -> Iterator[dict[str, str]]:
+    """Return the rows of a CSV file, column to cell."""
     heading, *rows = evaluation.read_table(path, "pairs", {"fixed", "moving"}) or [[]]
     heading = [name.lower() for name in heading]
     while heading and not heading[-1]:  # the cells below it are too many
@@ -307,19 +327,32 @@ def read_list(path: str | os.PathLike) -> list[Pair]:
             f"pairs: {path} needs a header with the columns fixed and moving, may have {', '.join(IMAGES[2:])} and id, and no others; "
             f"and a row for each pair. Its header: {', '.join(heading) or 'none'}; rows below: {len(rows)}"
         )
-    pairs: dict[str, Pair] = {}
     for number, cells in enumerate(rows, 1):
         row = dict(zip(heading, cells))
-        files = {image: row.get(image, "") for image in IMAGES}
-        if any(cells[len(heading) :]) or not files["fixed"] or not files["moving"]:
+        if any(cells[len(heading) :]) or not row["fixed"] or not row["moving"]:
             raise errors.InputUnreadableError(f"pairs: {path}, row {number}: there must be a fixed and a moving image, and no more cells than columns")
-        name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
-        if name.startswith((".", "summary.")) or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name):
-            raise errors.InputUnreadableError(f"pairs: {path}, row {number}: the id {name!r} is no name for a folder")
-        if name.lower() in pairs:
-            raise errors.InputUnreadableError(f"pairs: {path}, row {number}: the id {name} is there twice")
-        pairs[name.lower()] = Pair(name, str(path.parent.absolute()), {image: file for image, file in files.items() if file})
-    return list(pairs.values())
+        yield row
+
+
+def _given(pairs: Any) -> Iterator[dict[str, str]]:
+    """Return the rows of a list of pairs or of dicts, as :func:`_table` does."""
+    if not isinstance(pairs, Iterable):
+        raise errors.InvalidArgumentError(f"pairs are given as {type(pairs).__name__}; give the path of a CSV file, or a list of (fixed, moving)")
+    for number, pair in enumerate(pairs, 1):
+        row = pair if isinstance(pair, Mapping) else dict(zip(IMAGES, pair)) if isinstance(pair, (list, tuple)) and len(pair) == 2 else {}
+        row = {name: str(value) if name == "id" else value for name, value in row.items() if value is not None}
+        if not {"fixed", "moving"} <= row.keys() or row.keys() - {*IMAGES, "id"}:
+            raise errors.InvalidArgumentError(
+                f"pairs, row {number}: give (fixed, moving), or a dict with these, which may have {', '.join(IMAGES[2:])} and id, and no others"
+            )
+        for name, value in row.items():
+            if not isinstance(value, (str, os.PathLike)):
+                raise errors.InvalidArgumentError(
+                    f"pairs, row {number}: {name} is given as {type(value).__name__}; a batch takes paths, give images to morphseek.register"
+                )
+            if not os.fspath(value) and name != "id":
+                raise errors.InvalidArgumentError(f"pairs, row {number}: {name} is an empty path")
+        yield {name: os.fspath(value) for name, value in row.items()}
 
 
 def _stem(path: str) -> str:

@@ -531,8 +531,10 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     return [[row[c] if c < len(row) else "" for c in used] for row in rows]
 
 
-def _as_pairs(rows: Iterable[Any], where: str) -> list[tuple[str, str]]:
+def _as_pairs(rows: Any, where: str) -> list[tuple[str, str]]:
     pairs = []
+    if not isinstance(rows, Iterable):
+        raise errors.InvalidArgumentError(f"{where} are given as {type(rows).__name__}; give a path, or a list of (fixed, moving)")
     for row in rows:
         entry: tuple[Any, ...] = (row.get("fixed"), row.get("moving")) if isinstance(row, dict) else tuple(row) if isinstance(row, (list, tuple)) else ()
         if len(entry) < 2 or not all(isinstance(name, (str, os.PathLike)) and str(name) for name in entry[:2]):

@@ -505,7 +505,12 @@ def read_transform(source: Any) -> sitk.Transform:
         if source.GetDimension() != 3:
             raise errors.InvalidArgumentError(f"the transform is {source.GetDimension()}-D; images here are 3-D")
         return source
-    matrix = np.asarray(source, dtype=np.float64)
+    try:
+        matrix = np.asarray(source, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise errors.InvalidArgumentError(
+            f"the transform is given as {type(source).__name__}; give a SimpleITK transform, a 4x4 matrix of numbers, or the path of a .tfm or .h5 file"
+        ) from None
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.allclose(matrix[3], (0, 0, 0, 1)):
         raise errors.InvalidArgumentError("a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path of a .tfm or .h5 file")
     if abs(np.linalg.det(matrix[:3, :3])) < 1e-12:

@@ -202,6 +202,11 @@ def register(
     target, source = io.read(fixed, "fixed"), io.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     initial = None
+    if isinstance(initial_transform, DenseTransform):
+        raise errors.InvalidArgumentError(
+            f"initial_transform is a {type(initial_transform).__name__}, which bends; a registration starts from "
+            "its linear part, .initial, or from the moving image resampled by it"
+        )
     if initial_transform is not None:
         matrix = io.linear_part(io.read_transform(initial_transform))
         initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])

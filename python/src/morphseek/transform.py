@@ -148,7 +148,10 @@ class DenseTransform:
         numpy.ndarray
             float64, shape (n, 3): where the moving image shows what the fixed image shows at `points`.
         """
-        mapped = np.array(points, dtype=np.float64, order="C")
+        try:
+            mapped = np.array(points, dtype=np.float64, order="C")
+        except (TypeError, ValueError):
+            raise errors.InvalidArgumentError("points are not all numbers, or not all as many; give (n, 3), LPS mm") from None
         if mapped.ndim != 2 or mapped.shape[1] != 3:
             raise errors.InvalidArgumentError(f"points have shape {mapped.shape}; give (n, 3), LPS mm")
         _core.call(_core.gopy.TransformPoints, *self._field(), mapped, len(mapped))
