@@ -21,6 +21,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -168,6 +169,38 @@ func TestIdentity(t *testing.T) {
 	}
 	if r.Metrics.Model != "none" || len(r.Metrics.Warnings) != 0 {
 		t.Errorf("metrics %+v", r.Metrics)
+	}
+}
+
+// Images of nothing in common are laid somewhere all the same, and the alignment may be sure of the place.
+func TestUnrelatedImagesAreTold(t *testing.T) {
+	size := [3]int{32, 32, 32}
+	textured := func(seed uint64) *volume.Volume {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range v.Data {
+			v.Data[i] = float32(rng.NormFloat64())
+		}
+		s := [3]float64{1.5, 1.5, 1.5}
+		filter.Gaussian(size, s, 1, 0, filter.From(size, slices.Clone(v.Data)), filter.To(size, v.Data))
+		return v
+	}
+	inverted := textured(1)
+	for i, x := range inverted.Data {
+		inverted.Data[i] = -x * x * x
+	}
+	for _, c := range []struct {
+		name   string
+		moving *volume.Volume
+		told   bool
+	}{
+		{"another texture", textured(2), true}, {"another contrast", inverted, false},
+	} {
+		r := register(t, open(t, Config{}), Pair{Fixed: textured(1), Moving: c.moving}, with(nil))
+		told := slices.ContainsFunc(r.Metrics.Warnings, func(w string) bool { return strings.Contains(w, "in common") })
+		if r.Metrics.Align.SameModality || told != c.told {
+			t.Errorf("%s: similarity %.3f, one modality %v, warnings %q", c.name, r.Metrics.SimilarityAfter, r.Metrics.Align.SameModality, r.Metrics.Warnings)
+		}
 	}
 }
 

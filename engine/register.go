@@ -582,12 +582,20 @@ func (r *registration) finish() error {
 		r.warn(fmt.Sprintf("The images match less well after the registration (similarity %.3f) than %s (%.3f): look at the result, and try another model or initial alignment.",
 			m.SimilarityAfter, when, before))
 	}
+	if !m.Align.SameModality && m.SimilarityAfter < unrelated {
+		r.warn(fmt.Sprintf("The images have next to nothing in common where they were laid (normalized mutual information %.3f; pairs that match have 1.05 and more): check that both show the same part of the body, and look at the result.",
+			m.SimilarityAfter))
+	}
 	if m.NJDPercent > 0.5 {
 		r.warn("The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")
 	}
 	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry, Uncertainty: r.sd}
 	return nil
 }
+
+// unrelated is a normalized mutual information that no registration of two images of one body falls below. After default registrations
+// pairs of noise, of other organs and of mirrored ones had 1.003 to 1.019, MR and CT trunks 1.058 to 1.148.
+const unrelated = 1.025
 
 // leastJ is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression: networks shrink
 // tissue to hundredths where the other image has none, and opening that takes their result apart (at 0.01 the mean Dice of 40
