@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from morphseek.training.evaluate import evaluate_pairs
-from morphseek.training.trainer import Trainer, load_backbone
+from morphseek.training.trainer import Trainer, average, load_backbone
 
 
 def final(folder):
@@ -140,6 +140,49 @@ def test_killed_at_any_moment(tiny, tmp_path):
     assert same(final(tmp_path / "run"), final(tmp_path / "whole"))
     visits = [json.loads(line)["visit"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert visits == list(range(1, 15))
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(tiny, tmp_path):
+    config = tiny("best", run__visits=2, run__steps=1, run__val_every=1, run__val_steps=1)
+    Trainer(config, tmp_path, progress=False).run()
+    (tmp_path / "last.pt").unlink()
+    again = Trainer(config.replace(**{"data.val": ""}), tmp_path, progress=False)
+    again.run()
+    assert [json.loads(line)["visit"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [1, 2]
+    assert not (tmp_path / "best.pt").exists()
+
+
+def test_resuming_with_other_processes_is_refused(tiny, tmp_path):
+    trainer = Trainer(tiny("best"), tmp_path, progress=False)
+    trainer.world = 2
+    trainer._save()
+    with pytest.raises(ValueError, match=r"made by 2 process\(es\), not 1"):
+        Trainer(tiny("best"), tmp_path, progress=False)
+    old = torch.load(tmp_path / "last.pt", weights_only=True)
+    del old["world"]
+    torch.save(old, tmp_path / "last.pt")
+    Trainer(tiny("best"), tmp_path, progress=False)
+
+
+def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
+    """As the tables of relative positions of a transformer: integers beside the weights."""
+    from morphseek.training import trainer as module
+
+    def build(model):
+        backbone = build_backbone(model)
+        backbone.register_buffer("table", torch.arange(100))
+        return backbone
+
+    build_backbone = module.build_backbone
+    monkeypatch.setattr(module, "build_backbone", build)
+    trainer = Trainer(tiny("best", run__visits=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False)
+    trainer.run_visit()
+    for visit in (2, 4, 8):
+        trainer.visit = visit
+        trainer._save(f"visit-{visit}.pt")
+    mean = average([tmp_path / f"visit-{visit}.pt" for visit in (2, 4, 8)], [0.3, 0.35, 0.35])
+    assert torch.equal(trainer.ema["table"], torch.arange(100)) and torch.equal(mean["model"]["table"], torch.arange(100))
+    assert mean["visit"] == 8  # of one run
 
 
 def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):

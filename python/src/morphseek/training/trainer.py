@@ -100,7 +100,8 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     Returns
     -------
     dict
-        A checkpoint to evaluate, to export or to start a run from, with the first run's configuration and the visits of all.
+        A checkpoint to evaluate, to export or to start a run from, with the first run's configuration and the visits of
+        the longest: those of one run are counted once, and its phases hold.
 
     Raises
     ------
@@ -122,6 +123,9 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
             raise ValueError(f"{path} and {paths[0]} hold different networks")
     mean = {}
     for key, first in weights[0].items():
+        if not first.is_floating_point():
+            mean[key] = first  # indices: rounding an average down would make others of them
+            continue
         total = sum(share * w[key].double() for share, w in zip(shares, weights, strict=True)) / sum(shares)
         mean[key] = total.to(first.dtype)
     return {
@@ -129,7 +133,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
         "config": loaded[0][1].to_dict(),
         "model": mean,
         "ema": None,
-        "visit": sum(checkpoint["visit"] for _, _, checkpoint in loaded),
+        "visit": max(checkpoint["visit"] for _, _, checkpoint in loaded),
         "best": -math.inf,
     }
 
@@ -311,6 +315,7 @@ class Trainer:
             "best": self.best,
             "kl_weight": self.objective.kl_weight,
             "policy": self.objective.policy_state(),
+            "world": self.world,
         }
 
     def _resume(self) -> None:
@@ -333,6 +338,11 @@ class Trainer:
         if differs:
             raise ValueError(
                 f"{self.out}/last.pt was made with another configuration ({', '.join(differs)}); set it as it was, or choose another --out"
+            )
+        # Processes share the pairs out among them: others would repeat some and leave some out. Older checkpoints do not say.
+        if (world := state.get("world", self.world)) != self.world:
+            raise ValueError(
+                f"{self.out}/last.pt was made by {world} process(es), not {self.world}; go on with as many, or start another --out with --init {self.out}/last.pt"
             )
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -511,7 +521,8 @@ class Trainer:
         self.updates += 1
         if self.ema is not None:
             decay = min(o.ema, (1.0 + self.updates) / (10.0 + self.updates))
-            state = self.backbone.state_dict()
+            # Tables of indices have nothing to average.
+            state = {k: v for k, v in self.backbone.state_dict().items() if v.is_floating_point()}
             torch._foreach_lerp_([self.ema[k] for k in state], list(state.values()), 1.0 - decay)
 
     def _adapt_kl(self, logs: dict[str, float]) -> None:
@@ -599,6 +610,10 @@ class Trainer:
         run = self.config.run
         writer = None
         if self.rank == 0:
+            if self.visit == 0:
+                # Of a run that was killed before its first checkpoint, and is now repeated.
+                for name in ("log.jsonl", "best.pt"):
+                    (self.out / name).unlink(missing_ok=True)
             from torch.utils.tensorboard import SummaryWriter
 
             writer = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.visit + 1)
