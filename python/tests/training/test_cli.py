@@ -157,6 +157,25 @@ def test_a_bad_label_file_is_one_line(phantoms, tmp_path):
     assert r.exit_code == 2 and "label 400; labels must be" in r.output, r.output
 
 
+def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
+    import shutil
+
+    import SimpleITK as sitk
+
+    root, data = shutil.copytree(phantoms, tmp_path / "data"), ["--data", str(tmp_path / "data"), "-q", *TINY]
+    one = root / "labels" / "p6.nii.gz"
+    sitk.WriteImage(sitk.ReadImage(str(one)) + 1, str(one))  # 2 and 3, and 1 around them
+    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "a"), *data, "--set", "policy.trajectories=2"])
+    assert r.exit_code == 0 and caplog.text.count(f"{one}: label 3 is above data.labels = 2") == 1, r.output + caplog.text
+    for path in (root / "labels").iterdir():
+        sitk.WriteImage(sitk.ReadImage(str(path)) * 10, str(path))
+    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "b"), *data])
+    assert r.exit_code == 2 and "its labels are 10, 20, none of the 1 to 2" in r.output, r.output
+    # No labels are needed to warm up; without them its Dice is worth a word, and no more.
+    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "c"), *data])
+    assert r.exit_code == 0 and "label 20 is above" in caplog.text, r.output
+
+
 def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
     import shutil
 

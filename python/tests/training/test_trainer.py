@@ -198,6 +198,14 @@ def test_fine_tuning_starts_from_the_warm_up(tiny, tmp_path):
     assert all(torch.equal(v, w[k]) for k, v in t.backbone.state_dict().items() if k in w)
 
 
+@pytest.mark.parametrize("key, then, now", [("parametrisation", "velocity", "displacement"), ("scale", 10.0, 5.0)])
+def test_weights_that_would_mean_something_else_are_announced(tiny, tmp_path, caplog, key, then, now):
+    Trainer(tiny("warmup", **{f"model__{key}": then}), tmp_path, progress=False)._save()
+    for value in (then, now):
+        Trainer(tiny("best", **{f"model__{key}": value}), tmp_path / "f", init=tmp_path / "last.pt", progress=False)
+        assert (f"was trained with model.{key} = {then!r}, this run has {now!r}" in caplog.text) == (value == now)
+
+
 def test_schedules(tiny, tmp_path):
     c = tiny("paper", run__visits=100, run__steps=3, optim__warmup=10, optim__lr=1.0, optim__schedule="cosine", optim__final=0.1,
              policy__tau_every=10, run__steps_schedule=[[0, 1], [50, 2]])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,6 +138,10 @@ def _read(path: str | Path) -> Any:
     except errors.MorphSeekError as error:
         named = "" if str(path) in str(error) else f"{path}: "
         raise DataError(f"{named}{error}") from None
+
+
+def _few(labels: set[int]) -> str:
+    return ", ".join(map(str, sorted(labels)[:5])) + (", ..." if len(labels) > 5 else "")
 
 
 def _json(path: Path) -> dict:
@@ -463,6 +468,11 @@ class PairSource:
         See :func:`read_case`.
     initial : str
         Where pairs start: ``"centres"`` of the volumes aligned, or an ``initial`` of :func:`morphseek.register`.
+
+    Attributes
+    ----------
+    labels_needed : bool
+        Refuse a volume whose labels are all above ``labels``; otherwise that is a warning.
     """
 
     def __init__(self, data: str | Path, labels: int, percentiles: tuple[float, float] = (0.5, 99.5), initial: str = "centres"):
@@ -470,6 +480,8 @@ class PairSource:
         self.labels = labels
         self.percentiles = percentiles
         self.initial = initial
+        self.labels_needed = False
+        self._warned = False
         self._cases: dict[str, Case] = {}
         self._starts: dict[tuple[str, str], np.ndarray] = {}
         if not self.data.is_dir():
@@ -483,8 +495,28 @@ class PairSource:
     def case(self, name: str) -> Case:
         """The volume called ``name``."""
         if name not in self._cases:
-            self._cases[name] = read_case(*self._files(name), self.percentiles)
+            case = read_case(*self._files(name), self.percentiles)
+            if case.labels is not None:
+                self._look_for_others(case.labels, self._files(name)[1])
+            self._cases[name] = case
         return self._cases[name]
+
+    def _look_for_others(self, labels: Tensor, path: Path) -> None:
+        """Labels above ``data.labels`` become background, which must not pass in silence."""
+        found = set(labels.unique().tolist()) - {0}
+        if not found or max(found) <= self.labels:
+            return
+        if min(found) > self.labels and self.labels_needed:
+            raise DataError(
+                f"{path}: its labels are {_few(found)}, none of the 1 to {self.labels} that data.labels = {self.labels} means; "
+                "renumber them from 1, or set data.labels to the greatest"
+            )
+        if not self._warned:
+            self._warned = True
+            logging.getLogger(__name__).warning(
+                "%s: label %d is above data.labels = %d and counts as background; set data.labels to the greatest label if it should count",
+                path, max(found), self.labels,
+            )
 
     def pair(
         self,

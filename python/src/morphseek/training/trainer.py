@@ -15,7 +15,7 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from .backbones import BACKBONES
 from .config import Config, ConfigError
 from .data import DataError, PairSource, Sample, make_grid, make_sample, read_pairs, read_people
 from .evaluate import evaluate_pairs, register_sample, score_sample, scores
-from .export import bundle_weights
+from .export import bundle_weights, read_manifest
 from .losses import hard_dice
 from .objective import StepObjective, build_backbone
 from .policy import channel_basis
@@ -227,10 +227,10 @@ class Trainer:
             self._resume()
         elif init is not None:
             if Path(init).suffix == ".onnx":
-                weights, network = bundle_weights(init, self.backbone), "another"
+                weights, network, learnt = bundle_weights(init, self.backbone), "another", read_manifest(init)
             else:
                 other, its, _ = load_backbone(init)
-                weights, network = other.state_dict(), its.model.backbone
+                weights, network, learnt = other.state_dict(), its.model.backbone, vars(its.model)
             # A head for another number of labels has nothing to give.
             own = self.backbone.state_dict()
             weights = {
@@ -244,6 +244,7 @@ class Trainer:
                     f"differ ({', '.join(sorted(misfits)[:3])}); give both runs the same model.backbone and model.options"
                 )
             self.backbone.load_state_dict(weights, strict=False)
+            self._compare(init, learnt)
         if config.optim.ema and self.ema is None:
             self.ema = {k: v.detach().clone() for k, v in self.backbone.state_dict().items()}
         self.step_module = self.objective
@@ -253,10 +254,22 @@ class Trainer:
         if self.rank == 0:
             (self.out / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
 
+    def _compare(self, init: str | Path, learnt: Mapping) -> None:
+        """Say it where the weights fit but will mean something else here. No error: going on from another kind of field is slow, not wrong."""
+        for key in ("parametrisation", "scale"):
+            now = getattr(self.config.model, key)
+            if self.rank == 0 and learnt.get(key, now) != now:
+                logging.getLogger(__name__).warning(
+                    "%s was trained with model.%s = %r, this run has %r: its weights make other fields here, which may fold at first; "
+                    "set model.%s=%s here, or train the start as this run",
+                    init, key, learnt[key], now, key, learnt[key],
+                )
+
     def _find_pairs(self) -> None:
         """The pairs of a data folder."""
         config, d = self.config, self.config.data
         self.source = PairSource.configured(d)
+        self.source.labels_needed = config.run.stage == "finetune"
         if d.pairs.startswith("people:"):
             self.people = read_people(d.path, d.pairs.split(":", 1)[1])
         else:
