@@ -42,6 +42,8 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     assert (m["name"], m["licence"], m["credit"], m["training_data"]) == ("mine", "", "", [])
     m = read_manifest(tmp_path / "b.onnx")
     assert (m["name"], m["licence"], m["sha256"]) == ("phantom", "CC0-1.0", graph_sha256(tmp_path / "b.onnx"))
+    r = run.invoke(app, ["export", "best", "--checkpoint", best, "--out", str(tmp_path / "c.onnx"), *data, "--set", "data.test=val"])
+    assert r.exit_code == 0 and read_manifest(tmp_path / "c.onnx")["metrics"]["test_pairs"] == 1, r.output
     assert m["metrics"]["test_pairs"] == 2 and 0 < m["metrics"]["test_dice"] <= 1
     r = run.invoke(app, ["evaluate", best, *data, "--steps", "2", "--to", str(tmp_path / "e.json")])
     assert r.exit_code == 0 and "T = 2: Dice" in r.output
@@ -174,6 +176,20 @@ def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
     # No labels are needed to warm up; without them its Dice is worth a word, and no more.
     r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "c"), *data])
     assert r.exit_code == 0 and "label 20 is above" in caplog.text, r.output
+
+
+def test_what_is_no_number_is_null_in_json(tiny, phantoms, tmp_path):
+    """Nobody has label 3."""
+    from morphseek.training.trainer import Trainer
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    Trainer(tiny("best", data__labels=3), tmp_path, progress=False)._save()
+    r = run.invoke(app, ["evaluate", str(tmp_path / "last.pt"), "--data", str(phantoms), "--pairs", "val", "--steps", "1", "--to", str(tmp_path / "e.json")])
+    assert r.exit_code == 0, r.output
+    (row,) = json.loads((tmp_path / "e.json").read_text(), parse_constant=refuse)
+    assert row["steps"][1]["dice_3"] is None and row["steps"][1]["dice_1"] > 0
 
 
 def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):

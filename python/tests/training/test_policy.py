@@ -9,7 +9,7 @@ from training_helpers import random_field
 
 from morphseek.training import policy as p
 from morphseek.training.data import Sample
-from morphseek.training.losses import hard_dice, soft_dice
+from morphseek.training.losses import endpoint_error, hard_dice, soft_dice
 from morphseek.training.objective import StepObjective, build_backbone
 from morphseek.training.spatial import compose, njd_fraction, warp
 
@@ -241,6 +241,38 @@ def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
     assert 0.49 * exact < float(total.norm()) < 1.51 * exact
     assert result.logs["sample_dice_sd"] > 0
     assert -1 <= result.logs["policy_cosine"] <= 1
+
+
+@pytest.mark.parametrize("preset", ["paper", "policy"])
+def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
+    """Its part of the gradient on the weights is that of the endpoint error at z = mu."""
+    s, zero = pair(2), torch.zeros(1, 3, *SIZE)
+    s.truth, s.truth_mask = random_field(SIZE, 2.0, 5), torch.ones(1, 1, *SIZE)
+    found = []
+    for weight in (0.0, 0.7):
+        # gradient_ratio follows the norm of the other terms, truth among them.
+        o = objective(tiny, preset, policy__trajectories=2, policy__gradient_ratio=0.0, loss__truth=weight)
+        result = p.policy_step(o, s, zero, 1.0, np.random.default_rng(0))
+        found.append((gradients(o, result.loss), result.logs))
+    e = o.backbone.state(s.fixed, s.moving)
+    error = 0.7 * endpoint_error(o.backbone.step_field(e.mu, e), s.truth, s.truth_mask)
+    truth = gradients(o, error)
+    for k in ("flow.weight", "mu_head.weight"):
+        torch.testing.assert_close(found[1][0][k] - found[0][0][k], truth[k], rtol=1e-2, atol=2e-3 * float(truth[k].abs().max()))
+    assert float(found[1][1]["loss"]) - float(found[0][1]["loss"]) == pytest.approx(float(error), rel=1e-3)
+
+
+def test_the_noise_is_bounded(tiny):
+    o, zero = objective(tiny, "policy", policy__target_sd=100.0), torch.zeros(1, 3, *SIZE)
+    for scale, after in ((5.0, 5.5), (9.9, 10.0), (4000.0, 10.0)):
+        o.memory.scale = scale
+        p.policy_step(o, pair(2), zero, 0.0, np.random.default_rng(3))
+        assert o.memory.scale == pytest.approx(after)
+    with torch.no_grad():
+        o.backbone.flow.weight.zero_()  # samples that are all alike
+    o.memory.scale = 0.3
+    p.policy_step(o, pair(2), zero, 0.0, np.random.default_rng(3))
+    assert o.memory.scale == 0.3
 
 
 def test_mean_candidate_never_makes_the_state_worse(tiny):

@@ -498,6 +498,19 @@ def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
         Trainer(tiny("policy", policy__rank=9), tmp_path / "more", progress=False)
 
 
+@pytest.mark.parametrize("preset, changes, message", [
+    ("policy", {"loss__segmentation": 0.3}, "'loss.segmentation' has no place beside a policy .*'structured'"),
+    ("paper", {"loss__phases": [{"visit": 1, "segmentation": 0.3}]}, "'loss.segmentation' has no place"),
+    ("policy", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
+    ("paper", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
+    ("best", {"data__limit": 3}, "'data.limit' is of a list of pairs, and 'data.pairs' = 'people:train' has none"),
+])
+def test_keys_that_would_have_no_effect_are_refused(tiny, tmp_path, preset, changes, message):
+    with pytest.raises(ValueError, match=message):
+        Trainer(tiny(preset, **changes), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
 def test_tensorboard_keeps_the_visit_that_a_run_goes_on_from(tiny, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

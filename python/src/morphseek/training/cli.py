@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -38,6 +39,15 @@ def _check_folder(to: Optional[Path]) -> None:
     """Fail before the work where its figures could not be written."""
     if to is not None and not to.absolute().parent.is_dir():
         _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
+
+
+def _plain(value):
+    """With null for numbers that are not finite: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional[str] = None):
@@ -148,7 +158,7 @@ def evaluate(
         count = f"{len(rows)} pairs" if len(dice) == len(rows) else f"{len(rows)} pairs, {len(dice)} of them with labels"
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:
-        to.write_text(json.dumps(rows, indent=1))
+        to.write_text(json.dumps(_plain(rows), indent=1, allow_nan=False))
 
 
 @app.command(name="average")
@@ -181,7 +191,7 @@ def export(
     """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes from the checkpoint.
 
     How its steps see the images (model.offsets, model.mirrored) is CONFIG's where that says so, else the checkpoint's.
-    With --data, the test pairs are registered and their figures go into the manifest.
+    With --data, CONFIG's test pairs (data.test) are registered, from where the run's pairs start, and their figures go into the manifest.
     """
     import numpy as np
 
@@ -214,7 +224,7 @@ def export(
     if data is not None:
         try:
             source = PairSource.configured(trained.data, data)
-            pairs = read_pairs(data, trained.data.test)
+            pairs = read_pairs(data, wanted.data.test)
             rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
         except (OSError, ValueError) as error:
             _fail(error)
@@ -283,7 +293,7 @@ def diagnose(
         for r in report["signal"]:
             typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
     if to:
-        to.write_text(json.dumps(report, indent=1))
+        to.write_text(json.dumps(_plain(report), indent=1, allow_nan=False))
 
 
 @app.command()

@@ -47,25 +47,51 @@ _RANGES: dict[str, tuple[float, float]] = {
     "augment.translation_mm": (0, math.inf),
     "data.labels": (0, 255),
     "data.limit": (0, math.inf),
+    "data.limit_seed": (0, math.inf),
     "data.min_size": (1, math.inf),
     "data.percentiles": (0, 100),
     "data.spacing": (1e-3, 1e3),
+    "loss.dice": (0, math.inf),
+    "loss.fold": (0, math.inf),
+    "loss.fold_margin": (0, math.inf),
+    "loss.kl": (0, math.inf),
+    "loss.kl_target": (0, math.inf),
     "loss.moving_share": (0, 1),
+    "loss.regularity": (0, math.inf),
+    "loss.segmentation": (0, math.inf),
+    "loss.sharpness": (0, math.inf),
+    "loss.truth": (0, math.inf),
+    "loss.volume": (0, math.inf),
+    "loss.warm": (0, math.inf),
     "loss.window": (1, 99),
     "model.scale": (1e-3, math.inf),
     "model.squarings": (0, 20),
     "optim.accumulate": (1, math.inf),
     "optim.clip": (0, math.inf),
     "optim.ema": (0, 1),
+    "optim.final": (0, 1),
     "optim.lr": (0, math.inf),
     "optim.warmup": (0, math.inf),
+    "optim.weight_decay": (0, math.inf),
+    "policy.gradient_ratio": (0, math.inf),
     "policy.rank": (1, math.inf),
     "policy.refresh": (1, math.inf),
     "policy.refresh_pairs": (1, math.inf),
+    "policy.smooth_sd": (0, math.inf),
+    "policy.target_sd": (0, math.inf),
+    "policy.tau_drop": (0, math.inf),
     "policy.tau_every": (1, math.inf),
+    "policy.tau_init": (0, math.inf),
+    "policy.tau_min": (0, math.inf),
     "policy.trajectories": (1, math.inf),
+    "policy.w_dice": (0, math.inf),
+    "policy.w_njd": (-math.inf, 0),
+    "policy.weight": (0, math.inf),
+    "run.checkpoint_minutes": (0, math.inf),
     "run.keep_every": (0, math.inf),
+    "run.picture_every": (0, math.inf),
     "run.pretrain": (0, math.inf),
+    "run.pretrain_joint_every": (0, math.inf),
     "run.seed": (0, 2**63 - 1),
     "run.steps": (1, 99),
     "run.threads": (0, 4096),
@@ -90,7 +116,7 @@ class Data:
         pair of its own from :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
         set of them.
     limit : int
-        Use only this many pairs, drawn with ``limit_seed``; 0 uses all.
+        Use only this many pairs of a list, drawn with ``limit_seed``; 0 uses all.
     val, test : str
         Pair lists for validation and test.
     labels : int
@@ -164,7 +190,7 @@ class Loss:
         Not of the policy as printed (``policy.kind = "paper"``).
     segmentation : float
         Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose ``segmentation_classes`` are
-        ``data.labels`` then.
+        ``data.labels`` then. Without a policy only.
     truth : float
         Weight, during fine-tuning, of the distance in voxels to the true displacement, where that is known.
     sharpness : float
@@ -265,7 +291,7 @@ class Policy:
         ``none``: z = mu, no sampling. ``paper``: GRPO as printed. ``structured``: low-rank smooth noise with local,
         centred advantages (see :mod:`morphseek.training.policy`).
     trajectories : int
-        J.
+        J, 2 or more to fine-tune: samples are judged against each other.
     reward : {"dice_njd", "hd95"}
         ``dice_njd``: ``w_dice * dDice + w_njd * NJD``. ``hd95``: minus the mean 95 % Hausdorff distance in mm (it has
         no gradient).
@@ -508,6 +534,8 @@ class Config:
 
 
 def _between(least: float, most: float) -> str:
+    if least == -math.inf:
+        return f"{most:g} or less"
     return f"{least:g} or more" if most == math.inf else f"between {least:g} and {most:g}"
 
 

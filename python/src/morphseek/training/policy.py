@@ -384,9 +384,11 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
     # L_warm at z = mu, through the same cut so that the decoder's graph is freed before the encoder's is used.
     u_mean = _decode(objective, leaf.mu, leaf, u_prev)
     terms = objective.field_losses(pair, u_mean, with_dice=False)
-    warm = objective.warm_loss(terms, leaf)
-    if w.warm:
-        cut.backward(w.warm * warm)
+    exact = w.warm * objective.warm_loss(terms, leaf)
+    if "truth" in terms:
+        exact = exact + w.truth * terms["truth"]
+    if w.warm or "truth" in terms:
+        cut.backward(exact)
     if p.mean_candidate:
         r, _, _ = _reward(objective, pair, u_mean.detach(), base)
         if r > fields[0][0]:
@@ -402,7 +404,7 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
     if p.weight:
         loss = loss + p.weight * policy_loss
     soft_mean = sum(soft) / len(soft)
-    value = float(policy_loss.detach()) * p.weight + w.warm * float(warm) + w.dice * (1.0 - soft_mean)
+    value = float(policy_loss.detach()) * p.weight + float(exact.detach()) + w.dice * (1.0 - soft_mean)
     logs = {k: v.detach() for k, v in terms.items()}
     logs |= {
         "loss": value,
@@ -437,6 +439,8 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
     loss = w.warm * warm
     if w.dice:
         loss = loss + w.dice * (1.0 - terms["soft_dice"])
+    if "truth" in terms:
+        loss = loss + w.truth * terms["truth"]
     g_other = cut.backward(loss)
     u_mean = u_mean.detach()
 
@@ -486,8 +490,9 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
         memory.policy_norm = decay * memory.policy_norm + (1 - decay) * float(g_policy.norm())
         weight = p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
         sd = 100.0 * float(np.std(dices))
-        # Bounded multiplicative steps towards the wanted spread of Dice.
-        memory.scale *= float(np.clip(p.target_sd / max(sd, 1e-3), 0.9, 1.1))
+        # Bounded multiplicative steps towards the wanted spread of Dice, up to the range of mu; samples that are all alike tell no direction.
+        if sd > 0:
+            memory.scale = min(memory.scale * float(np.clip(p.target_sd / sd, 0.9, 1.1)), objective.backbone.scale)
         cosine = float((g_policy * g_other).sum() / (g_policy.norm() * g_other.norm()).clamp_min(1e-12))
     total = cut.surrogate() + weight * (encoded.mu * g_policy).sum()
     logs = {k: v.detach() for k, v in terms.items()}

@@ -180,6 +180,17 @@ class Trainer:
         if run.stage == "finetune" and not config.data.labels:
             raise ValueError("fine-tuning needs labels: data.labels is 0")
 
+        # Here and not in Config.check: checkpoints that had these without effect stay readable.
+        if config.data.limit and (config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")):
+            raise ConfigError(f"'data.limit' is of a list of pairs, and 'data.pairs' = {config.data.pairs!r} has none: set it to 0, or name a list")
+        if run.stage == "finetune" and config.policy.kind != "none":
+            if config.policy.trajectories < 2:
+                raise ConfigError(f"'policy.trajectories' must be 2 or more, not {config.policy.trajectories}: samples are judged against each other")
+            if _weighs_segmentation(config):
+                raise ConfigError(
+                    f"'loss.segmentation' has no place beside a policy ('policy.kind' = {config.policy.kind!r}); set it to 0, in loss.phases, too"
+                )
+
         if run.pretrain and (run.stage != "finetune" or config.model.backbone != "siamese"):
             raise ValueError("run.pretrain needs labels and the backbone 'siamese'")
         if run.pretrain and run.pretrain >= run.visits:
@@ -712,11 +723,14 @@ class Trainer:
         writer.add_image("fixed moving warped |f-m| |f-w|", torch.cat(rows, dim=0)[None].cpu(), self.visit)
 
 
+def _weighs_segmentation(config: Config) -> bool:
+    visits = (0, *(phase["visit"] for phase in config.loss.phases))
+    return any(config.loss.at(visit).segmentation > 0 for visit in visits)
+
+
 def _segments(config: Config) -> bool:
     """Whether a registration visit has the loss of the auxiliary segmentation, in any phase of the run."""
-    visits = (0, *(phase["visit"] for phase in config.loss.phases))
-    used = any(config.loss.at(visit).segmentation > 0 for visit in visits)
-    return used and config.run.stage == "finetune" and config.policy.kind == "none"
+    return config.run.stage == "finetune" and config.policy.kind == "none" and _weighs_segmentation(config)
 
 
 def _with_segmentation(config: Config) -> Config:
