@@ -60,6 +60,41 @@ def test_local_ncc_is_blind_to_contrast_and_finite_on_constants():
     assert abs(float(loss.detach())) < 0.05 and torch.isfinite(flat.grad).all()
 
 
+def half_seen(image):
+    """A mask of a part of the grid, and the image that is 0 outside it."""
+    mask = torch.zeros(1, 1, *SIZE)
+    mask[..., 1:, :7] = 1
+    return mask, image * mask
+
+
+def test_masked_ncc_is_pearson_of_what_each_window_sees():
+    f, w = images(1)
+    mask, w = half_seen(w)
+    a, b, seen = (x[0, 0].double().numpy() for x in (f, w, mask))
+    values = [
+        np.corrcoef(x[s > 0], y[s > 0])[0, 1]
+        for ((p, x), (_, y), (_, s)) in zip(windows(a, 2), windows(b, 2), windows(seen, 2), strict=True)
+        if seen[p]
+    ]
+    assert float(losses.local_ncc(f, w, mask, 5)) == pytest.approx(-np.mean(values), abs=1e-5)
+    # No window is disturbed by the edge of the field of view.
+    assert float(losses.local_ncc(f, f * mask, mask)) == pytest.approx(-1, abs=1e-4)
+    everywhere = torch.ones_like(mask)
+    assert losses.local_ncc(f, w, everywhere) == losses.local_ncc(f, w)
+
+
+def test_masked_mind_reads_nothing_outside():
+    f, w = images(1)
+    mask, cut = half_seen(f)
+    assert float(losses.mind_loss(f, cut, mask)) < 1e-9
+    # The voxels that are 3 from the edge in every direction; those beyond the grid's border are repeated.
+    inner = mask[0, 0].numpy().copy()
+    inner[:, :4], inner[..., 4:] = 0, 0
+    difference = (losses.mind_descriptor(f) - losses.mind_descriptor(w)).square().mean(1)[0].numpy()
+    assert float(losses.mind_loss(f, w * mask, mask)) == pytest.approx(difference[inner > 0].mean(), rel=1e-4)
+    assert float(losses.mind_loss(f, w, torch.ones_like(mask))) == pytest.approx(float(losses.mind_loss(f, w)), rel=1e-6)
+
+
 def test_mind_sees_structure_not_contrast():
     f, other = images(3)
     f = torch.nn.functional.avg_pool3d(f, 3, 1, 1)

@@ -63,25 +63,35 @@ def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window:
     return masked_mean(squared, mask)
 
 
-def local_ncc_map(fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5) -> Tensor:
-    """Normalised cross-correlation in a cubic window around every voxel, (B, 1, D, H, W), in [-1, 1].
+def local_ncc_map(fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5, mask: Tensor | None = None) -> Tensor:
+    """Normalised cross-correlation in a cubic window around every voxel, of what ``mask`` leaves of it, (B, 1, D, H, W), in [-1, 1].
 
     Where the product of the standard deviations is below ``eps`` (constant patches) it is about 0.
     """
-    mean_f, mean_m = _box_mean(fixed, window), _box_mean(warped, window)
-    cross = _box_mean(fixed * warped, window) - mean_f * mean_m
-    var_f = (_box_mean(fixed * fixed, window) - mean_f * mean_f).clamp_min(0.0)
-    var_m = (_box_mean(warped * warped, window) - mean_m * mean_m).clamp_min(0.0)
+    if mask is None:
+
+        def mean(x: Tensor) -> Tensor:
+            return _box_mean(x, window)
+    else:
+        share = _box_mean(mask, window).clamp_min(1e-6)
+
+        def mean(x: Tensor) -> Tensor:
+            return _box_mean(x * mask, window) / share
+
+    mean_f, mean_m = mean(fixed), mean(warped)
+    cross = mean(fixed * warped) - mean_f * mean_m
+    var_f = (mean(fixed * fixed) - mean_f * mean_f).clamp_min(0.0)
+    var_m = (mean(warped * warped) - mean_m * mean_m).clamp_min(0.0)
     # A clamp, not an added epsilon: the graph optimiser of the ONNX exporter drops additions of 1e-10.
     return cross / torch.sqrt((var_f * var_m).clamp_min(eps * eps))
 
 
 def local_ncc(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
     """Negative mean local normalised cross-correlation in a cubic window; -1 is a perfect match."""
-    return -masked_mean(local_ncc_map(fixed, warped, window), mask)
+    return -masked_mean(local_ncc_map(fixed, warped, window, mask=mask), mask)
 
 
-def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2) -> Tensor:
+def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2, mask: Tensor | None = None) -> Tensor:
     """MIND-SSC: self-similarities between the six neighbours of a voxel (Heinrich 2013).
 
     Parameters
@@ -91,6 +101,8 @@ def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2) -> Tensor
         Of the patches that are compared (side ``2 radius + 1``).
     dilation : int
         Distance of the neighbours, voxels.
+    mask : (B, 1, D, H, W), optional
+        Where the image's mean noise is measured.
 
     Returns
     -------
@@ -112,14 +124,29 @@ def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2) -> Tensor
     distance = distance - distance.amin(dim=1, keepdim=True)
     # The local noise estimate, kept within three decades of the image's mean so that flat air does not amplify noise.
     variance = distance.mean(dim=1, keepdim=True)
-    centre = variance.mean(dim=(1, 2, 3, 4), keepdim=True).detach()
+    axes = (1, 2, 3, 4)
+    if mask is None:
+        centre = variance.mean(dim=axes, keepdim=True).detach()
+    else:
+        centre = ((variance * mask).sum(axes, keepdim=True) / mask.sum(axes, keepdim=True).clamp_min(1.0)).detach()
     variance = torch.minimum(torch.maximum(variance, centre * 1e-3), centre * 1e3).clamp_min(1e-12)
     return torch.exp(-distance / variance)
 
 
 def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean squared difference of MIND descriptors; compares images of different modalities."""
-    return masked_mean((mind_descriptor(fixed) - mind_descriptor(warped)).square(), mask)
+    """Mean squared difference of MIND descriptors, where these read nothing outside the mask; compares images of different modalities."""
+    if mask is not None:
+        mask = _eroded(mask, 3)  # the patch of radius 1 around a neighbour 2 voxels off
+    return masked_mean((mind_descriptor(fixed, mask=mask) - mind_descriptor(warped, mask=mask)).square(), mask)
+
+
+def _eroded(mask: Tensor, reach: int) -> Tensor:
+    """The least of ``mask`` in a cube of ``reach`` voxels to each side; the border of the grid erodes nothing."""
+    for axis in range(3):
+        kernel, pad = [1, 1, 1], [0, 0, 0]
+        kernel[axis], pad[axis] = 2 * reach + 1, reach
+        mask = -F.max_pool3d(-mask, kernel, stride=1, padding=pad)
+    return mask
 
 
 def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
