@@ -97,6 +97,10 @@ def test_errors_are_one_line(phantoms, tmp_path):
         (["export", "paper", *bundle, "--random", "0", "--size", "24,32"], "--size 24,32: give 3 whole numbers"),
         (["export", "paper", *bundle, "--checkpoint", str(tmp_path)], "Is a directory"),
         (["memory", "--trajectories", "x"], "--trajectories x: give one or more whole numbers"),
+        (["memory", "--size", "50,60,50"], "(50, 60, 50) is not a multiple of 8"),
+        (["memory", "--backbone", "foo"], "unknown backbone 'foo'; known: compact"),
+        (["diagnose", "gone.pt", "--data", str(phantoms), "--trajectories", "1,4"], "--trajectories 1,4: give one or more whole numbers above 1"),
+        (["diagnose", "gone.pt", "--data", str(phantoms), "--pairs", "0"], "--pairs"),
         (["average", "gone.pt", "gone.pt", *out], "gone.pt"),
         (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
         (["ablate", "steps", *out, "--data", str(phantoms), "--scale", "huge"], "unknown scale 'huge'; there are small, full"),
@@ -120,6 +124,10 @@ def test_a_network_that_never_saw_labels(phantoms, tmp_path):
     assert r.exit_code == 0 and "validation NJD" in r.output and "go on from last.pt" in r.output, r.output
     r = run.invoke(app, ["evaluate", str(out / "last.pt"), *data, "--steps", "1"])
     assert r.exit_code == 0 and "T = 1: NJD" in r.output and "2 pairs, 0 of them with labels" in r.output, r.output
+    r = run.invoke(app, ["diagnose", str(out / "last.pt"), *data])
+    assert r.exit_code == 0 and "no labels" in r.output and "Dice 0.00" not in r.output and "similarity" in r.output, r.output
+    r = run.invoke(app, ["diagnose", str(out / "last.pt"), *data, "--signal"])
+    assert r.exit_code == 2 and "--signal needs labels" in r.output, r.output
     r = run.invoke(app, ["export", "warmup", "--checkpoint", str(out / "last.pt"), "--out", str(tmp_path / "b.onnx"), *data])
     assert r.exit_code == 0, r.output
     metrics = json.loads(r.output.splitlines()[-1])

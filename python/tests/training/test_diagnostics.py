@@ -8,6 +8,7 @@ import torch
 from test_policy import objective, pair
 
 from morphseek.training import diagnostics as d
+from morphseek.training.data import Sample
 
 
 def test_variance_ratio_of_independent_dimensions_is_one(tiny):
@@ -39,6 +40,46 @@ def test_gradient_norms_scale_with_their_weights(tiny):
     assert norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3) and norms[0]["volume"] > 0
     # They are terms of this one.
     assert norms[1]["warm"] != pytest.approx(norms[0]["warm"], rel=1e-6)
+
+
+def test_gradient_norms_have_what_the_run_uses(tiny):
+    s = pair()
+    s.truth, s.truth_mask = torch.ones(1, 3, *s.fixed.shape[2:]), torch.ones_like(s.fixed)
+    norms = [d.gradient_norms(objective(tiny, "best", loss__segmentation=w, loss__truth=w), s) for w in (0.2, 0.4)]
+    for key in ("segmentation", "truth"):
+        assert norms[0][key] > 0 and norms[1][key] == pytest.approx(2 * norms[0][key], rel=1e-3)
+    assert "policy" not in norms[0]
+    # LDVN divides the printed policy's gradient by sqrt(N).
+    one, root = (d.gradient_norms(objective(tiny, "paper", policy__trajectories=3, policy__ldvn=k), s, 2.0)["policy"] for k in ("one", "sqrt"))
+    assert root > 0 and one == pytest.approx(root * 96**0.5, rel=1e-2)
+    o = objective(tiny, "policy", policy__trajectories=2, policy__target_sd=2.0)
+    o.memory.scale = 2.0
+    assert d.gradient_norms(o, s)["policy"] > 0 and o.memory.scale == 2.0
+    o = objective(tiny, "warmup", loss__warm=0.5)
+    o.stage = "warmup"
+    norms = d.gradient_norms(o, s)
+    assert "dice" not in norms and norms["warm"] > 0
+
+
+def test_probes_see_the_pair_as_the_first_step_does(tiny):
+    """A network that sees every pair mirrored answers on a pair as it would, without, on the mirrored one."""
+    s = pair(2)
+    other = Sample(**{k: v if v is None else v.flip(-1) for k, v in vars(s).items()})
+    found = []
+    for sample, views in ((s, [True]), (other, [])):
+        o = objective(tiny, "paper", model__mirrored=views)
+        probe = d.collapse_probe(o.backbone, sample, samples=2, tau=3.0)
+        signal = d.policy_signal(o, [sample], (3,), rank=2)
+        norms = d.gradient_norms(objective(tiny, "best", loss__segmentation=0.0, model__mirrored=views), sample)
+        # Forward differences, in the others, are not the same mirrored.
+        found.append([*probe.values(), norms["similarity"], norms["dice"], norms["kl"], *(r["cosine"] for r in signal)])
+    assert found[0] == pytest.approx(found[1], rel=1e-2, abs=1e-3)
+
+
+@pytest.mark.parametrize("trajectories", [2, 5])
+def test_the_signal_of_few_trajectories(tiny, trajectories):
+    rows = d.policy_signal(objective(tiny, "paper"), [pair()], (trajectories,), rank=2)
+    assert len(rows) == 6 and all(np.isfinite(r["cosine"]) for r in rows)
 
 
 def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phantoms):

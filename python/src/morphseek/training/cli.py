@@ -27,11 +27,11 @@ def _fail(error: Exception) -> None:
     raise typer.Exit(2)
 
 
-def _counts(option: str, text: str, length: int = 0) -> tuple[int, ...]:
-    """Whole numbers above 0 that an option lists, as many as ``length`` says unless it is 0."""
+def _counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
+    """Whole numbers from ``least`` that an option lists, as many as ``length`` says unless it is 0."""
     parts = text.split(",")
-    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts) or (length and len(parts) != length):
-        _fail(ValueError(f"{option} {text}: give {length or 'one or more'} whole numbers above 0, with commas between them"))
+    if not all(part.strip().isdecimal() and int(part) >= least for part in parts) or (length and len(parts) != length):
+        _fail(ValueError(f"{option} {text}: give {length or 'one or more'} whole numbers above {least - 1}, with commas between them"))
     return tuple(int(part) for part in parts)
 
 
@@ -250,7 +250,7 @@ def export(
 def diagnose(
     checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
     data: Annotated[Path, _DATA],
-    pairs: Annotated[int, typer.Option(help="Validation pairs to use.")] = 4,
+    pairs: Annotated[int, typer.Option(help="Validation pairs to use.", min=1)] = 4,
     tau: Annotated[float, typer.Option(help="Temperature of the samples.")] = 1.0,
     signal: Annotated[bool, typer.Option(help="Also measure the policy-gradient signal (slow).")] = False,
     trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
@@ -264,22 +264,29 @@ def diagnose(
     from .trainer import load_backbone
 
     _check_folder(to)
-    sizes = _counts("--trajectories", trajectories)
+    sizes = _counts("--trajectories", trajectories, least=2)
     try:
         backbone, config, state = load_backbone(checkpoint)
         samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
     except (OSError, ValueError) as error:
         _fail(error)
-    # The weights that the run's next visit would have.
-    objective = StepObjective(backbone, config.loss.at(state["visit"]), config.policy, "finetune", False)
+    labelled = [s for s in samples if s.fixed_labels.shape[1] and s.moving_labels.shape[1]]
+    if signal and not labelled:
+        _fail(ValueError(f"--signal needs labels: the validation pairs have none for data.labels = {config.data.labels}"))
+    # The weights and the policy that the run's next visit would have.
+    objective = StepObjective(backbone, config.loss.at(state["visit"]), config.policy, config.run.stage, False, config.data.spacing)
     objective.kl_weight = state.get("kl_weight", objective.kl_weight)
-    report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in samples]}
+    if state.get("policy"):
+        objective.load_policy_state(state["policy"])
+    report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in labelled]}
+    if not labelled:
+        typer.echo("no labels: no Dice of samples")
     for row in report["collapse"]:
         typer.echo(f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu: {row['dice_mu']:.2f})")
     report["variance"] = d.variance_ratio(backbone, samples[0], tau=tau)
     v = report["variance"]
     typer.echo(f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}")
-    report["gradient_norms"] = d.gradient_norms(objective, samples[0])
+    report["gradient_norms"] = d.gradient_norms(objective, samples[0], config.policy.temperature(min(state["visit"], config.run.visits - 1)))
     typer.echo("gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items()))
     run = checkpoint.parent
     if (run / "log.jsonl").exists():
@@ -288,7 +295,7 @@ def diagnose(
             parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
             typer.echo(f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p)))
     if signal:
-        report["signal"] = d.policy_signal(objective, samples, sizes)
+        report["signal"] = d.policy_signal(objective, labelled, sizes)
         typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
         for r in report["signal"]:
             typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
@@ -343,12 +350,20 @@ def memory(
     backbone: Annotated[str, typer.Option()] = "compact",
 ) -> None:
     """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
+    from .backbones import build
     from .diagnostics import step_cost
 
     shape, sizes = _counts("--size", size, 3), _counts("--trajectories", trajectories)
+    try:
+        build(backbone).latent_shape(shape)
+    except ValueError as error:
+        _fail(error)
     typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
     for j in sizes:
-        values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
+        try:
+            values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
+        except RuntimeError as error:
+            _fail(error)
         typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
 
 

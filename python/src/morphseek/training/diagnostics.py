@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .config import Config
-from .data import PairSource, Sample, read_pairs
+from .data import DataError, PairSource, Sample, read_pairs
 from .losses import hard_dice
 from .objective import StepObjective
 from .policy import (
@@ -22,9 +24,10 @@ from .policy import (
     group_advantage,
     local_advantage,
     local_dice_reward,
+    policy_step,
     smooth_noise,
 )
-from .spatial import compose, warp
+from .spatial import compose, to_view, warp
 
 __all__ = [
     "collapse_probe",
@@ -41,6 +44,8 @@ def load_pairs(config: Config, data: str | Path, multiple: int, count: int, spli
     """The first pairs of a list (the validation list by default) on their network grids, not augmented."""
     source = PairSource.configured(config.data, data)
     names = read_pairs(data, split or config.data.val or "val")[:count]
+    if not names:
+        raise DataError(f"{data}: the list {split or config.data.val or 'val'!r} has no pairs")
     return [source.pair(fixed, moving, config.data, multiple, config.data.labels) for fixed, moving in names]
 
 
@@ -56,7 +61,7 @@ def collapse_probe(model, pair: Sample, samples: int = 10, tau: float = 1.0, see
         ``dice_mean``, ``dice_sd``, ``dice_mu`` (of z = mu), all in percent.
     """
     labels = pair.fixed_labels.shape[1]
-    e = model.state(pair.fixed, pair.moving)
+    e = model.state(pair.fixed, pair.moving, model.view(0))
     rng = np.random.default_rng(seed)
 
     def dice(z: Tensor) -> float:
@@ -79,7 +84,7 @@ def variance_ratio(model, pair: Sample, samples: int = 1000, tau: float = 1.0, s
     dict
         ``ratio``, ``standard_error`` (of a variance from this many samples) and ``n``.
     """
-    e = model.state(pair.fixed, pair.moving)
+    e = model.state(pair.fixed, pair.moving, model.view(0))
     n = e.mu.numel()
     rng = np.random.default_rng(seed)
     sigma = tau * torch.exp(e.log_sigma)
@@ -92,31 +97,63 @@ def variance_ratio(model, pair: Sample, samples: int = 1000, tau: float = 1.0, s
     return {"ratio": ratio, "standard_error": ratio * (2.0 / (samples - 1)) ** 0.5, "n": n}
 
 
-def gradient_norms(objective: StepObjective, pair: Sample) -> dict[str, float]:
-    """Norm of the gradient of each weighted term of the loss, over all parameters, at z = mu from the identity."""
+def gradient_norms(objective: StepObjective, pair: Sample, tau: float = 1.0, seed: int = 0) -> dict[str, float]:
+    """Norm of the gradient of each weighted term of the objective's loss, over all parameters, in a step from the identity.
+
+    The terms are taken at z = mu, ``policy`` from one group of trajectories: at temperature ``tau`` and with its LDVN scale where it is the
+    printed one. A pair without labels has neither Dice nor policy.
+    """
     w = objective.weights
+    tuning = objective.stage == "finetune"
+    sampled = tuning and objective.policy.kind != "none"
+    labelled = tuning and min(pair.fixed_labels.shape[1], pair.moving_labels.shape[1]) > 0
+    segment = labelled and not sampled and w.segmentation > 0
     u_prev = torch.zeros((1, 3, *pair.fixed.shape[2:]))
-    encoded = objective.backbone.state(pair.fixed, pair.moving)
-    u = compose(objective.backbone.step_field(encoded.mu, encoded), u_prev)
-    terms = objective.field_losses(pair, u)
-    warm = objective.warm_loss(terms, encoded)
+    encoded = objective.backbone.state(pair.fixed, pair.moving, objective.backbone.view(0))
+    if segment:
+        phi, logits = objective.backbone.step_field_and_segmentation(encoded.mu, encoded)
+    else:
+        phi = objective.backbone.step_field(encoded.mu, encoded)
+    terms = objective.field_losses(pair, compose(phi, u_prev), with_dice=labelled)
+    share = w.warm if tuning else 1.0
+    warm = share * objective.warm_loss(terms, encoded)
     parts = {
-        "similarity": w.warm * terms["similarity"],
-        "regularity": w.warm * w.regularity * terms["regularity"],
-        "kl": w.warm * objective.kl_weight * terms["kl"],
-        "warm": w.warm * warm,
+        "similarity": share * terms["similarity"],
+        "regularity": share * w.regularity * terms["regularity"],
+        "kl": share * objective.kl_weight * terms["kl"],
+        "warm": warm,
     }
     if "fold" in terms:
-        parts["fold"] = w.warm * w.fold * terms["fold"]
+        parts["fold"] = share * w.fold * terms["fold"]
     if "volume" in terms:
-        parts["volume"] = w.warm * w.volume * terms["volume"]
+        parts["volume"] = share * w.volume * terms["volume"]
     if "soft_dice" in terms:
         parts["dice"] = w.dice * (1.0 - terms["soft_dice"])
+    if tuning and "truth" in terms:
+        parts["truth"] = w.truth * terms["truth"]
+    if segment:
+        parts["segmentation"] = w.segmentation * objective.segmentation_loss(logits, pair, u_prev, encoded.view)
     parameters = list(objective.backbone.parameters())
-    out = {}
-    for name, value in parts.items():
+
+    def gradient(value: Tensor) -> list[Tensor]:
+        if not value.requires_grad:  # similarity "none"
+            return [torch.zeros(())]
         found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
-        out[name] = float(torch.sqrt(sum(g.square().sum() for g in found if g is not None)))
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+    def norm(gradients: list[Tensor]) -> float:
+        return float(torch.sqrt(sum(g.square().sum() for g in gradients)))
+
+    out = {name: norm(gradient(value)) for name, value in parts.items()}
+    if sampled and labelled:
+        # A step less the same one with the policy's term weighed nothing.
+        policy, memory = objective.policy, objective.memory
+        steps = []
+        for p in (policy, dataclasses.replace(policy, weight=0.0, gradient_ratio=0.0)):
+            objective.policy, objective.memory = p, copy.deepcopy(memory)
+            steps.append(gradient(policy_step(objective, pair, u_prev, tau, np.random.default_rng(seed)).loss))
+        objective.policy, objective.memory = policy, memory
+        out["policy"] = norm([a - b for a, b in zip(*steps, strict=True)])
     return out
 
 
@@ -142,7 +179,6 @@ def policy_signal(
     """
     rng = np.random.default_rng(seed)
     stride = objective.backbone.latent_stride
-    zero = torch.zeros((1, 3, *pairs[0].fixed.shape[2:]))
     exact = [objective.dice_gradient(p, torch.zeros((1, 3, *p.fixed.shape[2:]))) for p in pairs]
     rows: dict[tuple[str, str, int], list[float]] = {}
     most = max(trajectories)
@@ -153,19 +189,21 @@ def policy_signal(
         others = [g for i, g in enumerate(exact) if i != index] or exact
         basis = channel_basis(others, rank)
         with torch.no_grad():
-            e = objective.backbone.state(pair.fixed, warp(pair.moving, zero))
+            e = objective.backbone.state(pair.fixed, warp(pair.moving, zero), objective.backbone.view(0))
             reference = warp(pair.moving_map, objective.backbone.step_field(e.mu, e), mode="nearest")
 
             def score(direction: Tensor, scale: float) -> tuple[float, Tensor]:
                 u = objective.backbone.step_field(e.mu + scale * direction, e)
                 seen = warp(pair.moving_map, u, mode="nearest")
                 voxel = local_dice_reward(seen, pair.fixed_map, reference, labels)
+                if e.view is not None:
+                    voxel = to_view(voxel, e.view)
                 return 100.0 * float(hard_dice(seen, pair.fixed_map, labels)), F.avg_pool3d(voxel, stride)
 
             for kind in ("white", "smooth", f"smooth, {rank} channels"):
                 channels = rank if "channels" in kind else e.mu.shape[1]
-                half = gaussian_noise((most // 2, channels, *e.mu.shape[2:]), rng)
-                noise = torch.cat((half, -half), dim=1).reshape(most, channels, *e.mu.shape[2:])
+                half = gaussian_noise(((most + 1) // 2, channels, *e.mu.shape[2:]), rng)
+                noise = torch.cat((half, -half), dim=1).reshape(-1, channels, *e.mu.shape[2:])[:most]
                 if kind == "white":
                     noise = gaussian_noise(tuple(noise.shape), rng)
                 else:
@@ -174,7 +212,7 @@ def policy_signal(
                     noise = torch.einsum("ck,jkdhw->jcdhw", basis, noise)
                 scale = 0.3
                 for _ in range(6):
-                    sd = float(np.std([score(noise[j : j + 1], scale)[0] for j in range(4)]))
+                    sd = float(np.std([score(noise[j : j + 1], scale)[0] for j in range(min(4, most))]))
                     scale *= float(np.clip(target_sd / max(sd, 1e-3), 0.33, 3.0))
                 scored = [score(noise[j : j + 1], scale) for j in range(most)]
                 for j_count in trajectories:

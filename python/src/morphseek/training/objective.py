@@ -123,11 +123,11 @@ class StepObjective(nn.Module):
         self.memory.load(state)
 
     def dice_gradient(self, pair: Sample, u_prev: Tensor) -> Tensor:
-        """Gradient of -soft Dice with respect to mu, (1, C, d, h, w), from the state ``u_prev``."""
+        """Gradient of -soft Dice with respect to mu, (1, C, d, h, w), in the first step, from the state ``u_prev``."""
         with torch.no_grad():
             seen = warp(pair.moving, u_prev)
             with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
-                encoded = self.backbone.state(pair.fixed, seen)
+                encoded = self.backbone.state(pair.fixed, seen, self.backbone.view(0))
         mu = encoded.mu.detach().requires_grad_()
         with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
             phi = self.backbone.step_field(mu, encoded)
