@@ -314,3 +314,76 @@ def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
     seen, truth = found
     torch.testing.assert_close(seen, truth)
     assert (truth - truth.flip(-1)).abs().max() > 0.1 * truth.abs().max() > 0
+
+
+def structured(tiny, seed=3, **changes):
+    """One step of the repaired policy: objective, result, mu's gradient, and what the samples added to mu."""
+    o = objective(tiny, "policy", loss__segmentation=0.0, **changes)
+    o.memory.scale = 2.0
+    mus, seen = [], []
+    state, step_field = o.backbone.state, o.backbone.step_field
+
+    def keep(*a):
+        e = state(*a)
+        e.mu.retain_grad()
+        mus.append(e.mu)
+        return e
+
+    def watch(z, *a):
+        seen.append(z.detach().clone())
+        return step_field(z, *a)
+
+    o.backbone.state, o.backbone.step_field = keep, watch
+    result = p.policy_step(o, pair(2), torch.zeros(1, 3, *SIZE), 0.0, np.random.default_rng(seed))
+    result.loss.backward()
+    # The first that is decoded is mu itself.
+    return o, result, mus[0].grad, torch.cat(seen[1:]) - seen[0]
+
+
+def test_samples_are_antithetic_unless_told_otherwise(tiny):
+    both = structured(tiny, policy__trajectories=5)[3]
+    torch.testing.assert_close(both[3:], -both[:2], atol=1e-5, rtol=1e-5)
+    alone = structured(tiny, policy__trajectories=5, policy__antithetic=False)[3]
+    # The same stream of noise, only more of it.
+    torch.testing.assert_close(alone[:3], both[:3])
+    cosine = torch.nn.functional.cosine_similarity(alone[3:].flatten(1), alone[:2].flatten(1))
+    assert (cosine.abs() < 0.7).all()
+
+
+def test_the_scalar_advantage_is_the_groups(tiny):
+    """mu's gradient by the scalar advantage, formed by hand from the rewards of the samples."""
+    changes = {"policy__balance": "fixed", "policy__weight": 3.0, "policy__advantage": "scalar"}
+    _, result, gradient, noise = structured(tiny, **changes)
+    exact = structured(tiny, **(changes | {"policy__weight": 0.0}))[2]
+    o, s = objective(tiny, "policy", loss__segmentation=0.0), pair(2)
+    with torch.no_grad():
+        e = o.backbone.state(s.fixed, s.moving)
+        fields = torch.cat([o.backbone.step_field(e.mu + n[None], e) for n in noise])
+    seen = warp(s.moving_map.expand(len(fields), -1, -1, -1, -1), fields, mode="nearest")
+    rewards = 10.0 * hard_dice(seen, s.fixed_map, 2) - 100.0 * njd_fraction(fields)
+    assert rewards.std() > 0
+    advantage = p.group_advantage(rewards).view(-1, 1, 1, 1, 1)
+    truth = -3.0 * (advantage * noise / 2.0).mean(0, keepdim=True)
+    torch.testing.assert_close(gradient - exact, truth, rtol=1e-3, atol=1e-3 * float(truth.abs().max()))
+    assert result.logs["reward_sd"] == pytest.approx(float(rewards.std(unbiased=False)), rel=1e-3)
+    # Local credit differs from cell to cell, and from that.
+    local = structured(tiny, **(changes | {"policy__advantage": "local"}))[2] - exact
+    assert torch.nn.functional.cosine_similarity(local.flatten(), truth.flatten(), dim=0) < 0.99
+
+
+def test_a_gradient_ratio_of_zero_leaves_the_exact_terms(tiny):
+    off, none = structured(tiny, policy__gradient_ratio=0.0), structured(tiny, policy__balance="fixed", policy__weight=0.0)
+    assert torch.equal(off[2], none[2]) and float(off[2].norm()) == pytest.approx(off[0].memory.other_norm, rel=1e-4)
+    on = structured(tiny)
+    assert (on[2] - off[2]).norm() > 0.1 * off[2].norm()
+    # What is chosen for the next state does not depend on the weight.
+    assert torch.equal(on[1].u, off[1].u)
+
+
+def test_the_switches_of_the_repaired_policy_are_on_by_default(tiny):
+    a = structured(tiny)
+    b = structured(tiny, policy__antithetic=True, policy__advantage="local", policy__balance="norm")
+    assert torch.equal(a[2], b[2]) and torch.equal(a[1].u, b[1].u) and torch.equal(a[3], b[3])
+    # A percentile has no local decomposition.
+    a, b = (structured(tiny, policy__reward="hd95", policy__advantage=k) for k in ("local", "scalar"))
+    assert torch.equal(a[2], b[2])

@@ -2,12 +2,14 @@
 
 Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on the test pairs; what it
 did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their result are skipped, so a killed command is
-continued by repeating it; a result of another scale or length is an error. :func:`tables` reads those files and nothing else.
+continued by repeating it; a result of another scale or length, or with other keys changed, is an error. :func:`tables` reads
+those files and nothing else.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -105,6 +107,13 @@ _NO_POLICY = {"policy.kind": "none"}
 #: `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the shipped run, so that rows differ in the method.
 _OURS = {"loss.dice": 0.6, "loss.kl": 1e-4, "loss.window": 9, "loss.volume": 0.0, **_NO_AUGMENTATION}
 
+
+
+def _without(preset: str, label: str, **changes: Any) -> Arm:
+    """A recipe less one element; in the names of keys, a double underscore stands for the dot."""
+    return Arm(f"`{preset}`, {label}", preset=preset, changes=_OURS | {k.replace("__", "."): v for k, v in changes.items()})
+
+
 GROUPS: dict[str, dict[str, Arm]] = {
     "ladder": {
         "headless": Arm("warm-up, no heads", start="headless", train=False),
@@ -142,35 +151,80 @@ GROUPS: dict[str, dict[str, Arm]] = {
         "surrogate": Arm("soft Dice as surrogate, no policy", preset="best", changes=_OURS),
         "both": Arm("surrogate + policy on HD95", preset="policy", changes={**_OURS, "policy.reward": "hd95"}),
     },
+    "recipe": {
+        "policy": _without("policy", "whole"),
+        "no_mean": _without("policy", "mu no candidate", policy__mean_candidate=False),
+        "scalar": _without("policy", "scalar advantage", policy__advantage="scalar"),
+        "independent": _without("policy", "samples not antithetic", policy__antithetic=False),
+        "rough": _without("policy", "noise not smooth", policy__smooth_sd=0.0),
+        # Of the small scale's latent channels; a larger rank would be theirs too.
+        "all_channels": _without("policy", "noise in all 64 channels", policy__rank=64),
+        "white": _without("policy", "white noise (both)", policy__smooth_sd=0.0, policy__rank=64),
+        "learned": _without("policy", "directions by Oja's rule", policy__head="learned"),
+        "fixed": _without("policy", "fixed weight 1", policy__balance="fixed", policy__weight=1.0),
+        # Between what the norms give at the run's start, .0014, and at its end, .0003.
+        "fixed_low": _without("policy", "fixed weight 0.001", policy__balance="fixed", policy__weight=0.001),
+        "no_gradient": _without("policy", "policy gradient off", policy__gradient_ratio=0.0),
+        "best": _without("best", "whole"),
+        "no_fold": _without("best", "no fold hinge", loss__fold=0.0),
+        "displacement": _without("best", "displacement field", model__parametrisation="displacement"),
+        "neither": _without("best", "displacement field, no fold hinge", model__parametrisation="displacement", loss__fold=0.0),
+        "dice02": _without("best", "Dice weight 0.2", loss__dice=0.2),
+    },
 }
 
 
-def _config(arm: Arm, scale: Scale, data: Path, visits: int, seed: int) -> Config:
-    values = COMMON | {"data.path": str(data), "run.visits": visits, "run.seed": seed} | scale.changes | arm.changes
+#: Keys that are an ablation's own, or have options of their own.
+_FIXED = ("data.path", "run.visits", "run.seed", "run.stage", "model.heads")
+
+
+def _config(arm: Arm, scale: Scale, data: Path, visits: int, seed: int, changes: dict[str, Any] | None = None) -> Config:
+    values = COMMON | {"data.path": str(data), "run.visits": visits, "run.seed": seed} | scale.changes | (changes or {}) | arm.changes
     if arm.preset == "paper":
         # The whole temperature schedule, 10 -> 2, within the run.
         values.setdefault("policy.tau_every", max(visits // 9, 1))
     return load(arm.preset).replace(**values)
 
 
-def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int) -> Path:
+def _check_changes(group: str, changes: dict[str, Any]) -> None:
+    """Refuse to change what the arms of a group set themselves: they would no longer be what their labels say."""
+    for key in changes:
+        if key in _FIXED:
+            raise ValueError(f"{key!r} is the ablation's own to set")
+        # model.options.widths changes a part of what model.options sets.
+        owner = next((k for k, arm in GROUPS[group].items() if any(key == x or key.startswith(f"{x}.") for x in arm.changes)), None)
+        if owner:
+            raise ValueError(f"{key!r} is what the arm {owner!r} of {group!r} sets itself")
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that are not finite become None: JSON has none."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int, changes: dict[str, Any] | None = None) -> Path:
     """The shared checkpoint, trained without labels if it is not there yet."""
     folder = out / "warmup" / name
-    values = COMMON | {
+    values = COMMON | {"data.pairs": "warmup"} | scale.changes | (changes or {})
+    values |= {
         "data.path": str(data),
-        "data.pairs": "warmup",
         "run.stage": "warmup",
         "run.steps": 1,
+        "run.steps_schedule": [],
         "run.visits": visits,
         "model.heads": name != "headless",
         **_NO_POLICY,
-        **scale.changes,
     }
     config = load("paper").replace(**values)
     if (folder / "done").exists():
         then = load_backbone(folder / "last.pt")[1]
-        if (then.run.visits, then.model) != (visits, config.model):
-            raise ValueError(f"{folder} has a warm-up of another scale or number of visits; choose another --out")
+        then.data.path = config.data.path
+        if (then.run.visits, then.model, then.data, then.loss) != (visits, config.model, config.data, config.loss):
+            raise ValueError(f"{folder} has a warm-up of another scale or number of visits, or with other keys changed; choose another --out")
     else:
         start = time.process_time()
         trainer = Trainer(config, folder, progress=False)
@@ -191,6 +245,7 @@ def run(
     scale: str = "small",
     warmup_visits: int = 400,
     eval_steps: int = 3,
+    changes: dict[str, Any] | None = None,
 ) -> None:
     """Train and score the arms of a group.
 
@@ -208,9 +263,14 @@ def run(
     warmup_visits : int
         Of the shared warm-up checkpoint.
     eval_steps : int
-        Largest T at which the test pairs are scored.
+        Largest T at which the test pairs are scored, or an arm's own T where that is larger.
+    changes : dict, optional
+        Dotted configuration keys that differ in every arm and in the warm-up, such as ``data.labels``; none that an arm
+        of the group sets itself.
     """
     data, out = Path(data), Path(out)
+    changes = changes or {}
+    _check_changes(group, changes)
     size = SCALES[scale]
     for seed in seeds:
         for key, arm in GROUPS[group].items():
@@ -229,14 +289,16 @@ def run(
                         f"{result} is of scale {then['scale']!r} with {then['visits']} visits, not of {scale!r} with {visits}; "
                         "choose another --out"
                     )
+                if then.get("set", {}) != changes:
+                    raise ValueError(f"{result} has {_changed(then)} changed, not {_changed({'set': changes})}; choose another --out")
                 continue
-            start = _warmup(arm.start, size, data, out, warmup_visits) if arm.start else None
+            start = _warmup(arm.start, size, data, out, warmup_visits, changes) if arm.start else None
             count = visits
             if arm.time_of:
                 other = json.loads((out / group / arm.time_of / f"seed{seed}" / "result.json").read_text())
                 own = json.loads((out / group / "best" / f"seed{seed}" / "result.json").read_text())
                 count = round(visits * other["cpu_seconds"] / own["cpu_seconds"])
-            config = _config(arm, size, data, count, seed)
+            config = _config(arm, size, data, count, seed, changes)
             cpu = wall = 0.0
             updates = 0
             if arm.train:
@@ -274,36 +336,51 @@ def run(
                         "label": arm.label,
                         "seed": seed,
                         "scale": scale,
+                        "set": changes,
                         "visits": count if arm.train else 0,
                         "updates": updates,
                         "cpu_seconds": round(cpu, 1),
                         "wall_seconds": round(wall, 1),
                         "config": config.to_dict() | {"data": config.to_dict()["data"] | {"path": ""}},
-                        "pairs": rows,
-                    }
+                        "pairs": _finite(rows),
+                    },
+                    allow_nan=False,
                 )
             )
             os.replace(temporary, result)
 
 
-def _collect(out: Path, group: str) -> dict[str, list[dict]]:
-    found: dict[str, list[dict]] = {}
+def _changed(result: dict) -> str:
+    """The keys that ``--set`` changed, in words."""
+    return ", ".join(f"{k} = {json.dumps(v)}" for k, v in sorted(result.get("set", {}).items())) or "no key"
+
+
+def _collect(out: Path, group: str) -> dict[tuple[str, str], dict[str, list[dict]]]:
+    """Results by what they must have in common to be compared (scale, keys changed), then by arm."""
+    found: dict[tuple[str, str], dict[str, list[dict]]] = {}
     for key in GROUPS[group]:
-        results = [json.loads(p.read_text()) for p in sorted((out / group / key).glob("seed*/result.json"))]
-        if results:
-            found[key] = results
+        for path in sorted((out / group / key).glob("seed*/result.json")):
+            result = json.loads(path.read_text())
+            found.setdefault((result["scale"], _changed(result)), {}).setdefault(key, []).append(result)
     return found
 
 
+def _own_steps(result: dict) -> int:
+    """T that an arm was trained with."""
+    return result["config"]["run"]["steps"]
+
+
 def _per_pair(results: list[dict], step: int, what: str) -> np.ndarray:
-    """Mean over seeds, one value a pair."""
-    return np.mean([[p["steps"][step][what] for p in r["pairs"]] for r in results], axis=0)
+    """Mean over seeds, one value a pair; NaN where a pair has none."""
+    return np.mean(np.array([[p["steps"][step].get(what) for p in r["pairs"]] for r in results], dtype=float), axis=0)
 
 
 def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
-    """Two-sided p-value of the paired Wilcoxon signed-rank test; 1 where nothing differs."""
+    """Two-sided p-value of the paired Wilcoxon signed-rank test over the pairs that both have; 1 where nothing differs."""
     from scipy import stats
 
+    both = np.isfinite(a) & np.isfinite(b)
+    a, b = a[both], b[both]
     if np.allclose(a, b):
         return 1.0
     return float(stats.wilcoxon(a, b).pvalue)
@@ -328,57 +405,80 @@ COMPARISONS = {
     "steps": [("t2", "t1"), ("t3", "t2"), ("t4", "t3")],
     "labels": [("n40", "n16"), ("n60", "n40"), ("n100", "n60")],
     "hd95": [("policy", "control"), ("surrogate", "policy"), ("both", "surrogate")],
+    "recipe": [
+        *((k, "policy") for k, arm in GROUPS["recipe"].items() if arm.preset == "policy" and k != "policy"),
+        *((k, "best") for k, arm in GROUPS["recipe"].items() if arm.preset == "best" and k != "best"),
+        ("policy", "best"),
+    ],
 }
+
+#: Groups whose arms differ in T: each is compared at its own.
+_AT_OWN_T = ("steps",)
 
 
 def tables(out: str | Path) -> str:
-    """Markdown tables of every group that has results, with paired Wilcoxon p-values over the test pairs."""
+    """Markdown tables of every group that has results, with paired Wilcoxon p-values over the test pairs.
+
+    Results of another scale or with other keys changed have a table of their own.
+    """
     out = Path(out)
-    text = []
-    for group in GROUPS:
-        found = _collect(out, group)
-        if not found:
-            continue
-        surface = group == "hd95"
-        steps = (1, 2, 3)
-        head = ["run", "visits", "updates", "CPU s", "seeds", *(f"Dice % / NJD % at T = {t}" for t in steps), "Dice % by seed (T = 3)"]
+    return "\n".join(_table(group, *setting, found) for group in GROUPS for setting, found in _collect(out, group).items())
+
+
+def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -> str:
+    surface = group == "hd95"
+    own = group in _AT_OWN_T
+    steps = (1, 2, 3)
+    head = ["run", "visits", "updates", "CPU s", "seeds", *(f"Dice % / NJD % at T = {t}" for t in steps)]
+    if own:
+        head.append("Dice % / NJD % at its own T")
+    head.append(f"Dice % by seed ({'own T' if own else 'T = 3'})")
+    if surface:
+        head.append("HD95 mm (T = 3)")
+    first = next(iter(found.values()))
+    count = len(first[0]["pairs"])
+    text = [f"### {group} ({scale} scale, {count} test pairs{'' if changed == 'no key' else f', {changed}'})\n"]
+    text.append("| " + " | ".join(head) + " |")
+    text.append("|" + "---|" * len(head))
+    start = 100 * np.nanmean(_per_pair(first, 0, "dice"))
+    blank = " | ".join([""] * (len(head) - 6))
+    text.append(f"| centres aligned, not registered | | | | | {start:.2f} | {blank} |")
+    for results in found.values():
+        last = _own_steps(results[0]) if own else 3
+
+        def dice_of(t: int, results: list[dict] = results) -> list[float]:
+            return [100 * np.nanmean(_per_pair([r], t, "dice")) for r in results]
+
+        r = results[0]
+        row = [r["label"], r["visits"], r["updates"], f"{np.mean([x['cpu_seconds'] for x in results]):.0f}", len(results)]
+        for t in (*steps, last) if own else steps:
+            njd = [np.nanmean(_per_pair([r], t, "njd")) for r in results]
+            row.append(f"{np.mean(dice_of(t)):.2f} / {np.mean(njd):.3f}")
+        row.append(" / ".join(f"{d:.2f}" for d in dice_of(last)))
         if surface:
-            head.append("HD95 mm (T = 3)")
-        first = next(iter(found.values()))
-        scale = first[0]["scale"]
-        count = len(first[0]["pairs"])
-        text.append(f"### {group} ({scale} scale, {count} test pairs)\n")
-        text.append("| " + " | ".join(head) + " |")
-        text.append("|" + "---|" * len(head))
-        start = 100 * _per_pair(first, 0, "dice").mean()
-        blank = " | ".join([""] * (len(head) - 6))
-        text.append(f"| centres aligned, not registered | | | | | {start:.2f} | {blank} |")
-        for results in found.values():
-            cells = []
-            for t in steps:
-                dice = [100 * np.mean([p["steps"][t]["dice"] for p in r["pairs"]]) for r in results]
-                njd = [np.mean([p["steps"][t]["njd"] for p in r["pairs"]]) for r in results]
-                cells.append(f"{np.mean(dice):.2f} / {np.mean(njd):.3f}")
-            r = results[0]
-            row = [r["label"], r["visits"], r["updates"], f"{np.mean([x['cpu_seconds'] for x in results]):.0f}", len(results)]
-            row += [*cells, " / ".join(f"{d:.2f}" for d in dice)]
-            if surface:
-                row.append(f"{_per_pair(results, 3, 'hd95').mean():.3f}")
-            text.append("| " + " | ".join(map(str, row)) + " |")
-        lines = []
-        for a, b in COMPARISONS[group]:
-            if a in found and b in found:
-                # Where seeds differ in number, compare the seeds that both have.
-                both = {r["seed"] for r in found[a]} & {r["seed"] for r in found[b]}
-                pick = {k: [r for r in found[k] if r["seed"] in both] or found[k] for k in (a, b)}
-                parts = []
-                for what, unit, factor in (("dice", "Dice", 100), ("njd", "NJD", 1), *((("hd95", "HD95", 1),) if surface else ())):
-                    x, y = (_per_pair(pick[k], 3, what) for k in (a, b))
-                    parts.append(f"{unit} {factor * (x - y).mean():+.3f} (p = {wilcoxon(x, y):.2g})")
-                seeds = len(both) or 1
-                lines.append(f"- {found[a][0]['label']} against {found[b][0]['label']}, {seeds} seed(s): {', '.join(parts)}")
-        if lines:
-            text.append("\nAt T = 3, paired Wilcoxon over the test pairs, each pair's mean over seeds:\n")
-            text += lines
-        text.append("")
+            row.append(f"{np.nanmean(_per_pair(results, 3, 'hd95')):.3f}")
+        text.append("| " + " | ".join(map(str, row)) + " |")
+    lines = []
+    for a, b in COMPARISONS[group]:
+        if a not in found or b not in found:
+            continue
+        names = f"{found[a][0]['label']} against {found[b][0]['label']}"
+        # Where seeds differ in number, compare the seeds that both have.
+        both = {r["seed"] for r in found[a]} & {r["seed"] for r in found[b]}
+        if not both:
+            lines.append(f"- {names}: no seed in common")
+            continue
+        pick = {k: [r for r in found[k] if r["seed"] in both] for k in (a, b)}
+        at = {k: _own_steps(pick[k][0]) if own else 3 for k in (a, b)}
+        parts = []
+        for what, unit, factor in (("dice", "Dice", 100), ("njd", "NJD", 1), *((("hd95", "HD95", 1),) if surface else ())):
+            x, y = (_per_pair(pick[k], at[k], what) for k in (a, b))
+            parts.append(f"{unit} {factor * np.nanmean(x - y):+.3f} (p = {wilcoxon(x, y):.2g})")
+            if missing := int(np.isnan(x - y).sum()):
+                parts[-1] += f" without {missing} pair(s) that lack it"
+        lines.append(f"- {names}, {len(both)} seed(s): {', '.join(parts)}")
+    if lines:
+        text.append(f"\nAt {'its own T each' if own else 'T = 3'}, paired Wilcoxon over the test pairs, each pair's mean over seeds:\n")
+        text += lines
+    text.append("")
     return "\n".join(text)

@@ -50,20 +50,26 @@ def _plain(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _changes(items: Optional[list[str]]) -> dict:
+    """The keys that --set changes, and their values."""
+    values = {}
+    for item in items or []:
+        key, sign, text = item.partition("=")
+        if not sign:
+            raise ValueError(f"--set {item!r}: expected KEY=VALUE")
+        try:
+            values[key] = json.loads(text)
+        except json.JSONDecodeError:
+            values[key] = text
+    return values
+
+
 def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional[str] = None):
     from .config import ConfigError, load
 
     try:
         config = load(source)
-        values = {}
-        for item in changes or []:
-            key, sign, text = item.partition("=")
-            if not sign:
-                raise ConfigError(f"--set {item!r}: expected KEY=VALUE")
-            try:
-                values[key] = json.loads(text)
-            except json.JSONDecodeError:
-                values[key] = text
+        values = _changes(changes)
         if data is not None:
             values["data.path"] = str(data)
         if stage:
@@ -305,13 +311,17 @@ def diagnose(
 
 @app.command()
 def ablate(
-    group: Annotated[str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95 or all.")],
+    group: Annotated[str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")],
     data: Annotated[Path, _DATA],
     out: Annotated[Path, typer.Option("--out", help="Folder of the results; finished arms in it are not repeated.")],
     visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
     seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
     scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
     arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
+    set_: Annotated[
+        Optional[list[str]],
+        typer.Option("--set", help="Change one key in every arm and in the warm-up, e.g. --set data.labels=4 (repeatable).", metavar="KEY=VALUE"),
+    ] = None,
 ) -> None:
     """Run a group of ablations; `tables` then prints it."""
     from .ablate import GROUPS, SCALES, run
@@ -327,7 +337,7 @@ def ablate(
         _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
     for name in groups:
         try:
-            run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only)
+            run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only, changes=_changes(set_))
         except (OSError, ValueError) as error:
             _fail(error)
 

@@ -297,7 +297,8 @@ class Policy:
         no gradient).
     w_dice, w_njd : float
     weight : float
-        Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only).
+        Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only), and in ``structured`` where
+        ``balance`` is ``fixed``.
     ldvn : {"sqrt", "one", "n"}
         s = sqrt(N), 1 or N.
     tau_init, tau_min, tau_drop : float
@@ -310,15 +311,27 @@ class Policy:
     rank : int
         ``structured``: number of latent channel directions the noise lives in.
     head : {"probe", "learned"}
-        ``structured``: the directions are the top eigenvectors of the soft-Dice gradient's channel covariance,
-        refreshed every ``refresh`` visits over ``refresh_pairs`` pairs, or a low-rank head that is trained.
+        ``structured``: where the channel directions come from. They are the same for every pair and every cell, and no
+        network predicts them. ``probe``: top eigenvectors of the soft-Dice gradient's channel covariance, computed anew
+        every ``refresh`` visits over ``refresh_pairs`` pairs. ``learned``: from random directions, one step of Oja's rule
+        at every step of the run (online principal components; nothing is back-propagated into them) on the exact gradient
+        that the other terms have at mu, with the Dice loss among them where that has weight.
     refresh, refresh_pairs : int
+    antithetic : bool
+        ``structured``: samples come in pairs mu + eps, mu - eps; an odd last one is alone. Else they are independent.
+    advantage : {"local", "scalar"}
+        ``structured``: every latent cell is credited with the reward of its neighbourhood, less the group's mean; or with
+        its trajectory's one reward, less the group's mean, over the group's standard deviation. ``hd95`` has no local
+        decomposition and is always scalar.
     smooth_sd : float
         ``structured``: standard deviation of the Gaussian that smooths the noise, latent cells.
     target_sd : float
         ``structured``: the noise is scaled so that the Dice of samples has this standard deviation, in points (percent).
+    balance : {"norm", "fixed"}
+        ``structured``: the policy gradient on mu is scaled to ``gradient_ratio``, or multiplied by ``weight``.
     gradient_ratio : float
-        ``structured``: norm of the policy gradient on mu relative to that of the other terms, a moving average.
+        ``structured``: norm of the policy gradient on mu relative to that of the other terms, a moving average; 0 leaves the
+        choice of the best trajectory only.
     """
 
     kind: Literal["none", "paper", "structured"] = "none"
@@ -338,8 +351,11 @@ class Policy:
     head: Literal["probe", "learned"] = "probe"
     refresh: int = 50
     refresh_pairs: int = 4
+    antithetic: bool = True
+    advantage: Literal["local", "scalar"] = "local"
     smooth_sd: float = 0.8
     target_sd: float = 0.75
+    balance: Literal["norm", "fixed"] = "norm"
     gradient_ratio: float = 0.5
 
     def temperature(self, visit: int) -> float:

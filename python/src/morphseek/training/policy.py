@@ -452,11 +452,16 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
         memory.basis = oja_update(basis, g_other.detach()).cpu()
 
     # Antithetic pairs: eps and -eps cancel every even term of the reward around mu.
-    half = gaussian_noise(((p.trajectories + 1) // 2, p.rank, *encoded.mu.shape[2:]), rng, device)
-    noise = smooth_noise(torch.cat((half, -half))[: p.trajectories], p.smooth_sd)
+    drawn = (p.trajectories + 1) // 2 if p.antithetic else p.trajectories
+    noise = gaussian_noise((drawn, p.rank, *encoded.mu.shape[2:]), rng, device)
+    if p.antithetic:
+        noise = torch.cat((noise, -noise))[: p.trajectories]
+    noise = smooth_noise(noise, p.smooth_sd)
     direction = torch.einsum("ck,jkdhw->jcdhw", basis, noise)
 
     with torch.no_grad():
+        # No local decomposition of a percentile: one scalar a trajectory.
+        local = p.reward == "dice_njd" and p.advantage == "local"
         reference = warp(pair.moving_map, u_mean, mode="nearest")
         base = float(hard_dice(reference, pair.fixed_map, labels))
         mean_reward, _, _ = _reward(objective, pair, u_mean, base)
@@ -467,7 +472,7 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
             u = _decode(objective, z, encoded, u_prev)
             r, d, _ = _reward(objective, pair, u, base)
             rewards.append(r), dices.append(d)
-            if p.reward == "dice_njd":
+            if local:
                 seen = warp(pair.moving_map, u, mode="nearest")
                 voxel = p.w_dice * local_dice_reward(seen, pair.fixed_map, reference, labels)
                 folded = (jacobian_determinant(u)[:, None] < 0).float()
@@ -478,17 +483,16 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
                 cells.append(F.avg_pool3d(credit, stride))
             if r > best[0]:
                 best = (r, u)
-        if p.reward == "dice_njd":
+        if local:
             # The cells were averaged over stride^3 voxels as they came, so that no J volumes are kept.
             advantage = local_advantage(torch.cat(cells), 1) * float(stride**3)
         else:
-            # No local decomposition of a percentile: one scalar a trajectory.
             advantage = group_advantage(torch.tensor(rewards, device=device)).view(-1, 1, 1, 1, 1)
         g_policy = -(advantage * direction).mean(dim=0, keepdim=True)
         decay = 0.9 if memory.policy_norm else 0.0
         memory.other_norm = decay * memory.other_norm + (1 - decay) * float(g_other.norm())
         memory.policy_norm = decay * memory.policy_norm + (1 - decay) * float(g_policy.norm())
-        weight = p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
+        weight = p.weight if p.balance == "fixed" else p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
         sd = 100.0 * float(np.std(dices))
         # Bounded multiplicative steps towards the wanted spread of Dice, up to the range of mu; samples that are all alike tell no direction.
         if sd > 0:
