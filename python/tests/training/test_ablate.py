@@ -75,3 +75,120 @@ def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, t
     for change in ({"scale": "small"}, {"warmup_visits": 2}):
         with pytest.raises(ValueError, match="warm-up of another scale or number of visits"):
             go(**change)
+
+
+def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
+    """A result that no run made: Dice and NJD of pair i after step t."""
+    rng = np.random.default_rng([seed, own])
+    steps = [[{"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()} for t in range(max(own, 3) + 1)] for _ in range(pairs)]
+    result = {
+        "group": group,
+        "arm": arm,
+        "label": ablate.GROUPS[group][arm].label,
+        "seed": seed,
+        "scale": "small",
+        "visits": 200,
+        "updates": 200 * own,
+        "cpu_seconds": 1.0,
+        "config": {"run": {"steps": own}},
+        "pairs": [{"steps": s} for s in steps],
+    } | changes
+    path = out / group / arm / f"seed{seed}" / "result.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result))
+    return result
+
+
+def dice_at(result, t):
+    return np.array([100 * p["steps"][t]["dice"] for p in result["pairs"]])
+
+
+def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
+    r = {t: write_result(tmp_path, "steps", f"t{t}", own=t) for t in (1, 2, 3, 4)}
+    text = ablate.tables(tmp_path)
+    rows = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]] for line in text.splitlines() if line.startswith("| ")}
+    assert rows["run"][7:] == ["Dice % / NJD % at its own T", "Dice % by seed (own T)"]
+    for t in (1, 2, 3, 4):
+        row = rows[f"`best`, T = {t}"]
+        own = f"{dice_at(r[t], t).mean():.2f}"
+        assert row[7].startswith(f"{own} / ") and row[8] == own
+        assert row[6].startswith(f"{dice_at(r[t], 3).mean():.2f} / ")
+    x, y = dice_at(r[4], 4), dice_at(r[3], 3)
+    assert f"T = 4 against `best`, T = 3, 1 seed(s): Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g})" in text
+    assert "At its own T each, paired Wilcoxon" in text
+
+
+def test_the_fourth_step_is_scored(phantoms, tmp_path, tiny_scale):
+    ablate.run("steps", phantoms, tmp_path, visits=1, arms=("t4",), scale=tiny_scale, warmup_visits=1)
+    result = json.loads((tmp_path / "steps/t4/seed0/result.json").read_text())
+    assert {len(p["steps"]) for p in result["pairs"]} == {5}
+    assert f"{dice_at(result, 4).mean():.2f} / " in ablate.tables(tmp_path)
+
+
+def test_arms_without_a_common_seed_are_not_compared(tmp_path):
+    write_result(tmp_path, "ldvn", "sqrt", seed=0)
+    write_result(tmp_path, "ldvn", "one", seed=1)
+    write_result(tmp_path, "ldvn", "n", seed=0), write_result(tmp_path, "ldvn", "n", seed=1)
+    text = ablate.tables(tmp_path)
+    assert "- s = 1 against s = sqrt N: no seed in common\n" in text
+    assert "- s = N against s = sqrt N, 1 seed(s): Dice" in text
+
+
+def test_what_was_not_finite_is_null_and_left_out(tmp_path):
+    assert json.dumps(ablate._finite({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"})) == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
+    a = write_result(tmp_path, "ldvn", "sqrt", own=2)
+    b = write_result(tmp_path, "ldvn", "one")
+    b["pairs"][3]["steps"][3]["dice"] = None
+    (tmp_path / "ldvn/one/seed0/result.json").write_text(json.dumps(b))
+    text = ablate.tables(tmp_path)
+    b["pairs"][3]["steps"][3]["dice"] = np.nan
+    x, y = (np.delete(dice_at(r, 3), 3) for r in (b, a))
+    assert f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g}) without 1 pair(s) that lack it, NJD" in text
+    assert f"| {x.mean():.2f} |" in text and "nan" not in text
+
+
+def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scale):
+    def go(arm, **changes):
+        ablate.run("ldvn", phantoms, tmp_path, visits=1, arms=(arm,), scale=tiny_scale, warmup_visits=1, changes=changes)
+
+    go("sqrt", **{"data.labels": 1, "optim.lr": 1e-3})
+    result = json.loads((tmp_path / "ldvn/sqrt/seed0/result.json").read_text())
+    assert result["set"] == {"data.labels": 1, "optim.lr": 1e-3}
+    assert result["config"]["data"]["labels"] == 1 and result["config"]["optim"]["lr"] == 1e-3
+    assert "dice_2" not in result["pairs"][0]["steps"][0]
+    assert json.loads((tmp_path / "warmup/warmup/config.json").read_text())["data"]["labels"] == 1
+    with pytest.raises(ValueError, match="has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out"):
+        go("sqrt")
+    with pytest.raises(ValueError, match="or with other keys changed; choose another --out"):
+        go("one")
+    # By hand, an arm of the same folder that was made otherwise: a table of its own, and no comparison.
+    write_result(tmp_path, "ldvn", "one", scale=tiny_scale)
+    text = ablate.tables(tmp_path)
+    assert text.count("### ldvn (tiny scale") == 2 and "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
+    assert "against" not in text
+
+
+def test_what_an_arm_sets_is_not_to_be_changed(tmp_path):
+    for group, key, message in (
+        ("ldvn", "policy.ldvn", "'policy.ldvn' is what the arm 'one' of 'ldvn' sets itself"),
+        ("ladder", "loss.dice", "is what the arm 'policy' of 'ladder'"),
+        ("ldvn", "run.visits", "the ablation's own"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ablate.run(group, tmp_path, tmp_path, changes={key: 1})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_recipe_group_takes_one_element_away(tmp_path):
+    arms = {k: ablate._config(a, ablate.SCALES["small"], tmp_path, 200, 0).to_dict() for k, a in ablate.GROUPS["recipe"].items()}
+
+    def differs(a, b):
+        return {f"{s}.{k}" for s in arms[a] for k in arms[a][s] if arms[a][s][k] != arms[b][s][k]}
+
+    # By themselves or in pairs where the label says so.
+    pairs = {"white": 2, "neither": 2, "fixed": 1, "fixed_low": 2}
+    for key, arm in ablate.GROUPS["recipe"].items():
+        if key != arm.preset:
+            assert len(differs(key, arm.preset)) == pairs.get(key, 1), key
+    assert differs("scalar", "policy") == {"policy.advantage"} and differs("no_fold", "best") == {"loss.fold"}
+    assert all(a["run"]["steps"] == 3 for a in arms.values())

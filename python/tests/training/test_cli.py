@@ -105,6 +105,9 @@ def test_errors_are_one_line(phantoms, tmp_path):
         (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
         (["ablate", "steps", *out, "--data", str(phantoms), "--scale", "huge"], "unknown scale 'huge'; there are small, full"),
         (["finetune", "best", *out, "--data", str(phantoms), "--set", "visits=3"], "write SECTION.KEY"),
+        (["ablate", "steps", *out, "--data", str(phantoms), "--set", "run.steps=2"], "'run.steps' is what the arm 't1' of 'steps' sets itself"),
+        (["ablate", "steps", *out, "--data", str(phantoms), "--set", "data.labels"], "expected KEY=VALUE"),
+        (["ablate", "steps", *out, "--data", str(phantoms), "--set", "data.lables=3"], "unknown key 'data.lables'"),
         (["finetune", "best", *out, "--data", str(phantoms), "--set", "run.visits=500"], "run.pretrain = 2700 leaves none of run.visits = 500"),
         (["evaluate", "gone.pt", "--data", str(phantoms)], "gone.pt"),
     ):
