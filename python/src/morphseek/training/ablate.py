@@ -156,10 +156,10 @@ GROUPS: dict[str, dict[str, Arm]] = {
         "no_mean": _without("policy", "mu no candidate", policy__mean_candidate=False),
         "scalar": _without("policy", "scalar advantage", policy__advantage="scalar"),
         "independent": _without("policy", "samples not antithetic", policy__antithetic=False),
-        "rough": _without("policy", "noise not smooth", policy__smooth_sd=0.0),
+        "rough": _without("policy", "white noise in 4 channels", policy__smooth_sd=0.0),
         # Of the small scale's latent channels; a larger rank would be theirs too.
-        "all_channels": _without("policy", "noise in all 64 channels", policy__rank=64),
-        "white": _without("policy", "white noise (both)", policy__smooth_sd=0.0, policy__rank=64),
+        "all_channels": _without("policy", "smooth noise in all 64 channels", policy__rank=64),
+        "white": _without("policy", "white noise in all 64 channels", policy__smooth_sd=0.0, policy__rank=64),
         "learned": _without("policy", "directions by Oja's rule", policy__head="learned"),
         "fixed": _without("policy", "fixed weight 1", policy__balance="fixed", policy__weight=1.0),
         # Between what the norms give at the run's start, .0014, and at its end, .0003.
