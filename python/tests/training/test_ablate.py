@@ -135,7 +135,7 @@ def test_arms_without_a_common_seed_are_not_compared(tmp_path):
 
 
 def test_what_was_not_finite_is_null_and_left_out(tmp_path):
-    assert json.dumps(ablate._finite({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"})) == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
+    assert json.dumps(ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"})) == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
     a = write_result(tmp_path, "ldvn", "sqrt", own=2)
     b = write_result(tmp_path, "ldvn", "one")
     b["pairs"][3]["steps"][3]["dice"] = None

@@ -9,7 +9,6 @@ those files and nothing else.
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .config import Config, load
+from .config import Config, load, without_nan
 from .data import read_pairs
 from .evaluate import evaluate_pairs
 from .trainer import Trainer, load_backbone
@@ -197,15 +196,6 @@ def _check_changes(group: str, changes: dict[str, Any]) -> None:
             raise ValueError(f"{key!r} is what the arm {owner!r} of {group!r} sets itself")
 
 
-def _finite(value: Any) -> Any:
-    """Numbers that are not finite become None: JSON has none."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int, changes: dict[str, Any] | None = None) -> Path:
     """The shared checkpoint, trained without labels if it is not there yet."""
     folder = out / "warmup" / name
@@ -342,7 +332,7 @@ def run(
                         "cpu_seconds": round(cpu, 1),
                         "wall_seconds": round(wall, 1),
                         "config": config.to_dict() | {"data": config.to_dict()["data"] | {"path": ""}},
-                        "pairs": _finite(rows),
+                        "pairs": without_nan(rows),
                     },
                     allow_nan=False,
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -39,15 +38,6 @@ def _check_folder(to: Optional[Path]) -> None:
     """Fail before the work where its figures could not be written."""
     if to is not None and not to.absolute().parent.is_dir():
         _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
-
-
-def _plain(value):
-    """With null for numbers that are not finite: JSON has no NaN."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _changes(items: Optional[list[str]]) -> dict:
@@ -164,7 +154,9 @@ def evaluate(
         count = f"{len(rows)} pairs" if len(dice) == len(rows) else f"{len(rows)} pairs, {len(dice)} of them with labels"
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:
-        to.write_text(json.dumps(_plain(rows), indent=1, allow_nan=False))
+        from .config import without_nan
+
+        to.write_text(json.dumps(without_nan(rows), indent=1, allow_nan=False))
 
 
 @app.command(name="average")
@@ -306,7 +298,9 @@ def diagnose(
         for r in report["signal"]:
             typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
     if to:
-        to.write_text(json.dumps(_plain(report), indent=1, allow_nan=False))
+        from .config import without_nan
+
+        to.write_text(json.dumps(without_nan(report), indent=1, allow_nan=False))
 
 
 @app.command()

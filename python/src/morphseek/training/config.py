@@ -654,3 +654,12 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
 def load(source: str | Path) -> Config:
     """Read a TOML file, or a preset by name."""
     return Config.from_dict(_read(source))
+
+
+def without_nan(value: Any) -> Any:
+    """Numbers that are not finite become None: JSON has none."""
+    if isinstance(value, dict):
+        return {k: without_nan(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
