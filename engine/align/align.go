@@ -213,6 +213,7 @@ type views struct {
 	plain         *objective     // of coarse
 	bright        func() views   // with the intensities, added when first asked for
 	apart         func() float64 // distributionDistance of the two, measured when first asked for
+	onScale       bool           // both are in Hounsfield units
 }
 
 // describe compares the images at voxels of h mm, or as much more as the memory asks for, the moving one along the columns of frame. It
@@ -239,7 +240,7 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 		return views{}, err
 	}
 	basis := principal(f, m, threads)
-	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
+	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads), onScale: a.fixed.Hounsfield() && a.moving.Hounsfield()}
 	v.coarse = v.smoothed(coarseSigma, threads)
 	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.bright = sync.OnceValue(v.withIntensity)

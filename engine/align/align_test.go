@@ -511,6 +511,42 @@ func TestMaskOfOneImage(t *testing.T) {
 	}
 }
 
+// TestScansOnOneScale: two CT are of one modality, however differently their values are distributed.
+func TestScansOnOneScale(t *testing.T) {
+	p := newPhantom()
+	scan := func(air float64) func(float64) float64 { // which blobs are lung or gas
+		return func(v float64) float64 {
+			switch {
+			case v == 0:
+				return -1000
+			case v > 105 && v < air:
+				return -850
+			}
+			return v - 60
+		}
+	}
+	shifted := func(level func(float64) float64, by float64) *volume.Volume {
+		v := p.image(fixedGrid(), volume.IdentityAffine(), level)
+		for i := range v.Data {
+			v.Data[i] += float32(by)
+		}
+		return v
+	}
+	for _, c := range []struct {
+		name string
+		by   float64
+		same bool
+	}{{"Hounsfield units", 0, true}, {"some other scale", 2000, false}} {
+		r, err := Align(context.Background(), shifted(scan(0), c.by), shifted(scan(160), c.by), Options{Method: Affine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.SameModality != c.same {
+			t.Errorf("%s: one modality %v", c.name, r.SameModality)
+		}
+	}
+}
+
 func TestGradientOfScore(t *testing.T) {
 	p := newPhantom()
 	a := aligner{ctx: context.Background(), fixed: p.image(fixedGrid(), volume.IdentityAffine(), nil), moving: p.image(fixedGrid(), volume.IdentityAffine(), otherContrast)}

@@ -86,6 +86,34 @@ func (v *Volume) Plausible() *Volume {
 	return &Volume{Geometry: v.Geometry, Data: data}
 }
 
+// Hounsfield reports whether v is a body in Hounsfield units: air near -1000, soft tissue near 0, next to nothing beyond what the
+// scale reaches. It goes by some hundred thousand voxels; a scanner's padding does not count.
+func (v *Volume) Hounsfield() bool {
+	const (
+		sample                     = 1 << 17
+		airTop, softest, hardest   = -900, -150, 150
+		densest                    = 4096 // of twelve bits
+		leastAir, leastSoft, stray = 0.01, 0.05, 0.001
+	)
+	all, airy, soft, beyond := 0.0, 0.0, 0.0, 0.0
+	for i := 0; i < len(v.Data); i += max(1, len(v.Data)/sample) {
+		x := v.Data[i]
+		if !(x >= noTissue) {
+			continue
+		}
+		all++
+		switch {
+		case x <= airTop:
+			airy++
+		case x >= softest && x <= hardest:
+			soft++
+		case x > densest:
+			beyond++
+		}
+	}
+	return airy > leastAir*all && soft > leastSoft*all && beyond <= stray*all
+}
+
 // share returns the share of the voxels that have value x exactly.
 func (v *Volume) share(x float32) float64 {
 	n := 0

@@ -154,6 +154,37 @@ func TestNetworkGrid(t *testing.T) {
 }
 
 // What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background do.
+func TestHounsfield(t *testing.T) {
+	// Shares of a slice: air, fat, lung, soft tissue, bone.
+	trunk := []float32{-1000, -990, -100, -80, -850, -820, 20, 40, 60, 45, 50, 700}
+	for name, c := range map[string]struct {
+		of   func(hu float32) float32
+		want bool
+	}{
+		"CT": {func(x float32) float32 { return x }, true},
+		"padded CT": {func(x float32) float32 {
+			if x == -1000 {
+				return -3024
+			}
+			return x
+		}, true},
+		"unsigned CT":        {func(x float32) float32 { return x + 1024 }, false},
+		"windowed CT":        {func(x float32) float32 { return min(max(x, -125), 275) }, false},
+		"magnetic resonance": {func(x float32) float32 { return max(0, x+200) }, false},
+		"standard scores":    {func(x float32) float32 { return x / 500 }, false},
+		"wide values":        {func(x float32) float32 { return x + max(0, x-600)*100 }, false},
+		"nothing":            {func(float32) float32 { return float32(math.NaN()) }, false},
+	} {
+		v := volume.Zeros(volume.Geometry{Size: [3]int{len(trunk), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range v.Data {
+			v.Data[i] = c.of(trunk[i%len(trunk)])
+		}
+		if got := v.Hounsfield(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestPlausible(t *testing.T) {
 	const n = 20000
 	for name, c := range map[string]struct {

@@ -264,7 +264,7 @@ def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
 
 def test_the_noise_is_bounded(tiny):
     o, zero = objective(tiny, "policy", policy__target_sd=100.0), torch.zeros(1, 3, *SIZE)
-    for scale, after in ((5.0, 5.5), (9.9, 10.0), (4000.0, 10.0)):
+    for scale, after in ((5.0, 5.5), (99.0, 100.0), (4000.0, 100.0)):
         o.memory.scale = scale
         p.policy_step(o, pair(2), zero, 0.0, np.random.default_rng(3))
         assert o.memory.scale == pytest.approx(after)

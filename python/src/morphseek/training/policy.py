@@ -494,9 +494,10 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
         memory.policy_norm = decay * memory.policy_norm + (1 - decay) * float(g_policy.norm())
         weight = p.weight if p.balance == "fixed" else p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
         sd = 100.0 * float(np.std(dices))
-        # Bounded multiplicative steps towards the wanted spread of Dice, up to the range of mu; samples that are all alike tell no direction.
+        # Bounded multiplicative steps towards the wanted spread of Dice; samples that are all alike tell no direction. Runs come to one
+        # to five times the range of mu, and where no noise can reach that spread it must not grow for ever.
         if sd > 0:
-            memory.scale = min(memory.scale * float(np.clip(p.target_sd / sd, 0.9, 1.1)), objective.backbone.scale)
+            memory.scale = min(memory.scale * float(np.clip(p.target_sd / sd, 0.9, 1.1)), 10 * objective.backbone.scale)
         cosine = float((g_policy * g_other).sum() / (g_policy.norm() * g_other.norm()).clamp_min(1e-12))
     total = cut.surrogate() + weight * (encoded.mu * g_policy).sum()
     logs = {k: v.detach() for k, v in terms.items()}
