@@ -28,6 +28,9 @@ const (
 	Affine Method = "affine" // 12 degrees of freedom
 )
 
+// refines reports whether m climbs the score, from what a search has found or the caller gave.
+func (m Method) refines() bool { return m == Rigid || m == Affine }
+
 // Options of one alignment.
 type Options struct {
 	Method                Method
@@ -99,7 +102,7 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 		}
 	}
 	a := &aligner{ctx: ctx, opt: opt, fixed: fixed, moving: moving}
-	if opt.Initial == nil && (opt.Method == Rigid || opt.Method == Affine) && (opt.FixedMask == nil) != (opt.MovingMask == nil) {
+	if opt.Initial == nil && opt.Method.refines() && (opt.FixedMask == nil) != (opt.MovingMask == nil) {
 		return a.oneMasked()
 	}
 	if s, _ := strain(start.M); s <= unstrained {
@@ -213,7 +216,7 @@ type views struct {
 	plain         *objective     // of coarse
 	bright        func() views   // with the intensities, added when first asked for
 	apart         func() float64 // distributionDistance of the two, measured when first asked for
-	onScale       bool           // both are in Hounsfield units
+	onScale       func() bool    // both are in Hounsfield units; looked at when first asked for
 }
 
 // describe compares the images at voxels of h mm, or as much more as the memory asks for, the moving one along the columns of frame. It
@@ -240,10 +243,11 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 		return views{}, err
 	}
 	basis := principal(f, m, threads)
-	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads), onScale: a.fixed.Hounsfield() && a.moving.Hounsfield()}
+	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
 	v.coarse = v.smoothed(coarseSigma, threads)
 	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.bright = sync.OnceValue(v.withIntensity)
+	v.onScale = sync.OnceValue(func() bool { return a.fixed.Hounsfield() && a.moving.Hounsfield() })
 	v.apart = sync.OnceValue(func() float64 { return distributionDistance(f.working, m.working) })
 	return v, nil
 }
@@ -268,7 +272,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 
 	startScore := v.score(start)
 	best := outcome{transform: start, score: startScore, start: startScore, refined: 1}
-	if a.opt.Method == Rigid || a.opt.Method == Affine {
+	if a.opt.Method.refines() {
 		var candidates []peak
 		if a.opt.Initial == nil {
 			if candidates, err = a.search(v); err != nil {
@@ -301,7 +305,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		}
 	}
 	same := best.same || v.alike(best.transform, threads)
-	if a.opt.Method == Rigid || a.opt.Method == Affine {
+	if a.opt.Method.refines() {
 		compared := v.coarse
 		if same {
 			compared = v.bright().smoothed(fineSigma, threads)

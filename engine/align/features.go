@@ -258,7 +258,7 @@ func (v views) withIntensity() views {
 // distributed alike, and where one is bright the other is; or they are on one scale. How much air and lung two scans of a trunk
 // show says more about their distributions than the tissue does.
 func (v views) alike(t volume.Affine, threads int) bool {
-	return v.onScale || correlation(v.fixed.working, v.moving.working, t, threads)-v.apart() > alike
+	return v.onScale() || correlation(v.fixed.working, v.moving.working, t, threads)-v.apart() > alike
 }
 
 // bodyIntensities are those of the body's voxels, of every step-th voxel of the grid.

@@ -118,9 +118,7 @@ result.save(args.out / "registered")
 print(result)
 
 fixed, fixed_labels = (sitk.ReadImage(str(p[0])) for p in (images, labels))
-start = sitk.AffineTransform(3)
-start.SetMatrix(result.initial[:3, :3].ravel().tolist())
-start.SetTranslation(result.initial[:3, 3].tolist())
+start = morphseek.io.read_transform(result.initial)
 aligned, aligned_labels = (
     sitk.GetArrayFromImage(sitk.Resample(sitk.ReadImage(str(p[1])), fixed, start, how)).astype(float)
     for p, how in ((images, sitk.sitkLinear), (labels, sitk.sitkNearestNeighbor))

@@ -107,7 +107,6 @@ _NO_POLICY = {"policy.kind": "none"}
 _OURS = {"loss.dice": 0.6, "loss.kl": 1e-4, "loss.window": 9, "loss.volume": 0.0, **_NO_AUGMENTATION}
 
 
-
 def _without(preset: str, label: str, **changes: Any) -> Arm:
     """A recipe less one element; in the names of keys, a double underscore stands for the dot."""
     return Arm(f"`{preset}`, {label}", preset=preset, changes=_OURS | {k.replace("__", "."): v for k, v in changes.items()})

@@ -25,7 +25,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .backbones import BACKBONES
-from .config import Config, ConfigError
+from .config import Config, ConfigError, without_nan
 from .data import DataError, PairSource, Sample, make_grid, make_sample, read_pairs, read_people
 from .evaluate import evaluate_pairs, register_sample, score_sample, scores
 from .export import bundle_weights, read_manifest
@@ -675,8 +675,7 @@ class Trainer:
                             dist.barrier()
                     if log is not None:
                         row = {"visit": self.visit, "updates": self.updates, "seconds": round(self.seconds, 3)}
-                        # JSON has no NaN.
-                        row |= {k: round(v, 6) if math.isfinite(v) else None for k, v in logs.items()}
+                        row |= without_nan({k: round(v, 6) for k, v in logs.items()})
                         log.write(json.dumps(row, allow_nan=False) + "\n")
                         log.flush()
                         if self.visit % 10 == 0 or "val_njd_percent" in logs:
