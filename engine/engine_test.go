@@ -22,6 +22,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/golden"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -169,6 +170,71 @@ func TestIdentity(t *testing.T) {
 	}
 	if r.Metrics.Model != "none" || len(r.Metrics.Warnings) != 0 {
 		t.Errorf("metrics %+v", r.Metrics)
+	}
+}
+
+// One pair of images has one alignment, in whatever order a file keeps their axes.
+func TestOrderOfAxes(t *testing.T) {
+	// turned has axes z, x, y of v, the first reversed.
+	turned := func(v *volume.Volume) *volume.Volume {
+		n := v.Size
+		out := volume.Zeros(volume.Geometry{
+			Size: [3]int{n[2], n[0], n[1]}, Spacing: [3]float64{v.Spacing[2], v.Spacing[0], v.Spacing[1]},
+			Origin:    v.IndexToPhysical().Apply([3]float64{0, 0, float64(n[2] - 1)}),
+			Direction: [9]float64{0, 1, 0, 0, 0, 1, -1, 0, 0},
+		})
+		for i := range out.Data {
+			z, x, y := n[2]-1-i%n[2], i/n[2]%n[0], i/(n[2]*n[0])
+			out.Data[i] = v.Data[(z*n[1]+y)*n[0]+x]
+		}
+		return out
+	}
+	asIs := func(v *volume.Volume) *volume.Volume { return v }
+	fixed, moving := blob([3]int{34, 30, 26}, 0), blob([3]int{36, 30, 28}, 3)
+	mask := volume.Zeros(fixed.Geometry)
+	for i := range mask.Data {
+		if fixed.Data[i] > 5 || i%34 < 12 {
+			mask.Data[i] = 1
+		}
+	}
+	e := open(t, Config{})
+	opt := with(func(o *Options) { o.Initial, o.Search, o.Refine, o.Uncertainty = "affine", "on", -1, "on" })
+	for _, masked := range []bool{false, true} {
+		var want []float64
+		var uncertain float64
+		for _, order := range []struct {
+			fixed, moving func(*volume.Volume) *volume.Volume
+		}{{asIs, asIs}, {turned, asIs}, {asIs, turned}, {turned, turned}} {
+			p := Pair{Fixed: order.fixed(fixed), Moving: order.moving(moving)}
+			if masked {
+				p.FixedMask = order.fixed(mask)
+			}
+			r := register(t, e, p, opt)
+			var points []float64
+			for i := 0; i < fixed.Voxels(); i += 37 {
+				at := fixed.IndexToPhysical().Apply([3]float64{float64(i % 34), float64(i / 34 % 30), float64(i / (34 * 30))})
+				points = append(points, at[:]...)
+			}
+			r.Field.TransformPoints(points)
+			sum := r.Metrics.Uncertainty.MeanMM
+			if want == nil {
+				want, uncertain = points, sum
+				continue
+			}
+			golden.Close(t, "points", points, want, 1e-4)
+			if math.Abs(sum-uncertain) > 1e-4 {
+				t.Errorf("mask: %v: uncertainty of %g mm, %g in another order", masked, sum, uncertain)
+			}
+		}
+	}
+}
+
+// What the search finds in pairs that are neither well nor badly aligned counts in part.
+func TestSearchShare(t *testing.T) {
+	for _, c := range []struct{ score, want float64 }{{0.3, 1}, {0.66, 1}, {0.67, 0.75}, {0.68, 0.5}, {0.7, 0}, {0.9, 0}} {
+		if got := searchShare(c.score); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("score %g: %g, want %g", c.score, got, c.want)
+		}
 	}
 }
 

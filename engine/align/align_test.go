@@ -287,6 +287,35 @@ func TestAlignOfLittle(t *testing.T) {
 	}
 }
 
+// A crop that was sampled coarser than the other image is compared at nearly the voxels of the finer one.
+func TestWorkingSpacing(t *testing.T) {
+	crop := func(spacing float64) volume.Geometry {
+		n := func(mm float64) int { return int(math.Round(mm / spacing)) }
+		return grid([3]int{n(40), n(50), n(40)}, [3]float64{spacing, spacing, spacing}, volume.Identity, [3]float64{})
+	}
+	head := func(spacing float64) volume.Geometry {
+		n := int(200 / spacing)
+		return grid([3]int{n, n, n}, [3]float64{spacing, spacing, spacing}, volume.Identity, [3]float64{})
+	}
+	for _, c := range []struct {
+		name          string
+		fixed, moving volume.Geometry
+		want          float64
+	}{
+		{"crops", crop(1), crop(1), 1},
+		{"fixed crop coarser", crop(2), crop(1), math.Cbrt(80e3 / 50e3)},
+		{"moving crop coarser", crop(1), crop(2), math.Cbrt(80e3 / 50e3)},
+		{"moving crop finer", crop(1), crop(0.5), 1},
+		{"both coarse", crop(2), crop(2), 2},
+		{"heads", head(1), head(1), math.Cbrt(8e6 / 500e3)},
+		{"fixed head coarser", head(4), head(1), 4},
+	} {
+		if got := workingSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %g mm, want %g", c.name, got, c.want)
+		}
+	}
+}
+
 func TestWorkingGridsAreBounded(t *testing.T) {
 	askew := superFibonacci(31, 100)
 	for _, c := range []struct {

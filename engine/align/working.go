@@ -20,11 +20,14 @@ type working struct {
 }
 
 // workingSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the
-// smaller field of view would have over 500k voxels or the larger 1.5M.
+// smaller field of view would have over 500k voxels or the larger 1.5M. Where the smaller would have less than fewest and the other image
+// is finer, it is less: the score rises with the voxels, and whether a pair is well aligned must not hang on how it was sampled.
 func workingSpacing(fixed, moving volume.Geometry) float64 {
+	const fewest = 50e3
 	voxel := func(g volume.Geometry) float64 { return extent(g) / float64(g.Voxels()) }
 	small, large := min(extent(fixed), extent(moving)), max(extent(fixed), extent(moving))
-	return math.Cbrt(max(voxel(fixed), voxel(moving), small/500e3, large/1.5e6))
+	finer, coarser := min(voxel(fixed), voxel(moving)), max(voxel(fixed), voxel(moving))
+	return math.Cbrt(max(min(coarser, max(finer, small/fewest)), small/500e3, large/1.5e6))
 }
 
 // mostVoxels bounds every grid of the alignment. workingSpacing goes by the volume of the images, which is less than that of the boxes

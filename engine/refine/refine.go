@@ -135,7 +135,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 		if v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
 			v = onto(g, before, opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
 		}
-		report = append(report, Level{g.Spacing[0], values})
+		report = append(report, Level{aligned.Spacing(im.Fixed), values})
 		done += share
 	}
 	if start != nil {
@@ -186,11 +186,14 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	spacing := finest(pair, opt.Voxels)
+	grids := []volume.Geometry{pair.Grid(spacing)}
+	if spacing == own(pair.Fixed) {
+		grids[0] = pair.GridOfFixed(spacing)
+	}
 	most := 2
 	if first {
 		most = 3
 	}
-	grids := []volume.Geometry{pair.Grid(spacing)}
 	for len(grids) < most {
 		spacing *= 2
 		g := pair.Grid(spacing)

@@ -36,6 +36,41 @@ func (g Geometry) Canonical() (canonical Geometry, perm [3]int, flip [3]bool) {
 	return canonical, perm, flip
 }
 
+// Canonical returns the volume with its voxels in the order of Geometry.Canonical: two volumes that differ in nothing but how their axes
+// are stored become one and the same, to the last bit. It is v's own data where that is in order already.
+func (v *Volume) Canonical() *Volume {
+	g, perm, flip := v.Geometry.Canonical()
+	for a := range 3 {
+		g.Origin[a] = math.RoundToEven(g.Origin[a]*originUnits) / originUnits
+	}
+	if perm == [3]int{0, 1, 2} && flip == [3]bool{} {
+		return &Volume{g, v.Data}
+	}
+	stride, first := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}, 0
+	var step [3]int // in v's data, of an axis of g
+	for a, c := range perm {
+		step[a] = stride[c]
+		if flip[a] {
+			first += stride[c] * (v.Size[c] - 1)
+			step[a] = -stride[c]
+		}
+	}
+	out := Zeros(g)
+	for z := range g.Size[2] {
+		for y := range g.Size[1] {
+			from := first + z*step[2] + y*step[1]
+			for x := range out.Data[(z*g.Size[1]+y)*g.Size[0]:][:g.Size[0]] {
+				out.Data[(z*g.Size[1]+y)*g.Size[0]+x] = v.Data[from+x*step[0]]
+			}
+		}
+	}
+	return out
+}
+
+// originUnits are the steps of a canonical volume's origin a mm, about a nanometre: the corner that another order of the axes begins at
+// comes out of rounded sums.
+const originUnits = 1 << 20
+
 // NetworkGrid returns a grid for a network: along the canonical axes of g, with the same centre and the given spacing in mm
 // (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of multiple. A
 // spacing far too fine for g's extent gives a grid that Check refuses.

@@ -101,3 +101,45 @@ func TestGridOfASheetIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// On a grid of its own voxels the fixed image is read as it is; other grids are of cubes.
+func TestGridOfFixed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		size    [3]int
+		spacing [3]float64
+		own     bool
+	}{
+		{"cubes", [3]int{20, 18, 16}, [3]float64{1, 1, 1}, true},
+		{"nearly cubes", [3]int{20, 18, 16}, [3]float64{0.94, 0.94, 1}, true},
+		{"thick slices", [3]int{20, 18, 16}, [3]float64{1, 1, 1.3}, false},
+		{"few slices", [3]int{20, 18, 5}, [3]float64{1, 1, 1}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			reversed := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}
+			v := volume.Zeros(volume.Geometry{Size: c.size, Spacing: c.spacing, Origin: [3]float64{3, 4, 5}, Direction: reversed})
+			for i := range v.Data {
+				v.Data[i] = float32(i * 7919 % 101)
+			}
+			p := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}
+			g := p.GridOfFixed(Spacing(v))
+			if !c.own {
+				if g != p.Grid(Spacing(v)) {
+					t.Errorf("grid %v, want one of cubes", g)
+				}
+				return
+			}
+			if want, _, _ := v.Geometry.Canonical(); g != want {
+				t.Fatalf("grid %v, want %v", g, want)
+			}
+			im := p.AtRepeated(g, 2, 1)
+			for i, got := range im.Fixed.Data {
+				x, y, z := c.size[0]-1-i%g.Size[0], c.size[1]-1-i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1])
+				want := v.Data[(z*c.size[1]+y)*c.size[0]+x] / 100
+				if math.Abs(float64(got-want)) > 1e-4 {
+					t.Fatalf("voxel %d: %g, want %g as it is in the image", i, got, want)
+				}
+			}
+		})
+	}
+}
