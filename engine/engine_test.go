@@ -175,20 +175,7 @@ func TestIdentity(t *testing.T) {
 
 // One pair of images has one alignment, in whatever order a file keeps their axes.
 func TestOrderOfAxes(t *testing.T) {
-	// turned has axes z, x, y of v, the first reversed.
-	turned := func(v *volume.Volume) *volume.Volume {
-		n := v.Size
-		out := volume.Zeros(volume.Geometry{
-			Size: [3]int{n[2], n[0], n[1]}, Spacing: [3]float64{v.Spacing[2], v.Spacing[0], v.Spacing[1]},
-			Origin:    v.IndexToPhysical().Apply([3]float64{0, 0, float64(n[2] - 1)}),
-			Direction: [9]float64{0, 1, 0, 0, 0, 1, -1, 0, 0},
-		})
-		for i := range out.Data {
-			z, x, y := n[2]-1-i%n[2], i/n[2]%n[0], i/(n[2]*n[0])
-			out.Data[i] = v.Data[(z*n[1]+y)*n[0]+x]
-		}
-		return out
-	}
+	turned := func(v *volume.Volume) *volume.Volume { return testpair.Reordered(v, [3]int{2, 0, 1}, [3]bool{true}) }
 	asIs := func(v *volume.Volume) *volume.Volume { return v }
 	fixed, moving := blob([3]int{34, 30, 26}, 0), blob([3]int{36, 30, 28}, 3)
 	mask := volume.Zeros(fixed.Geometry)

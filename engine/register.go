@@ -245,16 +245,12 @@ func (r *registration) prepare() error {
 	}
 	r.original = r.moving
 	if r.pair.Moving != moving {
-		lo, _ := moving.MinMax()
-		r.original = moving.Finite(lo)
+		r.original = allFinite(moving)
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
-	r.seen = search.Pair{Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical()}
-	if r.pair.FixedMask != nil {
-		r.seen.FixedMask = r.pair.FixedMask.Canonical()
-	}
-	if r.pair.MovingMask != nil {
-		r.seen.MovingMask = r.pair.MovingMask.Canonical()
+	r.seen = search.Pair{
+		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
+		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(),
 	}
 	r.warnOfIdle()
 	if r.model == nil {
@@ -302,10 +298,15 @@ func (r *registration) warn(text string) {
 	r.metrics.Warnings = append(r.metrics.Warnings, text)
 }
 
-// finite replaces NaN and infinite voxels by the least finite one.
-func (r *registration) finite(name string, v *volume.Volume) *volume.Volume {
+// allFinite returns v with the least finite voxel in place of those that are NaN or infinite; v itself where there are none.
+func allFinite(v *volume.Volume) *volume.Volume {
 	lo, _ := v.MinMax()
-	clean := v.Finite(lo)
+	return v.Finite(lo)
+}
+
+// finite is allFinite with a warning where voxels were replaced.
+func (r *registration) finite(name string, v *volume.Volume) *volume.Volume {
+	clean := allFinite(v)
 	if clean != v {
 		r.warn("The " + name + " volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.")
 	}
@@ -326,11 +327,7 @@ func (r *registration) finiteMask(name string, mask *volume.Volume) *volume.Volu
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
-	finite := func(v *volume.Volume) *volume.Volume {
-		lo, _ := v.MinMax()
-		return v.Finite(lo)
-	}
-	a, err := align.Align(r.ctx, finite(r.seen.Fixed), finite(r.seen.Moving), align.Options{
+	a, err := align.Align(r.ctx, allFinite(r.seen.Fixed), allFinite(r.seen.Moving), align.Options{
 		Method:    align.Method(r.opt.Initial),
 		FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask,
 		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,

@@ -135,7 +135,7 @@ func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*fiel
 		if v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
 			v = onto(g, before, opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
 		}
-		report = append(report, Level{aligned.Spacing(im.Fixed), values})
+		report = append(report, Level{aligned.Spacing(g), values})
 		done += share
 	}
 	if start != nil {
@@ -157,26 +157,28 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 // the isotropic voxel of the same volume and the least spacing. The fixed image decides: what a finer moving one shows beyond it has
 // no counterpart, and a coarser one does not make the fixed one's edges less sharp.
 func own(v *volume.Volume) float64 {
-	return math.Sqrt(aligned.Spacing(v) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
+	return math.Sqrt(aligned.Spacing(v.Geometry) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
 }
 
 // Voxels is how many the finest level on a fixed image has: more than the image itself where its slices are thick, but no more than most.
 func Voxels(fixed *volume.Volume, most int) int {
-	pair := Pair{Fixed: fixed}
-	return pair.Grid(finest(pair, most)).Voxels()
+	g, _ := finest(Pair{Fixed: fixed}, most)
+	return g.Voxels()
 }
 
-// finest returns the voxel, mm, of the finest level: the fixed image's own, or more where that makes more than about so many voxels.
-func finest(pair Pair, most int) float64 {
-	spacing := own(pair.Fixed)
+// finest returns the grid of the finest level and its voxel, mm: the fixed image's own, or more where that makes more than about so many
+// voxels.
+func finest(pair Pair, most int) (g volume.Geometry, spacing float64) {
+	spacing = own(pair.Fixed)
 	n := pair.Grid(spacing).Voxels()
-	if n > most {
-		spacing *= math.Cbrt(float64(n) / float64(most))
-		for n = pair.Grid(spacing).Voxels(); n > most+most/2; n = pair.Grid(spacing).Voxels() { // a sheet, whose thickness has no fewer voxels
-			spacing *= 1.1
-		}
+	if n <= most {
+		return pair.GridOfFixed(spacing), spacing
 	}
-	return spacing
+	spacing *= math.Cbrt(float64(n) / float64(most))
+	for g = pair.Grid(spacing); g.Voxels() > most+most/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels
+		spacing *= 1.1
+	}
+	return g, spacing
 }
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
@@ -185,11 +187,8 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	if opt.Similarity == MIND { // twelve channels: hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
-	spacing := finest(pair, opt.Voxels)
-	grids := []volume.Geometry{pair.Grid(spacing)}
-	if spacing == own(pair.Fixed) {
-		grids[0] = pair.GridOfFixed(spacing)
-	}
+	fine, spacing := finest(pair, opt.Voxels)
+	grids := []volume.Geometry{fine}
 	most := 2
 	if first {
 		most = 3

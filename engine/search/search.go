@@ -64,7 +64,7 @@ type Options struct {
 
 // workingGrid returns the grid of isotropic voxels, over the fixed volume, that the search works on.
 func workingGrid(pair Pair) volume.Geometry {
-	own := aligned.Spacing(pair.Fixed)
+	own := aligned.Spacing(pair.Fixed.Geometry)
 	return pair.Grid(max(own, own*math.Cbrt(float64(pair.Fixed.Voxels())/workingVoxels)))
 }
 

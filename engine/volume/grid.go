@@ -37,8 +37,11 @@ func (g Geometry) Canonical() (canonical Geometry, perm [3]int, flip [3]bool) {
 }
 
 // Canonical returns the volume with its voxels in the order of Geometry.Canonical: two volumes that differ in nothing but how their axes
-// are stored become one and the same, to the last bit. It is v's own data where that is in order already.
+// are stored become one and the same, to the last bit. It is v's own data where that is in order already; nil (no mask) stays nil.
 func (v *Volume) Canonical() *Volume {
+	if v == nil {
+		return nil
+	}
 	g, perm, flip := v.Geometry.Canonical()
 	for a := range 3 {
 		g.Origin[a] = math.RoundToEven(g.Origin[a]*originUnits) / originUnits
@@ -58,9 +61,9 @@ func (v *Volume) Canonical() *Volume {
 	out := Zeros(g)
 	for z := range g.Size[2] {
 		for y := range g.Size[1] {
-			from := first + z*step[2] + y*step[1]
-			for x := range out.Data[(z*g.Size[1]+y)*g.Size[0]:][:g.Size[0]] {
-				out.Data[(z*g.Size[1]+y)*g.Size[0]+x] = v.Data[from+x*step[0]]
+			from, row := first+z*step[2]+y*step[1], out.Data[(z*g.Size[1]+y)*g.Size[0]:][:g.Size[0]]
+			for x := range row {
+				row[x] = v.Data[from+x*step[0]]
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -154,34 +155,6 @@ func TestNetworkGrid(t *testing.T) {
 }
 
 // What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background do.
-// reordered returns v with axis a running along its axis perm[a], reversed where flip[a]: the same voxels in the same places.
-func reordered(v *volume.Volume, perm [3]int, flip [3]bool) *volume.Volume {
-	g := v.Geometry
-	var first [3]float64
-	for a, c := range perm {
-		g.Size[a], g.Spacing[a] = v.Size[c], v.Spacing[c]
-		sign := 1.0
-		if flip[a] {
-			sign, first[c] = -1, float64(v.Size[c]-1)
-		}
-		for r := range 3 {
-			g.Direction[3*r+a] = sign * v.Direction[3*r+c]
-		}
-	}
-	g.Origin = v.IndexToPhysical().Apply(first)
-	out := volume.Zeros(g)
-	for i := range out.Data {
-		var at [3]int // in v
-		for a, n := range [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])} {
-			if at[perm[a]] = n; flip[a] {
-				at[perm[a]] = g.Size[a] - 1 - n
-			}
-		}
-		out.Data[i] = v.Data[(at[2]*v.Size[1]+at[1])*v.Size[0]+at[0]]
-	}
-	return out
-}
-
 func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 	c, s := math.Cos(0.3), math.Sin(0.3)
 	for _, direction := range [][9]float64{volume.Identity, {c, -s, 0, s, c, 0, 0, 0, 1}} {
@@ -196,7 +169,7 @@ func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 		for _, perm := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 			for bits := range 8 {
 				flip := [3]bool{bits&1 != 0, bits&2 != 0, bits&4 != 0}
-				if got := reordered(v, perm, flip).Canonical(); got.Geometry != want.Geometry || !slices.Equal(got.Data, want.Data) {
+				if got := testpair.Reordered(v, perm, flip).Canonical(); got.Geometry != want.Geometry || !slices.Equal(got.Data, want.Data) {
 					t.Errorf("axes %v, reversed %v: %v %v, want %v %v", perm, flip, got.Geometry, got.Data, want.Geometry, want.Data)
 				}
 			}

@@ -59,10 +59,8 @@ func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	return p.Grid(spacing)
 }
 
-// Spacing returns the geometric mean of v's spacings, mm: the isotropic voxel of the same volume.
-func Spacing(v *volume.Volume) float64 { return side(v.Geometry) }
-
-func side(g volume.Geometry) float64 {
+// Spacing returns the geometric mean of g's spacings, mm: the isotropic voxel of the same volume.
+func Spacing(g volume.Geometry) float64 {
 	if g.Spacing[0] == g.Spacing[1] && g.Spacing[0] == g.Spacing[2] {
 		return g.Spacing[0] // which the root may miss by a digit
 	}
@@ -177,10 +175,10 @@ func coarser(v *volume.Volume, g volume.Geometry, a volume.Affine) (r [3]float64
 	const most = 1.5
 	m := v.PhysicalToIndex().After(a).M
 	for k := range r {
-		r[k] = side(g) / v.Spacing[k]
+		r[k] = Spacing(g) / v.Spacing[k]
 		row := math.Sqrt(m[3*k]*m[3*k] + m[3*k+1]*m[3*k+1] + m[3*k+2]*m[3*k+2])
 		if stretch := row * v.Spacing[k]; stretch > most || stretch < 1/most {
-			r[k] = row * side(g)
+			r[k] = row * Spacing(g)
 		}
 	}
 	return r

@@ -122,9 +122,9 @@ func TestGridOfFixed(t *testing.T) {
 				v.Data[i] = float32(i * 7919 % 101)
 			}
 			p := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}
-			g := p.GridOfFixed(Spacing(v))
+			g := p.GridOfFixed(Spacing(v.Geometry))
 			if !c.own {
-				if g != p.Grid(Spacing(v)) {
+				if g != p.Grid(Spacing(v.Geometry)) {
 					t.Errorf("grid %v, want one of cubes", g)
 				}
 				return

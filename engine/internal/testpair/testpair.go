@@ -1,4 +1,5 @@
-// Package testpair makes a pair of volumes whose displacement is known, for the tests of the deformable stages.
+// Package testpair makes a pair of volumes whose displacement is known, for the tests of the deformable stages, and stores a volume
+// with its axes in another order.
 package testpair
 
 import (
@@ -66,4 +67,32 @@ func MeanError(u, truth *field.Field, lo, hi [3]int) float64 {
 		}
 	}
 	return sum / float64(count)
+}
+
+// Reordered returns v with axis a running along its axis perm[a], reversed where flip[a]: the same voxels in the same places.
+func Reordered(v *volume.Volume, perm [3]int, flip [3]bool) *volume.Volume {
+	g := v.Geometry
+	var first [3]float64
+	for a, c := range perm {
+		g.Size[a], g.Spacing[a] = v.Size[c], v.Spacing[c]
+		sign := 1.0
+		if flip[a] {
+			sign, first[c] = -1, float64(v.Size[c]-1)
+		}
+		for r := range 3 {
+			g.Direction[3*r+a] = sign * v.Direction[3*r+c]
+		}
+	}
+	g.Origin = v.IndexToPhysical().Apply(first)
+	out := volume.Zeros(g)
+	for i := range out.Data {
+		var at [3]int // in v
+		for a, n := range [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])} {
+			if at[perm[a]] = n; flip[a] {
+				at[perm[a]] = g.Size[a] - 1 - n
+			}
+		}
+		out.Data[i] = v.Data[(at[2]*v.Size[1]+at[1])*v.Size[0]+at[0]]
+	}
+	return out
 }
