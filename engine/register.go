@@ -227,7 +227,7 @@ func (r *registration) prepare() error {
 	}
 	if r.iterations() > 0 {
 		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
-		stage = max(stage, floats*live*int64(refine.Voxels(fixed, effort[r.opt.Preset].voxels)))
+		stage = max(stage, floats*live*int64(refine.Voxels(search.Pair{Fixed: fixed, Moving: moving}, effort[r.opt.Preset].voxels)))
 	}
 	need += stage
 	if err := checkMemory(need, "registering these volumes"); err != nil {

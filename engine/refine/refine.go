@@ -153,26 +153,45 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 	return v.Resample(g, threads)
 }
 
-// own is the voxel that an image is refined at, mm: its own where that is isotropic; of thick slices the mean, in the geometric sense, of
-// the isotropic voxel of the same volume and the least spacing. The fixed image decides: what a finer moving one shows beyond it has
-// no counterpart, and a coarser one does not make the fixed one's edges less sharp.
+// own is the voxel of an image, mm: its own where that is isotropic; of thick slices the mean, in the geometric sense, of the isotropic voxel
+// of the same volume and the least spacing.
 func own(v *volume.Volume) float64 {
 	return math.Sqrt(aligned.Spacing(v.Geometry) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
 }
 
-// Voxels is how many the finest level on a fixed image has: more than the image itself where its slices are thick, but no more than most.
-func Voxels(fixed *volume.Volume, most int) int {
-	g, _ := finest(Pair{Fixed: fixed}, most)
+// closer is how much finer than the fixed image's own voxel the finest grid is made, at most, for a finer moving image: the fixed image shows
+// nothing beyond, but in its own voxels the moving one loses what does tell (the fixed image at 1.25 times its spacing: a hundred pairs of
+// hippocampi gain 0.3 points of Dice, 0.5 where a windowed sinc brought it there). A coarser one leaves the fixed image's edges as sharp.
+const closer = 0.8
+
+// hardly is how much finer a moving image must be, or the fixed one is better read as it is.
+const hardly = 0.95
+
+// voxel returns the voxel that a pair is refined at, mm, if the grid may have as many as that makes.
+func voxel(pair Pair) float64 {
+	fixed, moving := own(pair.Fixed), own(pair.Moving)
+	if moving > hardly*fixed {
+		return fixed
+	}
+	return max(moving, closer*fixed)
+}
+
+// Voxels is how many the finest level on a pair has: more than the fixed image where its slices are thick or the moving image is finer, but
+// no more than about most.
+func Voxels(pair Pair, most int) int {
+	g, _ := finest(pair, most)
 	return g.Voxels()
 }
 
-// finest returns the grid of the finest level and its voxel, mm: the fixed image's own, or more where that makes more than about so many
-// voxels.
+// finest returns the grid of the finest level and its voxel, mm, larger ones where they would be more than about so many.
 func finest(pair Pair, most int) (g volume.Geometry, spacing float64) {
-	spacing = own(pair.Fixed)
+	spacing = voxel(pair)
 	n := pair.Grid(spacing).Voxels()
-	if n <= most {
+	switch {
+	case n <= most && spacing == own(pair.Fixed):
 		return pair.GridOfFixed(spacing), spacing
+	case n <= most:
+		return pair.Grid(spacing), spacing
 	}
 	spacing *= math.Cbrt(float64(n) / float64(most))
 	for g = pair.Grid(spacing); g.Voxels() > most+most/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels

@@ -162,26 +162,31 @@ func TestRecoversDisplacement(t *testing.T) {
 	}
 }
 
-// TestFixedImageDecidesTheResolution: whatever the moving image's voxels.
-func TestFixedImageDecidesTheResolution(t *testing.T) {
+// The fixed image decides, and where the moving one is finer that does, up to a bound.
+func TestVoxelOfTheFinestLevel(t *testing.T) {
 	for _, c := range []struct {
 		fixed, moving [3]float64
 		finest        float64
 	}{
-		{[3]float64{1, 1, 1}, [3]float64{0.8, 0.8, 0.8}, 1},
+		{[3]float64{1, 1, 1}, [3]float64{0.9, 0.9, 0.9}, 0.9},
+		{[3]float64{1, 1, 1}, [3]float64{0.5, 0.5, 0.5}, 0.8},
+		{[3]float64{1, 1, 1}, [3]float64{0.97, 0.97, 0.97}, 1},
+		{[3]float64{1, 1, 1}, [3]float64{1, 1, 1}, 1},
 		{[3]float64{1, 1, 1}, [3]float64{2, 2, 2}, 1},
-		{[3]float64{1.25, 1.25, 1.25}, [3]float64{1, 1, 1}, 1.25},
-		{[3]float64{1, 1, 8}, [3]float64{1, 1, 1}, math.Sqrt2},
+		{[3]float64{1.25, 1.25, 1.25}, [3]float64{1, 1, 1}, 1},
+		{[3]float64{1, 1, 8}, [3]float64{1, 1, 1}, 0.8 * math.Sqrt2},
+		{[3]float64{1, 1, 8}, [3]float64{1, 1, 8}, math.Sqrt2},
 	} {
 		image := func(spacing [3]float64) *volume.Volume {
 			return volume.Zeros(volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: spacing, Direction: volume.Identity})
 		}
-		grids := resolutions(Pair{Fixed: image(c.fixed), Moving: image(c.moving)}, Options{Similarity: NCC, Voxels: 1 << 20}, true)
+		pair := Pair{Fixed: image(c.fixed), Moving: image(c.moving)}
+		grids := resolutions(pair, Options{Similarity: NCC, Voxels: 1 << 20}, true)
 		if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
 			t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
 		}
-		if n := Voxels(image(c.fixed), 1<<20); n != grids[len(grids)-1].Voxels() {
-			t.Errorf("fixed %v: %d voxels expected", c.fixed, n)
+		if n := Voxels(pair, 1<<20); n != grids[len(grids)-1].Voxels() {
+			t.Errorf("fixed %v, moving %v: %d voxels expected", c.fixed, c.moving, n)
 		}
 	}
 }

@@ -15,6 +15,11 @@ type goldenData struct {
 		Background    float32
 		Want          golden.Image
 	}
+	Spline []struct {
+		Image  golden.Image
+		Affine volume.Affine
+		Want   golden.Image
+	}
 	Orient []struct{ Grid, Want volume.Geometry }
 	Points []struct {
 		Grid         volume.Geometry
@@ -39,6 +44,13 @@ func TestResampleEqualsSimpleITK(t *testing.T) {
 		}
 		got := c.Image.Volume().Resample(c.Want.Grid, c.Affine, interp, c.Background, 2)
 		golden.Close(t, c.Interpolation, got.Data, c.Want.Data, 3e-5)
+	}
+}
+
+func TestResampleSplineEqualsSimpleITK(t *testing.T) {
+	for _, c := range readGolden(t).Spline {
+		got := c.Image.Volume().ResampleSpline(c.Want.Grid, c.Affine, 2)
+		golden.Close(t, "spline", got.Data, c.Want.Data, 3e-4)
 	}
 }
 

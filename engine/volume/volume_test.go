@@ -309,6 +309,18 @@ func TestResampleAtTheFaces(t *testing.T) {
 	}
 }
 
+// The spline goes through the voxels and repeats the border beyond them, on lines of one voxel, too.
+func TestResampleSplineAtTheFaces(t *testing.T) {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{4, 1, 2}, Spacing: [3]float64{2, 3, 5}, Origin: [3]float64{7, 8, 9}, Direction: volume.Identity})
+	copy(v.Data, []float32{3, -1, 4, 1, 5, 9, -2, 6})
+	golden.Close(t, "its own grid", v.ResampleSpline(v.Geometry, volume.IdentityAffine(), 1).Data, v.Data, 1e-5)
+	wide := v.Geometry
+	wide.Size, wide.Origin = [3]int{6, 3, 2}, [3]float64{5, 5, 9}
+	row := func(x ...float32) []float32 { return slices.Concat(x, x, x) }
+	want := slices.Concat(row(3, 3, -1, 4, 1, 1), row(5, 5, 9, -2, 6, 6))
+	golden.Close(t, "a voxel beyond", v.ResampleSpline(wide, volume.IdentityAffine(), 1).Data, want, 1e-5)
+}
+
 func TestAffineInverse(t *testing.T) {
 	a := volume.Affine{M: [9]float64{1, 2, 0, -1, 1, 0.5, 0, 0.25, 3}, T: [3]float64{4, 5, -6}}
 	inv, err := a.Inverse()

@@ -1,4 +1,4 @@
-"""Writes golden.json: what SimpleITK and numpy say of resampling, orientation and percentiles. Run with both installed."""
+"""Writes golden.json: what SimpleITK and numpy say of resampling, orientation, percentiles and splines. Run with both installed."""
 import sys
 from pathlib import Path
 
@@ -44,4 +44,13 @@ for values in (rng.normal(size=501) * 10, rng.integers(-3, 4, 64), np.array([7.0
     ps = [0, 0.5, 1, 25, 50, 73.3, 99, 99.9, 100]
     percentiles.append({"Values": g.floats(dirty), "Ps": ps, "Want": list(np.percentile(values.astype(np.float64), ps))})
 
-g.write(__file__, {"Resample": resample, "Orient": orient, "Points": points, "Percentiles": percentiles})
+# Cubic B-splines on another grid within the image, through a rotation and along its own axes, with lines as short as two voxels.
+spline = []
+for size, spacing, degrees in ((11, 10, 8), (1.3, 2.2, 3.4), 20), ((9, 2, 40), (1, 1, 1), 0):
+    image = g.smooth(rng, g.grid(size, spacing, (10, -20, 30), g.rotation(rng, 33)), 0.5, 100)
+    steps = np.array((0.5, 0.35, 0.9))
+    inner = g.grid([int(0.6 * (n - 1) / s) + 1 for n, s in zip(size, steps)], steps * spacing, (10.1, -20.1, 30.2), np.reshape(image.GetDirection(), (3, 3)))
+    turn = sitk.AffineTransform(g.rotation(rng, degrees).ravel(), (0, 0, 0), (10, -20, 30))
+    spline.append({"Image": g.packed(image), "Affine": g.affine(turn), "Want": g.packed(sitk.Resample(image, inner, turn, sitk.sitkBSpline, -1e3))})
+
+g.write(__file__, {"Resample": resample, "Orient": orient, "Points": points, "Percentiles": percentiles, "Spline": spline})
