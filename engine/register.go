@@ -383,8 +383,9 @@ func (r *registration) search() error {
 		r.report.at(1, "the images match well already: no search")
 		return nil
 	}
+	passes, trees := r.passes()
 	u, err := search.Run(r.ctx, r.seen, search.Options{
-		Passes: r.passes(), Intensities: r.refinedBy() != refine.MIND, Threads: r.opt.Threads,
+		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
@@ -399,20 +400,21 @@ func (r *registration) search() error {
 	return nil
 }
 
-// passes is how often the search goes over its levels. In a crop, where few of them run, a second time finds 0.1 points of Dice in
-// forty pairs of hippocampi and none in sixty others, for a tenth of the time.
-func (r *registration) passes() int {
+// passes is how often the search goes over its levels, and over how many trees. In a crop, where few levels run, a second time finds 0.1
+// points of Dice in forty pairs of hippocampi and none in sixty others, for a tenth of the time, and four trees find none.
+func (r *registration) passes() (passes, trees int) {
 	if r.pair.Fixed.Voxels() < refine.Crop {
-		return 1
+		return 1, 1
 	}
-	return effort[r.opt.Preset].passes
+	e := effort[r.opt.Preset]
+	return e.passes, e.trees
 }
 
 // effort is what a preset spends on the search and on the refinement.
-var effort = map[string]struct{ passes, iterations, voxels int }{
-	"fast":    {1, 30, 1 << 20},
-	"default": {2, 30, 6 << 20},
-	"best":    {2, 80, 16 << 20},
+var effort = map[string]struct{ passes, trees, iterations, voxels int }{
+	"fast":    {1, 1, 30, 1 << 20},
+	"default": {2, 4, 30, 6 << 20},
+	"best":    {2, 4, 80, 16 << 20},
 }
 
 // iterations resolves the refine option. After a network only an explicit number refines: the label-free similarities are

@@ -6,7 +6,7 @@ import "github.com/morphseek/morphseek/engine/internal/aligned"
 func Bytes(pair Pair) int64 {
 	const (
 		live  = 100 // a voxel of the grown grid: two ways of images, what is known of them, descriptors and fields
-		costs = 5   // of a level at a time: what is summed, messages up and marginals
+		costs = 4   // of a level at a time: its costs, the min-marginals by one tree, messages up, the sum over trees
 	)
 	grid := workingGrid(pair)
 	plan, margin := levelsFor(grid)

@@ -33,9 +33,9 @@ func (s *step) control() volume.Geometry {
 	return s.grid.Blocks([3]int{s.spacing, s.spacing, s.spacing})
 }
 
-// minMarginals returns the level's control grid, the min-marginals of its labels, point by point, and at every point the label of
-// the least.
-func (s *step) minMarginals() (control volume.Geometry, marginals []float32, best []int) {
+// minMarginals returns the level's control grid and the min-marginals of its labels, point by point and up to a constant a point: their
+// mean over so many spanning trees.
+func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []float32) {
 	control = s.control()
 	width := 2*s.radius + 1
 	labels := width * width * width
@@ -48,21 +48,43 @@ func (s *step) minMarginals() (control volume.Geometry, marginals []float32, bes
 		}
 	})
 	strain := float64(s.quantum) / float64(s.spacing)
-	best = spanningTree(control.Size, s.blockMeans(control.Size)).marginals(costs, width, float32(s.stiffness*strain*strain), s.threads)
-	return control, costs, best
+	stiffness, means := float32(s.stiffness*strain*strain), s.blockMeans(control.Size)
+	if trees <= 1 {
+		spanningTree(control.Size, means, 0).marginals(costs, width, stiffness, s.threads)
+		return control, costs
+	}
+	marginals, one, share := make([]float32, len(costs)), make([]float32, len(costs)), 1/float32(trees)
+	for index := range trees {
+		copy(one, costs)
+		spanningTree(control.Size, means, index).marginals(one, width, stiffness, s.threads)
+		parallel.For(control.Voxels(), 64, s.threads, func(lo, hi int) {
+			for node := lo; node < hi; node++ {
+				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
+				least := m[argmin(m)]
+				for l, v := range m {
+					sum[l] += share * (v - least)
+				}
+			}
+		})
+	}
+	return control, marginals
 }
 
-// solve returns the level's displacements on its control grid.
-func (s *step) solve() *field.Field {
-	control, _, best := s.minMarginals()
+// solve returns the level's displacements on its control grid: at every point the label of least min-marginal.
+func (s *step) solve(trees int) *field.Field {
+	control, marginals := s.minMarginals(trees)
 	u := field.New(control)
 	width := 2*s.radius + 1
+	labels := width * width * width
 	scale := float32(s.quantum) / float32(s.spacing)
-	for node, label := range best {
-		u.X[node] = scale * float32(label%width-s.radius)
-		u.Y[node] = scale * float32(label/width%width-s.radius)
-		u.Z[node] = scale * float32(label/(width*width)-s.radius)
-	}
+	parallel.For(control.Voxels(), 64, s.threads, func(lo, hi int) {
+		for node := lo; node < hi; node++ {
+			label := argmin(marginals[node*labels : (node+1)*labels])
+			u.X[node] = scale * float32(label%width-s.radius)
+			u.Y[node] = scale * float32(label/width%width-s.radius)
+			u.Z[node] = scale * float32(label/(width*width)-s.radius)
+		}
+	})
 	return u
 }
 

@@ -2,6 +2,7 @@ package search
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -15,9 +16,10 @@ type tree struct {
 	children [][]int // by node
 }
 
-// spanningTree returns the minimum spanning tree of the 6-connected grid under the absolute differences of value (Kruskal),
-// rooted at the grid's centre: the tree runs within organs rather than across their borders.
-func spanningTree(size [3]int, value []float32) *tree {
+// spanningTree returns a minimum spanning tree of the 6-connected grid under the absolute differences of value (Kruskal), rooted at the
+// grid's centre: the tree runs within organs rather than across their borders. The first one is that; each other has noise of its own, up
+// to the mean difference, on the edges, so that it takes another way where several are as good.
+func spanningTree(size [3]int, value []float32, index int) *tree {
 	n := len(value)
 	type edge struct {
 		a, b   int
@@ -32,6 +34,16 @@ func spanningTree(size [3]int, value []float32) *tree {
 				j := i + stride[a]
 				edges = append(edges, edge{i, j, max(value[i]-value[j], value[j]-value[i])})
 			}
+		}
+	}
+	if index > 0 {
+		rng, sum := rand.New(rand.NewPCG(uint64(index), 0)), float32(0)
+		for _, e := range edges {
+			sum += e.weight
+		}
+		mean := sum / float32(len(edges))
+		for i := range edges {
+			edges[i].weight += mean * rng.Float32()
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.weight, b.weight) })
@@ -76,10 +88,9 @@ func spanningTree(size [3]int, value []float32) *tree {
 	return t
 }
 
-// marginals returns for every node the label of least min-marginal: over all labellings of the tree, of the sum of the
-// nodes' costs and of weight times the squared distance between the labels of neighbours. costs has width^3 labels a node, x
-// fastest, and becomes the min-marginals, up to a constant a node.
-func (t *tree) marginals(costs []float32, width int, weight float32, threads int) []int {
+// marginals replaces costs, which has width^3 labels a node, x fastest, by the min-marginals, up to a constant a node: the least, over all
+// labellings of the tree, of the sum of the nodes' costs and of weight times the squared distance between the labels of neighbours.
+func (t *tree) marginals(costs []float32, width int, weight float32, threads int) {
 	labels := width * width * width
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
 	up := make([]float32, len(costs)) // message from a node to its parent
@@ -103,8 +114,6 @@ func (t *tree) marginals(costs []float32, width int, weight float32, threads int
 		accumulate(at(costs, root), at(up, c))
 	}
 
-	best := make([]int, len(t.parent))
-	best[root] = argmin(at(costs, root))
 	for d := 1; d < len(t.depth)-1; d++ {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
 		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
@@ -115,11 +124,9 @@ func (t *tree) marginals(costs []float32, width int, weight float32, threads int
 				}
 				envelope(down, rest, scratch, penalty, width)
 				accumulate(at(costs, i), down)
-				best[i] = argmin(at(costs, i))
 			}
 		})
 	}
-	return best
 }
 
 func accumulate(dst, src []float32) {

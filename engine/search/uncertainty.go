@@ -42,7 +42,7 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the uncertainty was cancelled")
 	}
-	control, marginals, _ := s.minMarginals()
+	control, marginals := s.minMarginals(1)
 	lengths := around.squaredLengths(pair.Initial.After(grid.IndexToPhysical()).M)
 	sd := volume.Zeros(control)
 	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
