@@ -24,7 +24,7 @@ SCALES = 9  # of the affine search: three in plane times three along the body
 #: table, counted in an instrumented build. How many it takes is the optimiser's choice.
 EVALUATED = 0.59e6
 LEVELS = ((6, 5), (5, 5), (4, 3), (3, 2))  # of the search: control spacing and radius of the window, voxels
-MARGIN, PASSES, WAYS = 10, 2, 2
+MARGIN, PASSES, TREES, WAYS = 10, 2, 4, 2
 WORD = 4  # a 64-bit operation as so many of float32: half as many in a vector, and no multiply-add
 TRILINEAR = 21  # seven interpolations
 
@@ -89,7 +89,7 @@ def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
 
 
 def search(fixed: Grid, moving: Grid) -> Iterator[Pass]:
-    """Both ways, all levels, two passes of the default preset."""
+    """Both ways, all levels, two passes of the default preset, four trees each."""
     spacing = max(fixed.voxel, fixed.voxel * (fixed.voxels / 850e3) ** (1 / 3))
     size = fixed.at(spacing)
     grid, grown = math.prod(size), math.prod(n + 2 * MARGIN for n in size)
@@ -103,8 +103,8 @@ def search(fixed: Grid, moving: Grid) -> Iterator[Pass]:
         points, width = math.prod(math.ceil(n / control) for n in size), 2 * radius + 1
         samples = math.ceil(control / (1 + control // 5)) ** 3
         yield Pass(f"costs, spacing {control}: exclusive or, count, compare, add", points * width**3, 4 * WORD * samples, 4, WAYS * PASSES)
-        # An envelope takes the least of `width` sums along each axis; one goes up the tree, one down.
-        yield Pass(f"messages, spacing {control}", points * width**3, 2 * (3 * 2 * width + 4), 24, WAYS * PASSES)
+        # An envelope takes the least of `width` sums along each axis; one goes up a tree, one down, and the trees' are summed.
+        yield Pass(f"messages, spacing {control}", points * width**3, 2 * (3 * 2 * width + 4) + 4, 44, WAYS * PASSES * TREES)
         yield Pass(f"field, spacing {control}", grid, 2 * (3 * TRILINEAR + 30) + gaussian(3, 0.5 * control) + 35, 100, WAYS * PASSES)
     yield Pass("reconciled: twelve rough steps of two inverses", grid / 8, 3 * TRILINEAR + 27 + 6, 60, 2 * 12 * PASSES * len(LEVELS))
     yield Pass("reconciled: on the grid", grid, 3 * (3 * TRILINEAR + 30), 72, 2 * PASSES * len(LEVELS))
