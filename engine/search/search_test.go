@@ -58,7 +58,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			}
 		}
 		got := slices.Clone(costs)
-		tree.marginals(got, width, weight, 2)
+		tree.marginals(got, make([]float32, len(got)), width, weight, 2)
 		for i := range nodes {
 			g, w := got[i*labels:(i+1)*labels], want[i*labels:(i+1)*labels]
 			for l := range g {

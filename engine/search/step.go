@@ -49,18 +49,19 @@ func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []flo
 	})
 	strain := float64(s.quantum) / float64(s.spacing)
 	stiffness, means := float32(s.stiffness*strain*strain), s.blockMeans(control.Size)
+	up := make([]float32, len(costs))
 	if trees <= 1 {
-		spanningTree(control.Size, means, 0).marginals(costs, width, stiffness, s.threads)
+		spanningTree(control.Size, means, 0).marginals(costs, up, width, stiffness, s.threads)
 		return control, costs
 	}
 	marginals, one, share := make([]float32, len(costs)), make([]float32, len(costs)), 1/float32(trees)
 	for index := range trees {
 		copy(one, costs)
-		spanningTree(control.Size, means, index).marginals(one, width, stiffness, s.threads)
+		spanningTree(control.Size, means, index).marginals(one, up, width, stiffness, s.threads)
 		parallel.For(control.Voxels(), 64, s.threads, func(lo, hi int) {
 			for node := lo; node < hi; node++ {
 				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
-				least := m[argmin(m)]
+				least := leastOf(m)
 				for l, v := range m {
 					sum[l] += share * (v - least)
 				}

@@ -46,7 +46,9 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 			edges[i].weight += mean * rng.Float32()
 		}
 	}
-	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.weight, b.weight) })
+	slices.SortFunc(edges, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
+	})
 
 	set := make([]int, n)
 	for i := range set {
@@ -89,11 +91,11 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 }
 
 // marginals replaces costs, which has width^3 labels a node, x fastest, by the min-marginals, up to a constant a node: the least, over all
-// labellings of the tree, of the sum of the nodes' costs and of weight times the squared distance between the labels of neighbours.
-func (t *tree) marginals(costs []float32, width int, weight float32, threads int) {
+// labellings of the tree, of the sum of the nodes' costs and of weight times the squared distance between the labels of neighbours. up, as
+// long as costs, is room for the messages from the nodes to their parents.
+func (t *tree) marginals(costs, up []float32, width int, weight float32, threads int) {
 	labels := width * width * width
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
-	up := make([]float32, len(costs)) // message from a node to its parent
 	penalty := penalties(width, weight)
 
 	const grain = 4
@@ -146,6 +148,19 @@ func argmin(x []float32) int {
 	return best
 }
 
+// leastOf returns the least of x, several labels long: four at a time, for each comparison waits for the one before.
+func leastOf(x []float32) float32 {
+	a, b, c, d := x[0], x[0], x[0], x[0]
+	i := 0
+	for ; i+4 <= len(x); i += 4 {
+		a, b, c, d = min(a, x[i]), min(b, x[i+1]), min(c, x[i+2]), min(d, x[i+3])
+	}
+	for _, v := range x[i:] {
+		a = min(a, v)
+	}
+	return min(a, b, c, d)
+}
+
 // vectorPad is how many floats a vector may read or write beyond a line.
 const vectorPad = 16
 
@@ -171,7 +186,7 @@ func envelope(dst, src, scratch, penalty []float32, width int) {
 	for i := range width {
 		lower(scratch[i*square:(i+1)*square], dst, penalty[width-1-i:], width)
 	}
-	least := scratch[argmin(scratch)]
+	least := leastOf(scratch)
 	for i, v := range scratch {
 		dst[i] = v - least
 	}
@@ -198,11 +213,13 @@ func lower(dst, rows, penalty []float32, count int) {
 		return
 	}
 	n := len(dst)
-	for k := range dst {
-		least := rows[k] + penalty[0]
-		for j := 1; j < count; j++ {
-			least = min(least, rows[j*n+k]+penalty[j])
+	for k, v := range rows[:n] {
+		dst[k] = v + penalty[0]
+	}
+	for j := 1; j < count; j++ {
+		row, p := rows[j*n:][:n], penalty[j]
+		for k, v := range row {
+			dst[k] = min(dst[k], v+p)
 		}
-		dst[k] = least
 	}
 }
