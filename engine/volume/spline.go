@@ -1,6 +1,10 @@
 package volume
 
-import "github.com/morphseek/morphseek/engine/internal/parallel"
+import (
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
 
 // ResampleSpline reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, by the cubic B-spline that runs through v's voxels
 // (Unser, IEEE Signal Process. Mag. 1999), mirrored at its ends; points outside v get the value at the nearest point of its border. Between
@@ -48,7 +52,7 @@ func tapsAt(c float64, n int) (out taps) {
 
 // splineCoefficients returns the coefficients of the cubic B-spline through v's voxels.
 func (v *Volume) splineCoefficients(threads int) []float32 {
-	c := append([]float32(nil), v.Data...)
+	c := slices.Clone(v.Data)
 	stride := 1
 	for _, n := range v.Size {
 		parallel.For(len(c)/n, parallel.Rows(n), threads, func(lo, hi int) {

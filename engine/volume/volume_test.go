@@ -154,7 +154,7 @@ func TestNetworkGrid(t *testing.T) {
 	}
 }
 
-// What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background do.
+// The canonical order of a volume's axes is one, whatever order they are stored in.
 func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 	c, s := math.Cos(0.3), math.Sin(0.3)
 	for _, direction := range [][9]float64{volume.Identity, {c, -s, 0, s, c, 0, 0, 0, 1}} {
@@ -208,6 +208,7 @@ func TestHounsfield(t *testing.T) {
 	}
 }
 
+// What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background do.
 func TestPlausible(t *testing.T) {
 	const n = 20000
 	for name, c := range map[string]struct {

@@ -138,7 +138,7 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 
 // prepare scales intensities so that the 0.5th percentile becomes 0 and the 99.5th 1, clamps them there, and resamples v to
 // g, whose voxels are cubes or nearly, under a, smoothed first where g is coarser. Where g is finer a refinement reads both images by cubic
-// B-splines: of linear interpolation's blur the finer grid would show nothing else, and with one image blurred less than the other what is
+// B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for with one image blurred less than the other what is
 // smooth drifts (phantoms: from 0.6 to 0.75 voxels).
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, threads int) *volume.Volume {
 	lo, hi := v.MinMax()
