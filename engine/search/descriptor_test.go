@@ -56,7 +56,7 @@ func TestTonesTellStructuresApart(t *testing.T) {
 	f, m := tonesOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
 	gap := func(f, m tones) float64 {
 		l := level{5, 5, 1, 36}
-		s := newStep(l, im, describe(im.Fixed, im.FixedValid, f, 1), m, margin, 1)
+		s := newStep(l, im, describe(im.Fixed, im.FixedValid, f, 1), m, nil, margin, 1)
 		size := s.control().Size
 		width := 2*l.radius + 1
 		costs := make([]float32, width*width*width)

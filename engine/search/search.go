@@ -136,7 +136,7 @@ func newWay(im aligned.Images, fixed, moving tones, threads int) *way {
 
 // advance searches at a level from where the ones before led.
 func (w *way) advance(l level, trees, margin, threads int) {
-	s := newStep(l, w.images.Through(w.u, threads), w.fixed, w.moving, margin, threads)
+	s := newStep(l, w.images.Through(w.u, threads), w.fixed, w.moving, w.u, margin, threads)
 	g := s.solve(trees).Resample(s.grid, threads)
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
 	g.Unfold(leastJ, threads)

@@ -22,10 +22,10 @@ func random(n int, seed uint64) []float32 {
 	return x
 }
 
-// distance2 is the squared distance between two labels.
-func distance2(a, b, width int) float32 {
-	dx, dy, dz := a%width-b%width, a/width%width-b/width%width, a/(width*width)-b/(width*width)
-	return float32(dx*dx + dy*dy + dz*dz)
+// distance2 is the squared distance between two labels, where that of a is so far ahead already.
+func distance2(a, b, width int, ahead [3]float32) float32 {
+	dx, dy, dz := float32(a%width-b%width)+ahead[0], float32(a/width%width-b/width%width)+ahead[1], float32(a/(width*width)-b/(width*width))+ahead[2]
+	return dx*dx + dy*dy + dz*dz
 }
 
 // The least energy over all labellings that give a node a label, by enumeration, is what message passing must find.
@@ -37,6 +37,20 @@ func TestMarginalsAreExact(t *testing.T) {
 	for seed := range uint64(5) {
 		costs := random(nodes*labels, seed)
 		tree := spanningTree(size, random(nodes, seed+100), int(seed%2))
+		var found [3][]float32
+		if seed > 1 {
+			for k := range found {
+				found[k] = random(nodes, 10*seed+uint64(k))
+			}
+		}
+		apart := func(i, p int) (d [3]float32) {
+			for k, u := range found {
+				if u != nil {
+					d[k] = u[i] - u[p]
+				}
+			}
+			return d
+		}
 		want := make([]float32, len(costs))
 		for i := range want {
 			want[i] = float32(math.Inf(1))
@@ -50,7 +64,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			for i, l := range labelling {
 				e += costs[i*labels+l]
 				if p := tree.parent[i]; p >= 0 {
-					e += weight * distance2(l, labelling[p], width)
+					e += weight * distance2(l, labelling[p], width, apart(i, p))
 				}
 			}
 			for i, l := range labelling {
@@ -58,7 +72,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			}
 		}
 		got := slices.Clone(costs)
-		tree.marginals(got, make([]float32, len(got)), width, weight, 2)
+		tree.marginals(got, make([]float32, len(got)), tension{width, weight, found}, 2)
 		for i := range nodes {
 			g, w := got[i*labels:(i+1)*labels], want[i*labels:(i+1)*labels]
 			for l := range g {
@@ -80,12 +94,14 @@ func testEnvelope(t *testing.T, width int) {
 	const weight = 0.07
 	src := random(width*width*width, 1)
 	got, scratch := make([]float32, len(src)), make([]float32, len(src))
-	envelope(got, src, scratch, penalties(width, weight), width)
+	p, apart := newPenalties(width), [3]float32{0.3, -1.25, 2}
+	p.set(width, weight, apart)
+	envelope(got, src, scratch, p)
 	want := make([]float32, len(src))
 	for i := range want {
 		want[i] = float32(math.Inf(1))
 		for j, v := range src {
-			want[i] = min(want[i], v+weight*distance2(i, j, width))
+			want[i] = min(want[i], v+weight*distance2(j, i, width, apart))
 		}
 	}
 	least := slices.Min(want)

@@ -16,14 +16,28 @@ type step struct {
 	margin        int
 	threads       int
 	fixed, moving []uint64
-	image         []float32 // fixed intensities, for the tree
+	image         []float32    // fixed intensities, for the tree
+	total         *field.Field // what the levels before have found; nil: nothing
+}
+
+// found returns what the levels before have found, in labels, at the points of the control grid.
+func (s *step) found(control volume.Geometry) (u [3][]float32) {
+	if s.total == nil {
+		return u
+	}
+	at := s.total.Resample(control, s.threads) // in control spacings
+	labels := float32(s.spacing) / float32(s.quantum)
+	for i := range at.Data {
+		at.Data[i] *= labels
+	}
+	return [3][]float32{at.X, at.Y, at.Z}
 }
 
 // newStep returns the search at l between images whose moving one has a margin in voxels and these tones, fixed being the descriptors of the
-// fixed one.
-func newStep(l level, im aligned.Images, fixed []uint64, moving tones, margin, threads int) *step {
+// fixed one, and total the displacement through which the moving one is seen already; nil is none.
+func newStep(l level, im aligned.Images, fixed []uint64, moving tones, total *field.Field, margin, threads int) *step {
 	return &step{
-		level: l, grid: im.Fixed.Geometry, margin: margin, threads: threads,
+		level: l, total: total, grid: im.Fixed.Geometry, margin: margin, threads: threads,
 		fixed: fixed, moving: describe(im.Moving, im.MovingValid, moving, threads), image: im.Fixed.Data,
 	}
 }
@@ -48,16 +62,17 @@ func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []flo
 		}
 	})
 	strain := float64(s.quantum) / float64(s.spacing)
-	stiffness, means := float32(s.stiffness*strain*strain), s.blockMeans(control.Size)
+	means := s.blockMeans(control.Size)
+	between := tension{width: width, weight: float32(s.stiffness * strain * strain), found: s.found(control)}
 	up := make([]float32, len(costs))
 	if trees <= 1 {
-		spanningTree(control.Size, means, 0).marginals(costs, up, width, stiffness, s.threads)
+		spanningTree(control.Size, means, 0).marginals(costs, up, between, s.threads)
 		return control, costs
 	}
 	marginals, one, share := make([]float32, len(costs)), make([]float32, len(costs)), 1/float32(trees)
 	for index := range trees {
 		copy(one, costs)
-		spanningTree(control.Size, means, index).marginals(one, up, width, stiffness, s.threads)
+		spanningTree(control.Size, means, index).marginals(one, up, between, s.threads)
 		parallel.For(control.Voxels(), 64, s.threads, func(lo, hi int) {
 			for node := lo; node < hi; node++ {
 				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]

@@ -90,24 +90,43 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 	return t
 }
 
+// tension is what neighbours pay for moving apart: weight times the squared difference, in labels, between their total displacements, each
+// the label plus what the levels before have found.
+type tension struct {
+	width  int
+	weight float32
+	found  [3][]float32 // along x, y and z, by node; nil: nothing yet
+}
+
+// between sets p to the penalties of a message from one node to another.
+func (t tension) between(p *penalties, from, to int) {
+	var apart [3]float32
+	for axis, u := range t.found {
+		if u != nil {
+			apart[axis] = u[from] - u[to]
+		}
+	}
+	p.set(t.width, t.weight, apart)
+}
+
 // marginals replaces costs, which has width^3 labels a node, x fastest, by the min-marginals, up to a constant a node: the least, over all
-// labellings of the tree, of the sum of the nodes' costs and of weight times the squared distance between the labels of neighbours. up, as
-// long as costs, is room for the messages from the nodes to their parents.
-func (t *tree) marginals(costs, up []float32, width int, weight float32, threads int) {
-	labels := width * width * width
+// labellings of the tree, of the sum of the nodes' costs and of the tension between neighbours. up, as long as costs, is room for the
+// messages from the nodes to their parents.
+func (t *tree) marginals(costs, up []float32, between tension, threads int) {
+	labels := between.width * between.width * between.width
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
-	penalty := penalties(width, weight)
 
 	const grain = 4
 	for d := len(t.depth) - 2; d > 0; d-- {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
 		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
-			scratch := make([]float32, labels)
+			scratch, p := make([]float32, labels), newPenalties(between.width)
 			for _, i := range nodes[lo:hi] {
 				for _, c := range t.children[i] {
 					accumulate(at(costs, i), at(up, c))
 				}
-				envelope(at(up, i), at(costs, i), scratch, penalty, width)
+				between.between(p, i, t.parent[i])
+				envelope(at(up, i), at(costs, i), scratch, p)
 			}
 		})
 	}
@@ -119,12 +138,13 @@ func (t *tree) marginals(costs, up []float32, width int, weight float32, threads
 	for d := 1; d < len(t.depth)-1; d++ {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
 		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
-			rest, down, scratch := make([]float32, labels), make([]float32, labels), make([]float32, labels)
+			rest, down, scratch, p := make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(between.width)
 			for _, i := range nodes[lo:hi] {
 				for l, v := range at(costs, t.parent[i]) {
 					rest[l] = v - up[i*labels+l]
 				}
-				envelope(down, rest, scratch, penalty, width)
+				between.between(p, t.parent[i], i)
+				envelope(down, rest, scratch, p)
 				accumulate(at(costs, i), down)
 			}
 		})
@@ -164,27 +184,48 @@ func leastOf(x []float32) float32 {
 // vectorPad is how many floats a vector may read or write beyond a line.
 const vectorPad = 16
 
-// penalties are weight*d^2 for d from 1-width to width-1 labels.
-func penalties(width int, weight float32) []float32 {
-	p := make([]float32, 2*width-1+vectorPad)
-	for i := range 2*width - 1 {
-		p[i] = weight * float32((i-width+1)*(i-width+1))
+// penalties are what a message adds to the labels of the node that it comes from, by the distance d to the label of the one that it goes to,
+// from 1-width to width-1 labels. Along x entry k is of d = k-width+1 labels beyond the one that it comes from, along y and z before it.
+type penalties struct {
+	width int
+	axis  [3][]float32
+}
+
+func newPenalties(width int) *penalties {
+	p := &penalties{width: width}
+	for axis := range p.axis {
+		p.axis[axis] = make([]float32, 2*width-1+vectorPad)
 	}
 	return p
 }
 
-// envelope writes to dst the lower envelope min over e of src(e) + the penalties of d-e, axis by axis, less its own minimum.
-func envelope(dst, src, scratch, penalty []float32, width int) {
+// set makes the penalties weight*(d-apart)^2, apart being how many labels the node that a message comes from is ahead already.
+func (p *penalties) set(width int, weight float32, apart [3]float32) {
+	for axis, table := range p.axis {
+		ahead := apart[axis]
+		if axis == 0 {
+			ahead = -ahead
+		}
+		for k := range 2*width - 1 {
+			d := float32(k-width+1) + ahead
+			table[k] = weight * d * d
+		}
+	}
+}
+
+// envelope writes to dst the lower envelope min over e of src(e) + the penalties between d and e, axis by axis, less its own minimum.
+func envelope(dst, src, scratch []float32, p *penalties) {
+	width := p.width
 	square := width * width
-	lowerRows(scratch, src, penalty, width)
+	lowerRows(scratch, src, p.axis[0], width)
 	for z := range width {
 		plane := scratch[z*square : (z+1)*square]
 		for i := range width {
-			lower(dst[z*square+i*width:][:width], plane, penalty[width-1-i:], width)
+			lower(dst[z*square+i*width:][:width], plane, p.axis[1][width-1-i:], width)
 		}
 	}
 	for i := range width {
-		lower(scratch[i*square:(i+1)*square], dst, penalty[width-1-i:], width)
+		lower(scratch[i*square:(i+1)*square], dst, p.axis[2][width-1-i:], width)
 	}
 	least := leastOf(scratch)
 	for i, v := range scratch {
