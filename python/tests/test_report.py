@@ -88,6 +88,27 @@ def test_uncertainty_has_a_panel(uncertain: morphseek.RegistrationResult, pair: 
     assert "Uncertainty" not in page
 
 
+@pytest.mark.parametrize(
+    "plan, words",
+    [
+        (None, []),  # of an older library
+        ({"start": "", "similarity": "", "search": 0, "smoothness_mm": 0, "reasons": None}, []),
+        (
+            {"start": "affine", "similarity": "ncc", "search": 0.25, "smoothness_mm": 2.54, "reasons": ["Noise <is> low."]},
+            ["What was chosen and why", "Start: affine; similarity: ncc; share of the search: 25 %; tissue moves together over 2.5 mm.", "Noise &lt;is&gt; low."],
+        ),
+        ({"start": "header", "similarity": "mind", "search": 0, "smoothness_mm": 0, "reasons": ["No evidence."]}, ["Start: header; similarity: mind; share of the search: 0 %.", "No evidence."]),
+    ],
+)
+def test_the_plan_is_shown_with_its_reasons(plan: dict | None, words: list[str], tmp_path: Path):
+    result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
+    assert result.metrics.keys() >= {"plan"}
+    result.metrics["plan"] = plan
+    write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1))
+    text = (tmp_path / "report.html").read_text()
+    assert all(word in text for word in words) and ("What was chosen" in text) == bool(words)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
     fixed, moving = blob(), blob(shift=0.1)

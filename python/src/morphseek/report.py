@@ -116,6 +116,7 @@ def write_report(
         figures=[(heading, caption, _png(figure)) for heading, caption, figure in figures],
         scores=[dataclasses.asdict(s) | {"name": (label_names or {}).get(s.label, str(s.label))} for s in scores],
         table=_table(result, target, source),
+        plan=_plan(result.metrics.get("plan")),
         seconds={name: s for name, s in result.metrics["seconds"].items() if name != "total"},
     )
     io.write_text(path, html)
@@ -151,6 +152,16 @@ def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> lis
         ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
         ("MorphSeek", m["version"]),
     ]
+
+
+def _plan(plan: dict[str, Any] | None) -> list[str]:
+    """Return what the engine chose for the pair, then its reasons, in words; nothing where it gives no reason."""
+    if not plan or not plan["reasons"]:  # a result of an older library has no plan
+        return []
+    chosen = [f"Start: {plan['start']}", f"similarity: {plan['similarity']}", f"share of the search: {100 * plan['search']:.0f} %"]
+    if plan["smoothness_mm"]:
+        chosen.append(f"tissue moves together over {plan['smoothness_mm']:.1f} mm")
+    return ["; ".join(chosen) + ".", *plan["reasons"]]
 
 
 def _refinement(refine: dict[str, Any]) -> str:
