@@ -124,6 +124,12 @@ def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
     assert morphseek.load(out).uncertainty.min() > 0  # from the cache
 
 
+@pytest.mark.parametrize("given, read", [("high", "high"), ("2.50", "2.5")])
+def test_smoothness(given: str, read: str, tmp_path: Path, files: dict[str, Path], command: Command):
+    command("register", files["fixed"], files["moving"], "--out", tmp_path / "out", *NO_NETWORK, "--smoothness", given)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["options"]["smoothness"] == read
+
+
 def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
     pair = morphseek.phantom.make_pair(size=72)
     for name in ("fixed", "moving"):
@@ -147,6 +153,7 @@ def test_help_is_the_engines(command: Command):
         if option["name"] != "cache":
             assert f"--{option['name']}" in text
             assert option["help"].split()[0] in text
+    assert "auto|low|high|mm from 0.1 to 100" in text
     assert "register" in command("--help") and "--install-completion" in command("--help")
     assert command("--version").strip() == f"morphseek {morphseek.__version__}"
 

@@ -115,10 +115,11 @@ def _with_engine_options(command: Callable[..., None], without: Collection[str] 
             continue
         limits = {key: option[key] for key in ("min", "max") if key in option}
         metavar = None
-        if "prefix" in option:
+        if "prefix" in option or "number" in option:
             kind: Any = str
-            default, metavar = option["default"], f"{'|'.join(option['choices'])}|{option['prefix']}..."
-            limits["parser"] = functools.partial(_checked, name)
+            more = [f"{option['prefix']}..."] if "prefix" in option else [f"{option['number']} from {option['min']:g} to {option['max']:g}"]
+            default, metavar = option["default"], "|".join(option["choices"] + more)
+            limits = {"parser": functools.partial(_checked, name)}
         elif "choices" in option:
             kind = enum.Enum(name.capitalize(), {c: c for c in option["choices"]}, type=str)
             default = kind(option["default"])
