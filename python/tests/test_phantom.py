@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from morphseek import phantom
+from morphseek import errors, phantom
 from morphseek.phantom import PhantomPair
 
 
@@ -34,3 +35,19 @@ def test_seed(pair: PhantomPair):
     np.testing.assert_array_equal(again.moving.array, pair.moving.array)
     assert (other.moving_labels.array != pair.moving_labels.array).mean() > 0.02
     np.testing.assert_array_equal(other.fixed_labels.array, pair.fixed_labels.array)
+
+
+@pytest.mark.parametrize("contrasts", [("CT", "CT"), ("MR", "MR"), ("CT", "MR")])
+def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
+    """Another contrast is the same anatomy in the same place; CT has air at -1000, MR has no negative value."""
+    other = phantom.make_pair(40, 0, contrasts)
+    np.testing.assert_array_equal(other.moving_labels.array, pair.moving_labels.array)
+    np.testing.assert_array_equal(other.truth(np.eye(3)), pair.truth(np.eye(3)))
+    for image, contrast in ((other.fixed, contrasts[0]), (other.moving, contrasts[1])):
+        assert (image.array.min() < -900) == (contrast == "CT") and (image.array.min() >= 0) == (contrast == "MR")
+
+
+@pytest.mark.parametrize("contrasts", [("PET", "CT"), ("mr", "CT"), ("CT",)])
+def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
+    with pytest.raises(errors.InvalidArgumentError, match="give two, each of MR, CT"):
+        phantom.make_pair(16, 0, contrasts)

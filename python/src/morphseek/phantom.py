@@ -11,6 +11,7 @@ from typing import Callable
 
 import numpy as np
 
+from .errors import InvalidArgumentError
 from .io import Image
 
 LABELS = {
@@ -26,6 +27,8 @@ LABELS = {
     10: "heart",
 }
 """Names of the labels."""
+
+_CONTRASTS = ("MR", "CT")  # of _TISSUES
 
 # Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield units.
 _TISSUES = {
@@ -60,7 +63,7 @@ class PhantomPair:
     Attributes
     ----------
     fixed, moving : morphseek.io.Image
-        MR-like and CT-like trunk, float32, on different grids.
+        The trunk in two contrasts, or in one, float32, on different grids.
     fixed_labels, moving_labels : morphseek.io.Image
         uint8 maps of :data:`LABELS`.
     truth : callable
@@ -82,7 +85,7 @@ class PhantomPair:
         return index @ m[:3, :3].T + m[:3, 3]
 
 
-def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
+def make_pair(size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR", "CT")) -> PhantomPair:
     """Make the pair.
 
     Parameters
@@ -91,6 +94,13 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
         Voxels of the fixed image along each axis of its 384 x 300 x 336 mm.
     seed : int
         Of the deformation and the noise.
+    contrasts : tuple of str
+        Of the fixed and the moving image: "MR" or "CT".
+
+    Raises
+    ------
+    morphseek.errors.InvalidArgumentError
+        There is no such contrast.
 
     Examples
     --------
@@ -98,6 +108,9 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
     >>> pair.fixed, pair.moving
     (Image(32 x 32 x 32 voxels of 12 x 9.375 x 10.5 mm, float32), Image(36 x 36 x 28 voxels of 10 x 8 x 12 mm, float32))
     """
+    unknown = [contrast for contrast in contrasts if contrast not in _CONTRASTS]
+    if unknown or len(contrasts) != 2:
+        raise InvalidArgumentError(f"contrasts is {contrasts!r}; give two, each of {', '.join(_CONTRASTS)}")
     rng = np.random.default_rng(seed)
     spacing = _FIELD_OF_VIEW / size
     fixed = _grid((size, size, size), spacing, np.eye(3), np.array([0.0, 0.0, -40.0]))
@@ -117,10 +130,10 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
         return q @ np.linalg.inv(linear).T + shift
 
     images = []
-    for grid, warp, contrast in ((fixed, lambda p: p, 0), (moving, to_canonical, 1)):
-        values, labels = _render(warp(_points(grid)), contrast, grid)
+    for grid, warp, contrast in zip((fixed, moving), (lambda p: p, to_canonical), contrasts):
+        values, labels = _render(warp(_points(grid)), _CONTRASTS.index(contrast), grid)
         values = values.reshape(grid.array.shape)
-        if contrast == 0:
+        if contrast == "MR":
             values = _mr_noise(values, rng)
         else:
             values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)
