@@ -14,7 +14,7 @@ import SimpleITK as sitk
 
 import morphseek
 from conftest import BUNDLES, Command
-from morphseek import _core, io
+from morphseek import _core, io, phantom
 
 FILES = ["displacement.nrrd", "report.html", "report.json", "transform.h5", "warped.nii.gz", "warped_labels.nii.gz"]
 NO_NETWORK = ["--model", "none", "--refine", "0", "--search", "off"]
@@ -181,6 +181,14 @@ def test_demo(tmp_path: Path, command: Command):
     report = command.json("demo", "--out", tmp_path / "demo", "--size", 40)
     assert report["dice_after"] > report["dice_before"] + 0.2
     assert report["tre_after_mm"] < 0.5 * report["tre_before_mm"]
+    truth = report["truth"]
+    assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [organ["name"] for organ in truth["organs"]] == list(phantom.LABELS.values())
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "Error to the truth" in page and f"{truth['after']['mean_mm']:.1f} mm" in page and f"by the initial transform {truth['initial']['mean_mm']:.1f}" in page
+    text = command("demo", "--out", tmp_path / "demo", "--size", 40)
+    for key in ("mean_mm", "median_mm", "p95_mm"):
+        assert " -> ".join(f"{truth[when][key]:.1f}" for when in ("before", "initial", "after")) + " mm" in text
+    assert "initial alignment (affine)" in text and "95th percentile" in text
     assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == FILES
 
 

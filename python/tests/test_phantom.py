@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import SimpleITK as sitk
 
+import morphseek
 from morphseek import errors, phantom
 from morphseek.phantom import PhantomPair
 
@@ -51,3 +53,21 @@ def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
 def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
     with pytest.raises(errors.InvalidArgumentError, match="give two, each of MR, CT"):
         phantom.make_pair(16, 0, contrasts)
+
+
+def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.RegistrationResult):
+    """By SimpleITK's transforms, organ by organ; where the answer lies inside the moving image."""
+    errors = pair.errors(result)
+    points = pair.target_points()
+    true = pair.truth(points)
+    moving, labels = pair.moving.to_sitk(), pair.fixed_labels.to_sitk()
+    seen = np.array([all(0 <= i <= n - 1 for i, n in zip(moving.TransformPhysicalPointToContinuousIndex(p), moving.GetSize())) for p in true.tolist()])
+    organ = np.array([labels[labels.TransformPhysicalPointToIndex(p)] for p in points.tolist()])
+    affine = sitk.AffineTransform(result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist())
+    for when, transform in (("before", sitk.Transform()), ("initial", affine), ("after", result.to_sitk())):
+        distance = np.linalg.norm([transform.TransformPoint(p) for p in points.tolist()] - true, axis=1)
+        for found, which in ((errors, seen), *((o, seen & (organ == o["label"])) for o in errors["organs"])):
+            want = {"mean_mm": distance[which].mean(), "median_mm": np.median(distance[which]), "p95_mm": np.percentile(distance[which], 95)}
+            assert found[when] == pytest.approx(want, abs=1e-3) and found["points"] == np.count_nonzero(which)
+    assert errors["points"] == sum(o["points"] for o in errors["organs"]) < len(points)
+    assert [o["name"] for o in errors["organs"]] == list(phantom.LABELS.values())

@@ -7,12 +7,15 @@ smooth, invertible map gives. Nothing is resampled, so the true transform is exa
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
 from .errors import InvalidArgumentError
 from .io import Image
+
+if TYPE_CHECKING:
+    from .registration import RegistrationResult
 
 LABELS = {
     1: "liver",
@@ -78,11 +81,59 @@ class PhantomPair:
 
     def target_points(self, step: int = 3) -> np.ndarray:
         """Return every `step`-th voxel centre inside a labelled organ of the fixed image, (n, 3) LPS mm: where to measure the error."""
+        return _physical(self.fixed, self._targets(step))
+
+    def _targets(self, step: int) -> np.ndarray:
+        """Return the array indices of the target points, (n, 3) z, y, x."""
         inside = np.zeros_like(self.fixed_labels.array, dtype=bool)
         inside[::step, ::step, ::step] = self.fixed_labels.array[::step, ::step, ::step] > 0
-        index = np.argwhere(inside)[:, ::-1]
-        m = self.fixed.index_to_physical
-        return index @ m[:3, :3].T + m[:3, 3]
+        return np.argwhere(inside)
+
+    def errors(self, result: RegistrationResult, step: int = 3) -> dict[str, Any]:
+        """Measure how far a registration of the pair carries points from where they truly lie in the moving image.
+
+        Parameters
+        ----------
+        result : morphseek.RegistrationResult
+            Of this pair.
+        step : int
+            Of :meth:`target_points`. Points that truly lie outside the moving image do not count.
+
+        Returns
+        -------
+        dict
+            ``points``, their number; ``before``, ``initial`` (after the initial transform) and ``after``, each a dict of ``mean_mm``,
+            ``median_mm`` and ``p95_mm``; ``organs``, a list of the same for each organ with its ``label`` and ``name``.
+        """
+        index = self._targets(step)
+        points = _physical(self.fixed, index)
+        true = self.truth(points)
+        moving = np.linalg.inv(self.moving.index_to_physical)
+        place = true @ moving[:3, :3].T + moving[:3, 3]
+        seen = ((place >= 0) & (place <= np.array(self.moving.array.shape[::-1]) - 1)).all(axis=1)
+        points, true, labels = points[seen], true[seen], self.fixed_labels.array[tuple(index[seen].T)]
+        found = {
+            "before": points,
+            "initial": points @ result.initial[:3, :3].T + result.initial[:3, 3],
+            "after": result.transform_points(points),
+        }
+        distances = {when: np.linalg.norm(there - true, axis=1) for when, there in found.items()}
+
+        def summary(which: np.ndarray) -> dict[str, Any]:
+            return {"points": int(np.count_nonzero(which)), **{when: _spread(d[which]) for when, d in distances.items()}}
+
+        organs = [{"label": label, "name": name, **summary(labels == label)} for label, name in LABELS.items() if (labels == label).any()]
+        return {**summary(labels > 0), "organs": organs}
+
+
+def _physical(image: Image, index: np.ndarray) -> np.ndarray:
+    """Return the points of array indices, (n, 3) z, y, x, as LPS mm."""
+    m = image.index_to_physical
+    return index[:, ::-1] @ m[:3, :3].T + m[:3, 3]
+
+
+def _spread(distances: np.ndarray) -> dict[str, float]:
+    return {"mean_mm": float(distances.mean()), "median_mm": float(np.median(distances)), "p95_mm": float(np.percentile(distances, 95))}
 
 
 def make_pair(size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR", "CT")) -> PhantomPair:

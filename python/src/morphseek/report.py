@@ -38,6 +38,7 @@ def write_report(
     label_names: dict[int, str] | None = None,
     command: str = "",
     title: str = "",
+    truth: dict[str, Any] | None = None,
 ) -> None:
     """Write the page.
 
@@ -58,6 +59,8 @@ def write_report(
         What repeats the registration; empty where no command did it.
     title : str
         Which images, for the heading.
+    truth : dict, optional
+        Of a made-up pair the errors at points, from :meth:`morphseek.phantom.PhantomPair.errors`.
     """
     import jinja2
 
@@ -112,7 +115,8 @@ def write_report(
         metrics=result.metrics,
         options=result.options,
         command=command,
-        tiles=_tiles(result, scores),
+        tiles=_tiles(result, scores, truth),
+        truth=truth,
         figures=[(heading, caption, _png(figure)) for heading, caption, figure in figures],
         scores=[dataclasses.asdict(s) | {"name": (label_names or {}).get(s.label, str(s.label))} for s in scores],
         table=_table(result, target, source),
@@ -122,10 +126,14 @@ def write_report(
     io.write_text(path, html)
 
 
-def _tiles(result: RegistrationResult, scores: Sequence[LabelScore]) -> list[tuple[str, str, str]]:
+def _tiles(result: RegistrationResult, scores: Sequence[LabelScore], truth: dict[str, Any] | None) -> list[tuple[str, str, str]]:
     """Return the figures at the head: what, value, remark."""
     m = result.metrics
     tiles = []
+    if truth:
+        after, initial = truth["after"], truth["initial"]
+        remark = f"median {after['median_mm']:.1f}, 95 % below {after['p95_mm']:.1f}; by the initial transform {initial['mean_mm']:.1f}"
+        tiles.append(("Mean error to the truth", f"{after['mean_mm']:.1f} mm", remark))
     if scores:
         tiles.append(("Mean Dice", f"{mean_dice(scores):.3f}", f"before {mean_dice(scores, 'before'):.3f}"))
     tiles.append((f"Similarity ({m['similarity']})", f"{m['similarity_after']:.3f}", f"before {m['similarity_before']:.3f}"))
