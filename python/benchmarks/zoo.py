@@ -36,6 +36,7 @@ from methods.shared import as_field
 
 Row = dict[str, Any]
 
+PROGRAM = str(Path(sys.executable).parent / "morphseek")
 OURS = "morphseek"
 BEFORE = "before"
 STATES = {
@@ -529,6 +530,11 @@ def named(text: str, known: list[str], what: str) -> list[str]:
     return [word for word in known if word in words]
 
 
+def peers_of(text: str) -> list[str]:
+    """Return the methods that a comma-separated list of their names, or of the short ones, stands for."""
+    return named(",".join(SHORT.get(name, name) for name in text.split(",")), list(METHODS), "peer")
+
+
 def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]) -> list[Kind]:
     """Return the kinds whose name has one of the parts in it ("=NAME" is that kind alone; no part: all); say which lack what."""
     matching = {part: [name for name in every if (part[1:] == name if part[:1] == "=" else part in name)] for part in wanted or [""]}
@@ -550,7 +556,7 @@ def main(
     data: Annotated[Path | None, typer.Option(help="Folder of real images: brain/, abdomen/, hippocampus/ (images/, labels/, split.json), other/ (pairs.json).")] = None,
     size: Annotated[int, typer.Option(help="Voxels along each axis of a made-up trunk.", min=16)] = 96,
     jobs: Annotated[int, typer.Option(help="Pairs at a time, one thread each.", min=1)] = 1,
-    program: Annotated[str, typer.Option(help="The morphseek command to measure; that of this Python unless given.")] = str(Path(sys.executable).parent / "morphseek"),
+    program: Annotated[str, typer.Option(help="The morphseek command to measure; that of this Python unless given.")] = PROGRAM,
     options: Annotated[str, typer.Option(help="Further options of every registration, as on the command line: \"--smoothness 2.5\".")] = "",
     json_out: Annotated[Path | None, typer.Option("--json", help="Write every registration's figures.")] = None,
     compare_with: Annotated[Path | None, typer.Option("--compare", help="What --json wrote before a change: say kind by kind what got better and worse.")] = None,
@@ -569,8 +575,7 @@ def main(
     if keep is not None and keep.exists():
         raise typer.BadParameter(f"{keep} is there already; name a new folder", param_hint="--keep")
     chosen = choose(every, kinds_, lambda text: typer.echo(text, err=True))
-    wanted = [SHORT.get(name, name) for name in peers.split(",") if name]
-    run = Run(program, named(states, list(STATES), "state"), shlex.split(options), named(",".join(wanted), list(METHODS), "peer"), timeout, keep)
+    run = Run(program, named(states, list(STATES), "state"), shlex.split(options), peers_of(peers), timeout, keep)
     head = {
         "machine": measure.machine(), "program": program, "version": version_of(program), "options": options, "seeds": seeds, "n": n, "size": size,
     }  # fmt: skip

@@ -19,12 +19,12 @@ import morphseek
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import frontier  # noqa: E402
 import scoring  # noqa: E402
 import truth  # noqa: E402
 import typer  # noqa: E402
 import zoo  # noqa: E402
 
-PROGRAM = str(Path(sys.executable).parent / "morphseek")
 DATA = Path(os.environ.get("MORPHSEEK_DATA", Path(__file__).parents[3] / "shared" / "data"))
 STILL = truth.Motion((0.0, 1.0), (0.5, 4.0), 0.1, 2.0, 0.0)
 
@@ -302,7 +302,7 @@ def test_a_run_of_the_program(tmp_path: Path):
 
 def test_a_failure_is_a_row_with_the_error_from_before():
     pair = truth.trunk(24, 0, ("CT", "CT"))
-    run = zoo.Run(PROGRAM, ["affine"], ["--smoothness", "stiff"], ["sitk-affine"], 200)
+    run = zoo.Run(zoo.PROGRAM, ["affine"], ["--smoothness", "stiff"], ["sitk-affine"], 200)
     before, failed, peer = run.rows("trunk", pair)
     assert failed["status"] == "failed" and failed["error"] == before["error"] and "smoothness" in zoo.line_of(failed)
     assert peer["method"] == "sitk-affine" and peer["status"] == "ok" and peer["error"]["mean"] < before["error"]["mean"] and "bending" in peer
@@ -341,6 +341,35 @@ def test_comparison():
     assert (found["all", "error.mean"]["pairs"], found["all", "error.mean"]["better"], found["all", "error.mean"]["worse"]) == (6, 5, 1)
     text = zoo.comparison(zoo.compare(old, new))
     assert "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text and "| all | Dice | 5 |" in text
+
+
+# --------------------------------------------------------------------------------------------------- Points against overlap
+
+
+def smoothed(error: float, dice: float, **peers: tuple[float, float]) -> list[dict[str, Any]]:
+    """A run's rows of two brain pairs with a truth and one of two people, and of peers on the same."""
+    rows = []
+    for method, (mean, overlap) in {zoo.OURS: (error, dice), **peers}.items():
+        rows += [row("brain", "a", "final", mean - 0.1, method), row("brain", "b", "final", mean + 0.1, method)]
+        people = row("brain, two people", "c", "final", 0.0, method, dice=overlap)
+        rows.append({**people, "error": None})
+    return rows
+
+
+def test_the_frontier(tmp_path: Path):
+    runs = {"auto": smoothed(0.2, 0.77, greedy=(0.25, 0.76)), "2": smoothed(0.3, 0.78), "10": smoothed(0.15, 0.7)}
+    found = frontier.curves(runs)
+    assert list(found) == ["brain"]  # of the others there is nothing
+    assert {name: pytest.approx(at) for name, at in found["brain"].items()} == {"auto": (0.2, 0.77), "2": (0.3, 0.78), "10": (0.15, 0.7), "greedy": (0.25, 0.76)}
+    assert [line.split(" | ")[0] for line in frontier.table(found).splitlines()[2:]] == ["| 2 mm", "| 10 mm", "| auto", "| greedy"]
+    for value, rows in runs.items():
+        (tmp_path / f"smoothness-{value}.json").write_text(json.dumps({"rows": rows}))
+    script = [sys.executable, str(BENCHMARKS / "frontier.py"), "--out", str(tmp_path)]
+    drawn = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    assert drawn.returncode == 0 and "| auto | 0.20 mm; 0.770 |" in drawn.stdout, drawn.stderr
+    assert "<svg" in (tmp_path / "frontier.svg").read_text() and (tmp_path / "frontier.png").stat().st_size > 5000
+    empty = subprocess.run([*script[:-1], str(tmp_path / "empty")], capture_output=True, text=True, timeout=100)
+    assert empty.returncode == 2 and "--data" in empty.stderr
 
 
 # ------------------------------------------------------------------------------------- Bounds on the default, all kinds small
