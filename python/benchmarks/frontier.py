@@ -83,10 +83,13 @@ def draw(found: dict[str, dict[str, tuple[float, float]]], paths: list[Path]) ->
         numbers = sorted((name for name in points if number(name) is not None), key=float)
         if numbers:
             axes.plot(*zip(*(points[name] for name in numbers), strict=True), "o-", color="#2b6cb0", markersize=4, linewidth=1.2)
-        for name, (error, dice) in points.items():
-            if number(name) is None:
-                axes.plot(error, dice, "*" if name in ("auto", "low", "high") else "s", color="#2b6cb0" if name in ("auto", "low", "high") else "#c05621", markersize=9)
-            axes.annotate(name if number(name) is None else f"{float(name):g} mm", (error, dice), xytext=(4, 4), textcoords="offset points", fontsize=8)
+        for name, at in points.items():
+            if number(name) is not None:
+                axes.annotate(f"{float(name):g} mm", at, xytext=(5, -11), textcoords="offset points", fontsize=8)
+                continue
+            peer = name in zoo.METHODS
+            axes.plot(*at, "s" if peer else "*", color="#c05621" if peer else "#1a365d", markersize=7 if peer else 11)
+            axes.annotate(name, at, xytext=(-5, 6), textcoords="offset points", fontsize=9, fontweight="bold", ha="right")
         axes.set(title=anatomy, xlabel="error where the truth is known, mm", ylabel="Dice between two people")
         axes.grid(alpha=0.3)
         axes.margins(0.15)
