@@ -1,6 +1,6 @@
 """Pairs of images whose true transform is known, so that the error at points can be measured, not only the labels' overlap.
 
-Three ways to a truth: made-up trunks, whose anatomy is a formula (:func:`trunk`); one image seen through a known map
+Three ways to a truth: made-up bodies, whose anatomy is a formula (:func:`trunk`, :func:`synthetic`); one image seen through a known map
 (:func:`moved`); an image and itself with noise of its own (:func:`aligned_trunk`, or :func:`moved` by a :class:`Motion` of 0). On top of
 each a disturbance (:data:`DISTURBANCES`) changes the images, never the truth where it can be measured; points that it takes away
 do not count. Images are SimpleITK's, points (n, 3) LPS mm from fixed to moving space, and one seed gives one pair.
@@ -152,6 +152,37 @@ def aligned_trunk(size: int, seed: int, contrasts: tuple[str, str], name: str = 
     points = one.target_points(_step(size))
     images = [image.to_sitk() for image in (one.fixed, other.fixed, one.fixed_labels)]
     return Pair(name or f"seed {seed}", images[0], images[1], contrasts[0] != contrasts[1], points, points, images[2], images[2])
+
+
+def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: str = "") -> Pair:
+    """Return two made-up subjects of one of morphseek.training's bodies ("head", "limb", "medley"), 2 mm a voxel; it needs PyTorch.
+
+    Parameters
+    ----------
+    size : int
+        Voxels along each axis.
+    two : bool
+        Each image has a contrast of its own.
+    regrid : bool
+        The moving image lies on :func:`other_grid`.
+    """
+    from morphseek.training.config import Synthetic
+    from morphseek.training.synthetic import SyntheticSource
+
+    settings = Synthetic(bodies=[body], coverage=[1.0, 1.2], same_contrast=0.0 if two else 1.0, noise=0.05, crop=0.0, slices=1.0)
+    sample = SyntheticSource(settings, (size,) * 3, 8, seed).pair(0).sample
+    rng = np.random.default_rng(seed)
+    grid = sitk.Image([size] * 3, sitk.sitkFloat32)
+    grid.SetSpacing((2.0,) * 3)
+    fixed, moving = (image_of(1000 * volume[0, 0].numpy(), grid) for volume in (sample.fixed, sample.moving))
+    labels = [sitk.Cast(image_of(volume[0, 0].numpy(), grid), sitk.sitkUInt8) for volume in (sample.fixed_map, sample.moving_map)]
+    index = np.argwhere(sample.truth_mask[0, 0].numpy() > 0)
+    index = index[rng.permutation(len(index))[:POINTS]]
+    shift = sample.truth[0].numpy()[:, index[:, 0], index[:, 1], index[:, 2]].T
+    points, answers = (2.0 * at[:, ::-1].astype(float) for at in (index, index + shift))
+    there = other_grid(moving, rng) if regrid else moving
+    pair = Pair(name or f"seed {seed}", fixed, there, two, points, answers, *labels)
+    return pair.at(inside(there, answers))
 
 
 # --------------------------------------------------------------------------------------- One image seen through a known map

@@ -1,8 +1,8 @@
 """Every kind of pair in one table, by the error at points whose place is known and by the labels' overlap: python zoo.py --help.
 
-A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up trunks need no data; those of a head need the
-template inside of the nilearn package (pip install --no-deps nilearn); those of real images need --data. What is not there is said and left
-out. Each registration is a process of its own, `morphseek register`, once a state: after the rigid alignment, the affine one, the search,
+A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up trunks need no data, those of other made-up
+bodies PyTorch, those of a head template the nilearn package (pip install --no-deps nilearn), those of real images --data. What is not
+there is said and left out. Each registration is a process of its own, `morphseek register`, once a state: after the rigid alignment, the affine one, the search,
 and to the end. Scores come from the written transform by SimpleITK, numpy and scipy alone. One seed gives the same pairs everywhere.
 """
 
@@ -100,6 +100,8 @@ _TRUNKS = [  # name, contrasts, disturbance
     ("trunk MR <- CT", _BOTH, "aligned"),
 ]
 
+_SYNTHETIC = ("head", "limb", "medley")
+
 _HEAD = truth.Motion((3.0, 18), (0.8, 7), 0.10, 8, 0.02)
 _ABDOMEN_CT = truth.Motion((6.0, 35), (1.5, 14), 0.08, 15, 0.02)
 _ABDOMEN_MR = truth.Motion((6.0, 35), (1.5, 14), 0.06, 12, 0.02)
@@ -125,6 +127,7 @@ _PEOPLE = [  # name, folder, list of pairs in its split.json, two modalities
 def kinds(settings: Settings) -> dict[str, Kind]:
     """Return every kind by its name, those too that lack what they need here."""
     made = [_trunk_kind(settings, *row) for row in _TRUNKS]
+    made += [_synthetic_kind(settings, body, two) for body in _SYNTHETIC for two in (False, True)]
     made += [_template_kind(settings, disturbance) for disturbance in _TEMPLATE]
     for number, (body, (folder, prefix, motion, disturbances)) in enumerate(_BODIES.items()):
         made += [_real_kind(settings, body, number, folder, prefix, motion, disturbance) for disturbance in disturbances]
@@ -153,6 +156,14 @@ def _trunk_kind(settings: Settings, body: str, contrasts: tuple[str, str], distu
                 yield _disturbed(name, seed, k, truth.trunk(settings.size, 1000 * seed + k, contrasts), disturbance)
 
     return Kind(name, make)
+
+
+def _synthetic_kind(settings: Settings, body: str, two: bool) -> Kind:
+    def make(seed: int) -> Iterator[truth.Pair]:
+        for k in range(settings.n):
+            yield truth.synthetic(body, settings.size, 1000 * seed + k, two, k % 2 == 1)
+
+    return Kind(_named(f"made-up {body}", "two contrasts" if two else ""), make, "" if importlib.util.find_spec("torch") else "PyTorch (pip install 'morphseek[training]')")
 
 
 _Images = Callable[[np.random.Generator], Iterator[tuple[str, sitk.Image, sitk.Image | None]]]

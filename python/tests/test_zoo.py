@@ -108,6 +108,17 @@ def test_a_known_shift_is_the_error_before():
     assert before["dice"] < 0.9 and after["dice"] == 1 and after["hd95"] == 0
 
 
+@pytest.mark.parametrize("body", zoo._SYNTHETIC)
+def test_synthetic_bodies_have_the_same_tissue_at_both_ends(body: str):
+    pytest.importorskip("torch")
+    pair = truth.synthetic(body, 32, 4, True, True)
+    same = labels_at(pair.fixed_labels, pair.fixed_points) == labels_at(pair.moving_labels, pair.moving_points)
+    before = labels_at(pair.fixed_labels, pair.fixed_points) == labels_at(pair.moving_labels, pair.fixed_points)
+    assert len(pair.fixed_points) > 500 and same.mean() > 0.8 and same.mean() > before.mean() + 0.05
+    assert pair.two_modalities and pair.moving.GetSize() != pair.fixed.GetSize()
+    np.testing.assert_array_equal(truth.array_of(pair.moving), truth.array_of(truth.synthetic(body, 32, 4, True, True).moving))
+
+
 TRUNK = truth.trunk(40, 3, ("CT", "CT"))
 
 
@@ -222,7 +233,9 @@ def test_errors_at_points_by_hand(angle: float):
 def test_kinds_without_any_data():
     every = zoo.kinds(zoo.Settings(24, 1))
     here = [kind for kind in every.values() if not kind.lacking]
-    assert len(here) >= 20 and all("--data" in kind.lacking or "nilearn" in kind.lacking for kind in every.values() if kind.lacking)
+    assert len(here) >= 20
+    for kind in every.values():
+        assert not kind.lacking or any(what in kind.lacking for what in ("--data", "nilearn", "PyTorch"))
     for kind in here:
         if kind.name.startswith("trunk"):
             (pair,) = kind.make(1)
@@ -374,29 +387,32 @@ def test_the_frontier(tmp_path: Path):
 
 # ------------------------------------------------------------------------------------- Bounds on the default, all kinds small
 
-# kind: mean error, 95th percentile (mm), Dice at least; of one pair each, seed 1, trunks of 48 voxels a side. Trunks are 8 x 6.3 x 7 mm there.
-BOUNDS: dict[str, tuple[float, float, float | None]] = {
-    "trunk MR <- CT": (12.3, 27.5, 0.76),  # 9.42, 21.12, 0.785
-    "trunk CT": (3.5, 7.4, 0.90),  # 2.62, 5.69, 0.926
-    "trunk MR": (4.7, 10.2, 0.89),  # 3.6, 7.84, 0.924
-    "trunk CT, two contrasts": (6.1, 15.9, 0.88),  # 4.67, 12.18, 0.907
-    "trunk CT, noise": (6.7, 12.8, 0.87),  # 5.11, 9.81, 0.901
-    "trunk MR <- CT, noise": (16.9, 37.7, 0.70),  # 12.93, 28.94, 0.729
-    "trunk MR, bias": (5.4, 11.6, 0.89),  # 4.13, 8.86, 0.922
-    "trunk MR, speckle": (11.6, 21.8, 0.81),  # 8.87, 16.75, 0.843
-    "trunk MR, sector": (6.3, 21.5, None),  # 4.78, 16.49
-    "trunk CT, slices of 12 mm": (4.2, 8.6, 0.90),  # 3.17, 6.6, 0.926
-    "trunk MR <- CT, slices of 12 mm": (15.2, 39.9, 0.68),  # 11.67, 30.68, 0.706
-    "trunk CT, cropped": (5.1, 11.0, 0.89),  # 3.92, 8.44, 0.917
-    "trunk MR <- CT, cropped": (16.7, 37.6, 0.60),  # 12.8, 28.88, 0.635
-    "trunk CT, partial view": (4.0, 8.4, None),  # 3.05, 6.43
-    "trunk MR <- CT, partial view": (13.1, 31.8, None),  # 10.01, 24.43
-    "trunk CT, resection": (3.6, 8.1, None),  # 2.72, 6.19
-    "trunk MR <- CT, resection": (13.5, 34.1, None),  # 10.32, 26.16
-    "trunk CT, sliding": (4.8, 11.1, 0.89),  # 3.62, 8.52, 0.920
-    "trunk MR <- CT, sliding": (13.7, 33.8, 0.73),  # 10.47, 25.95, 0.764
-    "trunk CT, aligned": (1.8, 4.2, 0.97),  # 1.34, 3.19, 0.999
-    "trunk MR <- CT, aligned": (11.7, 25.7, 0.78),  # 8.96, 19.73, 0.805
+# Over the seeds 1 to n, one pair each, 48 voxels a side (a trunk's are 8 x 6.3 x 7 mm): kind: n, mean error, 95th percentile (mm; means over
+# the pairs), mean Dice at least. Behind it what there was when the bound was set.
+BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
+    "trunk MR <- CT": (3, 12.6, 30.0, 0.75),  # 9.70, 23.2, 0.781
+    "trunk CT": (3, 3.5, 7.9, 0.90),  # 2.72, 6.0, 0.928
+    "trunk MR": (3, 4.5, 9.9, 0.89),  # 3.45, 7.6, 0.922
+    "trunk CT, two contrasts": (3, 8.3, 24.3, 0.82),  # 6.35, 18.7, 0.857
+    "trunk CT, noise": (1, 6.7, 12.8, 0.87),  # 5.11, 9.81, 0.901
+    "trunk MR <- CT, noise": (1, 16.9, 37.7, 0.70),  # 12.93, 28.94, 0.729
+    "trunk MR, bias": (1, 5.4, 11.6, 0.89),  # 4.13, 8.86, 0.922
+    "trunk MR, speckle": (1, 11.6, 21.8, 0.81),  # 8.87, 16.75, 0.843
+    "trunk MR, sector": (1, 6.3, 21.5, None),  # 4.78, 16.49
+    "trunk CT, slices of 12 mm": (1, 4.2, 8.6, 0.90),  # 3.17, 6.6, 0.926
+    "trunk MR <- CT, slices of 12 mm": (1, 15.2, 39.9, 0.68),  # 11.67, 30.68, 0.706
+    "trunk CT, cropped": (1, 5.1, 11.0, 0.89),  # 3.92, 8.44, 0.917
+    "trunk MR <- CT, cropped": (1, 16.7, 37.6, 0.60),  # 12.8, 28.88, 0.635
+    "trunk CT, partial view": (1, 4.0, 8.4, None),  # 3.05, 6.43
+    "trunk MR <- CT, partial view": (1, 13.1, 31.8, None),  # 10.01, 24.43
+    "trunk CT, resection": (1, 3.6, 8.1, None),  # 2.72, 6.19
+    "trunk MR <- CT, resection": (1, 13.5, 34.1, None),  # 10.32, 26.16
+    "trunk CT, sliding": (1, 4.8, 11.1, 0.89),  # 3.62, 8.52, 0.920
+    "trunk MR <- CT, sliding": (1, 13.7, 33.8, 0.73),  # 10.47, 25.95, 0.764
+    "trunk CT, aligned": (1, 1.8, 4.2, 0.97),  # 1.34, 3.19, 0.999
+    "trunk MR <- CT, aligned": (1, 11.7, 25.7, 0.78),  # 8.96, 19.73, 0.805
+    "made-up head": (2, 2.1, 4.7, 0.83),  # 1.61, 3.6, 0.860
+    "made-up medley, two contrasts": (1, 3.7, 8.2, 0.50),  # 2.85, 6.3, 0.54
 }
 REAL_BOUNDS = {"hippocampus": (0.6, 1.5), "hippocampus, two contrasts": (1.1, 2.6)}
 
@@ -410,11 +426,13 @@ def registered(pair: truth.Pair) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_bounds(name: str):
-    (pair,) = zoo.kinds(zoo.Settings(48, 1))[name].make(1)
-    found = registered(pair)["final"]
-    mean, p95, dice = BOUNDS[name]
-    assert found["error"]["mean"] <= mean and found["error"]["p95"] <= p95, found
-    assert dice is None or found["dice"] >= dice, found
+    kind = zoo.kinds(zoo.Settings(48, 1))[name]
+    if kind.lacking:
+        pytest.skip(f"needs {kind.lacking}")
+    seeds, mean, p95, dice = BOUNDS[name]
+    found = [registered(pair)["final"] for seed in range(1, seeds + 1) for pair in kind.make(seed)]
+    assert np.mean([f["error"]["mean"] for f in found]) <= mean and np.mean([f["error"]["p95"] for f in found]) <= p95, found
+    assert dice is None or np.mean([f["dice"] for f in found]) >= dice, found
 
 
 @pytest.fixture(scope="module")
