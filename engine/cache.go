@@ -23,6 +23,9 @@ import (
 func cachePath(pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt.Cache = ""
+	if word, mm := opt.smoothness(); word == "" {
+		opt.Smoothness = plainNumber(mm) // 2.50 is 2.5
+	}
 	var manifest *network.Manifest // the whole of it: SHA256 is the graph's, and windows, spacings and steps shape the result, too
 	if model != nil {
 		manifest = &model.Manifest

@@ -414,6 +414,8 @@ func TestOptionsWithoutEffectAreSaid(t *testing.T) {
 		{alone, func(o *Options) { o.Device, o.Steps, o.Trajectories, o.Tau = "cuda", 2, 4, 0.5 }, "steps, trajectories, tau, device had"},
 		{alone, func(o *Options) { o.Device = "cpu" }, ""},
 		{alone, func(o *Options) { o.Preset, o.Similarity = "best", "mind" }, "preset, similarity had"},
+		{alone, func(o *Options) { o.Smoothness = "2.5" }, "smoothness had"},
+		{alone, func(o *Options) { o.Smoothness, o.Refine = "low", 1 }, ""},
 		{alone, func(o *Options) { o.Preset, o.Similarity, o.Refine = "best", "mse", 1 }, ""},
 		{alone, func(o *Options) { o.Similarity, o.Search = "mind", "on" }, ""},
 		{alone, func(o *Options) { o.Initial = "com" }, ""},
@@ -976,6 +978,7 @@ func TestCache(t *testing.T) {
 		"model":       func(_ *Pair, o *Options) { o.Model = "none" },
 		"threads":     func(_ *Pair, o *Options) { o.Threads = 1 },
 		"steps":       func(_ *Pair, o *Options) { o.Steps = 1 },
+		"smoothness":  func(_ *Pair, o *Options) { o.Smoothness = "low" },
 		"nothing":     func(*Pair, *Options) {},
 		"cache place": func(_ *Pair, o *Options) { o.Cache += string(filepath.Separator) },
 	} {
@@ -986,6 +989,14 @@ func TestCache(t *testing.T) {
 			t.Errorf("with another %s: cached is %v", name, r.Metrics.Cached)
 		}
 	}
+	t.Run("number in another text", func(t *testing.T) {
+		path := func(smoothness string) string {
+			return cachePath(p, with(func(o *Options) { o.Smoothness = smoothness }), nil)
+		}
+		if path("2.5") != path("2.50") || path("2.5") == path("2.6") {
+			t.Error("2.5 mm and 2.50 mm are one smoothness, 2.6 mm is another")
+		}
+	})
 	t.Run("manifest", func(t *testing.T) {
 		// The same network, told to look at the image in another way.
 		bundle, err := os.ReadFile(tiny)

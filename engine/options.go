@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -30,6 +31,7 @@ type Options struct {
 	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`
 	Cache        string  `json:"cache" default:"" help:"Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always."`
 	Uncertainty  string  `json:"uncertainty" default:"off" choices:"off|on" help:"Also give the standard deviation of the displacement at every voxel, mm: over trajectories of the network's policy (16, or as many as the option says) or, where no network runs, from the search's costs of other displacements, whether or not it ran. Takes about as long as that stage, the network's once a trajectory."`
+	Smoothness   string  `json:"smoothness" default:"auto" choices:"auto|low|high" number:"mm" min:"0.1" max:"100" help:"Over which distance tissue moves together, in the search and the refinement: low follows fine detail, as between two people; high keeps tissue together, as within one; auto chooses from the images; or a number of mm."`
 }
 
 // OptionSpec describes one option to a skin.
@@ -39,6 +41,7 @@ type OptionSpec struct {
 	Default any      `json:"default"`
 	Choices []string `json:"choices,omitempty"`
 	Prefix  string   `json:"prefix,omitempty"` // with choices: what begins with it is taken, too
+	Number  string   `json:"number,omitempty"` // with choices: a number of this unit, from Min to Max, is taken, too, as text or as JSON's
 	Min     *float64 `json:"min,omitempty"`
 	Max     *float64 `json:"max,omitempty"`
 	Help    string   `json:"help"`
@@ -50,7 +53,7 @@ func OptionSpecs() []OptionSpec {
 	specs := make([]OptionSpec, t.NumField())
 	for i := range specs {
 		f := t.Field(i)
-		s := OptionSpec{Name: f.Tag.Get("json"), Prefix: f.Tag.Get("prefix"), Help: f.Tag.Get("help")}
+		s := OptionSpec{Name: f.Tag.Get("json"), Prefix: f.Tag.Get("prefix"), Number: f.Tag.Get("number"), Help: f.Tag.Get("help")}
 		if c := f.Tag.Get("choices"); c != "" {
 			s.Choices = strings.Split(c, "|")
 		}
@@ -104,7 +107,7 @@ func DefaultOptions() Options {
 }
 
 // ParseOptions reads a JSON object of options over the defaults; true and false stand for "on" and "off" where an option has these
-// choices. Unknown names are errors: a misspelt option never passes silently.
+// choices, and a number stands for its text where an option takes both. Unknown names are errors: a misspelt option never passes silently.
 func ParseOptions(text string) (Options, error) {
 	o := DefaultOptions()
 	if strings.TrimSpace(text) == "" {
@@ -129,6 +132,11 @@ func ParseOptions(text string) (Options, error) {
 		if isSwitch && slices.Contains(specs[i].Choices, value) {
 			given[name] = json.RawMessage(strconv.Quote(value))
 		}
+		if text := strings.TrimSpace(string(given[name])); specs[i].Number != "" && text != "null" {
+			if value, err := strconv.ParseFloat(strings.Trim(text, `"`), 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
+				given[name] = json.RawMessage(strconv.Quote(plainNumber(value))) // 2.50 is 2.5, as text too
+			}
+		}
 	}
 	checked, err := json.Marshal(given)
 	if err == nil {
@@ -150,7 +158,14 @@ func ParseOptions(text string) (Options, error) {
 func (s OptionSpec) kind() string {
 	switch {
 	case s.Choices != nil:
-		return "one of " + strings.Join(s.Choices, ", ")
+		choices := strings.Join(s.Choices, ", ")
+		if s.Prefix != "" {
+			choices += ", " + s.Prefix + "..."
+		}
+		if s.Number != "" {
+			choices += " or a number of " + s.Number + " in " + s.span()
+		}
+		return "one of " + choices
 	case s.Type == "int":
 		lowest := int64(*s.Min) // every whole number has one
 		if s.Max == nil {
@@ -169,17 +184,14 @@ func (o Options) Check() error {
 	for i, s := range OptionSpecs() {
 		f := v.Field(i)
 		if f.Kind() == reflect.String {
-			if s.Choices == nil {
-				continue
-			}
-			choices := s.Choices
-			known := slices.Contains(choices, f.String())
-			if s.Prefix != "" {
-				choices = append(slices.Clone(choices), s.Prefix+"...")
-				known = known || strings.HasPrefix(f.String(), s.Prefix)
+			text := f.String()
+			known := s.Choices == nil || slices.Contains(s.Choices, text) || s.Prefix != "" && strings.HasPrefix(text, s.Prefix)
+			if !known && s.Number != "" {
+				x, err := strconv.ParseFloat(text, 64)
+				known = err == nil && x >= *s.Min && x <= *s.Max // NaN does not
 			}
 			if !known {
-				return fault.New(fault.InvalidArgument, "%s is %q; it must be one of %s", s.Name, f.String(), strings.Join(choices, ", "))
+				return fault.New(fault.InvalidArgument, "%s is %q; it must be %s", s.Name, text, s.kind())
 			}
 			continue
 		}
@@ -194,12 +206,25 @@ func (o Options) Check() error {
 func (s OptionSpec) span() string {
 	lo, hi := "-inf", "inf"
 	if s.Min != nil {
-		lo = strconv.FormatFloat(*s.Min, 'g', -1, 64)
+		lo = plainNumber(*s.Min)
 	}
 	if s.Max != nil {
-		hi = strconv.FormatFloat(*s.Max, 'g', -1, 64)
+		hi = plainNumber(*s.Max)
 	}
 	return "[" + lo + ", " + hi + "]"
+}
+
+// plainNumber is the shortest text of a number.
+func plainNumber(x float64) string {
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+// smoothness returns the word of the option smoothness or, with an empty word, its number of mm.
+func (o Options) smoothness() (word string, mm float64) {
+	if mm, err := strconv.ParseFloat(o.Smoothness, 64); err == nil {
+		return "", mm
+	}
+	return o.Smoothness, 0
 }
 
 // changed returns those of the named options that are not at their default.

@@ -22,6 +22,51 @@ func TestDeviceOption(t *testing.T) {
 	}
 }
 
+func TestSmoothnessOption(t *testing.T) {
+	const kinds = "it must be one of auto, low, high or a number of mm in [0.1, 100]"
+	for _, c := range []struct {
+		json, read string
+		word       string
+		mm         float64
+	}{
+		{`{}`, "auto", "auto", 0},
+		{`{"smoothness": null}`, "auto", "auto", 0},
+		{`{"smoothness": "low"}`, "low", "low", 0},
+		{`{"smoothness": "high"}`, "high", "high", 0},
+		{`{"smoothness": "2.50"}`, "2.5", "", 2.5},
+		{`{"smoothness": 2.50 }`, "2.5", "", 2.5},
+		{`{"smoothness": 1e2}`, "100", "", 100},
+		{`{"smoothness": "0.1"}`, "0.1", "", 0.1},
+	} {
+		o, err := ParseOptions(c.json)
+		word, mm := o.smoothness()
+		if err != nil || o.Smoothness != c.read || word != c.word || mm != c.mm {
+			t.Errorf("%s: read as %q, word %q, %g mm, %v", c.json, o.Smoothness, word, mm, err)
+		}
+	}
+	for json, want := range map[string]string{
+		`{"smoothness": "foo"}`:  `smoothness is "foo"; ` + kinds,
+		`{"smoothness": ""}`:     `smoothness is ""; ` + kinds,
+		`{"smoothness": "2 mm"}`: `smoothness is "2 mm"; ` + kinds,
+		`{"smoothness": "NaN"}`:  `smoothness is "NaN"; ` + kinds,
+		`{"smoothness": "inf"}`:  `smoothness is "inf"; ` + kinds,
+		`{"smoothness": 0}`:      `smoothness is "0"; ` + kinds,
+		`{"smoothness": 100.01}`: `smoothness is "100.01"; ` + kinds,
+		`{"smoothness": 1e999}`:  `smoothness is given as number; ` + kinds,
+		`{"smoothness": true}`:   `smoothness is given as bool; ` + kinds,
+		`{"smoothness": [2]}`:    `smoothness is given as array; ` + kinds,
+	} {
+		if _, err := ParseOptions(json); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", json, err, want)
+		}
+	}
+	o := DefaultOptions()
+	o.Smoothness = "0.05" // as C gives it
+	if err := o.Check(); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), kinds) {
+		t.Errorf("0.05 mm: %v", err)
+	}
+}
+
 func TestOptionsOfAnotherType(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"cache": false}`:        "cache is given as bool; it must be text",
@@ -30,6 +75,7 @@ func TestOptionsOfAnotherType(t *testing.T) {
 		`{"tau": [1]}`:            "tau is given as array; it must be a number",
 		`{"search": 1}`:           "search is given as number; it must be one of auto, on, off",
 		`{"similarity": true}`:    "similarity is given as bool; it must be one of auto, ncc, mse, mind",
+		`{"device": 1}`:           "device is given as number; it must be one of auto, cpu, cuda, tensorrt, plugin:...",
 		`{"refin": 20}`:           "unknown option \"refin\"",
 		`{"search": true, "x":1}`: "unknown option \"x\"",
 		`{"STEPS": 2}`:            "unknown option \"STEPS\"",

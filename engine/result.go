@@ -53,6 +53,7 @@ type Metrics struct {
 	DisplacementMax  float64             `json:"displacement_max_mm"`
 	Align            AlignMetrics        `json:"align"`
 	Steps            []StepMetrics       `json:"steps"`
+	Plan             PlanMetrics         `json:"plan"`
 	Refine           RefineMetrics       `json:"refine"`
 	Uncertainty      *UncertaintyMetrics `json:"uncertainty"` // nil unless the option asked for it
 	Seconds          map[string]float64  `json:"seconds"`     // "total" and by stage
@@ -80,6 +81,15 @@ type StepMetrics struct {
 	LogLikelihood float64 `json:"log_likelihood"` // of the trajectory kept under the policy, with LDVN; 0 for one trajectory
 	NJDPercent    float64 `json:"njd_percent"`    // of the network's cumulative field
 	Seconds       float64 `json:"seconds"`        // an equal share each of steps that a GPU took in one run
+}
+
+// PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
+type PlanMetrics struct {
+	Start        string   `json:"start"`         // the transform from which the deformable stages start: "header", "rigid", "affine", ...
+	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
+	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
+	SmoothnessMM float64  `json:"smoothness_mm"` // over which distance tissue moves together
+	Reasons      []string `json:"reasons"`       // plain words, for the user
 }
 
 // RefineMetrics is the refinement on the pair; empty where it did not run.

@@ -928,6 +928,7 @@ SetOptions(const Arguments & arguments, FilterType * filter)
   arguments.Number<uint64_t>("seed", [&](uint64_t v) { filter->SetSeed(v); });
   arguments.Text("cache", [&](const std::string & v) { filter->SetCache(v); });
   arguments.Text("uncertainty", [&](const std::string & v) { filter->SetUncertainty(v); });
+  arguments.Text("smoothness", [&](const std::string & v) { filter->SetSmoothness(v); });
   arguments.Text("output-uncertainty", [&](const std::string &) { filter->SetUncertainty("on"); });
   arguments.Text("runtime-library", [&](const std::string & v) { filter->SetRuntimeLibrary(v); });
   arguments.Text("model-directory", [&](const std::string & v) { filter->SetModelDirectory(v); });

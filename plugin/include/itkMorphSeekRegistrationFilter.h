@@ -159,6 +159,9 @@ public:
   itkGetConstMacro(Cache, std::string);
   itkSetMacro(Uncertainty, std::string);
   itkGetConstMacro(Uncertainty, std::string);
+  /** "auto", "low", "high", or a number of mm as text. */
+  itkSetMacro(Smoothness, std::string);
+  itkGetConstMacro(Smoothness, std::string);
   ///@}
 
   /** Path of the ONNX Runtime library; empty: looked for as morphseek.h says at ms_engine_config. */
@@ -297,6 +300,7 @@ private:
   uint64_t    m_Seed;
   std::string m_Cache;
   std::string m_Uncertainty;
+  std::string m_Smoothness;
   std::string m_RuntimeLibrary;
   std::string m_ModelDirectory;
 

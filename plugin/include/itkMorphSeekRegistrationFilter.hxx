@@ -31,6 +31,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Morp
   m_Seed = defaults.seed;
   m_Cache = defaults.cache;
   m_Uncertainty = defaults.uncertainty;
+  m_Smoothness = defaults.smoothness;
 
   this->AddRequiredInputName("MovingImage");
   this->AddOptionalInputName("FixedMask");
@@ -279,6 +280,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Make
   options.seed = m_Seed;
   options.cache = m_Cache.c_str();
   options.uncertainty = m_Uncertainty.c_str();
+  options.smoothness = m_Smoothness.c_str();
   return options;
 }
 
@@ -477,6 +479,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Prin
   os << indent << "Seed: " << m_Seed << '\n';
   os << indent << "Cache: " << m_Cache << '\n';
   os << indent << "Uncertainty: " << m_Uncertainty << '\n';
+  os << indent << "Smoothness: " << m_Smoothness << '\n';
   os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
   os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
   os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';

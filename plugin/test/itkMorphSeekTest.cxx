@@ -224,12 +224,13 @@ TestDefaults()
   ms_options defaults;
   EXPECT(ms_options_init(&defaults, sizeof defaults) == MS_OK);
   EXPECT(filter->GetPreset() == defaults.preset && filter->GetModel() == defaults.model && filter->GetInitial() == defaults.initial);
+  EXPECT(filter->GetSmoothness() == defaults.smoothness);
   EXPECT(filter->GetSteps() == defaults.steps && filter->GetTau() == defaults.tau && filter->GetRefine() == defaults.refine);
   std::ostringstream text;
   filter->SetSeed(4711);
   filter->Print(text);
   for (const char * name : { "Preset: ", "Model: ", "Initial: ", "Search: ", "Steps: ", "Trajectories: ", "Tau: ", "Refine: ", "Similarity: ",
-                             "Device: ", "Seed: 4711", "Cache: ", "RuntimeLibrary: ", "ModelDirectory: ", "FoldingPercentage: ", "Metrics: " })
+                             "Device: ", "Seed: 4711", "Cache: ", "Smoothness: auto", "RuntimeLibrary: ", "ModelDirectory: ", "FoldingPercentage: ", "Metrics: " })
   {
     EXPECT(text.str().find(name) != std::string::npos);
   }
@@ -573,6 +574,9 @@ TestErrors()
   filter->SetTau(-1);
   EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_INVALID_ARGUMENT);
   filter->SetTau(1);
+  filter->SetSmoothness("stiff");
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_INVALID_ARGUMENT);
+  filter->SetSmoothness("2.5");
   filter->SetModel("no-such-model");
   EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_MODEL_NOT_FOUND);
   filter->SetModel("none");

@@ -55,6 +55,9 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
         parameter = flags["--" + option["name"]]
         assert parameter.description == option["help"]
         assert parameter.default == (parameter.parseValue(str(option["default"])) if option["default"] != "" else None)
+        if "number" in option:  # an enumeration would not let the number in
+            assert parameter.typ == "string"
+            continue
         assert (parameter.elements or None) == option.get("choices")
         if "min" in option:
             assert float(parameter.constraints.minimum) == option["min"]
@@ -418,6 +421,7 @@ def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
     out.mkdir()
     for code, words, arguments in (
         (2, "tau", (fixed, moving, "--tau", "-1")),
+        (2, "or a number of mm in [0.1, 100]", (fixed, moving, "--smoothness", "stiff")),
         (2, "not a number", (fixed, moving, "--steps", "two")),
         (2, "give two images", (fixed,)),
         (2, "belong together", (fixed, moving, "--moving-labels", moving)),
@@ -484,6 +488,16 @@ class TestNipype:
 
         node = MorphSeekRegistration(fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), refine=3, preset="fast")
         assert pickle.loads(pickle.dumps(node)).cmdline == node.cmdline
+
+    @pytest.mark.parametrize("given, flag", [("low", "--smoothness low"), (2.5, "--smoothness 2.5")])
+    def test_smoothness_in_words_and_in_mm(self, given, flag, pair):
+        from morphseek.nipype import MorphSeekRegistration
+
+        node = MorphSeekRegistration(fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), smoothness=given)
+        assert flag in node.cmdline
+        for wrong in ("stiff", 200.0):
+            with pytest.raises(Exception, match="smoothness"):
+                node.inputs.smoothness = wrong
 
     @pytest.mark.skipif("MORPHSEEK_LONG_TESTS" not in os.environ, reason="takes minutes on a busy machine: set MORPHSEEK_LONG_TESTS")
     def test_example_registers_a_cohort(self, pair, tmp_path):

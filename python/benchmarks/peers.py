@@ -47,7 +47,7 @@ def probe(method: Method, threads: int) -> Probe:
         log = Path(folder) / "log"
         for _ in range(2):  # the first reads the disk, the second counts
             cost = _step(method, "version", threads, 300, log)
-        last = _last_line(log)
+        last = last_line(log)
     if cost.timed_out:
         last = "it did not start within 300 s"
     failed = cost.exit_status != 0
@@ -56,21 +56,26 @@ def probe(method: Method, threads: int) -> Probe:
 
 def run_pair(method: Method, data: data_sets.DataSet, fixed: str, moving: str, threads: int, timeout: float) -> dict[str, Any]:
     """Register one pair, score it, and return the row. A failure or a timeout is scored as the pair lies in space, and says why."""
-    labels = data.labels(fixed), data.labels(moving)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        job = Job(data.image(fixed), data.image(moving), folder, threads, data.two_modalities)
-        cost = _step(method, "register", threads, timeout, folder / "log", job)
-        row = {"status": "ok", "reason": "", **dataclasses.asdict(cost)}
-        if not cost.timed_out and cost.exit_status == 0:
-            converted = _step(method, "field", threads, timeout, folder / "log", job)
-            if converted.exit_status == 0:
-                return {**row, **scoring.score(*labels, sitk.ReadImage(str(folder / "field.mha")))}
-        if cost.timed_out:
-            row.update(status="timeout", reason=f"killed after {timeout:g} s")
-        else:
-            row.update(status="failed", reason=_last_line(folder / "log"))
-    return {**row, **scoring.score(*labels)}
+    with tempfile.TemporaryDirectory() as folder:
+        row, field = carry_out(method, Job(data.image(fixed), data.image(moving), Path(folder), threads, data.two_modalities), timeout)
+    return {**row, **scoring.score(data.labels(fixed), data.labels(moving), field)}
+
+
+def carry_out(method: Method, job: Job, timeout: float) -> tuple[dict[str, Any], sitk.Image | None]:
+    """Register in a process of its own; return how it ended and what it cost, and the displacement: mm, LPS, on the fixed grid.
+
+    The displacement is None where the method failed or was killed after `timeout` seconds, and the row says why.
+    """
+    log = job.folder / "log"
+    cost = _step(method, "register", job.threads, timeout, log, job)
+    row = {"status": "ok", "reason": "", **dataclasses.asdict(cost)}
+    if not cost.timed_out and cost.exit_status == 0:
+        converted = _step(method, "field", job.threads, timeout, log, job)
+        if converted.exit_status == 0:
+            return row, sitk.ReadImage(str(job.folder / "field.mha"))
+    if cost.timed_out:
+        return {**row, "status": "timeout", "reason": f"killed after {timeout:g} s"}, None
+    return {**row, "status": "failed", "reason": last_line(log)}, None
 
 
 def _step(method: Method, step: str, threads: int, timeout: float, log: Path, job: Job | None = None) -> measure.Cost:
@@ -80,7 +85,7 @@ def _step(method: Method, step: str, threads: int, timeout: float, log: Path, jo
     return measure.run(command, threads=threads, timeout=timeout, log=log, folder=HERE)
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it said nothing"
 
@@ -101,7 +106,7 @@ def chosen(names: str) -> list[Method]:
 
 def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads: int, timeout: float) -> None:
     """Run what is not in `out` yet, and write the table."""
-    _write(out / "run.json", {"machine": measure.machine(), "threads": threads})
+    write(out / "run.json", {"machine": measure.machine(), "threads": threads})
     probes = {}
     for method in methods:
         probes[method.name] = found = probe(method, threads)
@@ -115,7 +120,7 @@ def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads
             pair = {"data": data.name, "fixed": fixed, "moving": moving}
             path = folder / f"{UNREGISTERED}.json"
             if not path.exists():
-                _write(path, {"method": UNREGISTERED, **pair, "status": "ok", **scoring.score(data.labels(fixed), data.labels(moving))})
+                write(path, {"method": UNREGISTERED, **pair, "status": "ok", **scoring.score(data.labels(fixed), data.labels(moving))})
             for method in fit:  # all on one pair before the next: a run cut short has compared the same pairs
                 found = probes[method.name]
                 settings = {"how": method.how, "version": found.version, "threads": threads}
@@ -126,7 +131,7 @@ def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads
                     start = {"start_seconds": found.seconds, "start_cpu_seconds": found.cpu_seconds}
                     measured = run_pair(method, data, fixed, moving, threads, timeout)
                     row = {"method": method.name, "ours": method.ours, **pair, **settings, **start, **_size(data.image(fixed)), **measured}
-                    _write(path, row)
+                    write(path, row)
                 ended = f"{row['status']} {row['reason']}".strip()
                 figures = f"Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s"
                 typer.echo(f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}: {ended}, {figures}")
@@ -141,7 +146,7 @@ def _note_left_out(path: Path, sets: list[data_sets.DataSet], methods: list[Meth
     for method, data in itertools.product(methods, sets):
         if method.one_modality and data.two_modalities:
             left_out.setdefault(method.name, f"not on {data.name}: it compares intensities directly, which two modalities do not allow")
-    _write(path, left_out)
+    write(path, left_out)
 
 
 def _size(path: Path) -> dict[str, Any]:
@@ -151,7 +156,7 @@ def _size(path: Path) -> dict[str, Any]:
     return {"fixed_size": list(reader.GetSize())}
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def write(path: Path, content: dict[str, Any]) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         json.dump(content, file, indent=1)
     Path(file.name).replace(path)

@@ -24,7 +24,7 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     -------
     dict
         ``dice`` and ``hd95`` (mm) by label, their means ``mean_dice`` and ``mean_hd95`` (over the labels that are left after
-        warping), and with a field ``njd_percent`` and ``sdlogj``.
+        warping), and with a field what :func:`regularity` says.
 
     Raises
     ------
@@ -52,10 +52,60 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
         "mean_hd95": float(np.mean(kept)) if kept else None,
     }
     if field is not None:
-        determinant = jacobian(field)
-        result["njd_percent"] = 100.0 * float(np.mean(determinant < 0))
-        result["sdlogj"] = float(np.std(np.log(np.maximum(determinant, 1e-9))))
+        result |= regularity(field)
     return result
+
+
+def point_errors(transform: sitk.Transform, fixed_points: np.ndarray, moving_points: np.ndarray) -> dict[str, float]:
+    """Score a transform by points whose place is known.
+
+    Parameters
+    ----------
+    transform : SimpleITK.Transform
+        From fixed to moving space.
+    fixed_points, moving_points : numpy.ndarray
+        (n, 3) LPS mm, n at least 1: points of the fixed image, and where they lie in the moving one.
+
+    Returns
+    -------
+    dict
+        ``mean``, ``median``, ``p95`` (95th percentile) and ``worst`` of the distances, mm.
+    """
+    found = np.array([transform.TransformPoint(point) for point in np.asarray(fixed_points, dtype=float).tolist()])
+    return spread(np.linalg.norm(found - moving_points, axis=1))
+
+
+def spread(errors: np.ndarray) -> dict[str, float]:
+    """Return mean, median, 95th percentile and maximum."""
+    return {"mean": float(np.mean(errors)), "median": float(np.median(errors)), "p95": float(np.percentile(errors, 95)), "worst": float(np.max(errors))}
+
+
+def regularity(field: sitk.Image) -> dict[str, float]:
+    """Say how regular a displacement field, mm, LPS, is on its grid.
+
+    Returns
+    -------
+    dict
+        ``njd_percent``; ``sdlogj``, and ``logj_min`` and ``logj_max``, of the total map, where a fold counts as log 1e-9;
+        ``bending``, the mean over the voxels of the sum of the squared second derivatives, 1/mm^2, 0 for an affine map.
+    """
+    determinant = jacobian(field)
+    logarithm = np.log(np.maximum(determinant, 1e-9))
+    spacing = field.GetSpacing()[::-1]
+    u = sitk.GetArrayViewFromImage(field)
+    bending = np.zeros(u.shape[:3])
+    for component in range(3):
+        first = np.gradient(u[..., component].astype(np.float64), *spacing)
+        for of_first in first:
+            bending += sum(second**2 for second in np.gradient(of_first, *spacing))
+    inner = bending[tuple(slice(2, -2) if n > 8 else slice(None) for n in bending.shape)]  # one-sided differences at the border are of lower order
+    return {
+        "njd_percent": 100.0 * float(np.mean(determinant < 0)),
+        "sdlogj": float(logarithm.std()),
+        "logj_min": float(logarithm.min()),
+        "logj_max": float(logarithm.max()),
+        "bending": float(inner.mean()),
+    }
 
 
 def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float | None:

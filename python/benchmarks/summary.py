@@ -76,8 +76,12 @@ def _compare(ours: list[Row], theirs: list[Row]) -> dict[str, Any]:
     other = {(row["fixed"], row["moving"]): row["mean_dice"] for row in theirs}
     pairs = [(row["mean_dice"], other[key]) for row in ours if (key := (row["fixed"], row["moving"])) in other]
     difference = np.array([a - b for a, b in pairs])
-    p = float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
-    return {"pairs": len(pairs), "mean_difference": float(difference.mean()) if len(pairs) else None, "p": p}
+    return {"pairs": len(pairs), "mean_difference": float(difference.mean()) if len(pairs) else None, "p": paired_p(difference)}
+
+
+def paired_p(difference: np.ndarray) -> float:
+    """Return the p-value of the two-sided Wilcoxon signed-rank test on paired differences; 1 where all are 0 or there are none."""
+    return float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
 
 
 _COLUMNS = (

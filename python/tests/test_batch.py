@@ -287,6 +287,9 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
     assert states(batch.run(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
     same = batch.run(study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0})  # in other words, and as they are anyway
     assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {"uncertainty": "off", "seed": 0}
+    for given, read, state in ((2.5, "2.5", "done"), ("2.50", "2.5", "skipped"), ("low", "low", "done")):
+        again = batch.run(study, tmp_path / "out", smoothness=given, **QUICK)
+        assert states(again)[:3] == [state] * 3 and again.options["smoothness"] == read
 
 
 def test_no_work_where_the_summary_has_no_place(study: Path, tmp_path: Path):

@@ -14,7 +14,7 @@ import SimpleITK as sitk
 
 import morphseek
 from conftest import BUNDLES, Command
-from morphseek import _core, io
+from morphseek import _core, io, phantom
 
 FILES = ["displacement.nrrd", "report.html", "report.json", "transform.h5", "warped.nii.gz", "warped_labels.nii.gz"]
 NO_NETWORK = ["--model", "none", "--refine", "0", "--search", "off"]
@@ -124,6 +124,12 @@ def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
     assert morphseek.load(out).uncertainty.min() > 0  # from the cache
 
 
+@pytest.mark.parametrize("given, read", [("high", "high"), ("2.50", "2.5")])
+def test_smoothness(given: str, read: str, tmp_path: Path, files: dict[str, Path], command: Command):
+    command("register", files["fixed"], files["moving"], "--out", tmp_path / "out", *NO_NETWORK, "--smoothness", given)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["options"]["smoothness"] == read
+
+
 def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
     pair = morphseek.phantom.make_pair(size=72)
     for name in ("fixed", "moving"):
@@ -147,6 +153,7 @@ def test_help_is_the_engines(command: Command):
         if option["name"] != "cache":
             assert f"--{option['name']}" in text
             assert option["help"].split()[0] in text
+    assert "auto|low|high|mm from 0.1 to 100" in text
     assert "register" in command("--help") and "--install-completion" in command("--help")
     assert command("--version").strip() == f"morphseek {morphseek.__version__}"
 
@@ -174,6 +181,14 @@ def test_demo(tmp_path: Path, command: Command):
     report = command.json("demo", "--out", tmp_path / "demo", "--size", 40)
     assert report["dice_after"] > report["dice_before"] + 0.2
     assert report["tre_after_mm"] < 0.5 * report["tre_before_mm"]
+    truth = report["truth"]
+    assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [organ["name"] for organ in truth["organs"]] == list(phantom.LABELS.values())
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "Error to the truth" in page and f"{truth['after']['mean_mm']:.1f} mm" in page and f"by the initial transform {truth['initial']['mean_mm']:.1f}" in page
+    text = command("demo", "--out", tmp_path / "demo", "--size", 40)
+    for key in ("mean_mm", "median_mm", "p95_mm"):
+        assert " -> ".join(f"{truth[when][key]:.1f}" for when in ("before", "initial", "after")) + " mm" in text
+    assert "initial alignment (affine)" in text and "95th percentile" in text
     assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == FILES
 
 

@@ -82,6 +82,8 @@ CASES = {
     "option of another type": (dict(steps="many"), errors.InvalidArgumentError, "steps"),
     "option of no type": (dict(steps=object()), errors.InvalidArgumentError, "steps is given as object"),
     "option that is no number": (dict(tau=np.nan), errors.InvalidArgumentError, "tau is nan; it must be a finite number"),
+    "option of a word or a number": (dict(smoothness="stiff"), errors.InvalidArgumentError, r'smoothness is "stiff"; it must be one of auto, low, high or a number of mm in \[0.1, 100\]'),
+    "number of an option of a word or a number": (dict(smoothness=0.05), errors.InvalidArgumentError, r'smoothness is "0.05"; it must be'),
     "option below its range": (dict(seed=-1), errors.InvalidArgumentError, "seed is given as number -1; it must be a whole number from 0"),
     "option in another case": (dict(Search="on"), errors.InvalidArgumentError, "unknown option \"Search\""),
     "missing file": (dict(fixed="/nowhere/fixed.nii.gz"), errors.InputUnreadableError, "/nowhere/fixed.nii.gz"),
@@ -120,6 +122,7 @@ COMMAND_CASES = {
     "missing": (None, GOOD, [], 3, "does not exist"),
     "model": (GOOD, GOOD, ["--model", "nowhere.onnx"], 4, "nowhere.onnx"),
     "usage": (GOOD, GOOD, ["--steps", "99"], 2, "steps"),
+    "usage of a word or a number": (GOOD, GOOD, ["--smoothness", "200"], 2, "or a number of mm in [0.1, 100]"),
     "mask": (GOOD, GOOD, ["--fixed-mask", "{missing}"], 3, "fixed mask"),
 }
 

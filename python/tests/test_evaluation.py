@@ -231,6 +231,7 @@ def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
         evaluate(PAIRS[:1], data / "typo", **RUN)
     plain = evaluate(PAIRS[:1], data, preset=None, **{**RUN, "refine": np.int64(0)})
     assert plain.options == RUN and plain.to_dict()["options"] == RUN
+    assert evaluate(PAIRS[:1], data, smoothness=2.5, **RUN).options == {**RUN, "smoothness": "2.5"}
 
 
 def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):

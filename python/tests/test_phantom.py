@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import SimpleITK as sitk
 
-from morphseek import phantom
+import morphseek
+from morphseek import errors, phantom
 from morphseek.phantom import PhantomPair
 
 
@@ -34,3 +37,37 @@ def test_seed(pair: PhantomPair):
     np.testing.assert_array_equal(again.moving.array, pair.moving.array)
     assert (other.moving_labels.array != pair.moving_labels.array).mean() > 0.02
     np.testing.assert_array_equal(other.fixed_labels.array, pair.fixed_labels.array)
+
+
+@pytest.mark.parametrize("contrasts", [("CT", "CT"), ("MR", "MR"), ("CT", "MR")])
+def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
+    """Another contrast is the same anatomy in the same place; CT has air at -1000, MR has no negative value."""
+    other = phantom.make_pair(40, 0, contrasts)
+    np.testing.assert_array_equal(other.moving_labels.array, pair.moving_labels.array)
+    np.testing.assert_array_equal(other.truth(np.eye(3)), pair.truth(np.eye(3)))
+    for image, contrast in ((other.fixed, contrasts[0]), (other.moving, contrasts[1])):
+        assert (image.array.min() < -900) == (contrast == "CT") and (image.array.min() >= 0) == (contrast == "MR")
+
+
+@pytest.mark.parametrize("contrasts", [("PET", "CT"), ("mr", "CT"), ("CT",)])
+def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
+    with pytest.raises(errors.InvalidArgumentError, match="give two, each of MR, CT"):
+        phantom.make_pair(16, 0, contrasts)
+
+
+def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.RegistrationResult):
+    """By SimpleITK's transforms, organ by organ; where the answer lies inside the moving image."""
+    errors = pair.errors(result)
+    points = pair.target_points()
+    true = pair.truth(points)
+    moving, labels = pair.moving.to_sitk(), pair.fixed_labels.to_sitk()
+    seen = np.array([all(0 <= i <= n - 1 for i, n in zip(moving.TransformPhysicalPointToContinuousIndex(p), moving.GetSize())) for p in true.tolist()])
+    organ = np.array([labels[labels.TransformPhysicalPointToIndex(p)] for p in points.tolist()])
+    affine = sitk.AffineTransform(result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist())
+    for when, transform in (("before", sitk.Transform()), ("initial", affine), ("after", result.to_sitk())):
+        distance = np.linalg.norm([transform.TransformPoint(p) for p in points.tolist()] - true, axis=1)
+        for found, which in ((errors, seen), *((o, seen & (organ == o["label"])) for o in errors["organs"])):
+            want = {"mean_mm": distance[which].mean(), "median_mm": np.median(distance[which]), "p95_mm": np.percentile(distance[which], 95)}
+            assert found[when] == pytest.approx(want, abs=1e-3) and found["points"] == np.count_nonzero(which)
+    assert errors["points"] == sum(o["points"] for o in errors["organs"]) < len(points)
+    assert [o["name"] for o in errors["organs"]] == list(phantom.LABELS.values())

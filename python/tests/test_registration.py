@@ -108,6 +108,20 @@ def test_masks_and_numpy_options(tmp_path: Path):
         morphseek.register(blob(), blob(), seed=[3])
 
 
+@pytest.mark.parametrize("given, read", [("low", "low"), (2.5, "2.5"), (np.float32(2.5), "2.5"), ("2.50", "2.5"), (3, "3")])
+def test_smoothness_in_words_and_in_mm(given: object, read: str, tmp_path: Path):
+    result = morphseek.register(blob(), blob(shift=0.1), smoothness=given, **QUICK)
+    assert result.options["smoothness"] == read
+    result.save(tmp_path)
+    assert morphseek.load(tmp_path).options["smoothness"] == read
+
+
+def test_smoothness_is_documented_with_both():
+    assert "smoothness : {\"auto\", \"low\", \"high\"} or number of mm from 0.1 to 100, default 'auto'" in morphseek.register.__doc__
+    parameter = inspect.signature(morphseek.register).parameters["smoothness"]
+    assert parameter.default == "auto" and parameter.annotation == (str | float)
+
+
 @pytest.mark.parametrize("text", ["no\udcff", "no\0"])
 def test_names_that_the_engine_would_read_otherwise(tmp_path: Path, text: str):
     for options in ({"cache": str(tmp_path / text)}, {"model": text}):

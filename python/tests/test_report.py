@@ -88,6 +88,45 @@ def test_uncertainty_has_a_panel(uncertain: morphseek.RegistrationResult, pair: 
     assert "Uncertainty" not in page
 
 
+@pytest.mark.parametrize(
+    "plan, words",
+    [
+        (None, []),  # of an older library
+        ({"start": "", "similarity": "", "search": 0, "smoothness_mm": 0, "reasons": None}, []),
+        (
+            {"start": "affine", "similarity": "ncc", "search": 0.25, "smoothness_mm": 2.54, "reasons": ["Noise <is> low."]},
+            ["What was chosen and why", "Start: affine; similarity: ncc; share of the search: 25 %; tissue moves together over 2.5 mm.", "Noise &lt;is&gt; low."],
+        ),
+        ({"start": "header", "similarity": "mind", "search": 0, "smoothness_mm": 0, "reasons": ["No evidence."]}, ["Start: header; similarity: mind; share of the search: 0 %.", "No evidence."]),
+    ],
+)
+def test_the_plan_is_shown_with_its_reasons(plan: dict | None, words: list[str], tmp_path: Path):
+    result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
+    assert result.metrics.keys() >= {"plan"}
+    result.metrics["plan"] = plan
+    write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1))
+    text = (tmp_path / "report.html").read_text()
+    assert all(word in text for word in words) and ("What was chosen" in text) == bool(words)
+
+
+def test_errors_to_the_truth_are_shown(tmp_path: Path):
+    """What ends worse than by the initial transform is marked, all and organ by organ."""
+
+    def errors(before: float, initial: float, after: float) -> dict:
+        return {when: {"mean_mm": mean, "median_mm": mean - 1, "p95_mm": 2 * mean} for when, mean in (("before", before), ("initial", initial), ("after", after))}
+
+    organs = [{"name": "liver", "points": 5, **errors(30, 4, 3)}, {"name": "spine", "points": 7, **errors(31, 5, 11.25)}]
+    truth = {"points": 12, **errors(30.5, 4.5, 4.6), "organs": organs}
+    result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
+    write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1), truth=truth)
+    text = (tmp_path / "report.html").read_text()
+    assert "Mean error to the truth</small><b>4.6 mm</b><small>median 3.6, 95 % below 9.2; by the initial transform 4.5" in text
+    cells = re.findall(r'<td class="n( worse)?">([\d.]+) <small>\(([\d.]+); ([\d.]+)\)', text)
+    assert len(cells) == 9 and [cell for cell in cells if cell[0]] == [(" worse", "11.2", "10.2", "22.5")]
+    write_report(tmp_path / "plain.html", result, blob(), blob(shift=0.1))
+    assert "truth" not in (tmp_path / "plain.html").read_text()
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
     fixed, moving = blob(), blob(shift=0.1)

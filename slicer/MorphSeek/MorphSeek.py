@@ -98,6 +98,7 @@ class MorphSeekParameterNode:
     initial_transform: vtkMRMLTransformNode
     initial: Annotated[str, Choice(list(INITIAL))] = "as the preset"
     search: Annotated[str, Choice(list(SEARCH))] = "as the preset"
+    smoothness: str = ""  # auto, low, high or a number of mm; empty: as the preset
     model: str = ""  # empty: as the preset
     steps: Annotated[int, WithinRange(0, 16)] = 0
     trajectories: Annotated[int, WithinRange(1, 64)] = 1
@@ -143,6 +144,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             initial=INITIAL[p.initial],
             search=SEARCH[p.search],
             device=DEVICE[p.device],
+            smoothness=p.smoothness.strip() or None,
             model=p.model.strip() or None,
             steps=p.steps,
             refine=None if p.refine < 0 else p.refine,

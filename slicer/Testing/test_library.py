@@ -866,6 +866,9 @@ def test_a_sound_request(study: Study):
     for preset in PRESETS.values():
         for name, value in preset.options.items():
             assert value in table[name]["choices"]
+    for smoothness in ("low", "2.5"):
+        request = study.request(smoothness=smoothness)
+        assert request.validate() == "" and request.options()["smoothness"] == smoothness
     assert study.request(preset="MR <- CT", threads=2).options() == {**QUICK, "similarity": "mind", "threads": 2}
 
 
@@ -887,6 +890,8 @@ def test_a_sound_request(study: Study):
         (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be transferred"),
         (lambda s, r: setattr(r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]), "bare has no segments"),
         (lambda s, r: setattr(r, "field_spacing", -1.0), "field spacing"),
+        (lambda s, r: setattr(r, "smoothness", "stiff"), "smoothness must be auto, low, high or a number of mm"),
+        (lambda s, r: setattr(r, "smoothness", "nan"), "smoothness must be auto, low, high or a number of mm"),
         (lambda s, r: setattr(r, "model", "/nowhere/net.onnx"), "no model file"),
         (lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)), "at least one output"),
         (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),

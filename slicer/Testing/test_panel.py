@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import slicer
 import stand_ins
-from MorphSeekLib.request import OUTPUTS, OVERRIDES, PRESETS, RegistrationRequest
+from MorphSeekLib.request import OUTPUTS, OVERRIDES, PRESETS, SMOOTHNESS, RegistrationRequest
 from PySide6 import QtWidgets
 
 MODULE = stand_ins.MODULE
@@ -139,6 +139,12 @@ def test_spin_boxes_have_the_engine_s_range_and_default(module: typing.Any, para
     annotation = typing.get_type_hints(module.MorphSeekParameterNode, include_extras=True)[parameter]
     assert tuple(annotation.__metadata__[0]) == (float(option["min"]), float(option["max"]))
     assert module.MorphSeekParameterNode.allParameters[parameter].default == int(option["default"])
+
+
+def test_smoothness_has_the_engine_s_words() -> None:
+    option = engine_options()["smoothness"]
+    assert SMOOTHNESS == tuple(option["choices"].split("|")) and option["number"] == "mm"
+    assert not [word for word in SMOOTHNESS if word not in (property_of(BOUND["smoothness"], "toolTip") or "")]
 
 
 def test_overrides_are_all_on_the_panel() -> None:

@@ -193,12 +193,13 @@ def operate(panel: Panel) -> dict[str, Any]:
     ui.initialComboBox.setCurrentText("centres of mass")
     ui.searchComboBox.setCurrentText("do not search")
     ui.deviceComboBox.setCurrentText("CPU")
+    ui.smoothnessLineEdit.setText(" 2.5 ")
     ui.modelLineEdit.setText(" hippocampus ")
     for box, value in ((ui.stepsSpinBox, 5), (ui.trajectoriesSpinBox, 6), (ui.refineSpinBox, 0), (ui.threadsSpinBox, 3), (ui.fieldSpacingSpinBox, 2.5)):
         box.setValue(value)
     return {
         **nodes, "fixed": panel.parameters.fixed, "moving": panel.parameters.moving, "preset": "Best", "initial_transform": linear,
-        "initial": "com", "search": "off", "device": "cpu", "model": "hippocampus", "steps": 5, "trajectories": 6, "refine": 0, "threads": 3,
+        "initial": "com", "search": "off", "smoothness": "2.5", "device": "cpu", "model": "hippocampus", "steps": 5, "trajectories": 6, "refine": 0, "threads": 3,
         "field_spacing": 2.5, "transformed_volume": True, "transform": None, "inverse_transform": grid, "displacement_magnitude": True,
         "jacobian": jacobian, "uncertainty": uncertainty, "transfer": [nodes["moving_labels"], points],
     }  # fmt: skip
@@ -241,7 +242,12 @@ def test_preset_and_settings_show_their_stages(panel: Panel) -> None:
     panel.ui.presetComboBox.setCurrentText("Brain MR")
     assert "one person or two" in panel.ui.presetDescriptionLabel.text
     assert "Search" not in panel.ui.stagesLabel.text and "local correlation" in panel.ui.stagesLabel.text
+    assert "Smoothness" not in panel.ui.stagesLabel.text
+    for text, shown in (("low", "Smoothness: low"), ("2.5", "Smoothness: 2.5 mm")):
+        panel.ui.smoothnessLineEdit.setText(text)
+        assert shown in panel.ui.stagesLabel.text
     panel.ui.refineSpinBox.setValue(0)
+    assert "Smoothness" not in panel.ui.stagesLabel.text  # nothing deforms
     panel.ui.modelLineEdit.setText("hippo<campus>")
     assert "Refinement" not in panel.ui.stagesLabel.text and "hippo&lt;campus&gt;" in panel.ui.stagesLabel.text
 

@@ -131,6 +131,7 @@ typedef struct ms_options {
   uint64_t seed;
   const char *cache;
   const char *uncertainty;
+  const char *smoothness; /* a word, or a number of mm as text */
 } ms_options;
 
 /* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
@@ -194,7 +195,7 @@ const char *ms_last_error(void);
 const char *ms_status_name(ms_status status);
 
 /* Writes a JSON array of the options: [{"name", "type", "default", "choices", "min", "max", "help"}, ...], in ms_options' order;
- * a "prefix" beside the choices says that what begins with it is taken, too. */
+ * a "prefix" beside the choices says that what begins with it is taken, too, a "number" that a number of this unit from min to max is. */
 ms_status ms_options_json(char *dst, size_t capacity, size_t *needed);
 
 /* Writes a JSON array of the failures: [{"code", "name", "python", "exit"}, ...]. */

@@ -74,12 +74,19 @@ static void test_struct_sizes(ms_engine engine, const ms_image *fixed, const ms_
 
   /* a caller of the first version, whose struct ended at cache */
   ms_options older = quick();
+  older.smoothness = "neither read nor checked";
   older.size = offsetof(ms_options, uncertainty);
   older.uncertainty = "neither read nor checked";
   EXPECT(MS_OK, ms_register(engine, fixed, moving, &older, NULL, NULL, &result));
   EXPECT(MS_OK, ms_result_destroy(result));
   EXPECT(MS_OK, ms_options_init(&older, offsetof(ms_options, uncertainty)));
   CHECK(older.size == offsetof(ms_options, uncertainty) && strcmp(older.uncertainty, "neither read nor checked") == 0);
+
+  /* and one whose struct ended at uncertainty */
+  older.uncertainty = "off";
+  older.size = offsetof(ms_options, smoothness);
+  EXPECT(MS_OK, ms_register(engine, fixed, moving, &older, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_destroy(result));
 
   static const size_t wrong[] = {0, 1, offsetof(ms_options, uncertainty) - 1, (size_t)1 << 40, (size_t)-1};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -175,6 +182,9 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, tau, NAN);
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, refine, 1 << 30);
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, threads, -1);
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, smoothness, "");
+  REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, smoothness, "100.5");
+  CHECK(strstr(ms_last_error(), "smoothness is \"100.5\"; it must be one of auto, low, high or a number of mm in [0.1, 100]") != NULL);
   REFUSED_OPTION(MS_ERR_MODEL_NOT_FOUND, model, "/no/such/model.onnx");
 
   /* masks, the initial transform */

@@ -28,6 +28,7 @@ int main(void) {
   MEMBER(ms_options, seed);
   MEMBER(ms_options, cache);
   MEMBER(ms_options, uncertainty);
+  MEMBER(ms_options, smoothness);
 
   SIZE(ms_image);
   MEMBER(ms_image, size);

@@ -77,7 +77,7 @@ def version() -> str:
 
 @functools.cache
 def option_table() -> list[dict[str, Any]]:
-    """Return the engine's options: dicts with name, type, default, help and, where they have them, choices, prefix, min, max."""
+    """Return the engine's options: dicts with name, type, default, help and, where they have them, choices, prefix, number, min, max."""
     return json.loads(call(gopy.OptionTable))
 
 

@@ -68,7 +68,7 @@ def register_into(
     seal : str
         File in the folder that says that its results are whole: it is removed just before new ones come, and is the caller's to write.
     extra : callable, optional
-        Returns what else report.json shall hold.
+        Returns what else report.json shall hold; under "truth", what :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
     **inputs
         Masks, initial transform and progress: of :func:`morphseek.register`.
 
@@ -123,6 +123,7 @@ def register_into(
                         label_names=label_names,
                         command=command,
                         title=title,
+                        truth=summary.get("truth"),
                     )
 
             others.append(page)

@@ -16,6 +16,8 @@ from . import _core
 def _trait(option: dict[str, Any]) -> Any:
     """Return the trait of an engine option; left undefined, the engine's default holds."""
     info = {"argstr": f"--{option['name']} %s", "desc": option["help"]}
+    if "number" in option:
+        return traits.Either(traits.Enum(*option["choices"]), traits.Range(low=float(option["min"]), high=float(option["max"])), **info)
     if "choices" in option and "prefix" not in option:
         return traits.Enum(*option["choices"], **info)
     if option["type"] == "string":

@@ -7,11 +7,15 @@ smooth, invertible map gives. Nothing is resampled, so the true transform is exa
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
+from .errors import InvalidArgumentError
 from .io import Image
+
+if TYPE_CHECKING:
+    from .registration import RegistrationResult
 
 LABELS = {
     1: "liver",
@@ -26,6 +30,8 @@ LABELS = {
     10: "heart",
 }
 """Names of the labels."""
+
+_CONTRASTS = ("MR", "CT")  # of _TISSUES
 
 # Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield units.
 _TISSUES = {
@@ -60,7 +66,7 @@ class PhantomPair:
     Attributes
     ----------
     fixed, moving : morphseek.io.Image
-        MR-like and CT-like trunk, float32, on different grids.
+        The trunk in two contrasts, or in one, float32, on different grids.
     fixed_labels, moving_labels : morphseek.io.Image
         uint8 maps of :data:`LABELS`.
     truth : callable
@@ -75,14 +81,62 @@ class PhantomPair:
 
     def target_points(self, step: int = 3) -> np.ndarray:
         """Return every `step`-th voxel centre inside a labelled organ of the fixed image, (n, 3) LPS mm: where to measure the error."""
+        return _physical(self.fixed, self._targets(step))
+
+    def _targets(self, step: int) -> np.ndarray:
+        """Return the array indices of the target points, (n, 3) z, y, x."""
         inside = np.zeros_like(self.fixed_labels.array, dtype=bool)
         inside[::step, ::step, ::step] = self.fixed_labels.array[::step, ::step, ::step] > 0
-        index = np.argwhere(inside)[:, ::-1]
-        m = self.fixed.index_to_physical
-        return index @ m[:3, :3].T + m[:3, 3]
+        return np.argwhere(inside)
+
+    def errors(self, result: RegistrationResult, step: int = 3) -> dict[str, Any]:
+        """Measure how far a registration of the pair carries points from where they truly lie in the moving image.
+
+        Parameters
+        ----------
+        result : morphseek.RegistrationResult
+            Of this pair.
+        step : int
+            Of :meth:`target_points`. Points that truly lie outside the moving image do not count.
+
+        Returns
+        -------
+        dict
+            ``points``, their number; ``before``, ``initial`` (after the initial transform) and ``after``, each a dict of ``mean_mm``,
+            ``median_mm`` and ``p95_mm``; ``organs``, a list of the same for each organ with its ``label`` and ``name``.
+        """
+        index = self._targets(step)
+        points = _physical(self.fixed, index)
+        true = self.truth(points)
+        moving = np.linalg.inv(self.moving.index_to_physical)
+        place = true @ moving[:3, :3].T + moving[:3, 3]
+        seen = ((place >= 0) & (place <= np.array(self.moving.array.shape[::-1]) - 1)).all(axis=1)
+        points, true, labels = points[seen], true[seen], self.fixed_labels.array[tuple(index[seen].T)]
+        found = {
+            "before": points,
+            "initial": points @ result.initial[:3, :3].T + result.initial[:3, 3],
+            "after": result.transform_points(points),
+        }
+        distances = {when: np.linalg.norm(there - true, axis=1) for when, there in found.items()}
+
+        def summary(which: np.ndarray) -> dict[str, Any]:
+            return {"points": int(np.count_nonzero(which)), **{when: _spread(d[which]) for when, d in distances.items()}}
+
+        organs = [{"label": label, "name": name, **summary(labels == label)} for label, name in LABELS.items() if (labels == label).any()]
+        return {**summary(labels > 0), "organs": organs}
 
 
-def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
+def _physical(image: Image, index: np.ndarray) -> np.ndarray:
+    """Return the points of array indices, (n, 3) z, y, x, as LPS mm."""
+    m = image.index_to_physical
+    return index[:, ::-1] @ m[:3, :3].T + m[:3, 3]
+
+
+def _spread(distances: np.ndarray) -> dict[str, float]:
+    return {"mean_mm": float(distances.mean()), "median_mm": float(np.median(distances)), "p95_mm": float(np.percentile(distances, 95))}
+
+
+def make_pair(size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR", "CT")) -> PhantomPair:
     """Make the pair.
 
     Parameters
@@ -91,6 +145,13 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
         Voxels of the fixed image along each axis of its 384 x 300 x 336 mm.
     seed : int
         Of the deformation and the noise.
+    contrasts : tuple of str
+        Of the fixed and the moving image: "MR" or "CT".
+
+    Raises
+    ------
+    morphseek.errors.InvalidArgumentError
+        There is no such contrast.
 
     Examples
     --------
@@ -98,6 +159,9 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
     >>> pair.fixed, pair.moving
     (Image(32 x 32 x 32 voxels of 12 x 9.375 x 10.5 mm, float32), Image(36 x 36 x 28 voxels of 10 x 8 x 12 mm, float32))
     """
+    unknown = [contrast for contrast in contrasts if contrast not in _CONTRASTS]
+    if unknown or len(contrasts) != 2:
+        raise InvalidArgumentError(f"contrasts is {contrasts!r}; give two, each of {', '.join(_CONTRASTS)}")
     rng = np.random.default_rng(seed)
     spacing = _FIELD_OF_VIEW / size
     fixed = _grid((size, size, size), spacing, np.eye(3), np.array([0.0, 0.0, -40.0]))
@@ -117,10 +181,10 @@ def make_pair(size: int = 96, seed: int = 0) -> PhantomPair:
         return q @ np.linalg.inv(linear).T + shift
 
     images = []
-    for grid, warp, contrast in ((fixed, lambda p: p, 0), (moving, to_canonical, 1)):
-        values, labels = _render(warp(_points(grid)), contrast, grid)
+    for grid, warp, contrast in zip((fixed, moving), (lambda p: p, to_canonical), contrasts):
+        values, labels = _render(warp(_points(grid)), _CONTRASTS.index(contrast), grid)
         values = values.reshape(grid.array.shape)
-        if contrast == 0:
+        if contrast == "MR":
             values = _mr_noise(values, rng)
         else:
             values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)

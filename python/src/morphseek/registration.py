@@ -389,6 +389,7 @@ def _document_options() -> None:
     for option in table:
         kind = "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}" if "choices" in option else {"string": "str"}.get(option["type"], option["type"])
         kind += f' or "{option["prefix"]}..."' if "prefix" in option else ""
+        kind += f" or number of {option['number']}" if "number" in option else ""
         if "min" in option:
             kind += f" from {option['min']:g}" + (f" to {option['max']:g}" if "max" in option else "")
         lines.append(f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}")
@@ -397,7 +398,9 @@ def _document_options() -> None:
     signature = inspect.signature(register)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     types = {"string": str, "int": int, "float": float}
-    parameters += [inspect.Parameter(o["name"], inspect.Parameter.KEYWORD_ONLY, default=o["default"], annotation=types[o["type"]]) for o in table]
+    for option in table:
+        annotation = str | float if "number" in option else types[option["type"]]
+        parameters.append(inspect.Parameter(option["name"], inspect.Parameter.KEYWORD_ONLY, default=option["default"], annotation=annotation))
     register.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
 
 

@@ -38,6 +38,7 @@ def write_report(
     label_names: dict[int, str] | None = None,
     command: str = "",
     title: str = "",
+    truth: dict[str, Any] | None = None,
 ) -> None:
     """Write the page.
 
@@ -58,6 +59,8 @@ def write_report(
         What repeats the registration; empty where no command did it.
     title : str
         Which images, for the heading.
+    truth : dict, optional
+        Of a made-up pair the errors at points, from :meth:`morphseek.phantom.PhantomPair.errors`.
     """
     import jinja2
 
@@ -112,19 +115,25 @@ def write_report(
         metrics=result.metrics,
         options=result.options,
         command=command,
-        tiles=_tiles(result, scores),
+        tiles=_tiles(result, scores, truth),
+        truth=truth,
         figures=[(heading, caption, _png(figure)) for heading, caption, figure in figures],
         scores=[dataclasses.asdict(s) | {"name": (label_names or {}).get(s.label, str(s.label))} for s in scores],
         table=_table(result, target, source),
+        plan=_plan(result.metrics.get("plan")),
         seconds={name: s for name, s in result.metrics["seconds"].items() if name != "total"},
     )
     io.write_text(path, html)
 
 
-def _tiles(result: RegistrationResult, scores: Sequence[LabelScore]) -> list[tuple[str, str, str]]:
+def _tiles(result: RegistrationResult, scores: Sequence[LabelScore], truth: dict[str, Any] | None) -> list[tuple[str, str, str]]:
     """Return the figures at the head: what, value, remark."""
     m = result.metrics
     tiles = []
+    if truth:
+        after, initial = truth["after"], truth["initial"]
+        remark = f"median {after['median_mm']:.1f}, 95 % below {after['p95_mm']:.1f}; by the initial transform {initial['mean_mm']:.1f}"
+        tiles.append(("Mean error to the truth", f"{after['mean_mm']:.1f} mm", remark))
     if scores:
         tiles.append(("Mean Dice", f"{mean_dice(scores):.3f}", f"before {mean_dice(scores, 'before'):.3f}"))
     tiles.append((f"Similarity ({m['similarity']})", f"{m['similarity_after']:.3f}", f"before {m['similarity_before']:.3f}"))
@@ -151,6 +160,16 @@ def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> lis
         ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
         ("MorphSeek", m["version"]),
     ]
+
+
+def _plan(plan: dict[str, Any] | None) -> list[str]:
+    """Return what the engine chose for the pair, then its reasons, in words; nothing where it gives no reason."""
+    if not plan or not plan["reasons"]:  # a result of an older library has no plan
+        return []
+    chosen = [f"Start: {plan['start']}", f"similarity: {plan['similarity']}", f"share of the search: {100 * plan['search']:.0f} %"]
+    if plan["smoothness_mm"]:
+        chosen.append(f"tissue moves together over {plan['smoothness_mm']:.1f} mm")
+    return ["; ".join(chosen) + ".", *plan["reasons"]]
 
 
 def _refinement(refine: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ A script, and the panel, do this:
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
@@ -90,9 +91,12 @@ PRESETS = {
 }
 """Name to :class:`Preset`, in the order of the menu."""
 
-OVERRIDES = ("initial", "steps", "trajectories", "refine", "search", "model", "device", "threads")
+OVERRIDES = ("initial", "steps", "trajectories", "refine", "search", "smoothness", "model", "device", "threads")
 """Fields of :class:`RegistrationRequest` that override the engine option of the same name when they are not None. Their types,
 ranges, defaults and help texts are the engine's own: ``process.describe()["options"]``."""
+
+SMOOTHNESS = ("auto", "low", "high")
+"""The words that smoothness may be; else it is a number of mm."""
 
 OUTPUTS = ("transformed_volume", "transform", "inverse_transform", "displacement_magnitude", "jacobian", "uncertainty")
 """Fields of :class:`RegistrationRequest` that are an :data:`Output`."""
@@ -124,6 +128,8 @@ class RegistrationRequest:
     """Refinement iterations; 0 switches them off."""
     search: str | None = None
     """auto, on or off."""
+    smoothness: str | None = None
+    """auto, low, high, or a number of mm as text: over which distance tissue moves together."""
     model: str | None = None
     """Built-in name, path of a .onnx bundle, "default" or "none"."""
     device: str | None = None
@@ -160,7 +166,7 @@ class RegistrationRequest:
 
     def stages(self) -> list[str]:
         """Return what will run, one line a stage, in plain words; for the Advanced section."""
-        option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", **self.options()}
+        option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", "smoothness": "auto", **self.options()}
         named = option["model"] not in ("default", "none")
         compare = {
             "auto": "local correlation for one modality, structure (MIND) for two",
@@ -178,6 +184,9 @@ class RegistrationRequest:
         if option["refine"] > 0 or option["refine"] < 0 and not named:
             count = f", {option['refine']} iterations" if option["refine"] > 0 else ""
             lines.append(f"Refinement: {compare}, {effort}{count}")
+        smoothness, deforms = option["smoothness"], any(line.startswith(("Search", "Refinement")) for line in lines)
+        if smoothness != "auto" and deforms:
+            lines.append(f"Smoothness: {smoothness if smoothness in SMOOTHNESS else f'{smoothness} mm'}")
         if self.uncertainty:
             lines.append(f"Uncertainty: {'samples of the network' if named else 'a search about the result'}")
         return lines
@@ -211,6 +220,8 @@ class RegistrationRequest:
                 return f"{node.GetName()} cannot be transferred: it is no segmentation, label map, or markups of points"
             if _is_labels(node) and (reason := _labels_problem(node)):
                 return f"{node.GetName()} {reason}"
+        if self.smoothness is not None and self.smoothness not in SMOOTHNESS and not _is_number(self.smoothness):
+            return f"The smoothness must be {', '.join(SMOOTHNESS)} or a number of mm"
         if self.field_spacing < 0:
             return "The field spacing must be 0 (the fixed grid) or more"
         if self.model and self.model.endswith(".onnx") and not Path(self.model).is_file():
@@ -266,6 +277,13 @@ def is_under(node: Any, transform: Any) -> bool:
     """Whether a transform is among a node's parents."""
     parent = node.GetParentTransformNode() if node.IsA("vtkMRMLTransformableNode") else None
     return parent is not None and (parent is transform or parent.IsTransformNodeMyParent(transform))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _is_labels(node: Any) -> bool:
