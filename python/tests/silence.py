@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 TESTS = Path(__file__).resolve().parent
 LINGER = "\nimport time; time.sleep(float(sys.argv[1]))"
@@ -121,7 +122,8 @@ def read_strace(log: Path) -> list[str]:
 
 
 def in_namespace(command: list[str], log: Path) -> list[str]:
-    return ["unshare", "-rn", "sh", "-c", '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code', str(log), *command]
+    own = "-n" if os.getuid() == 0 else "-rn"  # root needs no user namespace for it, which a container or chroot may refuse
+    return ["unshare", own, "sh", "-c", '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code', str(log), *command]
 
 
 def read_namespace(log: Path) -> list[str]:
@@ -141,8 +143,16 @@ def read_namespace(log: Path) -> list[str]:
 WAYS = {"strace": (with_strace, read_strace), "an empty network namespace": (in_namespace, read_namespace)}
 
 
-def run(command: list[str], folder: Path, way: str) -> tuple[int, str, list[str], list[str]]:
-    """Run a command in a folder; return its exit code, what it said, its calls, and what it left in HOME and TMPDIR."""
+class Outcome(NamedTuple):
+    code: int
+    said: str
+    calls: list[str]  # of other than unix sockets
+    left: list[str]  # in HOME and TMPDIR
+    seconds: float
+
+
+def run(command: list[str], folder: Path, way: str) -> Outcome:
+    """Run a command in a folder of its own, watched."""
     wrap, read = WAYS[way]
     home, temporary, log = folder / "home", folder / "tmp", folder / "calls"
     for new in (home, temporary, work := folder / "work"):
@@ -156,8 +166,8 @@ def run(command: list[str], folder: Path, way: str) -> tuple[int, str, list[str]
     left = [path.relative_to(home).as_posix() for path in home.rglob("*") if not path.is_dir()]
     left += [f"$TMPDIR/{path.name}" for path in temporary.iterdir()]
     left = [path for path in left if not path.startswith(KEPT)]
-    print(f"{command[-1] if len(command) < 4 else command[3][:20]!r}: {time.monotonic() - began:.0f} s", flush=True)
-    return done.returncode, done.stdout, read(log) if log.exists() else [], left
+    seconds = time.monotonic() - began
+    return Outcome(done.returncode, done.stdout, read(log) if log.exists() else [], left, seconds)
 
 
 def way_to_watch(folder: Path) -> str | None:
@@ -166,10 +176,10 @@ def way_to_watch(folder: Path) -> str | None:
     for i, way in enumerate(WAYS):
         (trial := folder / str(i)).mkdir()
         try:
-            code, _, calls, _ = run([sys.executable, "-c", probe], trial, way)
+            seen = run([sys.executable, "-c", probe], trial, way)
         except OSError:
             continue
-        if code == 0 and calls:
+        if seen.code == 0 and seen.calls:
             return way
     return None
 
@@ -197,12 +207,12 @@ def main() -> int:
                 (own := folder / name.replace(" ", "-")).mkdir()
                 jobs[pool.submit(run, command, own, way)] = name
             for job in concurrent.futures.as_completed(jobs):
-                code, said, calls, left = job.result()
-                bad = code != 0 or calls or left
-                failed |= bool(bad)
-                print(f"{'FAILED' if bad else 'silent'}: {jobs[job]}, {len(calls)} calls, {len(left)} files", flush=True)
+                seen = job.result()
+                bad = bool(seen.code or seen.calls or seen.left)
+                failed |= bad
+                print(f"{'FAILED' if bad else 'silent'}: {jobs[job]}, {len(seen.calls)} calls, {len(seen.left)} files, {seen.seconds:.0f} s", flush=True)
                 if bad:
-                    print(*([f"  exit code {code}:", said] if code else []), *(f"  {line}" for line in [*calls[:12], *left]), sep="\n", flush=True)
+                    print(*([f"  exit code {seen.code}:", seen.said] if seen.code else []), *(f"  {line}" for line in [*seen.calls[:12], *seen.left]), sep="\n", flush=True)
     return int(failed)
 
 

@@ -235,3 +235,27 @@ def test_a_panel_without_qt_is_skipped_in_words(tmp_path: Path, said: str, skipp
     run = [f"-DVENV={tmp_path}", "-DNAME=x", "-DQT=ON", "-DTESTS=x", "-P", str(ROOT / "slicer" / "Testing" / "run.cmake")]
     output = script(*run)
     assert ("SKIPPED: no Qt here" in output and said in output) == skipped, output
+
+
+# ---------------------------------------------------------------------------------------------------- The tests themselves
+
+
+def test_what_tests_leave_in_the_tree_is_named(tmp_path: Path):
+    tree = tmp_path / "tree"
+    (tree / "python" / "tests" / "__pycache__").mkdir(parents=True)  # there before
+    tidy = [f"-DTREE={tree}", f"-DLIST={tmp_path / 'list'}"]
+    then = ["-P", str(HERE / "TestTidy.cmake")]
+    assert script(*tidy, *then) == "" and script(*tidy, "-DAFTER=ON", *then) == ""
+    for new in ("slicer/Testing/__pycache__", ".pytest_cache"):
+        (tree / new).mkdir(parents=True)
+        said = script(*tidy, "-DAFTER=ON", *then)
+        assert "the tests left in the source tree:" in said and new in said and "python/tests" not in said
+        (tree / new).rmdir()
+
+
+def test_the_bare_system_is_skipped_where_it_cannot_be_made(tmp_path: Path):
+    for name in ("bash", "sh", "realpath", "dirname", "id"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    done = subprocess.run([tmp_path / "bash", ROOT / "bridge" / "nightly.sh"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    why = "there is no debootstrap here" if os.getuid() == 0 else "only root may make a bare system"
+    assert (done.returncode, done.stdout) == (77, f"SKIPPED: {why}; a bare system was NOT tried\n"), done.stderr
