@@ -61,6 +61,11 @@ if(NOT go_missing)
   endforeach()
 endif()
 
+if(CMAKE_SOURCE_DIR MATCHES "[\"':;\\]") # Go's linker flags, PATH and CMake's lists would be cut there
+  string(REPLACE ";" "," folder "${CMAKE_SOURCE_DIR}")
+  list(APPEND missing "a folder whose name has no quote, colon, semicolon or backslash: this is ${folder}")
+endif()
+
 if(missing)
   list(JOIN missing "\n  - " missing)
   message(FATAL_ERROR "MorphSeek needs, and did not find:\n  - ${missing}\n")

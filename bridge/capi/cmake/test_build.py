@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import environment
@@ -34,8 +35,10 @@ def script(*words: str, timeout: float = 300, **variables: str | None) -> str:
     return " ".join(done.stdout.split())
 
 
-def required(generator: str = "Unix Makefiles", **variables: str | None) -> str:
-    return script(f"-DCMAKE_GENERATOR={generator}", "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-P", str(HERE / "RequireTools.cmake"), **variables)
+def required(generator: str = "Unix Makefiles", directory: str = "/somewhere", **variables: str | None) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        (caller := Path(folder) / "caller.cmake").write_text(f'set(CMAKE_SOURCE_DIR "{directory}")\ninclude("{HERE}/RequireTools.cmake")\n')
+        return script(f"-DCMAKE_GENERATOR={generator}", "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-P", str(caller), **variables)
 
 
 @pytest.fixture
@@ -68,6 +71,12 @@ def test_a_tool_that_is_missing_is_named(tools: Path, gone: str, there: str, gen
     if there:
         program(tools / there, "#!/bin/sh\n")
     assert said in required(generator, PATH=str(tools), CC=None)
+
+
+@pytest.mark.parametrize("name, fits", [("it's", False), ("a:b", False), ("a;b", False), ("a b", True), ("größer", True)])
+def test_folders_that_cannot_be_built_in_are_refused(tools: Path, name: str, fits: bool):
+    said = required(PATH=str(tools), directory=f"/somewhere/{name}")
+    assert said == "" if fits else "a folder whose name has no quote, colon, semicolon or backslash: this is /somewhere/" in said, said
 
 
 GO_SAYS = "#!/bin/sh\necho {}\n"
