@@ -158,6 +158,7 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
     for new in (home, temporary, work := folder / "work"):
         new.mkdir()
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(temporary), "VIRTUAL_ENV": sys.prefix}
+    environment |= {name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"}
     for image in folder.parent.glob("pair/*"):
         shutil.copy(image, work)
     began = time.monotonic()

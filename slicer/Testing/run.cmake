@@ -6,7 +6,7 @@ if(EXISTS ${VENV}/unavailable)
   return()
 endif()
 set(ENV{QT_QPA_PLATFORM} offscreen)
-set(ENV{PYTHONDONTWRITEBYTECODE} 1)
+set(ENV{PYTHONPYCACHEPREFIX} ${VENV}/pycache)
 if(QT) # its wheel needs libraries of the system, which a server may lack: then it says which, or that its plugin does not load
   execute_process(COMMAND ${VENV}/bin/python -c "from PySide6 import QtUiTools, QtWidgets; QtWidgets.QApplication([])"
     RESULT_VARIABLE failed ERROR_VARIABLE reason)
