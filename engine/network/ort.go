@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -31,6 +32,11 @@ func loadRuntime(explicit string) error {
 	candidates, err := libraryCandidates(explicit)
 	if err != nil {
 		return err
+	}
+	// ONNX Runtime reads this once, as it loads (with cgo, Setenv reaches C's getenv). The call that it has for the purpose comes too
+	// late: by then a device id is on the disk and an event on its way.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return fault.Wrap(fault.Internal, err, "ONNX Runtime's telemetry could not be switched off")
 	}
 	var failures []error
 	for _, path := range candidates {

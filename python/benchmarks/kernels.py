@@ -16,9 +16,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import SimpleITK as sitk
 from onnx import TensorProto, helper
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read as it loads
+import onnxruntime  # noqa: E402
 
 THREADS = 2
 SHAPE = (224, 192, 160)

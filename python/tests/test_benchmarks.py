@@ -140,6 +140,7 @@ def test_cost_is_of_the_child_and_its_children(tmp_path: Path):
 
 def test_modules_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "imported.py").write_text("")
     measure.run([sys.executable, "-c", "import imported"], threads=1, timeout=60, log=tmp_path / "log")

@@ -3,7 +3,7 @@
 file(REMOVE ${VENV}/unavailable)
 execute_process(COMMAND ${PYTHON} ${ENVIRONMENT} ${VENV} --wheel ${WHEEL_DIR} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(
-  COMMAND ${VENV}/bin/python -m pip --quiet --disable-pip-version-check --no-input install --no-compile -r ${CMAKE_CURRENT_LIST_DIR}/requirements.txt
+  COMMAND ${PYTHON} ${ENVIRONMENT} ${VENV} --requirements ${CMAKE_CURRENT_LIST_DIR}/requirements.txt
   RESULT_VARIABLE failed ERROR_VARIABLE reason)
 if(failed)
   message(WARNING "The Slicer core could not be installed; the extension's tests will be skipped:\n${reason}")

@@ -208,7 +208,8 @@ ms_status ms_options_init(ms_options *options, size_t size);
 
 /*
  * Makes an engine. config NULL takes the defaults. ONNX Runtime is loaded when the first network runs, so that an engine without
- * one still aligns. Destroy it with ms_engine_destroy.
+ * one still aligns; before, ORT_DISABLE_TELEMETRY=1 is put into the process's environment, so that it calls nobody. Destroy it with
+ * ms_engine_destroy.
  */
 ms_status ms_engine_create(const ms_engine_config *config, ms_engine *out);
 

@@ -16,13 +16,14 @@ import pathlib
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 import torch.nn.functional as F
 from scipy.ndimage import map_coordinates
 
 from morphseek.training.loop import loop_steps
 from morphseek.training.spatial import njd_fraction, translate
+
+import onnxruntime  # isort: skip; after morphseek, which switches its telemetry off
 
 HERE = pathlib.Path(__file__).parent
 CHANNELS, STRIDE, J, STEPS = 2, 4, 3, 3

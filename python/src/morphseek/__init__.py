@@ -14,6 +14,7 @@ first used, so that ``morphseek.training`` works without the compiled engine.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from .evaluation import evaluate
     from .registration import Progress, RegistrationResult, load, register
     from .transform import DenseTransform
+
+# Two of the libraries beneath us call home unless told otherwise before they load: ONNX Runtime (telemetry; here for the training, the
+# engine sees to its own) and nipype (a look for updates). MorphSeek promises that no connection is opened, whatever was set.
+os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 
 _WHERE = {
     "DenseTransform": "transform",

@@ -248,7 +248,7 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
     (tmp_path / "rank.py").write_text(_RANK)
     out = tmp_path / "run"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(out)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--log-dir", str(tmp_path / "log"), str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(out)]
     subprocess.run(command, check=True, env=environment, timeout=200, capture_output=True)
     a, b = (torch.load(out / f"rank{r}.pt", weights_only=True) for r in (0, 1))
     assert same(a, b)
@@ -280,7 +280,7 @@ def test_two_processes_share_the_policy(tiny, tmp_path):
     config = tiny("policy", run__visits=2, run__steps=1, data__val="", policy__trajectories=2, loss__kl_target=1e-4)
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / "rank.py").write_text(_RANK)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(tmp_path)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--log-dir", str(tmp_path / "log"), str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(tmp_path)]
     subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=200, capture_output=True)
     a, b = (torch.load(tmp_path / f"state{r}.pt", weights_only=True) for r in (0, 1))
     assert torch.equal(a.pop("basis"), b.pop("basis")) and a == b and a["kl_weight"] != config.loss.kl
