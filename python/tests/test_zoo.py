@@ -288,7 +288,7 @@ def test_a_run_of_the_program(tmp_path: Path):
     """By the script, as it is used: the table, the figures, the pair's folder, and the comparison with itself."""
     script = [sys.executable, str(BENCHMARKS / "zoo.py"), "--kinds", "=trunk CT", "--n", "1", "--size", "24", "--states", "final,affine"]
     one = tmp_path / "one.json"
-    first = subprocess.run([*script, "--json", str(one), "--keep", str(tmp_path / "kept")], capture_output=True, text=True, timeout=300)
+    first = subprocess.run([*script, "--json", str(one), "--keep", str(tmp_path / "kept")], capture_output=True, encoding="utf-8", timeout=300)
     assert first.returncode == 0, first.stdout + first.stderr
     written = json.loads(one.read_text())
     rows = written["rows"]
@@ -306,10 +306,10 @@ def test_a_run_of_the_program(tmp_path: Path):
     kept = scoring.point_errors(sitk.ReadTransform(str(folder / "final" / "transform.h5")), points["fixed"], points["moving"])
     assert kept == pytest.approx(rows[2]["error"])
 
-    second = subprocess.run([*script[:-1], "final", "--compare", str(one)], capture_output=True, text=True, timeout=300)
+    second = subprocess.run([*script[:-1], "final", "--compare", str(one)], capture_output=True, encoding="utf-8", timeout=300)
     assert second.returncode == 0, second.stdout + second.stderr
     assert "| trunk CT | mean error | 1 |" in second.stdout and "| all | Dice | 1 |" in second.stdout
-    refused = subprocess.run([*script, "--keep", str(tmp_path / "kept")], capture_output=True, text=True, timeout=300)
+    refused = subprocess.run([*script, "--keep", str(tmp_path / "kept")], capture_output=True, encoding="utf-8", timeout=300)
     assert refused.returncode == 2 and "already" in refused.stderr and not (tmp_path / "kept" / "final").exists()
 
 
@@ -378,10 +378,10 @@ def test_the_frontier(tmp_path: Path):
     for value, rows in runs.items():
         (tmp_path / f"smoothness-{value}.json").write_text(json.dumps({"rows": rows}))
     script = [sys.executable, str(BENCHMARKS / "frontier.py"), "--out", str(tmp_path)]
-    drawn = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    drawn = subprocess.run(script, capture_output=True, encoding="utf-8", timeout=100)
     assert drawn.returncode == 0 and "| auto | 0.20 mm; 0.770 |" in drawn.stdout, drawn.stderr
     assert "<svg" in (tmp_path / "frontier.svg").read_text() and (tmp_path / "frontier.png").stat().st_size > 5000
-    empty = subprocess.run([*script[:-1], str(tmp_path / "empty")], capture_output=True, text=True, timeout=100)
+    empty = subprocess.run([*script[:-1], str(tmp_path / "empty")], capture_output=True, encoding="utf-8", timeout=100)
     assert empty.returncode == 2 and "--data" in empty.stderr
 
 
