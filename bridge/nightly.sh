@@ -73,7 +73,7 @@ try() {
   left=$({ cd "$root$home"
     find . -mindepth 1 -newer "$base/.done" \( -path "./$folder" -o -path ./go -o -path ./.cache/go-build -o -path ./.cache/pip -o -path ./.config/go \) -prune \
       -o -type f -newer "$base/.done" -not -name .gitconfig -print
-    git -C "$folder" status --porcelain --ignored | grep -vx '!! build/' || true
+    git -c safe.directory='*' -C "$folder" status --porcelain --ignored | grep -vx '!! build/' || true
     find "$root/tmp" -mindepth 1 -maxdepth 1; })
   [ -z "$left" ] || { echo "FAILED: $name left:"; echo "$left"; return 1; }
   du -sm "$root$home/$folder/build" | sed "s/\s.*/ MB in build: $name/"
