@@ -42,6 +42,9 @@ if [ ! -e "$base/.done" ]; then
   touch "$base/.done"
 fi
 
+rm -rf "$place/source"
+git -c safe.directory='*' clone -q --bare "$here" "$place/source" # a worktree is no repository without its other half
+
 # try NAME USER FOLDER COMMAND...: clones into FOLDER of a fresh copy of the bare system and runs the command there.
 try() {
   local name=$1 user=$2 folder=$3 home=/root root=$place/root left
@@ -56,7 +59,7 @@ try() {
   mount -t tmpfs -o mode=755 dev "$root/dev"
   for device in null zero full random urandom tty; do touch "$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"; done
   ln -s /proc/self/fd "$root/dev/fd"; mkdir -m 1777 "$root/dev/shm"
-  mount --bind "$here" "$root/src"; mount --bind "$go_root" "$root/usr/local/go"
+  mount --bind "$place/source" "$root/src"; mount --bind "$go_root" "$root/usr/local/go"
   local keep=() variable
   for variable in PIP_INDEX_URL PIP_DEFAULT_TIMEOUT http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!variable:-}" ] || keep+=("$variable=${!variable}")
@@ -70,7 +73,7 @@ try() {
   left=$({ cd "$root$home"
     find . -mindepth 1 -newer "$base/.done" \( -path "./$folder" -o -path ./go -o -path ./.cache/go-build -o -path ./.cache/pip -o -path ./.config/go \) -prune \
       -o -type f -newer "$base/.done" -not -name .gitconfig -print
-    git -C "$folder" status --porcelain --ignored | grep -vx '!! build/' || true
+    git -c safe.directory='*' -C "$folder" status --porcelain --ignored | grep -vx '!! build/' || true
     find "$root/tmp" -mindepth 1 -maxdepth 1; })
   [ -z "$left" ] || { echo "FAILED: $name left:"; echo "$left"; return 1; }
   du -sm "$root$home/$folder/build" | sed "s/\s.*/ MB in build: $name/"

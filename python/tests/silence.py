@@ -105,7 +105,8 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     if arguments.library:
         found.append(("C library", lingering(C_LIBRARY, arguments.library)))
     if arguments.module:
-        found.append(("ITK module", [arguments.module, "fixed.nii.gz", "moving.nii.gz", "--model", "hippocampus", "--device", "cpu"]))
+        found.append(("ITK module", [arguments.module, "fixed.nii.gz", "moving.nii.gz", "--model", "hippocampus", "--device", "cpu",
+                                     "--output-transform", "transform.h5"]))  # fmt: skip
     return [case for case in found if arguments.only in (None, case[0])]
 
 
