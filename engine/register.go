@@ -40,6 +40,10 @@ type registration struct {
 	deform  *field.Field  // the displacement behind initial, on the grid of the stage that made it; nil is the identity
 	result  *Result       // from finish
 
+	refinement *refine.Refinement // under way, from the look at the pair on
+	agreement  refine.Agreement   // of the images, at its coarse resolutions
+	differs    bool               // the images passed as one modality and are of two contrasts
+
 	networkInput *networkInput  // from network on, where the uncertainty is asked for
 	sd           *volume.Volume // of the displacement, mm, on the fixed grid; nil unless asked for
 	metrics      Metrics
@@ -94,7 +98,7 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	r := &registration{engine: e, ctx: ctx, pair: pair, opt: opt, report: report, model: model}
 	r.metrics = Metrics{
 		Version: Version, Model: "none", Device: "cpu", Seed: opt.Seed, Threads: opt.Threads,
-		Steps: []StepMetrics{}, Seconds: map[string]float64{}, Warnings: []string{},
+		Steps: []StepMetrics{}, Seconds: map[string]float64{}, Warnings: []string{}, Plan: PlanMetrics{Reasons: []string{}},
 	}
 	if err := r.prepare(); err != nil {
 		return nil, err
@@ -359,15 +363,6 @@ func (r *registration) align() error {
 	return nil
 }
 
-// searchShare is how much of the displacement that the search finds counts, by the score of the initial alignment of two images of one
-// modality. Well aligned ones are taken to be without large displacements: on twelve pairs of heads (0.72 to 0.80) and on hippocampi above
-// 0.7 the search only added noise, which the refinement did not all take back; trunks (0.45 to 0.63) need it. In between it counts in
-// part: by a step at 0.66 another guise of one pair of hippocampi was worth 10 points of Dice.
-func searchShare(score float64) float64 {
-	const poorly, well = 0.66, 0.70
-	return min(max((well-score)/(well-poorly), 0), 1)
-}
-
 // searches says whether the discrete search runs.
 func (r *registration) searches() bool {
 	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
@@ -376,16 +371,26 @@ func (r *registration) searches() bool {
 // search looks for large displacements; where it is left to the library, only if there may be any.
 func (r *registration) search() error {
 	share := 1.0
-	if a := r.metrics.Align; r.opt.Search == "auto" && a.SameModality {
-		share = searchShare(a.Score)
+	if r.opt.Search == "auto" {
+		if err := r.look(); err != nil {
+			return err
+		}
+		var why string
+		share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement)
+		r.because(why)
 	}
 	if share == 0 {
-		r.report.at(1, "the images match well already: no search")
+		r.report.at(1, "a smooth fit found the match: no search")
 		return nil
+	}
+	by := r.given()
+	if by == nil {
+		by = &refine.Regularisation{}
+		*by, _ = regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{})
 	}
 	passes, trees := r.passes()
 	u, err := search.Run(r.ctx, r.seen, search.Options{
-		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Threads: r.opt.Threads,
+		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
@@ -396,14 +401,74 @@ func (r *registration) search() error {
 			u.Data[i] *= float32(share)
 		}
 	}
-	r.deform = u
+	r.deform, r.refinement = u, nil
+	r.metrics.Plan.Search = share
 	return nil
+}
+
+// look fits the pair smoothly at the coarse resolutions and notes how well the images agree then: what the search and the smoothness are
+// chosen by. The refinement goes on from there where there is no search.
+func (r *registration) look() error {
+	for {
+		r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+		a, err := r.refinement.Coarse(r.ctx)
+		if err != nil {
+			return err
+		}
+		r.agreement = a
+		if r.opt.Similarity != "auto" || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {
+			return nil
+		}
+		r.differs = true
+		r.because("the contrast of one image over the other changes from place to place: descriptors are compared, not intensities")
+	}
+}
+
+// because notes a reason of the plan.
+func (r *registration) because(why string) {
+	r.metrics.Plan.Reasons = append(r.metrics.Plan.Reasons, why)
+}
+
+// given is the regularisation that the option smoothness asks for; nil leaves it to the library.
+func (r *registration) given() *refine.Regularisation {
+	var by refine.Regularisation
+	switch word, mm := r.opt.smoothness(); {
+	case word == "auto" && r.model != nil: // it has moved two people's detail already
+		by = rough(r.refinedBy(), r.pair.Fixed.Voxels())
+	case word == "auto":
+		return nil
+	case word != "":
+		by = byWord(word, r.refinedBy(), r.pair.Fixed.Voxels())
+	default:
+		by = byLength(mm, refine.New(r.seen, nil, refine.Options{Similarity: r.refinedBy(), Voxels: effort[r.opt.Preset].voxels}).Spacing(), slices.Min(r.pair.Fixed.Size[:]))
+	}
+	return &by
+}
+
+// refineOptions are those of the refinement, its coarse resolutions regularised as one body's.
+func (r *registration) refineOptions() refine.Options {
+	coarse := r.given()
+	if coarse == nil {
+		coarse = &smooth
+		if r.refinedBy() == refine.MIND {
+			across := acrossContrasts(r.pair.Fixed.Voxels())
+			coarse = &across
+		}
+	}
+	iterations := r.iterations()
+	if iterations == 0 { // for the search's sake
+		iterations = effort[r.opt.Preset].iterations
+	}
+	return refine.Options{
+		Similarity: r.refinedBy(), Coarse: *coarse, Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
+	}
 }
 
 // passes is how often the search goes over its levels, and over how many trees. In a crop, where few levels run, a second time finds 0.1
 // points of Dice in forty pairs of hippocampi and none in sixty others, for a tenth of the time, and four trees find none.
 func (r *registration) passes() (passes, trees int) {
-	if r.pair.Fixed.Voxels() < refine.Crop {
+	if r.pair.Fixed.Voxels() < crop {
 		return 1, 1
 	}
 	e := effort[r.opt.Preset]
@@ -426,7 +491,7 @@ func (r *registration) iterations() int {
 		return r.opt.Refine
 	case r.model != nil:
 		return 0
-	case r.pair.Fixed.Voxels() < refine.Crop:
+	case r.pair.Fixed.Voxels() < crop:
 		return 2 * effort[r.opt.Preset].iterations
 	}
 	return effort[r.opt.Preset].iterations
@@ -437,7 +502,7 @@ func (r *registration) refinedBy() refine.Similarity {
 	switch {
 	case r.opt.Similarity != "auto":
 		return refine.Similarity(r.opt.Similarity)
-	case r.metrics.Align.SameModality:
+	case r.metrics.Align.SameModality && !r.differs:
 		return refine.NCC
 	}
 	return refine.MIND
@@ -445,14 +510,27 @@ func (r *registration) refinedBy() refine.Similarity {
 
 // refine improves on the stages before by gradient steps on the pair.
 func (r *registration) refine() error {
+	if r.refinement == nil {
+		if err := r.look(); err != nil {
+			return err
+		}
+	}
 	similarity := r.refinedBy()
-	u, levels, err := refine.Run(r.ctx, r.seen, r.deform, refine.Options{
-		Similarity: similarity, Iterations: r.iterations(), Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
-		Progress: func(fraction float64) { r.report.at(fraction, "") },
-	})
+	by := r.given()
+	if by == nil {
+		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement)
+		r.because(why)
+		by = &chosen
+	}
+	u, levels, err := r.refinement.Fine(r.ctx, *by)
+	if err != nil {
+		return err
+	}
 	r.deform = u
 	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
-	return err
+	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
+	r.refinement = nil
+	return nil
 }
 
 // network runs the step graph T times on the network grid, each time keeping the best trajectory.

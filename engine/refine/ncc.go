@@ -12,7 +12,7 @@ import (
 const varianceFloor = 1e-4
 
 // ncc is the local normalised cross-correlation, squared with its sign kept: over the valid voxels of a window,
-// A|A| / (B C) with A the covariance and B, C the variances of fixed and moving. Its mean over the grid is the similarity,
+// A|A| / (B C) with A the covariance and B, C the variances of fixed and moving. Its mean over the valid voxels is the similarity,
 // and its derivative is exact, the windows' means included (Avants et al., Med. Image Anal. 2008, leave those out).
 type ncc struct {
 	aligned.Images
@@ -24,11 +24,12 @@ type ncc struct {
 	open         []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
 	warped       []float32
 	sums         []float64 // of the similarity, by row
+	counts       []int     // of valid voxels, by row
 }
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
-	s := &ncc{Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, n/im.Fixed.Size[0])}
+	s := &ncc{Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, n/im.Fixed.Size[0]), counts: make([]int, n/im.Fixed.Size[0])}
 	for _, p := range []*[]float32{&s.overN, &s.meanF, &s.overB, &s.warped} {
 		*p = make([]float32, n)
 	}
@@ -54,17 +55,27 @@ func (s *ncc) validate(u *field.Field) {
 		}
 	}, func(y, z int, rows [][]float32) {
 		from, _ := s.row(y, z)
+		count := 0
 		for x, n := range rows[0] {
 			i := from + x
 			s.overN[i], s.meanF[i], s.overB[i] = 0, 0, 0
 			if w[i] == 0 {
 				continue
 			}
+			count++
 			mean := rows[1][x] / n
 			s.overN[i], s.meanF[i], s.overB[i] = 1/n, mean, 1/(rows[2][x]/n-mean*mean+varianceFloor)
 		}
+		s.counts[from/size[0]] = count
 		openRow(s.open, w, size, y, z)
 	})
+}
+
+func (s *ncc) known() (n int) {
+	for _, c := range s.counts {
+		n += c
+	}
+	return n
 }
 
 // force needs, for d(similarity)/d(m(y)), where y is valid, the sum over the windows around y, of n valid voxels each, of
@@ -82,7 +93,7 @@ func (s *ncc) force(g, scratch, u *field.Field) float64 {
 	for _, sum := range s.sums {
 		total += sum
 	}
-	return total / float64(len(s.warped))
+	return total
 }
 
 // moments fills the rows of the moving image's first moment, its second, and the one with the fixed image.

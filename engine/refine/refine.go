@@ -42,8 +42,20 @@ type Options struct {
 	Iterations int // at most, at the finest resolution; twice as many at each coarser one
 	Voxels     int // of the finest grid, at most: coarser than the fixed volume's where that has more
 	Threads    int // 0: every core; the result does not depend on it
+
+	// Coarse regularises the coarser resolutions; Fine is told what the finest one has.
+	Coarse Regularisation
+
 	// Progress, if not nil, hears the fraction done.
 	Progress func(fraction float64)
+}
+
+// Regularisation keeps the deformation smooth. Lengths are in voxels of the resolution at hand.
+type Regularisation struct {
+	Fluid   float64 // standard deviation of the Gaussian on the gradient: tissue within it moves together
+	Elastic float64 // of the one on the displacement after every step: it holds back the total motion
+	Fading  float64 // 0: every step is as long as the first; 1: steps shorten as the force does
+	Sharpen float64 // how much detail is added to the images (see aligned.Images.Sharpened)
 }
 
 // Level is how the refinement went at one resolution.
@@ -64,85 +76,134 @@ const (
 	leastJ     = 0.01 // Jacobian determinant that the result may have
 )
 
-// Crop is how many voxels a volume has, at least, that is more than a crop around one structure.
-const Crop = 1 << 19
-
-// fineness is how much detail is added to the images (see Images.Sharpened), and the standard deviations of the two Gaussians, voxels:
-// of the one on the gradient (fluid) and of the one on v after every step (elastic), on a finest grid of so many voxels.
-type fineness struct {
-	sharpening     float32
-	fluid, elastic float64
-}
-
-// finenessOf chooses. Interpolation blurs, and the sharper the edges, the better local correlation tells structures
-// apart that lie a voxel or two away from each other: up to 0.4 points of Dice with heads and trunks, where more finds noise. In a crop,
-// where structures are a few voxels wide, more of it gains more (hippocampi: 0.8 points), although what is smooth drifts (phantoms: from
-// 0.4 to 0.7 voxels). A crop needs the wider elastic Gaussian, too (hippocampi lose 0.5 points by 0.35, by which heads and CT gain 0.2).
-// MIND's forces are the noisier, and pairs of two modalities start farther apart: a narrower one folds more there and gains no overlap.
-func finenessOf(similarity Similarity, voxels int) fineness {
-	switch {
-	case similarity == MIND:
-		return fineness{0.5, 1.75, 0.75}
-	case similarity == MSE:
-		return fineness{0.5, 1.75, 0.5}
-	case voxels < Crop:
-		return fineness{3, 1.5, 0.4}
-	}
-	return fineness{0.5, 1.75, 0.35}
-}
-
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
 	// validate notes which voxels are known in both images under u.
 	validate(u *field.Field)
-	// force returns the value under u and writes its derivative by a displacement of the warped image to g, up to a factor. It may
-	// write to scratch.
+	// known is how many voxels the last validate found.
+	known() int
+	// force returns the sum of the known voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
+	// factor. It may write to scratch.
 	force(g, scratch, u *field.Field) float64
 }
 
-// Run refines start, a field on any grid (nil: the identity), and returns start o (id + v) on the finest grid.
+// Refinement is one under way: Coarse first, which tells how well the images agree, then Fine.
+type Refinement struct {
+	pair   Pair
+	start  *field.Field
+	opt    Options
+	grids  []volume.Geometry // coarse to fine
+	v      *field.Field      // so far, behind start
+	done   int               // how many of grids are
+	levels []Level
+	work   float64 // done, in voxels times iterations
+	total  float64
+}
+
+// New prepares the refinement of start, a field on any grid; nil is the identity.
+func New(pair Pair, start *field.Field, opt Options) *Refinement {
+	r := &Refinement{pair: pair, start: start, opt: opt, grids: resolutions(pair, opt, start == nil)}
+	for i := range r.grids {
+		r.total += r.cost(i)
+	}
+	return r
+}
+
+// iterations is how many resolution i has, at most.
+func (r *Refinement) iterations(i int) int { return r.opt.Iterations << (len(r.grids) - 1 - i) }
+
+func (r *Refinement) cost(i int) float64 {
+	return float64(r.grids[i].Voxels()) * float64(r.iterations(i))
+}
+
+// Spacing is the voxel of the finest resolution, mm.
+func (r *Refinement) Spacing() float64 { return aligned.Spacing(r.grids[len(r.grids)-1]) }
+
+// Coarse refines at all resolutions but the finest, by half as many iterations as these may have, and measures how well the images agree at the
+// last of them. Where there is one resolution alone it measures them there, as they are.
+//
+// Errors: InvalidArgument for an unknown similarity; Cancelled.
+func (r *Refinement) Coarse(ctx context.Context) (Agreement, error) {
+	for r.done < len(r.grids)-1 {
+		if err := r.level(ctx, r.opt.Coarse, (r.iterations(r.done)+1)/2); err != nil {
+			return Agreement{}, err
+		}
+	}
+	g := r.grids[max(r.done-1, 0)]
+	return agree(r.images(g, Regularisation{}), onto(g, r.v, r.opt.Threads), r.opt.Threads), nil
+}
+
+// Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. Where that is to be rougher than the coarser
+// resolutions were, these are done anew: what they smoothed away the finest does not find again (two pairs of heads: 0.7 points of Dice).
+//
+// Errors: InvalidArgument for an unknown similarity; Cancelled.
+func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field, []Level, error) {
+	if by.Fluid < r.opt.Coarse.Fluid {
+		r.v, r.done, r.work, r.levels = nil, 0, 0, nil
+		for r.done < len(r.grids)-1 {
+			if err := r.level(ctx, by, r.iterations(r.done)); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if err := r.level(ctx, by, r.opt.Iterations); err != nil {
+		return nil, nil, err
+	}
+	v := r.v
+	if r.start != nil {
+		v = field.Compose(nil, r.start.Resample(v.Geometry, r.opt.Threads), v, r.opt.Threads)
+	}
+	v.Unfold(leastJ, r.opt.Threads)
+	return v, r.levels, nil
+}
+
+// level refines at the next resolution, for so many iterations at most.
+func (r *Refinement) level(ctx context.Context, by Regularisation, iterations int) error {
+	g := r.grids[r.done]
+	s, err := newSimilarity(r.opt.Similarity, r.images(g, by), r.opt.Threads)
+	if err != nil {
+		return err
+	}
+	work := float64(g.Voxels()) * float64(iterations)
+	before := r.v
+	c := climb{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, threads: r.opt.Threads,
+		progress: func(fraction float64) {
+			if r.opt.Progress != nil {
+				r.opt.Progress(min((r.work+work*fraction)/r.total, 1))
+			}
+		}}
+	values, err := c.run(ctx)
+	if err != nil {
+		return err
+	}
+	if r.v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
+		r.v = onto(g, before, r.opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
+	}
+	r.levels = append(r.levels, Level{aligned.Spacing(g), values})
+	r.work += work
+	r.done++
+	return nil
+}
+
+// images returns the pair on g, the moving one seen through start.
+func (r *Refinement) images(g volume.Geometry, by Regularisation) aligned.Images {
+	im := r.pair.AtRepeated(g, margin, r.opt.Threads)
+	if by.Sharpen != 0 {
+		im = im.Sharpened(detail, float32(by.Sharpen), r.opt.Threads)
+	}
+	return im.Through(r.start, r.opt.Threads)
+}
+
+// Run refines start, a field on any grid (nil: the identity), regularised alike at all resolutions, and returns start o (id + v) on the finest
+// grid.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*field.Field, []Level, error) {
-	grids := resolutions(pair, opt, start == nil)
-	var v *field.Field
-	var report []Level
-	fine := finenessOf(opt.Similarity, grids[len(grids)-1].Voxels())
-	total, done := 0.0, 0.0
-	for i, g := range grids {
-		total += float64(g.Voxels() << (len(grids) - 1 - i))
+	r := New(pair, start, opt)
+	if _, err := r.Coarse(ctx); err != nil {
+		return nil, nil, err
 	}
-	for i, g := range grids {
-		before := v
-		v = onto(g, before, opt.Threads)
-		im := pair.AtRepeated(g, margin, opt.Threads)
-		im = im.Sharpened(detail, fine.sharpening, opt.Threads).Through(start, opt.Threads)
-		s, err := newSimilarity(opt.Similarity, im, opt.Threads)
-		if err != nil {
-			return nil, nil, err
-		}
-		share := float64(g.Voxels()<<(len(grids)-1-i)) / total
-		c := climb{similarity: s, v: v, fluid: fine.fluid, elastic: fine.elastic, iterations: opt.Iterations << (len(grids) - 1 - i), threads: opt.Threads,
-			progress: func(fraction float64) {
-				if opt.Progress != nil {
-					opt.Progress(done + share*fraction)
-				}
-			}}
-		values, err := c.run(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		if v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
-			v = onto(g, before, opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
-		}
-		report = append(report, Level{aligned.Spacing(g), values})
-		done += share
-	}
-	if start != nil {
-		v = field.Compose(nil, start.Resample(v.Geometry, opt.Threads), v, opt.Threads)
-	}
-	v.Unfold(leastJ, opt.Threads)
-	return v, report, nil
+	return r.Fine(ctx, opt.Coarse)
 }
 
 // onto returns v, or the identity where that is nil, on g.
@@ -261,17 +322,18 @@ func openRow(open []uint8, weight []float32, size [3]int, y, z int) {
 type climb struct {
 	similarity similarity
 	v          *field.Field
-	fluid      float64 // standard deviations of the two Gaussians
-	elastic    float64
+	by         Regularisation
 	iterations int
 	threads    int
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its values.
+// run takes steps until the similarity stops rising, and returns its values: means over the voxels that are known at first, of which one that
+// leaves the other's field of view counts as the first mean. Neither to leave nor to stay is a gain then.
 func (c *climb) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
-	step := longest
+	step, farthest := longest, 0.0 // the longest vector of any gradient so far
+	var known, mean float64        // at first
 	var values []float64
 	for it := range c.iterations {
 		if err := ctx.Err(); err != nil {
@@ -281,17 +343,25 @@ func (c *climb) run(ctx context.Context) ([]float64, error) {
 		if it%revalidate == 0 {
 			c.similarity.validate(c.v)
 		}
-		values = append(values, c.similarity.force(g, spare, c.v))
+		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.known())
+		if it == 0 {
+			if n == 0 {
+				break
+			}
+			known, mean = n, sum/n
+		}
+		values = append(values, mean+(sum-mean*n)/known)
 		if stalled(values) {
 			if step /= 2; step < longest/4 {
 				break
 			}
 		}
-		longest := c.smooth(spare, g)
-		if !(longest > 0) {
+		most := float64(c.smooth(spare, g))
+		if !(most > 0) {
 			break
 		}
-		c.flow(g, spare, float32(step)/longest)
+		farthest = max(farthest, most)
+		c.flow(g, spare, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
 		c.v, g = g, c.v
 	}
 	return values, nil
@@ -320,7 +390,7 @@ func stalled(values []float64) bool {
 func (c *climb) smooth(dst, g *field.Field) float32 {
 	size, put := g.Size, filter.To(g.Size, dst.X, dst.Y, dst.Z)
 	longest := make([]float32, size[1]*size[2])
-	filter.Gaussian(size, [3]float64{c.fluid, c.fluid, c.fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
+	filter.Gaussian(size, [3]float64{c.by.Fluid, c.by.Fluid, c.by.Fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
 		put(y, z, rows)
 		longest[z*size[1]+y] = longestSquare(rows)
 	})
@@ -343,7 +413,7 @@ func longestSquare(rows [][]float32) float32 {
 func (c *climb) flow(dst, g *field.Field, step float32) {
 	size := g.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
-	filter.Gaussian(size, [3]float64{c.elastic, c.elastic, c.elastic}, 3, c.threads, func(y, z int, rows [][]float32) {
+	filter.Gaussian(size, [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}, 3, c.threads, func(y, z int, rows [][]float32) {
 		v.Compose(rows, 0, y, z, step, g.Row(y, z))
 	}, filter.To(size, dst.X, dst.Y, dst.Z))
 }

@@ -16,6 +16,7 @@ type ssd struct {
 	fixed, moving []float32
 	warped        []float32
 	weight        []float32 // 1 in valid voxels
+	valid         int       // how many those are
 	open          []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
 	threads       int
 }
@@ -24,9 +25,13 @@ func newMSE(im aligned.Images, threads int) *ssd {
 	return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
 }
 
+// dilation is how far MIND-SSC's patches lie from the voxel. Two contrasts of one person are described the better the closer they lie: errors
+// at points by 1 are 12 to 36 % below those by 2.
+const dilation = 1
+
 func newMIND(im aligned.Images, threads int) *ssd {
 	describe := func(v, known *volume.Volume, beyond int) []float32 {
-		planes := metric.MINDSSC(v.Data, known.Data, v.Size, 1, 2, threads)
+		planes := metric.MINDSSC(v.Data, known.Data, v.Size, 1, dilation, threads)
 		n, out := len(v.Data), make([]float32, len(planes)+beyond*metric.MINDChannels)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
 			for c := range metric.MINDChannels {
@@ -51,12 +56,18 @@ func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads in
 
 func (s *ssd) validate(u *field.Field) {
 	s.Valid(s.weight, u, s.threads)
+	s.valid = 0
+	for _, w := range s.weight {
+		s.valid += int(w)
+	}
 	parallel.For(len(s.open)/u.Size[0], parallel.Rows(u.Size[0]), s.threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			openRow(s.open, s.weight, u.Size, r%u.Size[1], r/u.Size[1])
 		}
 	})
 }
+
+func (s *ssd) known() int { return s.valid }
 
 // force is the derivative of -sum (fixed - warped)^2, by central differences.
 func (s *ssd) force(g, _, u *field.Field) float64 {
@@ -73,7 +84,7 @@ func (s *ssd) force(g, _, u *field.Field) float64 {
 		}
 		return sum
 	})
-	return -total / float64(len(s.fixed))
+	return -total / float64(s.channels)
 }
 
 // row writes row r of the force to g and returns the sum of its squared differences. Over the channels four sums run side by side.

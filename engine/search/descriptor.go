@@ -60,10 +60,11 @@ func tonesOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m tones)
 	return f, m
 }
 
-// describe returns a descriptor a voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the tones.
-func describe(v, valid *volume.Volume, t tones, threads int) []uint64 {
+// describe returns a descriptor a voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the tones. Its patches lie dilation voxels
+// from the voxel.
+func describe(v, valid *volume.Volume, t tones, dilation, threads int) []uint64 {
 	n := len(v.Data)
-	channels := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, 2, threads)
+	channels := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, dilation, threads)
 	codes := make([]uint64, n)
 	parallel.For(n, 1<<14, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {

@@ -56,7 +56,7 @@ func TestTonesTellStructuresApart(t *testing.T) {
 	f, m := tonesOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
 	gap := func(f, m tones) float64 {
 		l := level{5, 5, 1, 36}
-		s := newStep(l, im, describe(im.Fixed, im.FixedValid, f, 1), m, nil, margin, 1)
+		s := newStep(l, im, describe(im.Fixed, im.FixedValid, f, wide, 1), m, wide, nil, margin, 1)
 		size := s.control().Size
 		width := 2*l.radius + 1
 		costs := make([]float32, width*width*width)
@@ -94,7 +94,7 @@ func TestTones(t *testing.T) {
 
 	// Within the ramp the structure is the same everywhere: what differs is the tones between.
 	for _, tones := range []tones{f, nil} {
-		codes := describe(ramp, known, tones, 1)
+		codes := describe(ramp, known, tones, wide, 1)
 		if codes[0] != unknown || slices.Contains(codes[1:], unknown) {
 			t.Error("what is unknown is not told from what is known")
 		}

@@ -35,7 +35,7 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 	_, margin := levelsFor(grid)
 	margin = max(margin, around.reach())
 	im := pair.At(grid, margin, opt.Threads).Through(u, opt.Threads)
-	s := newStep(around, im, describe(im.Fixed, im.FixedValid, nil, opt.Threads), nil, nil, margin, opt.Threads)
+	s := newStep(around, im, describe(im.Fixed, im.FixedValid, nil, wide, opt.Threads), nil, wide, nil, margin, opt.Threads)
 	if opt.Progress != nil {
 		opt.Progress(0.5)
 	}

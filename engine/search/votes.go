@@ -20,5 +20,5 @@ func Votes(pair Pair, round, threads int) *field.Field {
 		return nil
 	}
 	im := pair.At(grid, l.reach(), threads)
-	return newStep(l, im, describe(im.Fixed, im.FixedValid, nil, threads), nil, nil, l.reach(), threads).solve(1)
+	return newStep(l, im, describe(im.Fixed, im.FixedValid, nil, wide, threads), nil, wide, nil, l.reach(), threads).solve(1)
 }

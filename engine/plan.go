@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/morphseek/morphseek/engine/refine"
+)
+
+// What is chosen from a pair, as pure functions of what was measured in it. RATIONALE.md has the figures behind the thresholds.
+
+// crop is how many voxels a volume has, at least, that is more than a crop around one structure.
+const crop = 1 << 19
+
+// Agreement (the squared local correlation at half the resolution after a smooth fit) of two scans of one modality: of two people it came to
+// at most 0.82, of one body with tissue that is new, gone or speckled to 0.85 and more, of one body up to noise to 0.90 and more.
+const (
+	twoPeople, oneBody = 0.82, 0.835
+	unlike, alike      = 0.87, 0.90
+)
+
+// Of two scans whose intensities seemed to correspond, these tell that they do not: the share of local correlation that is negative, and how
+// far the contrast of one over the other's varies from place to place.
+const (
+	mostNegative = 0.10
+	mostGain     = 0.25
+	wellAligned  = 0.65
+)
+
+// sharesContrast is the agreement above which two contrasts are taken to be of one body: a smooth fit found the match, and a search would only
+// find others like it.
+const sharesContrast = 0.5
+
+// rough follows fine detail: between two people nothing else is as good by labels' overlap. In a crop, where structures are a few voxels
+// wide, more sharpening gains more.
+func rough(similarity refine.Similarity, voxels int) refine.Regularisation {
+	switch {
+	case similarity == refine.MIND: // its forces are the noisier
+		return refine.Regularisation{Fluid: 1.75, Elastic: 0.75, Sharpen: 0.5}
+	case similarity == refine.MSE:
+		return refine.Regularisation{Fluid: 1.75, Elastic: 0.5, Sharpen: 0.5}
+	case voxels < crop:
+		return refine.Regularisation{Fluid: 1.5, Elastic: 0.4, Sharpen: 3}
+	}
+	return refine.Regularisation{Fluid: 1.75, Elastic: 0.35, Sharpen: 0.5}
+}
+
+var (
+	// smooth fits one body seen twice, up to noise.
+	smooth = refine.Regularisation{Fluid: 3.5, Elastic: 0.5, Fading: 1, Sharpen: 0.5}
+	// stiff fits one body where tissue is new, gone or speckled: what has no counterpart must not pull far.
+	stiff = refine.Regularisation{Fluid: 1.75, Elastic: 1, Fading: 0.5, Sharpen: 0.5}
+	// firm holds tissue together whatever the images say.
+	firm = refine.Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
+)
+
+// supple fits one body that moved sharply. In a crop noise has more of a share.
+func supple(voxels int) refine.Regularisation {
+	if voxels < crop {
+		return refine.Regularisation{Fluid: 3, Elastic: 0.5, Fading: 1, Sharpen: 0.5}
+	}
+	return refine.Regularisation{Fluid: 2.5, Elastic: 0.35, Fading: 1, Sharpen: 0.5}
+}
+
+// acrossContrasts is for descriptors, which agree less sharply than intensities do.
+func acrossContrasts(voxels int) refine.Regularisation {
+	if voxels < crop {
+		return refine.Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
+	}
+	return refine.Regularisation{Fluid: 4.5, Elastic: 1.2, Fading: 1, Sharpen: 0.5}
+}
+
+// between returns a, b or what lies between them, by where x is between from and to.
+func between(a, b refine.Regularisation, x, from, to float64) refine.Regularisation {
+	t := min(max((x-from)/(to-from), 0), 1)
+	mix := func(p, q float64) float64 { return (1-t)*p + t*q }
+	return refine.Regularisation{Fluid: mix(a.Fluid, b.Fluid), Elastic: mix(a.Elastic, b.Elastic), Fading: mix(a.Fading, b.Fading), Sharpen: mix(a.Sharpen, b.Sharpen)}
+}
+
+// regularisation chooses from the agreement of the pair, and says why.
+func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement) (refine.Regularisation, string) {
+	if similarity == refine.MIND {
+		return acrossContrasts(voxels), "two contrasts are compared: tissue moves together over a wide distance, for descriptors of them agree less sharply than intensities do"
+	}
+	low, c := rough(similarity, voxels), a.Correlation
+	tell := func(text string) string {
+		return fmt.Sprintf("the images agree by %.2f after a smooth fit: %s", c, text)
+	}
+	switch {
+	case c <= twoPeople:
+		return low, tell("as two people, so fine detail is followed")
+	case c < oneBody:
+		return between(low, stiff, c, twoPeople, oneBody), tell("between two people and one body, so detail is followed in part")
+	case c <= unlike:
+		return stiff, tell("as one body with tissue that is new, gone or noisy, so tissue is held together")
+	case c < alike:
+		return between(stiff, supple(voxels), c, unlike, alike), tell("as one body nearly everywhere, so tissue moves together")
+	}
+	return between(supple(voxels), smooth, c, alike, 1), tell("as one body, so tissue moves together")
+}
+
+// byWord resolves smoothness low and high.
+func byWord(word string, similarity refine.Similarity, voxels int) refine.Regularisation {
+	switch {
+	case word == "low":
+		return rough(similarity, voxels)
+	case similarity == refine.MIND:
+		return refine.Regularisation{Fluid: 6, Elastic: 1.5, Fading: 1, Sharpen: 0.5}
+	}
+	return firm
+}
+
+// byLength is the regularisation by which tissue moves together over mm, on a grid of this voxel and so many voxels along its shortest axis:
+// as smooth is, of that width.
+func byLength(mm, spacing float64, shortest int) refine.Regularisation {
+	fluid := min(max(mm/spacing, 0.5), float64(shortest)/4)
+	return refine.Regularisation{Fluid: fluid, Elastic: max(0.35, fluid*smooth.Elastic/smooth.Fluid), Fading: 1, Sharpen: 0.5}
+}
+
+// searchStiffness is how stiff the search is, by the regularisation of the refinement to come: energies of strain go with the square of the
+// length over which tissue moves together. Descriptors of two contrasts ask for more: their costs hardly tell neighbours apart.
+func searchStiffness(similarity refine.Similarity, voxels int, by refine.Regularisation) float64 {
+	switch {
+	case similarity == refine.MIND:
+		return 9 * math.Pow(by.Fluid/4.5, 2)
+	case voxels < crop:
+		return math.Pow(by.Fluid/1.5, 2)
+	}
+	return 0.1 * math.Pow(by.Fluid/1.75, 2)
+}
+
+// contrastDiffers tells of two scans that passed as one modality whether they are of two. Between two people, too, the contrast varies from
+// place to place, but they do not align as well.
+func contrastDiffers(align AlignMetrics, a refine.Agreement) bool {
+	return a.Correlation < alike && (a.Negative > mostNegative || a.Gain > mostGain && align.Score > wellAligned)
+}
+
+// searchFor says how much of the displacement that the search finds counts, none where a smooth fit has found the match, and why.
+func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreement) (share float64, why string) {
+	switch {
+	case similarity == refine.MIND && a.Correlation >= sharesContrast:
+		return 0, "a smooth fit found the match: no search"
+	case similarity == refine.MIND:
+		return 1, "the two contrasts agree little after a smooth fit: the search looks farther"
+	case !align.SameModality:
+		return 1, "the images seem to be of two modalities: the search looks farther"
+	case a.Correlation >= oneBody:
+		return 0, "the images agree after a smooth fit: no search"
+	}
+	share = searchShare(align.Score)
+	if share == 0 {
+		return 0, "the images match well already: no search"
+	}
+	if a.Correlation > twoPeople {
+		share *= (oneBody - a.Correlation) / (oneBody - twoPeople)
+	}
+	return share, "the images do not match well after the initial alignment: the search looks farther"
+}
+
+// searchShare is how much of the displacement that the search finds counts, by the score of the initial alignment of two images of one
+// modality. Well aligned ones are taken to be without large displacements: on twelve pairs of heads (0.72 to 0.80) and on hippocampi above
+// 0.7 the search only added noise, which the refinement did not all take back; trunks (0.45 to 0.63) need it. In between it counts in
+// part: by a step at 0.66 another guise of one pair of hippocampi was worth 10 points of Dice.
+func searchShare(score float64) float64 {
+	const poorly, well = 0.66, 0.70
+	return min(max((well-score)/(well-poorly), 0), 1)
+}

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/refine"
+)
+
+// What the plan chooses from what was measured: kinds of pairs as they came out, and the order between them.
+func TestPlan(t *testing.T) {
+	const large = 4 * crop
+	for _, c := range []struct {
+		name       string
+		similarity refine.Similarity
+		voxels     int
+		a          refine.Agreement
+		want       refine.Regularisation
+	}{
+		{"two people's heads", refine.NCC, large, refine.Agreement{Correlation: 0.72}, rough(refine.NCC, large)},
+		{"two people's crops", refine.NCC, crop / 10, refine.Agreement{Correlation: 0.80}, rough(refine.NCC, crop/10)},
+		{"a tumour before and after", refine.NCC, large, refine.Agreement{Correlation: 0.84}, stiff},
+		{"one head seen twice", refine.NCC, large, refine.Agreement{Correlation: 1}, smooth},
+		{"two contrasts", refine.MIND, large, refine.Agreement{Correlation: 0.6}, acrossContrasts(large)},
+		{"two contrasts that agree little", refine.MIND, large, refine.Agreement{Correlation: 0.2}, acrossContrasts(large)},
+	} {
+		got, why := regularisation(c.similarity, c.voxels, c.a)
+		if got != c.want || why == "" {
+			t.Errorf("%s: %+v because %q, want %+v", c.name, got, why, c.want)
+		}
+	}
+	// No step anywhere: a guise of a pair that agrees by a thousandth more is regularised alike.
+	for _, voxels := range []int{crop / 10, large} {
+		last, _ := regularisation(refine.NCC, voxels, refine.Agreement{})
+		for c := 0.0; c <= 1; c += 0.001 {
+			now, _ := regularisation(refine.NCC, voxels, refine.Agreement{Correlation: c})
+			if d := now.Elastic - last.Elastic; d > 0.07 || d < -0.07 {
+				t.Errorf("at %.3f the elastic Gaussian goes from %g to %g", c, last.Elastic, now.Elastic)
+			}
+			last = now
+		}
+	}
+}
+
+func TestSearchFor(t *testing.T) {
+	same, other := AlignMetrics{SameModality: true, Score: 0.5}, AlignMetrics{Score: 0.5}
+	well := AlignMetrics{SameModality: true, Score: 0.75}
+	for _, c := range []struct {
+		name       string
+		similarity refine.Similarity
+		align      AlignMetrics
+		agreement  float64
+		share      float64
+	}{
+		{"two people's trunks", refine.NCC, same, 0.6, 1},
+		{"two people's heads", refine.NCC, well, 0.7, 0},
+		{"one body", refine.NCC, same, 0.9, 0},
+		{"two contrasts of one body", refine.MIND, other, 0.6, 0},
+		{"MR and CT of two people", refine.MIND, other, 0.3, 1},
+	} {
+		if share, why := searchFor(c.similarity, c.align, refine.Agreement{Correlation: c.agreement}); share != c.share || why == "" {
+			t.Errorf("%s: share %g because %q, want %g", c.name, share, why, c.share)
+		}
+	}
+}
+
+func TestContrastDiffers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		score float64
+		a     refine.Agreement
+		want  bool
+	}{
+		{"two people's CT, contrast medium in one", 0.53, refine.Agreement{Correlation: 0.6, Gain: 0.3}, false},
+		{"two people's heads", 0.77, refine.Agreement{Correlation: 0.7, Gain: 0.22}, false},
+		{"T1 and FLAIR of a head", 0.67, refine.Agreement{Correlation: 0.65, Gain: 0.3}, true},
+		{"contrast inverted in places", 0.5, refine.Agreement{Correlation: 0.5, Negative: 0.3, Gain: 0.1}, true},
+		{"one body", 0.9, refine.Agreement{Correlation: 0.95, Gain: 0.3}, false},
+	} {
+		if got := contrastDiffers(AlignMetrics{Score: c.score}, c.a); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Smoothness: low is rougher than high, and a number of mm is that of the Gaussian, within bounds.
+func TestSmoothnessAsked(t *testing.T) {
+	for _, s := range []refine.Similarity{refine.NCC, refine.MSE, refine.MIND} {
+		low, high := byWord("low", s, crop), byWord("high", s, crop)
+		if low.Fluid >= high.Fluid || low.Elastic >= high.Elastic {
+			t.Errorf("%s: low %+v, high %+v", s, low, high)
+		}
+		if a, b := searchStiffness(s, crop, low), searchStiffness(s, crop, high); a >= b {
+			t.Errorf("%s: the search is as stiff as %g by low and %g by high", s, a, b)
+		}
+	}
+	for _, c := range []struct {
+		mm, spacing float64
+		shortest    int
+		fluid       float64
+	}{{6, 2, 100, 3}, {0.1, 2, 100, 0.5}, {100, 1, 40, 10}} {
+		if got := byLength(c.mm, c.spacing, c.shortest).Fluid; got != c.fluid {
+			t.Errorf("%g mm on %g mm voxels: %g voxels, want %g", c.mm, c.spacing, got, c.fluid)
+		}
+	}
+}

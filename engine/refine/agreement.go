@@ -1,0 +1,104 @@
+package refine
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
+
+// Agreement is how well two images agree once a smooth deformation has brought them together, at half the resolution, where noise has less of
+// a say. Means are over the voxels known in both with all their window, weighted by the fixed image's structure: its local variance, up to
+// the mean of that.
+//
+// One body seen twice agrees up to noise and up to what is new or gone; two people do not, whatever smooth deformation is between them.
+type Agreement struct {
+	Correlation float64 `json:"correlation"` // mean of the squared local correlation, whatever its sign: 0..1
+	Negative    float64 `json:"negative"`    // share of that where the local correlation is negative
+	Gain        float64 `json:"gain"`        // standard deviation of the logarithm of the local contrast of one image over the other's, weighted by the squared correlation
+}
+
+// agree measures the images under u.
+func agree(im aligned.Images, u *field.Field, threads int) Agreement {
+	size, n := im.Fixed.Size, len(im.Fixed.Data)
+	warped, valid := make([]float32, n), make([]float32, n)
+	im.Warp(warped, u, threads)
+	im.Valid(valid, u, threads)
+	variance, covariance, gain, whole := make([]float32, n), make([]float32, n), make([]float32, n), make([]bool, n)
+	const windowed = (2*window + 1) * (2*window + 1) * (2*window + 1)
+	row := func(y, z int) (from, to int) {
+		from = (z*size[1] + y) * size[0]
+		return from, from + size[0]
+	}
+	filter.Box(size, window, 6, threads, func(y, z int, rows [][]float32) {
+		from, to := row(y, z)
+		for i, f := range im.Fixed.Data[from:to] {
+			w := valid[from+i]
+			m := warped[from+i] * w
+			f *= w
+			rows[0][i], rows[1][i], rows[2][i], rows[3][i], rows[4][i], rows[5][i] = w, f, m, f*f, m*m, f*m
+		}
+	}, func(y, z int, rows [][]float32) {
+		from, _ := row(y, z)
+		for x, count := range rows[0] {
+			i := from + x
+			if count < windowed-0.5 || valid[i] == 0 {
+				continue
+			}
+			whole[i] = true
+			const over = 1.0 / windowed
+			f, m := rows[1][x]*over, rows[2][x]*over
+			b, c := max(rows[3][x]*over-f*f, 0), max(rows[4][x]*over-m*m, 0)
+			a := rows[5][x]*over - f*m
+			variance[i] = b
+			covariance[i] = a * float32(math.Abs(float64(a))) / ((b + varianceFloor) * (c + varianceFloor))
+			gain[i] = 0.5 * float32(math.Log(float64((b+varianceFloor)/(c+varianceFloor))))
+		}
+	})
+	type sums struct{ weight, squared, negative, gain, gain2 float64 }
+	add := func(s, t sums) sums {
+		return sums{s.weight + t.weight, s.squared + t.squared, s.negative + t.negative, s.gain + t.gain, s.gain2 + t.gain2}
+	}
+	structure := parallel.Reduce(n, 1<<14, threads, func(lo, hi int) (s sums) {
+		for i := lo; i < hi; i++ {
+			if whole[i] {
+				s.weight++
+				s.squared += float64(variance[i])
+			}
+		}
+		return s
+	}, add)
+	if structure.squared == 0 {
+		return Agreement{}
+	}
+	mean := structure.squared / structure.weight
+	t := parallel.Reduce(n, 1<<14, threads, func(lo, hi int) (s sums) {
+		for i := lo; i < hi; i++ {
+			if !whole[i] {
+				continue
+			}
+			weight := min(float64(variance[i])/mean, 1)
+			squared := weight * math.Abs(float64(covariance[i]))
+			s.weight += weight
+			s.squared += squared
+			if covariance[i] < 0 {
+				s.negative += squared
+			}
+			g := float64(gain[i])
+			s.gain += squared * g
+			s.gain2 += squared * g * g
+		}
+		return s
+	}, add)
+	if t.squared == 0 {
+		return Agreement{}
+	}
+	average := t.gain / t.squared
+	return Agreement{
+		Correlation: t.squared / t.weight,
+		Negative:    t.negative / t.squared,
+		Gain:        math.Sqrt(max(t.gain2/t.squared-average*average, 0)),
+	}
+}

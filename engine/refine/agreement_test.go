@@ -1,0 +1,69 @@
+package refine
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// What the agreement of two images comes to where that is known by construction.
+func TestAgreement(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{24, 22, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	rng := rand.New(rand.NewPCG(1, 2))
+	texture := volume.Zeros(g)
+	for i := range texture.Data {
+		texture.Data[i] = rng.Float32()
+	}
+	made := func(of func(i int, f float32) float32) *volume.Volume {
+		v := volume.Zeros(g)
+		for i, f := range texture.Data {
+			v.Data[i] = of(i, f)
+		}
+		return v
+	}
+	half := func(i int) bool { return i/(g.Size[0]*g.Size[1]) < g.Size[2]/2 }
+	for _, c := range []struct {
+		name            string
+		moving          *volume.Volume
+		c, n, gain, tol float64
+	}{
+		{"itself", texture, 1, 0, 0, 0.01},
+		{"another scale", made(func(_ int, f float32) float32 { return 0.3 + 0.5*f }), 1, 0, 0, 0.01},
+		{"inverted", made(func(_ int, f float32) float32 { return 1 - f }), 1, 1, 0, 0.01},
+		// Noise of the texture's own variance takes half of a squared correlation of 1.
+		{"as much noise", made(func(_ int, f float32) float32 { return f + rng.Float32() }), 0.5, 0, 0, 0.1},
+		{"unrelated", made(func(int, float32) float32 { return rng.Float32() }), 0.01, 0.5, 0, 0.15},
+		// Half at 1 and half at 1/4: the logarithms ln 4 apart have a standard deviation of ln 2.
+		{"two gains", made(func(i int, f float32) float32 {
+			if half(i) {
+				return f
+			}
+			return f / 4
+		}), 1, 0, math.Ln2, 0.16}, // windows across the border see both
+	} {
+		im := Pair{Fixed: texture, Moving: c.moving, Initial: volume.IdentityAffine()}
+		images := aligned.Images{Fixed: texture, FixedValid: ones(g)}
+		grown := aligned.Grow(g, margin)
+		images.Moving = im.Moving.Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)
+		images.MovingValid = ones(g).Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)
+		a := agree(images, field.New(g), 1)
+		if math.Abs(a.Correlation-c.c) > c.tol || math.Abs(a.Gain-c.gain) > c.tol && c.name != "unrelated" || c.c > 0.1 && math.Abs(a.Negative-c.n) > 0.01 {
+			t.Errorf("%s: %+v, want correlation %g, negative %g, gain %g", c.name, a, c.c, c.n, c.gain)
+		}
+		if b := agree(images, field.New(g), 3); a != b {
+			t.Errorf("%s: %+v by one thread, %+v by three", c.name, a, b)
+		}
+	}
+}
+
+func ones(g volume.Geometry) *volume.Volume {
+	v := volume.Zeros(g)
+	for i := range v.Data {
+		v.Data[i] = 1
+	}
+	return v
+}
