@@ -82,6 +82,23 @@ func TestContrastDiffers(t *testing.T) {
 	}
 }
 
+func TestWorthwhile(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after float64
+		want          bool
+	}{
+		{"aligned already", 0.983, 0.983, false},
+		{"a beating heart", 0.937, 0.961, true},
+		{"two people", 0.4, 0.7, true},
+		{"apart", 0.5, 0.4, false},
+	} {
+		if got := worthwhile(refine.Agreement{Correlation: c.before}, refine.Agreement{Correlation: c.after}); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // Smoothness: low is rougher than high, and a number of mm is that of the Gaussian, within bounds.
 func TestSmoothnessAsked(t *testing.T) {
 	for _, s := range []refine.Similarity{refine.NCC, refine.MSE, refine.MIND} {

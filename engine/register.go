@@ -526,6 +526,10 @@ func (r *registration) refine() error {
 	if err != nil {
 		return err
 	}
+	if r.deform == nil && similarity != refine.MIND && r.opt.Smoothness == "auto" && !worthwhile(r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
+		r.because("a deformation brought the images no closer: the initial alignment stays")
+		u = nil
+	}
 	r.deform = u
 	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
 	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()

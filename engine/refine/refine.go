@@ -133,6 +133,12 @@ func (r *Refinement) Coarse(ctx context.Context) (Agreement, error) {
 	return agree(r.images(g, Regularisation{}), onto(g, r.v, r.opt.Threads), r.opt.Threads), nil
 }
 
+// Agreement measures the pair under u, a whole deformation on any grid (nil: none), as Coarse does.
+func (r *Refinement) Agreement(u *field.Field) Agreement {
+	g := r.grids[max(len(r.grids)-2, 0)]
+	return agree(r.pair.AtRepeated(g, margin, r.opt.Threads), onto(g, u, r.opt.Threads), r.opt.Threads)
+}
+
 // Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. Where that is to be rougher than the coarser
 // resolutions were, these are done anew: what they smoothed away the finest does not find again (two pairs of heads: 0.7 points of Dice).
 //
