@@ -20,12 +20,12 @@ type Options struct {
 	Preset       string  `json:"preset" default:"default" choices:"fast|default|best" help:"How much work to spend: fast, default or best. Options set explicitly override it."`
 	Model        string  `json:"model" default:"default" help:"Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or 'none' (no network)."`
 	Initial      string  `json:"initial" default:"affine" choices:"none|com|rigid|affine" help:"Initial alignment found before the deformable stages; an initial transform that is given is where rigid and affine start, and stays as it is with none and com."`
-	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment; auto searches where no network runs and the images do not match well already."`
+	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment; auto searches where no network runs and a smooth fit does not find the match."`
 	Steps        int     `json:"steps" default:"0" min:"0" max:"16" help:"Network steps T; 0 takes the number that the model was trained with."`
 	Trajectories int     `json:"trajectories" default:"1" min:"1" max:"64" help:"Latent trajectories J per step; the best by the label-free reward is kept, the mean always among them."`
 	Tau          float64 `json:"tau" default:"1" min:"0" max:"100" help:"Temperature of the latent samples when trajectories > 1."`
 	Refine       int     `json:"refine" default:"-1" min:"-1" max:"1000" help:"Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; 0 switches them off, -1 leaves it to the preset (off after a network)."`
-	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram. With mind the search compares no intensities."`
+	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram and by how the contrast between the images varies from place to place. With mind the search compares no intensities."`
 	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda|tensorrt" prefix:"plugin:" help:"Where networks run; auto takes cuda where it is to be had, else the CPU, and says so. plugin:PATH runs them on an ONNX Runtime plugin provider's library."`
 	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
 	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`

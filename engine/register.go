@@ -352,6 +352,7 @@ func (r *registration) align() error {
 		Method: method, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
 		Matrix: a.Transform.M, Translation: a.Transform.T,
 	}
+	r.metrics.Plan.Start = method
 	if a.Overlap < 0.3 {
 		r.warn(fmt.Sprintf("The fields of view overlap by only %.0f %% of the smaller one: check that the images show the same part of the body.", 100*a.Overlap))
 	}
