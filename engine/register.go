@@ -527,7 +527,7 @@ func (r *registration) refine() error {
 	if err != nil {
 		return err
 	}
-	if r.deform == nil && similarity != refine.MIND && r.opt.Smoothness == "auto" && !worthwhile(r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
+	if r.model == nil && r.opt.Smoothness == "auto" && !worthwhile(similarity, r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
 		r.because("a deformation brought the images no closer: the initial alignment stays")
 		u = nil
 	}
