@@ -27,6 +27,9 @@ const (
 	wellAligned  = 0.65
 )
 
+// stillApart is the agreement right after a search below which two scans of one modality are taken to be of two people without another look.
+const stillApart = 0.70
+
 // sharesContrast is the agreement above which two contrasts are taken to be of one body: a smooth fit found the match, and a search would only
 // find others like it.
 const sharesContrast = 0.5

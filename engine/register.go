@@ -373,7 +373,7 @@ func (r *registration) searches() bool {
 func (r *registration) search() error {
 	share := 1.0
 	if r.opt.Search == "auto" {
-		if err := r.look(); err != nil {
+		if err := r.look(r.given()); err != nil {
 			return err
 		}
 		var why string
@@ -408,10 +408,14 @@ func (r *registration) search() error {
 }
 
 // look fits the pair smoothly at the coarse resolutions and notes how well the images agree then: what the search and the smoothness are
-// chosen by. The refinement goes on from there where there is no search.
-func (r *registration) look() error {
+// chosen by. The refinement goes on from there where there is no search. by, where it is not nil, is what the coarse resolutions have instead.
+func (r *registration) look(by *refine.Regularisation) error {
 	for {
-		r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+		opt := r.refineOptions()
+		if by != nil {
+			opt.Coarse, opt.Brief = *by, false
+		}
+		r.refinement = refine.New(r.seen, r.deform, opt)
 		a, err := r.refinement.Coarse(r.ctx)
 		if err != nil {
 			return err
@@ -448,20 +452,16 @@ func (r *registration) given() *refine.Regularisation {
 
 // refineOptions are those of the refinement, its coarse resolutions regularised as one body's.
 func (r *registration) refineOptions() refine.Options {
-	coarse := r.given()
-	if coarse == nil {
-		coarse = &smooth
-		if r.refinedBy() == refine.MIND {
-			across := acrossContrasts(r.pair.Fixed.Voxels())
-			coarse = &across
-		}
+	coarse := smooth
+	if r.refinedBy() == refine.MIND {
+		coarse = acrossContrasts(r.pair.Fixed.Voxels())
 	}
 	iterations := r.iterations()
 	if iterations == 0 { // for the search's sake
 		iterations = effort[r.opt.Preset].iterations
 	}
 	return refine.Options{
-		Similarity: r.refinedBy(), Coarse: *coarse, Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Similarity: r.refinedBy(), Coarse: coarse, Brief: true, Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	}
 }
@@ -511,13 +511,22 @@ func (r *registration) refinedBy() refine.Similarity {
 
 // refine improves on the stages before by gradient steps on the pair.
 func (r *registration) refine() error {
+	similarity, by := r.refinedBy(), r.given()
+	if r.refinement == nil && by == nil && r.deform != nil && similarity == refine.NCC {
+		r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+		if r.agreement = r.refinement.Agreement(r.deform); r.agreement.Correlation < stillApart {
+			low := rough(similarity, r.pair.Fixed.Voxels())
+			by = &low
+			r.because("the images agree little after the search: fine detail is followed, as between two people")
+		}
+		r.refinement = nil
+	}
 	if r.refinement == nil {
-		if err := r.look(); err != nil {
+		if err := r.look(by); err != nil {
 			return err
 		}
+		similarity = r.refinedBy()
 	}
-	similarity := r.refinedBy()
-	by := r.given()
 	if by == nil {
 		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement)
 		r.because(why)
@@ -527,7 +536,7 @@ func (r *registration) refine() error {
 	if err != nil {
 		return err
 	}
-	if r.model == nil && r.opt.Smoothness == "auto" && !worthwhile(similarity, r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
+	if r.model == nil && r.opt.Smoothness == "auto" && (similarity == refine.MIND || r.agreement.Correlation > alike) && !worthwhile(similarity, r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
 		r.because("a deformation brought the images no closer: the initial alignment stays")
 		u = nil
 	}

@@ -43,8 +43,10 @@ type Options struct {
 	Voxels     int // of the finest grid, at most: coarser than the fixed volume's where that has more
 	Threads    int // 0: every core; the result does not depend on it
 
-	// Coarse regularises the coarser resolutions; Fine is told what the finest one has.
+	// Coarse regularises the coarser resolutions; Fine is told what the finest one has. Brief says that they are for a look alone: a third of
+	// their iterations shows how well the images agree, and within one body is as good to go on from as all.
 	Coarse Regularisation
+	Brief  bool
 
 	// Progress, if not nil, hears the fraction done.
 	Progress func(fraction float64)
@@ -119,13 +121,16 @@ func (r *Refinement) cost(i int) float64 {
 // Spacing is the voxel of the finest resolution, mm.
 func (r *Refinement) Spacing() float64 { return aligned.Spacing(r.grids[len(r.grids)-1]) }
 
-// Coarse refines at all resolutions but the finest, by half as many iterations as these may have, and measures how well the images agree at the
-// last of them. Where there is one resolution alone it measures them there, as they are.
+// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. Where there is one resolution alone it measures them there, as they are.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Coarse(ctx context.Context) (Agreement, error) {
 	for r.done < len(r.grids)-1 {
-		if err := r.level(ctx, r.opt.Coarse, (r.iterations(r.done)+1)/2); err != nil {
+		iterations := r.iterations(r.done)
+		if r.opt.Brief {
+			iterations = (iterations + 2) / 3
+		}
+		if err := r.level(ctx, r.opt.Coarse, iterations); err != nil {
 			return Agreement{}, err
 		}
 	}
