@@ -155,7 +155,7 @@ class Trainer:
 
     def __init__(self, config: Config, out: str | Path, init: str | Path | None = None, progress: bool = True):
         self.config = config
-        self.out = Path(out)
+        self.out = Path(out).absolute()  # a library may change the folder while TensorBoard writes
         self.rank = int(os.environ.get("RANK", 0))
         self.world = int(os.environ.get("WORLD_SIZE", 1))
         self.progress = progress and self.rank == 0
