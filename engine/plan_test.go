@@ -28,7 +28,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %+v because %q, want %+v", c.name, got, why, c.want)
 		}
 	}
-	// No step anywhere: a guise of a pair that agrees by a thousandth more is regularised alike.
+	// No step anywhere: the same pair on another grid, which agrees by a thousandth more, is regularised alike.
 	for _, voxels := range []int{crop / 10, large} {
 		last, _ := regularisation(refine.NCC, voxels, refine.Agreement{})
 		for c := 0.0; c <= 1; c += 0.001 {
@@ -51,7 +51,7 @@ func TestSearchFor(t *testing.T) {
 		agreement  float64
 		share      float64
 	}{
-		{"two people's trunks", refine.NCC, same, 0.6, 1},
+		{"two people's abdomens", refine.NCC, same, 0.6, 1},
 		{"two people's heads", refine.NCC, well, 0.7, 0},
 		{"one body", refine.NCC, same, 0.9, 0},
 		{"two contrasts of one body", refine.MIND, other, 0.6, 0},
