@@ -104,13 +104,9 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 	return between(supple(voxels), smooth, c, alike, 1), tell("as one body, so tissue moves together")
 }
 
-// worthwhile says whether a deformation brought the images together. Within one modality the disagreement must fall by a tenth: of images that
-// lay right already it fell by less than a hundredth, of all others by a third and more. Across modalities, which never agree, the agreement
-// must rise by a fiftieth: it rose by three thousandths and by a sixteenth and more.
-func worthwhile(similarity refine.Similarity, before, after refine.Agreement) bool {
-	if similarity == refine.MIND {
-		return after.Correlation > 1.02*before.Correlation
-	}
+// worthwhile says whether a deformation of two images of one modality brought them together: their disagreement fell by a tenth or more. Of
+// images that lay right already it fell by less than a hundredth, of all others by a third and more. Across modalities it says nothing.
+func worthwhile(before, after refine.Agreement) bool {
 	return 1-after.Correlation < 0.9*(1-before.Correlation)
 }
 

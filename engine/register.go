@@ -536,7 +536,7 @@ func (r *registration) refine() error {
 	if err != nil {
 		return err
 	}
-	if r.model == nil && r.opt.Smoothness == "auto" && (similarity == refine.MIND || r.agreement.Correlation > alike) && !worthwhile(similarity, r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
+	if r.model == nil && r.opt.Smoothness == "auto" && similarity != refine.MIND && r.agreement.Correlation > alike && !worthwhile(r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
 		r.because("a deformation brought the images no closer: the initial alignment stays")
 		u = nil
 	}
