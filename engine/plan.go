@@ -170,7 +170,7 @@ func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreem
 
 // searchShare is how much of the displacement that the search finds counts, by the score of the initial alignment of two images of one
 // modality. Well aligned ones are taken to be without large displacements: on twelve pairs of heads (0.72 to 0.80) and on hippocampi above
-// 0.7 the search only added noise, which the refinement did not all take back; trunks (0.45 to 0.63) need it. In between it counts in
+// 0.7 the search only added noise, which the refinement did not all take back; abdomens (0.45 to 0.63) need it. In between it counts in
 // part: by a step at 0.66 one pair of hippocampi on another grid was worth 10 points of Dice.
 func searchShare(score float64) float64 {
 	const poorly, well = 0.66, 0.70

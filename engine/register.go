@@ -386,8 +386,8 @@ func (r *registration) search() error {
 	}
 	by := r.given()
 	if by == nil {
-		by = &refine.Regularisation{}
-		*by, _ = regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{})
+		apart, _ := regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{})
+		by = &apart
 	}
 	passes, trees := r.passes()
 	u, err := search.Run(r.ctx, r.seen, search.Options{

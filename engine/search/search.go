@@ -65,7 +65,7 @@ type Options struct {
 	// guises each (see variants.py) differ by 1.0 and 1.1 points of Dice within a pair (root mean square) where they did by 1.5 and 1.8.
 	Trees int
 
-	// Stiffness multiplies what neighbours pay for moving apart; 0: 1, which is right between two people.
+	// Stiffness multiplies what neighbours pay for moving apart; 0: 1.
 	Stiffness float64
 
 	// Intensities says that those of the two images correspond: they are compared, too.
