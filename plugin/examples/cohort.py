@@ -1,7 +1,9 @@
-"""Registers a cohort with nipype: cohort.py FIXED MOVING_FOLDER OUT [--processes N] [--plugin MultiProc|SLURM|SGE|Dask] [option=value ...]
+"""Registers a cohort with nipype: cohort.py FIXED MOVING_FOLDER OUT [--processes N] [--plugin
+MultiProc|SLURM|SGE|Dask] [option=value ...]
 
-Every image in MOVING_FOLDER is brought onto FIXED, each by its own run of MorphSeekRegistration, N at a time; on a cluster give
-its plugin. Runs that are done are not done again. Results: OUT/cohort/_moving_.../register/, and a line for each in OUT/cohort.csv.
+Every image in MOVING_FOLDER is brought onto FIXED, each by its own run of MorphSeekRegistration, N
+at a time; on a cluster give its plugin. Runs that are done are not done again. Results:
+OUT/cohort/_moving_.../register/, and a line for each in OUT/cohort.csv.
 """
 
 import argparse
@@ -17,23 +19,38 @@ from morphseek.nipype import MorphSeekRegistration
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("fixed", type=Path)
     parser.add_argument("moving", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--plugin", default="MultiProc")
-    parser.add_argument("options", nargs="*", metavar="option=value", help="of the registration, such as preset=fast")
+    parser.add_argument(
+        "options",
+        nargs="*",
+        metavar="option=value",
+        help="of the registration, such as preset=fast",
+    )
     args = parser.parse_intermixed_args()
     if shutil.which("MorphSeekRegistration") is None:
         parser.error("MorphSeekRegistration is not on PATH; add the bin folder of the installation")
 
     images = Node(IdentityInterface(fields=["moving"]), name="images")
     images.iterables = ("moving", sorted(str(path.resolve()) for path in args.moving.iterdir()))
-    register = Node(MorphSeekRegistration(fixed=str(args.fixed.resolve()), threads=1), name="register", n_procs=1)
+    register = Node(
+        MorphSeekRegistration(fixed=str(args.fixed.resolve()), threads=1),
+        name="register",
+        n_procs=1,
+    )
     for option in args.options:
         name, value = option.split("=", 1)
-        setattr(register.inputs, name, json.loads(value) if value.lstrip("-").replace(".", "").isdigit() else value)
+        setattr(
+            register.inputs,
+            name,
+            json.loads(value) if value.lstrip("-").replace(".", "").isdigit() else value,
+        )
 
     workflow = Workflow(name="cohort", base_dir=str(args.out.resolve()))
     workflow.connect(images, "moving", register, "moving")
@@ -45,7 +62,13 @@ def main() -> None:
         table.writerow(("moving", *columns, "seconds"))
         for path in sorted((args.out / "cohort").glob("*/register/*_report.json")):
             report = json.loads(path.read_text())
-            table.writerow((path.name.removesuffix("_report.json"), *(report[name] for name in columns), report["seconds"]["total"]))
+            table.writerow(
+                (
+                    path.name.removesuffix("_report.json"),
+                    *(report[name] for name in columns),
+                    report["seconds"]["total"],
+                )
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The command-line module from outside: its XML, its files, its failures, and the Python package beside it.
+"""The command-line module from outside: its XML, its files, its failures, and the Python package
+beside it.
 
 Run by ctest with the environment variable MORPHSEEK_REGISTRATION, the executable's path.
 """
@@ -25,7 +26,9 @@ HERE = Path(__file__).parent
 
 
 def run(*arguments, **kwargs):
-    return subprocess.run([EXECUTABLE, *map(str, arguments)], capture_output=True, text=True, timeout=300, **kwargs)
+    return subprocess.run(
+        [EXECUTABLE, *map(str, arguments)], capture_output=True, text=True, timeout=300, **kwargs
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,18 @@ def pair(tmp_path_factory):
     return folder
 
 
-QUICK = ("--model", "none", "--initial", "com", "--search", "off", "--refine", "2", "--threads", "2")
+QUICK = (
+    "--model",
+    "none",
+    "--initial",
+    "com",
+    "--search",
+    "off",
+    "--refine",
+    "2",
+    "--threads",
+    "2",
+)
 
 
 def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
@@ -54,7 +68,9 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
     for option in _core.option_table():
         parameter = flags["--" + option["name"]]
         assert parameter.description == option["help"]
-        assert parameter.default == (parameter.parseValue(str(option["default"])) if option["default"] != "" else None)
+        assert parameter.default == (
+            parameter.parseValue(str(option["default"])) if option["default"] != "" else None
+        )
         if "number" in option:  # an enumeration would not let the number in
             assert parameter.typ == "string"
             continue
@@ -82,31 +98,67 @@ def test_nothing_to_write_is_wrong_usage(pair):
 def outputs(pair, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     done = run(
-        pair / "fixed.nii.gz", pair / "moving.nii.gz", "--moving-labels", pair / "moving_labels.nii.gz", *QUICK,
-        "--output-volume", out / "warped.mhd", "--output-transform", out / "transform.h5", "--output-labels", out / "labels.nii.gz",
-        "--report", out / "report.json", "--returnparameterfile", out / "parameters",
-    )  # fmt: skip
+        pair / "fixed.nii.gz",
+        pair / "moving.nii.gz",
+        "--moving-labels",
+        pair / "moving_labels.nii.gz",
+        *QUICK,
+        "--output-volume",
+        out / "warped.mhd",
+        "--output-transform",
+        out / "transform.h5",
+        "--output-labels",
+        out / "labels.nii.gz",
+        "--report",
+        out / "report.json",
+        "--returnparameterfile",
+        out / "parameters",
+    )
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
 
 def test_tells_its_progress(outputs):
     _, text = outputs
-    assert re.match(r"<filter-start>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-comment>.+</filter-comment>\n</filter-start>\n", text)
+    assert re.match(
+        r"<filter-start>\n <filter-name>MorphSeekRegistration</filter-name>\n"
+        r" <filter-comment>.+</filter-comment>\n</filter-start>\n",
+        text,
+    )
     fractions = [float(f) for f in re.findall(r"<filter-progress>(.+)</filter-progress>", text)]
     assert fractions == sorted(fractions) and fractions[-1] == 1 and len(fractions) > 3
-    assert re.search(r"<filter-end>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-time>[\d.e-]+</filter-time>\n</filter-end>\n$", text)
+    assert re.search(
+        r"<filter-end>\n <filter-name>MorphSeekRegistration</filter-name>\n"
+        r" <filter-time>[\d.e-]+</filter-time>\n</filter-end>\n$",
+        text,
+    )
 
 
 def test_writes_what_python_computes(pair, outputs):
     out, _ = outputs
-    assert {p.name for p in out.iterdir()} == {"labels.nii.gz", "parameters", "report.json", "transform.h5", "warped.mhd", "warped.zraw"}
+    assert {p.name for p in out.iterdir()} == {
+        "labels.nii.gz",
+        "parameters",
+        "report.json",
+        "transform.h5",
+        "warped.mhd",
+        "warped.zraw",
+    }
     fixed = sitk.ReadImage(str(pair / "fixed.nii.gz"))
-    result = morphseek.register(pair / "fixed.nii.gz", pair / "moving.nii.gz", model="none", initial="com", search="off", refine=2, threads=2)
+    result = morphseek.register(
+        pair / "fixed.nii.gz",
+        pair / "moving.nii.gz",
+        model="none",
+        initial="com",
+        search="off",
+        refine=2,
+        threads=2,
+    )
     transform = sitk.DisplacementFieldTransform(sitk.ReadTransform(str(out / "transform.h5")))
     ours = sitk.GetArrayFromImage(transform.GetDisplacementField())
     assert np.abs(result.displacement_mm).max() > 5
-    assert np.abs((ours - result.displacement_mm) / fixed.GetSpacing()).max() < 1e-4  # the fixed grid's axes are those of space
+    # the fixed grid's axes are those of space
+    assert np.abs((ours - result.displacement_mm) / fixed.GetSpacing()).max() < 1e-4
 
     moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
     low = float(sitk.GetArrayViewFromImage(moving).min())
@@ -159,13 +211,26 @@ def test_labels_keep_their_values(pair, tmp_path):
     ):
         labels = tmp_path / "labels.nii"
         write_labels(pair, labels, one, two, dtype, slope)
-        done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--moving-labels", labels, "--output-labels", out)
+        done = run(
+            pair / "fixed.nii.gz",
+            pair / "moving.nii.gz",
+            *QUICK,
+            "--moving-labels",
+            labels,
+            "--output-labels",
+            out,
+        )
         assert done.returncode == 0, (dtype, done.stderr)
         image = sitk.ReadImage(str(out))
         assert image.GetPixelID() == written, (one, two, dtype)
         scale = slope or 1
         values = set(np.unique(sitk.GetArrayFromImage(image)).tolist())
-        assert {one * scale, two * scale} <= values <= {0, one * scale, two * scale}, (one, two, dtype, values)
+        assert {one * scale, two * scale} <= values <= {0, one * scale, two * scale}, (
+            one,
+            two,
+            dtype,
+            values,
+        )
 
 
 def test_what_is_no_label_is_refused(pair, tmp_path):
@@ -177,23 +242,57 @@ def test_what_is_no_label_is_refused(pair, tmp_path):
         (1, 2, np.int16, 0.5, "has the value 0.5; labels must be whole numbers"),
         (1, np.nan, np.float32, None, "has the value nan; labels must be whole numbers"),
         (1, -np.inf, np.float64, None, "has the value -inf; labels must be whole numbers"),
-        (1, 2**53 + 1, np.int64, None, "has a value of about 9007199254740992; labels must be smaller than 2^53"),
+        (
+            1,
+            2**53 + 1,
+            np.int64,
+            None,
+            "has a value of about 9007199254740992; labels must be smaller than 2^53",
+        ),
         (1, 2**64 - 1, np.uint64, None, "labels must be smaller than 2^53"),
         (1, 2**23 + 1, np.int32, 2, "labels scaled in their file must be smaller than 2^24"),
     ):
-        labels = tmp_path / ("labels.nii" if slope else "labels.nrrd")  # ITK reads zeros where a NIfTI is NaN or infinite
+        # ITK reads zeros where a NIfTI is NaN or infinite
+        labels = tmp_path / ("labels.nii" if slope else "labels.nrrd")
         write_labels(pair, labels, one, two, dtype, slope)
-        done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--moving-labels", labels, "--output-labels", out)
-        assert done.returncode == 3 and f"moving labels: {labels} has" in done.stderr and words in done.stderr, (one, two, dtype, done)
+        done = run(
+            pair / "fixed.nii.gz",
+            pair / "moving.nii.gz",
+            *QUICK,
+            "--moving-labels",
+            labels,
+            "--output-labels",
+            out,
+        )
+        assert (
+            done.returncode == 3
+            and f"moving labels: {labels} has" in done.stderr
+            and words in done.stderr
+        ), (one, two, dtype, done)
         assert not out.exists()
 
 
 def test_uncertainty_is_what_python_computes(pair, tmp_path):
-    done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--search", "on", "--output-uncertainty", tmp_path / "sd.nrrd")
+    done = run(
+        pair / "fixed.nii.gz",
+        pair / "moving.nii.gz",
+        *QUICK,
+        "--search",
+        "on",
+        "--output-uncertainty",
+        tmp_path / "sd.nrrd",
+    )
     assert done.returncode == 0, done.stderr
     written = sitk.ReadImage(str(tmp_path / "sd.nrrd"))
     result = morphseek.register(
-        pair / "fixed.nii.gz", pair / "moving.nii.gz", model="none", initial="com", search="on", refine=2, threads=2, uncertainty="on"
+        pair / "fixed.nii.gz",
+        pair / "moving.nii.gz",
+        model="none",
+        initial="com",
+        search="on",
+        refine=2,
+        threads=2,
+        uncertainty="on",
     )
     assert written.GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
     np.testing.assert_allclose(sitk.GetArrayFromImage(written), result.uncertainty, atol=1e-3)
@@ -203,27 +302,54 @@ def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
     for name in ("fixed", "moving"):
         image = sitk.ReadImage(str(pair / f"{name}.nii.gz"))
         sitk.WriteImage(sitk.OtsuThreshold(image, 0, 1), str(tmp_path / f"{name}.nrrd"))
-    sitk.WriteTransform(sitk.Euler3DTransform((0, 0, -40), 0.02, -0.03, 0.1, (-14, 19, -22)), str(tmp_path / "start.tfm"))
+    sitk.WriteTransform(
+        sitk.Euler3DTransform((0, 0, -40), 0.02, -0.03, 0.1, (-14, 19, -22)),
+        str(tmp_path / "start.tfm"),
+    )
     images = pair / "fixed.nii.gz", pair / "moving.nii.gz"
     masks = tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd"
     done = run(
-        *images, *QUICK, "--initial", "none", "--initial-transform", tmp_path / "start.tfm", "--fixed-mask", masks[0], "--moving-mask", masks[1],
-        "--output-transform", tmp_path / "field.nrrd",
-    )  # fmt: skip
+        *images,
+        *QUICK,
+        "--initial",
+        "none",
+        "--initial-transform",
+        tmp_path / "start.tfm",
+        "--fixed-mask",
+        masks[0],
+        "--moving-mask",
+        masks[1],
+        "--output-transform",
+        tmp_path / "field.nrrd",
+    )
     assert done.returncode == 0, done.stderr
     result = morphseek.register(
-        *images, model="none", initial="none", search="off", refine=2, threads=2,
-        initial_transform=tmp_path / "start.tfm", fixed_mask=masks[0], moving_mask=masks[1],
-    )  # fmt: skip
+        *images,
+        model="none",
+        initial="none",
+        search="off",
+        refine=2,
+        threads=2,
+        initial_transform=tmp_path / "start.tfm",
+        fixed_mask=masks[0],
+        moving_mask=masks[1],
+    )
     field = sitk.ReadImage(str(tmp_path / "field.nrrd"))
-    assert np.abs((sitk.GetArrayFromImage(field) - result.displacement_mm) / field.GetSpacing()).max() < 1e-4
+    assert (
+        np.abs((sitk.GetArrayFromImage(field) - result.displacement_mm) / field.GetSpacing()).max()
+        < 1e-4
+    )
     assert np.abs(result.displacement_mm).max() > 20
 
 
 def test_a_mask_is_where_its_file_is_not_zero(pair, tmp_path):
     """Whatever the file's type: probabilities, labels beyond 255."""
     fields = []
-    for name, pixel, value in (("mask", sitk.sitkUInt8, 1), ("probability", sitk.sitkFloat32, 0.25), ("label", sitk.sitkUInt16, 256)):
+    for name, pixel, value in (
+        ("mask", sitk.sitkUInt8, 1),
+        ("probability", sitk.sitkFloat32, 0.25),
+        ("label", sitk.sitkUInt16, 256),
+    ):
         masks = []
         for image in ("fixed", "moving"):
             masks.append(tmp_path / f"{image}-{name}.nrrd")
@@ -231,8 +357,16 @@ def test_a_mask_is_where_its_file_is_not_zero(pair, tmp_path):
             sitk.WriteImage(sitk.Cast(inside, pixel) * value, str(masks[-1]))
         field = tmp_path / f"{name}-field.nrrd"
         done = run(
-            pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--fixed-mask", masks[0], "--moving-mask", masks[1], "--output-transform", field,
-        )  # fmt: skip
+            pair / "fixed.nii.gz",
+            pair / "moving.nii.gz",
+            *QUICK,
+            "--fixed-mask",
+            masks[0],
+            "--moving-mask",
+            masks[1],
+            "--output-transform",
+            field,
+        )
         assert done.returncode == 0, (name, done.stderr)
         fields.append(sitk.GetArrayFromImage(sitk.ReadImage(str(field))))
     np.testing.assert_allclose(fields[1], fields[0], atol=1e-4)
@@ -242,7 +376,10 @@ def test_a_mask_is_where_its_file_is_not_zero(pair, tmp_path):
 def test_an_initial_transform_is_one_or_a_composite(pair, tmp_path):
     images = pair / "fixed.nii.gz", pair / "moving.nii.gz"
     centre, angles, shift = (0, 0, -40), (0.02, -0.03, 0.1), (-14, 19, -22)
-    rotation, translation = sitk.Euler3DTransform(centre, *angles), sitk.TranslationTransform(3, shift)
+    rotation, translation = (
+        sitk.Euler3DTransform(centre, *angles),
+        sitk.TranslationTransform(3, shift),
+    )
     sitk.WriteTransform(sitk.Euler3DTransform(centre, *angles, shift), str(tmp_path / "one.tfm"))
     composite = sitk.CompositeTransform([translation, rotation])  # the last is applied first
     fields = []
@@ -250,7 +387,18 @@ def test_an_initial_transform_is_one_or_a_composite(pair, tmp_path):
         if name != "one.tfm":
             sitk.WriteTransform(composite, str(tmp_path / name))
         field = tmp_path / f"{name}.nrrd"
-        done = run(*images, *QUICK, "--initial", "none", "--refine", "0", "--initial-transform", tmp_path / name, "--output-transform", field)
+        done = run(
+            *images,
+            *QUICK,
+            "--initial",
+            "none",
+            "--refine",
+            "0",
+            "--initial-transform",
+            tmp_path / name,
+            "--output-transform",
+            field,
+        )
         assert done.returncode == 0, (name, done.stderr)
         fields.append(sitk.GetArrayFromImage(sitk.ReadImage(str(field))))
     np.testing.assert_allclose(fields[1], fields[0], atol=1e-3)
@@ -258,8 +406,12 @@ def test_an_initial_transform_is_one_or_a_composite(pair, tmp_path):
 
     one = "Transform: TranslationTransform_double_3_3\nParameters: {} 0 0\nFixedParameters:\n"
     several = tmp_path / "several.tfm"
-    several.write_text(f"#Insight Transform File V1.0\n#Transform 0\n{one.format(0)}#Transform 1\n{one.format(5)}")
-    done = run(*images, *QUICK, "--initial-transform", several, "--report", tmp_path / "report.json")
+    several.write_text(
+        f"#Insight Transform File V1.0\n#Transform 0\n{one.format(0)}#Transform 1\n{one.format(5)}"
+    )
+    done = run(
+        *images, *QUICK, "--initial-transform", several, "--report", tmp_path / "report.json"
+    )
     assert done.returncode == 3 and "holds 2 transforms; give one, or a composite" in done.stderr
     assert not (tmp_path / "report.json").exists()
 
@@ -273,20 +425,59 @@ def test_no_output_takes_the_place_of_another_file(pair, tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.glob("*.nii.gz")}
     labels = ("--moving-labels", "moving_labels.nii.gz", "--output-labels")
     for words, arguments in (
-        ("--output-volume moving.nii.gz would overwrite the moving image", ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "moving.nii.gz")),
-        ("overwrite the fixed image", ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "link/fixed.nii.gz")),
-        ("overwrite the fixed image", ("series", "moving.nii.gz", "--output-volume", "series/slice.dcm")),
-        ("overwrite --moving-labels", ("fixed.nii.gz", "moving.nii.gz", *labels, tmp_path / "moving_labels.nii.gz")),
-        ("overwrite --output-volume", ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "out.nrrd", *labels, "./out.nrrd")),
-        ("overwrite --output-transform", ("fixed.nii.gz", "moving.nii.gz", "--output-transform", "new.nrrd", "--report", "series/../new.nrrd")),
+        (
+            "--output-volume moving.nii.gz would overwrite the moving image",
+            ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "moving.nii.gz"),
+        ),
+        (
+            "overwrite the fixed image",
+            ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "link/fixed.nii.gz"),
+        ),
+        (
+            "overwrite the fixed image",
+            ("series", "moving.nii.gz", "--output-volume", "series/slice.dcm"),
+        ),
+        (
+            "overwrite --moving-labels",
+            ("fixed.nii.gz", "moving.nii.gz", *labels, tmp_path / "moving_labels.nii.gz"),
+        ),
+        (
+            "overwrite --output-volume",
+            ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "out.nrrd", *labels, "./out.nrrd"),
+        ),
+        (
+            "overwrite --output-transform",
+            (
+                "fixed.nii.gz",
+                "moving.nii.gz",
+                "--output-transform",
+                "new.nrrd",
+                "--report",
+                "series/../new.nrrd",
+            ),
+        ),
     ):
         done = run(*arguments, *QUICK, cwd=tmp_path)
-        assert done.returncode == 2 and words in done.stderr and "give another path" in done.stderr, (arguments, done)
+        assert (
+            done.returncode == 2 and words in done.stderr and "give another path" in done.stderr
+        ), (arguments, done)
     assert {path: path.read_bytes() for path in tmp_path.glob("*.nii.gz")} == before
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in before} | {"series", "link"}
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in before} | {
+        "series",
+        "link",
+    }
 
     # One file may be two inputs; a folder's files do not keep others out of it.
-    done = run("fixed.nii.gz", "fixed.nii.gz", *QUICK, "--fixed-mask", "fixed.nii.gz", "--report", "series/report.json", cwd=tmp_path)
+    done = run(
+        "fixed.nii.gz",
+        "fixed.nii.gz",
+        *QUICK,
+        "--fixed-mask",
+        "fixed.nii.gz",
+        "--report",
+        "series/report.json",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -299,34 +490,95 @@ def test_no_output_takes_the_place_of_a_part_of_another_file(pair, tmp_path):
     slices = sitk.GetArrayFromImage(sitk.Cast(moving, sitk.sitkFloat32))
     for k, piece in enumerate(slices, 1):
         (tmp_path / f"s{k:02}.raw").write_bytes(piece.tobytes())
-    start = f"ObjectType = Image\nNDims = 3\nDimSize = {size}\nElementType = MET_FLOAT\nElementDataFile = "
+    start = (
+        f"ObjectType = Image\nNDims = 3\nDimSize = {size}\nElementType ="
+        " MET_FLOAT\nElementDataFile = "
+    )
     (tmp_path / "numbered.mhd").write_text(f"{start}s%02d.raw 1 {len(slices)} 1\n")
-    (tmp_path / "listed.mha").write_text(start + "LIST\n" + "".join(f"s{k:02}.raw\n" for k in range(1, len(slices) + 1)))
-    (tmp_path / "named.nrrd").write_text(f"NRRD0004\ntype: float\ndimension: 3\nsizes: {size}\nencoding: raw\nendian: little\ndata file: ./all.zraw\n\n")
+    (tmp_path / "listed.mha").write_text(
+        start + "LIST\n" + "".join(f"s{k:02}.raw\n" for k in range(1, len(slices) + 1))
+    )
+    (tmp_path / "named.nrrd").write_text(
+        f"NRRD0004\ntype: float\ndimension: 3\nsizes: {size}\nencoding: raw\nendian: little\ndata"
+        " file: ./all.zraw\n\n"
+    )
     (tmp_path / "all.zraw").write_bytes(slices.tobytes())
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     fixed = pair / "fixed.nii.gz"
     labels = ("--moving-labels", pair / "moving_labels.nii.gz", "--output-labels")
     for words, arguments in (
-        ("--output-volume a.img would overwrite a part of the moving image a.hdr", (fixed, "a.hdr", "--output-volume", "a.img")),
-        ("--output-volume a.hdr would overwrite a part of the fixed image a.img", ("a.img", fixed, "--output-volume", "a.hdr")),
-        ("--report b.raw would overwrite a part of the moving image b.mhd", (fixed, "b.mhd", "--report", "b.raw")),
-        ("--report c.raw would overwrite a part of --fixed-mask c.nhdr", (fixed, "b.mhd", "--fixed-mask", "c.nhdr", "--report", "c.raw")),
-        ("--report s03.raw would overwrite a part of the moving image numbered.mhd", (fixed, "numbered.mhd", "--report", "s03.raw")),
-        ("--report s03.raw would overwrite a part of the moving image listed.mha", (fixed, "listed.mha", "--report", "s03.raw")),
-        ("--output-volume all.mhd, which is written with all.zraw, would overwrite a part of the moving image named.nrrd", (fixed, "named.nrrd", "--output-volume", "all.mhd")),
-        ("--output-volume x.hdr, which is written with x.img, would overwrite --output-labels", (fixed, "b.mhd", "--output-volume", "x.hdr", *labels, "x.img")),
-        ("--output-volume x.mhd, which is written with x.zraw, would overwrite --report", (fixed, "b.mhd", "--output-volume", "x.mhd", "--report", "x.zraw")),
-        ("--output-labels ./x.img.gz, which is written with x.hdr.gz, would overwrite --report", (fixed, "b.mhd", *labels, "./x.img.gz", "--report", "x.hdr.gz")),
+        (
+            "--output-volume a.img would overwrite a part of the moving image a.hdr",
+            (fixed, "a.hdr", "--output-volume", "a.img"),
+        ),
+        (
+            "--output-volume a.hdr would overwrite a part of the fixed image a.img",
+            ("a.img", fixed, "--output-volume", "a.hdr"),
+        ),
+        (
+            "--report b.raw would overwrite a part of the moving image b.mhd",
+            (fixed, "b.mhd", "--report", "b.raw"),
+        ),
+        (
+            "--report c.raw would overwrite a part of --fixed-mask c.nhdr",
+            (fixed, "b.mhd", "--fixed-mask", "c.nhdr", "--report", "c.raw"),
+        ),
+        (
+            "--report s03.raw would overwrite a part of the moving image numbered.mhd",
+            (fixed, "numbered.mhd", "--report", "s03.raw"),
+        ),
+        (
+            "--report s03.raw would overwrite a part of the moving image listed.mha",
+            (fixed, "listed.mha", "--report", "s03.raw"),
+        ),
+        (
+            (
+                "--output-volume all.mhd, which is written with all.zraw, would overwrite a part of"
+                " the moving image named.nrrd"
+            ),
+            (fixed, "named.nrrd", "--output-volume", "all.mhd"),
+        ),
+        (
+            "--output-volume x.hdr, which is written with x.img, would overwrite --output-labels",
+            (fixed, "b.mhd", "--output-volume", "x.hdr", *labels, "x.img"),
+        ),
+        (
+            "--output-volume x.mhd, which is written with x.zraw, would overwrite --report",
+            (fixed, "b.mhd", "--output-volume", "x.mhd", "--report", "x.zraw"),
+        ),
+        (
+            "--output-labels ./x.img.gz, which is written with x.hdr.gz, would overwrite --report",
+            (fixed, "b.mhd", *labels, "./x.img.gz", "--report", "x.hdr.gz"),
+        ),
     ):
         done = run(*arguments, *QUICK, cwd=tmp_path)
-        assert done.returncode == 2 and f"{words}; give another path" in done.stderr, (arguments, done)
+        assert done.returncode == 2 and f"{words}; give another path" in done.stderr, (
+            arguments,
+            done,
+        )
         assert "filter-start" not in done.stdout
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before, arguments
 
-    done = run(fixed, "numbered.mhd", *QUICK, "--output-volume", "x.hdr", *labels, "y.img", "--report", "c.json", cwd=tmp_path)
+    done = run(
+        fixed,
+        "numbered.mhd",
+        *QUICK,
+        "--output-volume",
+        "x.hdr",
+        *labels,
+        "y.img",
+        "--report",
+        "c.json",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in set(tmp_path.iterdir()) - set(before)} == {"x.hdr", "x.img", "y.hdr", "y.img", "c.json"}
+    assert {path.name for path in set(tmp_path.iterdir()) - set(before)} == {
+        "x.hdr",
+        "x.img",
+        "y.hdr",
+        "y.img",
+        "c.json",
+    }
 
 
 def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
@@ -350,8 +602,17 @@ def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
     if "pipe" in left:
         cases.append(("no regular file", ("--returnparameterfile", out / "pipe")))
     for words, arguments in cases:
-        done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK, "--output-volume", out / "warped.nii.gz", *arguments)
-        assert done.returncode == 6 and "cannot be written" in done.stderr and words in done.stderr, (arguments, done)
+        done = run(
+            pair / "fixed.nii.gz",
+            pair / "moving.nii.gz",
+            *QUICK,
+            "--output-volume",
+            out / "warped.nii.gz",
+            *arguments,
+        )
+        assert (
+            done.returncode == 6 and "cannot be written" in done.stderr and words in done.stderr
+        ), (arguments, done)
         assert "filter-start" not in done.stdout, arguments
         assert {path.name for path in out.iterdir()} == left, arguments
 
@@ -364,7 +625,10 @@ def write_dicom(folder, volume, position):
     for k in range(volume.GetDepth()):
         piece = sitk.Cast(volume[:, :, k], sitk.sitkInt16)
         for tag, value in {
-            "0008|0060": "CT", "0020|000e": "1.2.826.0.1.3680043.2.1125.4.2", "0020|0037": "1\\0\\0\\0\\1\\0", "0020|0013": str(k),
+            "0008|0060": "CT",
+            "0020|000e": "1.2.826.0.1.3680043.2.1125.4.2",
+            "0020|0037": "1\\0\\0\\0\\1\\0",
+            "0020|0013": str(k),
             "0020|0032": "\\".join(f"{v:g}" for v in position(k)),
         }.items():
             piece.SetMetaData(tag, value)
@@ -374,7 +638,9 @@ def write_dicom(folder, volume, position):
 
 
 def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
-    """Files that are cut short, and series that are no straight, even stack: ITK would read them without a word."""
+    """Files that are cut short, and series that are no straight, even stack: ITK would read them
+    without a word.
+    """
     moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
     whole = write_dicom(tmp_path / "whole", moving, lambda k: (0, 0, 2 * k))
     gap = write_dicom(tmp_path / "gap", moving, lambda k: (0, 0, 2 * k))
@@ -386,7 +652,13 @@ def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
         sitk.WriteImage(moving, str(path))
         os.truncate(data, data.stat().st_size // 2)
     out = tmp_path / "out.nii.gz"
-    for source, words in ((gap, "mm apart; complete the series"), (tilted, "no straight stack"), (heap, "all at one position"), (cut, "is cut short"), (pair_cut, "is cut short")):
+    for source, words in (
+        (gap, "mm apart; complete the series"),
+        (tilted, "no straight stack"),
+        (heap, "all at one position"),
+        (cut, "is cut short"),
+        (pair_cut, "is cut short"),
+    ):
         with pytest.raises(morphseek.errors.InputUnreadableError, match=words):
             morphseek.io.read(source)
         done = run("--output-volume", out, *QUICK, source, pair / "moving.nii.gz")
@@ -441,8 +713,21 @@ def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_a_signal_cancels(pair, tmp_path):
-    arguments = (pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK[:-4], "--refine", "1000", "--output-volume", tmp_path / "warped.nrrd")
-    with subprocess.Popen([EXECUTABLE, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    arguments = (
+        pair / "fixed.nii.gz",
+        pair / "moving.nii.gz",
+        *QUICK[:-4],
+        "--refine",
+        "1000",
+        "--output-volume",
+        tmp_path / "warped.nrrd",
+    )
+    with subprocess.Popen(
+        [EXECUTABLE, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         for line in process.stdout:
             if "progress" in line:
                 break
@@ -459,7 +744,22 @@ def test_needs_no_python(tmp_path):
         pytest.skip(f"no brain pair: {data} is not there (MORPHSEEK_DATA)")
     fixed, moving = json.loads((data / "split.json").read_text())["pairs"]["test"][0]
     images = [data / "images" / f"{name}.nii.gz" for name in (fixed, moving)]
-    done = run(*images, "--preset", "fast", "--model", "none", "--search", "off", "--refine", "0", "--output-transform", tmp_path / "t.h5", "--report", tmp_path / "r.json", env={})
+    done = run(
+        *images,
+        "--preset",
+        "fast",
+        "--model",
+        "none",
+        "--search",
+        "off",
+        "--refine",
+        "0",
+        "--output-transform",
+        tmp_path / "t.h5",
+        "--report",
+        tmp_path / "r.json",
+        env={},
+    )
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["similarity_after"] > report["similarity_before"]
@@ -475,31 +775,51 @@ class TestNipype:
         from morphseek.nipype import MorphSeekRegistration
 
         node = MorphSeekRegistration(
-            fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), moving_labels=str(pair / "moving_labels.nii.gz"),
-            model="none", initial="com", search="off", refine=0,
-        )  # fmt: skip
+            fixed=str(pair / "fixed.nii.gz"),
+            moving=str(pair / "moving.nii.gz"),
+            moving_labels=str(pair / "moving_labels.nii.gz"),
+            model="none",
+            initial="com",
+            search="off",
+            refine=0,
+        )
         outputs = node.run().outputs
         for path in (outputs.warped, outputs.transform, outputs.report, outputs.warped_labels):
             assert Path(path).is_file()
-        assert sitk.ReadImage(outputs.warped).GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
+        assert (
+            sitk.ReadImage(outputs.warped).GetSize()
+            == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
+        )
 
     def test_travels_to_workers(self, pair):
         from morphseek.nipype import MorphSeekRegistration
 
-        node = MorphSeekRegistration(fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), refine=3, preset="fast")
+        node = MorphSeekRegistration(
+            fixed=str(pair / "fixed.nii.gz"),
+            moving=str(pair / "moving.nii.gz"),
+            refine=3,
+            preset="fast",
+        )
         assert pickle.loads(pickle.dumps(node)).cmdline == node.cmdline
 
-    @pytest.mark.parametrize("given, flag", [("low", "--smoothness low"), (2.5, "--smoothness 2.5")])
+    @pytest.mark.parametrize(
+        "given, flag", [("low", "--smoothness low"), (2.5, "--smoothness 2.5")]
+    )
     def test_smoothness_in_words_and_in_mm(self, given, flag, pair):
         from morphseek.nipype import MorphSeekRegistration
 
-        node = MorphSeekRegistration(fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), smoothness=given)
+        node = MorphSeekRegistration(
+            fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), smoothness=given
+        )
         assert flag in node.cmdline
         for wrong in ("stiff", 200.0):
             with pytest.raises(Exception, match="smoothness"):
                 node.inputs.smoothness = wrong
 
-    @pytest.mark.skipif("MORPHSEEK_LONG_TESTS" not in os.environ, reason="takes minutes on a busy machine: set MORPHSEEK_LONG_TESTS")
+    @pytest.mark.skipif(
+        "MORPHSEEK_LONG_TESTS" not in os.environ,
+        reason="takes minutes on a busy machine: set MORPHSEEK_LONG_TESTS",
+    )
     def test_example_registers_a_cohort(self, pair, tmp_path):
         """20 pairs, 2 processes."""
         cohort = tmp_path / "moving"
@@ -511,8 +831,16 @@ class TestNipype:
             sitk.WriteImage(shifted, str(cohort / f"subject{i:02}.nii.gz"))
         example = HERE.parent / "examples" / "cohort.py"
         options = ("model=none", "initial=com", "search=off", "refine=0")
-        subprocess.run([sys.executable, example, pair / "fixed.nii.gz", cohort, tmp_path / "out", *options], check=True, capture_output=True, timeout=300)
+        subprocess.run(
+            [sys.executable, example, pair / "fixed.nii.gz", cohort, tmp_path / "out", *options],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
         transforms = sorted((tmp_path / "out").rglob("subject*_transform.h5"))
         assert len(transforms) == 20
-        shifts = [sitk.ReadTransform(str(t)).TransformPoint((0.0, 0.0, 0.0))[0] for t in (transforms[0], transforms[19])]
+        shifts = [
+            sitk.ReadTransform(str(t)).TransformPoint((0.0, 0.0, 0.0))[0]
+            for t in (transforms[0], transforms[19])
+        ]
         assert shifts[1] - shifts[0] == pytest.approx(19, abs=0.5)

@@ -1,8 +1,10 @@
 """Seconds of a batch of small pairs by one worker and by two: python batch.py --help.
 
-The workers are compared with one thread each, so that it is they who are measured and not the engine's own parallel loops; one worker with
-both threads stands beside. The same made-up pairs, in turn, after a warm-up; reading and writing files included. The machine must be idle: where
-CPU seconds differ much between the rows, or the load is more than a little at the start, the ratio says nothing.
+The workers are compared with one thread each, so that it is they who are measured and not the
+engine's own parallel loops; one worker with both threads stands beside. The same made-up pairs, in
+turn, after a warm-up; reading and writing files included. The machine must be idle: where CPU
+seconds differ much between the rows, or the load is more than a little at the start, the ratio says
+nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +37,13 @@ def make(folder: Path, pairs: int, size: int) -> Path:
 
 def main(
     pairs: Annotated[int, typer.Option(min=2, help="How many.")] = 100,
-    size: Annotated[int, typer.Option(min=32, help="Voxels of the fixed images along each axis.")] = 48,
+    size: Annotated[
+        int, typer.Option(min=32, help="Voxels of the fixed images along each axis.")
+    ] = 48,
     repeats: Annotated[int, typer.Option(min=1, help="The fastest counts.")] = 1,
-    out: Annotated[Optional[Path], typer.Option(help="JSON file for the figures.", show_default=False)] = None,
+    out: Annotated[
+        Optional[Path], typer.Option(help="JSON file for the figures.", show_default=False)
+    ] = None,
     initial: str = "affine",
     search: str = "off",
     refine: int = 5,
@@ -48,20 +54,55 @@ def main(
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         study = make(Path(folder), pairs, size)
-        (Path(folder) / "first.csv").write_text("".join(study.read_text().splitlines(keepends=True)[:2]))
+        (Path(folder) / "first.csv").write_text(
+            "".join(study.read_text().splitlines(keepends=True)[:2])
+        )
         batch.run(Path(folder, "first.csv"), Path(folder, "warm-up"), **options)
         for workers, threads in ((1, 1), (2, 1), (1, 2)) * repeats:
             began, cpu = time.perf_counter(), time.process_time()
-            done = batch.run(study, Path(folder, "out"), workers=workers, threads=threads, anew=True, **options)
+            done = batch.run(
+                study, Path(folder, "out"), workers=workers, threads=threads, anew=True, **options
+            )
             if done.exit_code:
                 raise SystemExit(next(str(pair) for pair in done.pairs if pair.status == "failed"))
-            rows.append({"workers": workers, "threads": threads, "seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu})
-            print("{workers} workers with {threads} threads each: {seconds:.1f} s, {cpu_seconds:.1f} CPU s".format(**rows[-1]), flush=True)
-    best = {key: min(row["seconds"] for row in rows if (row["workers"], row["threads"]) == key) for key in ((1, 1), (2, 1), (1, 2))}
+            rows.append(
+                {
+                    "workers": workers,
+                    "threads": threads,
+                    "seconds": time.perf_counter() - began,
+                    "cpu_seconds": time.process_time() - cpu,
+                }
+            )
+            print(
+                "{workers} workers with {threads} threads each: {seconds:.1f} s, {cpu_seconds:.1f}"
+                " CPU s".format(**rows[-1]),
+                flush=True,
+            )
+    best = {
+        key: min(row["seconds"] for row in rows if (row["workers"], row["threads"]) == key)
+        for key in ((1, 1), (2, 1), (1, 2))
+    }
     ratio = best[1, 1] / best[2, 1]
-    print(f"{pairs} pairs of {size}^3: two workers are {ratio:.2f} times as fast as one ({best[1, 2] / best[2, 1]:.2f} times as one with both threads); load at the start {load:.1f}")
+    print(
+        f"{pairs} pairs of {size}^3: two workers are {ratio:.2f} times as fast as one"
+        f" ({best[1, 2] / best[2, 1]:.2f} times as one with both threads); load at the start"
+        f" {load:.1f}"
+    )
     if out is not None:
-        out.write_text(json.dumps({"pairs": pairs, "size": size, "options": options, "load": load, "rows": rows, "ratio": ratio}, indent=1) + "\n")
+        out.write_text(
+            json.dumps(
+                {
+                    "pairs": pairs,
+                    "size": size,
+                    "options": options,
+                    "load": load,
+                    "rows": rows,
+                    "ratio": ratio,
+                },
+                indent=1,
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Where points and overlap pull apart: the error on pairs with a known truth against Dice between two people, over smoothness.
+"""Where points and overlap pull apart: the error on pairs with a known truth against Dice between
+two people, over smoothness.
 
-python frontier.py --data DIR --out FOLDER runs zoo.py's kinds of ANATOMIES once a smoothness and draws FOLDER/frontier.svg and .png. What
-is in the folder already is not run again, so that a value, or a peer's file, can be added later.
+python frontier.py --data DIR --out FOLDER runs zoo.py's kinds of ANATOMIES once a smoothness and
+draws FOLDER/frontier.svg and .png. What is in the folder already is not run again, so that a value,
+or a peer's file, can be added later.
 """
 
 from __future__ import annotations
@@ -25,10 +27,16 @@ ANATOMIES = {
 
 
 def point(rows: list[zoo.Row], anatomy: str, method: str = zoo.OURS) -> tuple[float, float] | None:
-    """Return the mean error in mm and the mean Dice of a method's final state over an anatomy's pairs; None where one is missing."""
+    """Return the mean error in mm and the mean Dice of a method's final state over an anatomy's
+    pairs; None where one is missing.
+    """
     figures = []
     for kind, what in zip(ANATOMIES[anatomy], ("error.mean", "dice"), strict=True):
-        values = [zoo.value(row, what) for row in rows if row["kind"] == kind and row["method"] == method and row["state"] == "final"]
+        values = [
+            zoo.value(row, what)
+            for row in rows
+            if row["kind"] == kind and row["method"] == method and row["state"] == "final"
+        ]
         values = [v for v in values if v is not None]
         if not values:
             return None
@@ -47,7 +55,12 @@ def curves(runs: dict[str, list[zoo.Row]]) -> dict[str, dict[str, tuple[float, f
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for anatomy in ANATOMIES:
         points = {value: point(rows, anatomy) for value, rows in runs.items()}
-        peers = {row["method"]: rows for rows in runs.values() for row in rows if row["method"] != zoo.OURS}
+        peers = {
+            row["method"]: rows
+            for rows in runs.values()
+            for row in rows
+            if row["method"] != zoo.OURS
+        }
         points |= {name: point(rows, anatomy, name) for name, rows in peers.items()}
         if kept := {name: at for name, at in points.items() if at is not None}:
             found[anatomy] = kept
@@ -68,13 +81,18 @@ def table(found: dict[str, dict[str, tuple[float, float]]]) -> str:
     names.sort(key=lambda name: (number(name) is None, number(name) or 0.0))
     lines = [f"| smoothness | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
     for name in names:
-        cells = [f"{points[name][0]:.2f} mm; {points[name][1]:.3f}" if name in points else "" for points in found.values()]
+        cells = [
+            f"{points[name][0]:.2f} mm; {points[name][1]:.3f}" if name in points else ""
+            for points in found.values()
+        ]
         lines.append(f"| {name}{' mm' if number(name) is not None else ''} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def draw(found: dict[str, dict[str, tuple[float, float]]], paths: list[Path]) -> None:
-    """Draw a panel an anatomy: a line through the numbers in their order, the words and the peers as points of their own."""
+    """Draw a panel an anatomy: a line through the numbers in their order, the words and the peers
+    as points of their own.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(found), 3.6), layout="constrained")
@@ -82,15 +100,44 @@ def draw(found: dict[str, dict[str, tuple[float, float]]], paths: list[Path]) ->
     for axes, (anatomy, points) in zip(panels, found.items(), strict=True):
         numbers = sorted((name for name in points if number(name) is not None), key=float)
         if numbers:
-            axes.plot(*zip(*(points[name] for name in numbers), strict=True), "o-", color="#2b6cb0", markersize=4, linewidth=1.2)
+            axes.plot(
+                *zip(*(points[name] for name in numbers), strict=True),
+                "o-",
+                color="#2b6cb0",
+                markersize=4,
+                linewidth=1.2,
+            )
         for name, at in points.items():
             if number(name) is not None:
-                axes.annotate(f"{float(name):g} mm", at, xytext=(5, -11), textcoords="offset points", fontsize=8)
+                axes.annotate(
+                    f"{float(name):g} mm",
+                    at,
+                    xytext=(5, -11),
+                    textcoords="offset points",
+                    fontsize=8,
+                )
                 continue
             peer = name in zoo.METHODS
-            axes.plot(*at, "s" if peer else "*", color="#c05621" if peer else "#1a365d", markersize=7 if peer else 11)
-            axes.annotate(name, at, xytext=(-5, 6), textcoords="offset points", fontsize=9, fontweight="bold", ha="right")
-        axes.set(title=anatomy, xlabel="error where the truth is known, mm", ylabel="Dice between two people")
+            axes.plot(
+                *at,
+                "s" if peer else "*",
+                color="#c05621" if peer else "#1a365d",
+                markersize=7 if peer else 11,
+            )
+            axes.annotate(
+                name,
+                at,
+                xytext=(-5, 6),
+                textcoords="offset points",
+                fontsize=9,
+                fontweight="bold",
+                ha="right",
+            )
+        axes.set(
+            title=anatomy,
+            xlabel="error where the truth is known, mm",
+            ylabel="Dice between two people",
+        )
         axes.grid(alpha=0.3)
         axes.margins(0.15)
     for path in paths:
@@ -98,15 +145,30 @@ def draw(found: dict[str, dict[str, tuple[float, float]]], paths: list[Path]) ->
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder of the runs, one file a smoothness, and of the figure; made if need be.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py. Without it, what lies in --out is drawn.")] = None,
-    smoothness: Annotated[str, typer.Option(help="Words and numbers of mm, comma-separated.")] = "low,auto,high,0.5,1,2,4",
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the runs, one file a smoothness, and of the figure; made if need be."
+        ),
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of real images, as for zoo.py. Without it, what lies in --out is drawn."
+        ),
+    ] = None,
+    smoothness: Annotated[
+        str, typer.Option(help="Words and numbers of mm, comma-separated.")
+    ] = "low,auto,high,0.5,1,2,4",
     seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1",
     n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 2,
     jobs: Annotated[int, typer.Option(help="Pairs at a time, one thread each.", min=1)] = 1,
     program: Annotated[str, typer.Option(help="The morphseek command to measure.")] = zoo.PROGRAM,
     peers: Annotated[str, typer.Option(help="Peers to run once beside them, as for zoo.py.")] = "",
-    timeout: Annotated[float, typer.Option(help="Seconds after which a registration is killed and counts as failed.")] = 900,
+    timeout: Annotated[
+        float,
+        typer.Option(help="Seconds after which a registration is killed and counts as failed."),
+    ] = 900,
 ) -> None:
     """Run every smoothness that is not in the folder yet, print the table, and draw the figure."""
     out.mkdir(parents=True, exist_ok=True)
@@ -117,18 +179,46 @@ def main(
         if path.exists():
             typer.echo(f"kept {path}")
             continue
-        chosen = zoo.choose(every, [f"={kind}" for kinds in ANATOMIES.values() for kind in kinds], typer.echo)
+        chosen = zoo.choose(
+            every, [f"={kind}" for kinds in ANATOMIES.values() for kind in kinds], typer.echo
+        )
         run = zoo.Run(program, ["final"], ["--smoothness", value], left, timeout)
-        rows = zoo.run_all(chosen, [int(seed) for seed in seeds.split(",")], run, jobs, typer.echo, lambda rows: None)
+        rows = zoo.run_all(
+            chosen,
+            [int(seed) for seed in seeds.split(",")],
+            run,
+            jobs,
+            typer.echo,
+            lambda rows: None,
+        )
         if failed := [row for row in rows if row["method"] == zoo.OURS and row["status"] != "ok"]:
-            raise typer.BadParameter(f"smoothness {value}: {zoo.line_of(failed[0])}", param_hint="--smoothness")
-        peer_runs.write(path, {"machine": measure.machine(), "version": zoo.version_of(program), "smoothness": value, "seeds": seeds, "n": n, "rows": rows})
+            raise typer.BadParameter(
+                f"smoothness {value}: {zoo.line_of(failed[0])}", param_hint="--smoothness"
+            )
+        peer_runs.write(
+            path,
+            {
+                "machine": measure.machine(),
+                "version": zoo.version_of(program),
+                "smoothness": value,
+                "seeds": seeds,
+                "n": n,
+                "rows": rows,
+            },
+        )
         left = []
-    runs = {path.stem.partition("-")[2]: json.loads(path.read_text())["rows"] for path in sorted(out.glob("smoothness-*.json"))}
+    runs = {
+        path.stem.partition("-")[2]: json.loads(path.read_text())["rows"]
+        for path in sorted(out.glob("smoothness-*.json"))
+    }
     found = curves(runs)
     if not found:
-        raise typer.BadParameter(f"{out} has no runs with an error and a Dice; give --data", param_hint="--out")
-    typer.echo("\nMean error where the truth is known; mean Dice between two people.\n\n" + table(found))
+        raise typer.BadParameter(
+            f"{out} has no runs with an error and a Dice; give --data", param_hint="--out"
+        )
+    typer.echo(
+        "\nMean error where the truth is known; mean Dice between two people.\n\n" + table(found)
+    )
     draw(found, [out / "frontier.svg", out / "frontier.png"])
     typer.echo(str(out / "frontier.svg"))
 

@@ -1,9 +1,11 @@
-"""Times the paper's three networks at full size on a GPU, and writes a table beside the paper's figures: python gpu.py --help.
+"""Times the paper's three networks at full size on a GPU, and writes a table beside the paper's
+figures: python gpu.py --help.
 
-One command, on any machine: it exports the networks with random weights (speed does not depend on them), runs each in a process of
-its own, through the engine and through ONNX Runtime alone, in float32 and with float16 layers, compares the fields, and times what
-training takes for a pair. What cannot run here is a row that says why. On a CPU, small:
-python gpu.py --device cpu --size 64,64,64 --repeats 1 --train ""
+One command, on any machine: it exports the networks with random weights (speed does not depend on
+them), runs each in a process of its own, through the engine and through ONNX Runtime alone, in
+float32 and with float16 layers, compares the fields, and times what training takes for a pair. What
+cannot run here is a row that says why. On a CPU, small: python gpu.py --device cpu --size 64,64,64
+--repeats 1 --train ""
 """
 
 from __future__ import annotations
@@ -26,14 +28,21 @@ import measure
 import numpy as np
 import typer
 
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # ONNX Runtime reads it as it loads; here for operators.py, too
+# ONNX Runtime reads it as it loads; here for operators.py, too
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-#: Milliseconds of T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running times.
-PAPER = {"voxelmorph-l": (685, 1387, 2022), "transmorph": (444, 900, 1376), "nice-trans": (431, 864, 1295)}
+# : Milliseconds of T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running
+# times.
+PAPER = {
+    "voxelmorph-l": (685, 1387, 2022),
+    "transmorph": (444, 900, 1376),
+    "nice-trans": (431, 864, 1295),
+}
 STEPS = (1, 2, 3)
 HOWS = ("onnxruntime", "engine")
-#: float32 and float16 TFLOP/s (tensor cores, no sparsity) and TB/s of a card by its name, from the makers' data sheets. The RTX 4090's
-#: float16 is that of sums in float16, its highest: a floor must not be above what can be done.
+# : float32 and float16 TFLOP/s (tensor cores, no sparsity) and TB/s of a card by its name, from the
+# makers' data sheets. The RTX 4090's : float16 is that of sums in float16, its highest: a floor
+# must not be above what can be done.
 CARDS = {
     r"\bA[18]00\b.*40GB": (19.5, 312, 1.555),
     r"\bA[18]00\b.*PCI": (19.5, 312, 1.935),
@@ -46,7 +55,11 @@ CARDS = {
     r"\bL40S\b": (91.6, 362, 0.864),
     r"\bRTX 4090$": (82.6, 330, 1.008),
 }
-PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider", "cpu": "CPUExecutionProvider"}
+PROVIDERS = {
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "cpu": "CPUExecutionProvider",
+}
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -57,10 +70,30 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder of the bundles and the table.")],
     device: Annotated[str, typer.Option(help="cuda, tensorrt or cpu.")] = "cuda",
     size: Annotated[str, typer.Option(help="D,H,W.")] = "160,192,224",
-    networks: Annotated[str, typer.Option(help="Backbones, or paths of bundles that loop.")] = ",".join(PAPER),
-    repeats: Annotated[int, typer.Option(help="Timed runs, after one that is not; their median counts.")] = 10,
-    peak: Annotated[str, typer.Option(help="The device's float32 and float16 TFLOP/s and its TB/s, for the floor. Default: by the card's name, where it is known.")] = "",
-    train: Annotated[str, typer.Option(help='Trajectories of the GRPO visits that are timed for each backbone: J,J,...; "" times none.')] = "4,16",
+    networks: Annotated[
+        str, typer.Option(help="Backbones, or paths of bundles that loop.")
+    ] = ",".join(PAPER),
+    repeats: Annotated[
+        int, typer.Option(help="Timed runs, after one that is not; their median counts.")
+    ] = 10,
+    peak: Annotated[
+        str,
+        typer.Option(
+            help=(
+                "The device's float32 and float16 TFLOP/s and its TB/s, for the floor. Default: by"
+                " the card's name, where it is known."
+            )
+        ),
+    ] = "",
+    train: Annotated[
+        str,
+        typer.Option(
+            help=(
+                'Trajectories of the GRPO visits that are timed for each backbone: J,J,...; ""'
+                " times none."
+            )
+        ),
+    ] = "4,16",
 ) -> None:
     """Measure everything and write table.md and table.json."""
     require(device)
@@ -68,7 +101,13 @@ def run(
     shape = numbers(size)
     used = card() if device != "cpu" else None
     limits = peaks(peak, used)
-    report: dict[str, Any] = {"machine": measure.machine(), "size": shape, "device": device, "card": used and used["name"], "peak": limits}
+    report: dict[str, Any] = {
+        "machine": measure.machine(),
+        "size": shape,
+        "device": device,
+        "card": used and used["name"],
+        "peak": limits,
+    }
     report |= {"rows": [], "floors": {}, "training": []}
     for name in networks.split(","):
         pair = {}
@@ -79,18 +118,28 @@ def run(
                 try:
                     if not bundle.exists():
                         export(name, shape, precision == "float16", bundle)
-                    report["floors"][f"{name} {precision}"] = floor(name, shape, precision == "float16", limits)
-                except (RuntimeError, ValueError) as error:  # NICE-Trans at 32^3 has a single voxel at its coarsest
+                    report["floors"][f"{name} {precision}"] = floor(
+                        name, shape, precision == "float16", limits
+                    )
+                except (RuntimeError, ValueError) as error:
+                    # NICE-Trans at 32^3 has a single voxel at its coarsest
                     while error.__cause__ is not None:
                         error = error.__cause__
                     why = f"export: {str(error).splitlines()[0]}"
-                    report["rows"] += [{"network": name, "precision": precision, "how": how, "failed": why} for how in HOWS]
+                    report["rows"] += [
+                        {"network": name, "precision": precision, "how": how, "failed": why}
+                        for how in HOWS
+                    ]
                     print(json.dumps(report["rows"][-1]), flush=True)
                     continue
             field = out / f"{bundle.stem}.npy"
             for how in HOWS:
                 arguments = [how, str(bundle), device, size, str(repeats), str(field)]
-                row = {"network": name if name in PAPER else bundle.stem, "precision": precision, "how": how}
+                row = {
+                    "network": name if name in PAPER else bundle.stem,
+                    "precision": precision,
+                    "how": how,
+                }
                 report["rows"].append(row | child(arguments))
                 over_floor(report["rows"][-1], report["floors"].get(f"{name} {precision}"))
                 print(json.dumps(report["rows"][-1]), flush=True)
@@ -98,7 +147,9 @@ def run(
                 pair[precision] = np.load(field)
                 field.unlink()
         if len(pair) == 2:
-            report["floors"][f"{name} float16"]["difference"] = difference(pair["float32"], pair["float16"])
+            report["floors"][f"{name} float16"]["difference"] = difference(
+                pair["float32"], pair["float16"]
+            )
     for name in [name for name in networks.split(",") if name in PAPER]:
         for j in numbers(train) if train else ():
             row = {"network": name, "trajectories": j, "steps": STEPS[-1]}
@@ -110,11 +161,15 @@ def run(
 
 
 def export(name: str, size: tuple[int, ...], half: bool, bundle: Path) -> None:
-    """A bundle of the paper's network with random weights, as ``morphseek train export --random`` makes it."""
+    """A bundle of the paper's network with random weights, as ``morphseek train export --random``
+    makes it.
+    """
     from morphseek.training.config import load
     from morphseek.training.export import export_bundle, random_backbone
 
-    config = load("paper").replace(**{"model.backbone": name, "model.parametrisation": "velocity", "bundle.name": bundle.stem})
+    config = load("paper").replace(
+        **{"model.backbone": name, "model.parametrisation": "velocity", "bundle.name": bundle.stem}
+    )
     export_bundle(random_backbone(config.model, 0), config, bundle, size=size, half=half)
 
 
@@ -129,23 +184,27 @@ def difference(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
     }
 
 
-# -- the device -------------------------------------------------------------------------------------------------------
+# -- the device ------------------------------------------------------------------------------------
 
 
 def require(device: str) -> None:
-    """Stop, before an hour of rows that say the same, where the ONNX Runtime installed was built without the device."""
+    """Stop, before an hour of rows that say the same, where the ONNX Runtime installed was built
+    without the device.
+    """
     import onnxruntime
 
     if PROVIDERS[device] not in onnxruntime.get_available_providers():
         raise SystemExit(
-            f"the onnxruntime installed has no {PROVIDERS[device]}. onnxruntime and onnxruntime-gpu share their files, and the last one "
-            "installed has won; after everything else: pip install --force-reinstall --no-deps onnxruntime-gpu"
+            f"the onnxruntime installed has no {PROVIDERS[device]}. onnxruntime and onnxruntime-gpu"
+            " share their files, and the last one installed has won; after everything else: pip"
+            " install --force-reinstall --no-deps onnxruntime-gpu"
         )
 
 
 @functools.cache
 def card() -> dict[str, str] | None:
-    """Name and UUID of the first card that CUDA shows this process, whatever hides or reorders the others; None without a driver.
+    """Name and UUID of the first card that CUDA shows this process, whatever hides or reorders the
+    others; None without a driver.
 
     nvidia-smi heeds neither CUDA_VISIBLE_DEVICES nor CUDA's own order, so the driver is asked.
     """
@@ -163,11 +222,19 @@ def card() -> dict[str, str] | None:
     if any(call() for call in calls):
         return None
     digits = bytes(uuid).hex()
-    return {"name": name.value.decode(), "uuid": "GPU-" + "-".join(digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))}
+    return {
+        "name": name.value.decode(),
+        "uuid": (
+            "GPU-"
+            + "-".join(digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
+        ),
+    }
 
 
 def peaks(given: str, used: dict[str, str] | None) -> tuple[float, ...] | None:
-    """float32 and float16 TFLOP/s and TB/s: as given, or of the card by its name; None where neither is known."""
+    """float32 and float16 TFLOP/s and TB/s: as given, or of the card by its name; None where
+    neither is known.
+    """
     if given:
         return tuple(float(x) for x in given.split(","))
     if used is None or "MIG" in used["name"]:  # a slice of a card has a share of its peaks
@@ -175,15 +242,18 @@ def peaks(given: str, used: dict[str, str] | None) -> tuple[float, ...] | None:
     return next((limits for name, limits in CARDS.items() if re.search(name, used["name"])), None)
 
 
-# -- the floor: what the arithmetic and the memory of a device allow -------------------------------------------------
+# -- the floor: what the arithmetic and the memory of a device allow -------------------------------
 
 
-def floor(name: str, size: tuple[int, ...], half: bool, limits: tuple[float, ...] | None) -> dict[str, float]:
+def floor(
+    name: str, size: tuple[int, ...], half: bool, limits: tuple[float, ...] | None
+) -> dict[str, float]:
     """Count one step, and bound its time from below.
 
-    The operators are those of the exported graph, on tensors without memory. Each takes at least its floating-point operations
-    over the device's peak at its precision and its bytes, read and written once, over the bandwidth. ``fused_ms`` charges
-    convolutions, matrix products, pooling and sampling only, as if every other operator were done on the fly; ``ms`` charges all.
+    The operators are those of the exported graph, on tensors without memory. Each takes at least
+    its floating-point operations over the device's peak at its precision and its bytes, read and
+    written once, over the bandwidth. ``fused_ms`` charges convolutions, matrix products, pooling
+    and sampling only, as if every other operator were done on the fly; ``ms`` charges all.
 
     Parameters
     ----------
@@ -214,15 +284,21 @@ def counting(torch, limits: tuple[float, ...] | None):
     class Counting(TorchDispatchMode):
         def __init__(self):
             super().__init__()
-            self.total = {"tflop": 0.0, "gbyte": 0.0} | ({"ms": 0.0, "fused_ms": 0.0} if limits else {})
+            self.total = {"tflop": 0.0, "gbyte": 0.0} | (
+                {"ms": 0.0, "fused_ms": 0.0} if limits else {}
+            )
 
         def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
             result = operator(*args, **(kwargs or {}))
             if operator.is_view:
                 return result
-            tensors = [t for t in tree_leaves((args, kwargs, result)) if isinstance(t, torch.Tensor)]
+            tensors = [
+                t for t in tree_leaves((args, kwargs, result)) if isinstance(t, torch.Tensor)
+            ]
             # A tensor that was expanded is read once.
-            moved = sum(min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in tensors)
+            moved = sum(
+                min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in tensors
+            )
             count = flop_registry.get(operator._overloadpacket)
             flop = count(*args, **(kwargs or {}), out_val=result) if count else 0
             self.total["tflop"] += flop / 1e12
@@ -244,15 +320,20 @@ def over_floor(row: dict[str, Any], found: dict[str, float] | None) -> None:
         return
     for times in ("ms", "resident_ms"):
         if times in row:
-            row[f"{times}_over_floor"] = {kind: [ms / (t * found[kind]) for t, ms in zip(STEPS, row[times])] for kind in ("fused_ms", "ms")}
+            row[f"{times}_over_floor"] = {
+                kind: [ms / (t * found[kind]) for t, ms in zip(STEPS, row[times])]
+                for kind in ("fused_ms", "ms")
+            }
 
 
-# -- measurements, each in a process of its own ---------------------------------------------------------------------
+# -- measurements, each in a process of its own ----------------------------------------------------
 
 
 def child(arguments: list[str]) -> dict[str, Any]:
     """Run a measurement apart, so that its memory is its own and its failure a row."""
-    done = subprocess.run([sys.executable, __file__, "one", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "one", *arguments], capture_output=True, text=True
+    )
     lines = done.stdout.splitlines()
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])
@@ -262,7 +343,13 @@ def child(arguments: list[str]) -> dict[str, Any]:
 
 def one(kind: str, *rest: str) -> None:
     """The process of :func:`child`."""
-    print(json.dumps({"onnxruntime": one_onnxruntime, "engine": one_engine, "train": one_training}[kind](*rest)))
+    print(
+        json.dumps(
+            {"onnxruntime": one_onnxruntime, "engine": one_engine, "train": one_training}[kind](
+                *rest
+            )
+        )
+    )
 
 
 def medians(repeats: int, steps: tuple[int, ...], once: Callable[[int], float]) -> list[float]:
@@ -280,14 +367,28 @@ def memory(device: str) -> float:
         used = card()
         if used is None:
             raise SystemExit("the CUDA driver shows no card")
-        query = ["nvidia-smi", f"--id={used['uuid']}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout.splitlines()[0]) / 1024
+        query = [
+            "nvidia-smi",
+            f"--id={used['uuid']}",
+            "--query-gpu=memory.used",
+            "--format=csv,noheader,nounits",
+        ]
+        return (
+            int(
+                subprocess.run(
+                    query, check=True, capture_output=True, text=True
+                ).stdout.splitlines()[0]
+            )
+            / 1024
+        )
     status = Path("/proc/self/status")
     if status.exists():  # Linux, whose ru_maxrss begins with the parent's
         return int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1]) / (1 << 20)
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << (30 if sys.platform == "darwin" else 20))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1 << (30 if sys.platform == "darwin" else 20)
+    )
 
 
 def blobs(size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -300,8 +401,12 @@ def blobs(size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return image, np.roll(image, 2, -1)
 
 
-def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: str) -> dict[str, Any]:
-    """Plain ONNX Runtime with I/O binding: tensors that stay on the device, and with every byte carried there and back."""
+def one_onnxruntime(
+    bundle: str, device: str, size: str, repeats: str, field: str
+) -> dict[str, Any]:
+    """Plain ONNX Runtime with I/O binding: tensors that stay on the device, and with every byte
+    carried there and back.
+    """
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
@@ -309,18 +414,25 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
     before = memory(device)
     # As the engine does it: the same algorithms every time, no TF32.
     cuda = (PROVIDERS["cuda"], {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"})
-    wanted = {"cuda": [cuda], "tensorrt": [PROVIDERS["tensorrt"], cuda], "cpu": []}[device] + [PROVIDERS["cpu"]]
+    wanted = {"cuda": [cuda], "tensorrt": [PROVIDERS["tensorrt"], cuda], "cpu": []}[device] + [
+        PROVIDERS["cpu"]
+    ]
 
     def opened(profile: str = ""):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         if device == "cpu":
-            options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+            options.intra_op_num_threads = (
+                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+            )
         if profile:
             options.enable_profiling, options.profile_file_prefix = True, profile
         session = onnxruntime.InferenceSession(bundle, options, providers=wanted)
         if PROVIDERS[device] not in session.get_providers():
-            raise SystemExit(f"ONNX Runtime has no {PROVIDERS[device]} here: it offers {', '.join(session.get_providers())}")
+            raise SystemExit(
+                f"ONNX Runtime has no {PROVIDERS[device]} here: it offers"
+                f" {', '.join(session.get_providers())}"
+            )
         return session
 
     session = opened()
@@ -331,10 +443,19 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
     place = "cpu" if device == "cpu" else "cuda"
 
     def once(t: int, carry: bool) -> float:
-        feed = {"fixed": fixed, "moving": moving, "u_prev": np.zeros((1, 3, *shape), np.float32), "tau": np.zeros(1, np.float32)}
+        feed = {
+            "fixed": fixed,
+            "moving": moving,
+            "u_prev": np.zeros((1, 3, *shape), np.float32),
+            "tau": np.zeros(1, np.float32),
+        }
         feed["epsilon"] = np.zeros((t, *latent), np.float32)
         binding = session.io_binding()
-        values = {} if carry else {k: onnxruntime.OrtValue.ortvalue_from_numpy(v, place, 0) for k, v in feed.items()}
+        values = (
+            {}
+            if carry
+            else {k: onnxruntime.OrtValue.ortvalue_from_numpy(v, place, 0) for k, v in feed.items()}
+        )
         began = time.perf_counter()
         for name, array in feed.items():
             if carry:
@@ -342,7 +463,9 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
             else:
                 binding.bind_ortvalue_input(name, values[name])
         # An input with a default is not among those that bind_cpu_input knows.
-        binding.bind_ortvalue_input("steps", onnxruntime.OrtValue.ortvalue_from_numpy(np.array([t])))
+        binding.bind_ortvalue_input(
+            "steps", onnxruntime.OrtValue.ortvalue_from_numpy(np.array([t]))
+        )
         for name in ("u", "reward", "njd"):
             binding.bind_output(name, "cpu" if carry else place)
         session.run_with_iobinding(binding)
@@ -352,8 +475,14 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
             np.save(field, binding.copy_outputs_to_cpu()[0])
         return seconds
 
-    row = {"ms": medians(int(repeats), STEPS, lambda t: once(t, True)), "resident_ms": medians(int(repeats), STEPS, lambda t: once(t, False))}
-    row |= {"gib": memory(device) - (before if device != "cpu" else 0), "version": onnxruntime.__version__}
+    row = {
+        "ms": medians(int(repeats), STEPS, lambda t: once(t, True)),
+        "resident_ms": medians(int(repeats), STEPS, lambda t: once(t, False)),
+    }
+    row |= {
+        "gib": memory(device) - (before if device != "cpu" else 0),
+        "version": onnxruntime.__version__,
+    }
     session = None  # its memory goes before another one's is asked for
     with tempfile.TemporaryDirectory() as folder:  # apart: a profile costs time
         session = opened(str(Path(folder) / "profile"))
@@ -363,27 +492,38 @@ def one_onnxruntime(bundle: str, device: str, size: str, repeats: str, field: st
 
 
 def placement(events: list[dict[str, Any]], device: str) -> dict[str, Any]:
-    """Which nodes of one profiled run were not on the device, which ONNX Runtime says nowhere else unless asked.
+    """Which nodes of one profiled run were not on the device, which ONNX Runtime says nowhere else
+    unless asked.
 
-    It gives the CPU what a GPU's provider lacks, and, on purpose, the arithmetic of shapes: megabytes tell the two apart.
+    It gives the CPU what a GPU's provider lacks, and, on purpose, the arithmetic of shapes:
+    megabytes tell the two apart.
     """
     nodes: dict[tuple[str, str], list[dict[str, Any]]] = collections.defaultdict(list)
     for event in events:
         if event["cat"] == "Node" and event["name"].endswith("_kernel_time"):
             nodes[event["name"], event["args"]["provider"]].append(event)
-    away = [runs for (_, provider), runs in nodes.items() if device != "cpu" and provider == PROVIDERS["cpu"]]
+    away = [
+        runs
+        for (_, provider), runs in nodes.items()
+        if device != "cpu" and provider == PROVIDERS["cpu"]
+    ]
     kinds = collections.Counter(runs[0]["args"]["op_name"] for runs in away)
     events = [event for runs in away for event in runs]
     return {
         "nodes": len(nodes),
         "on_cpu": dict(kinds.most_common()),
-        "on_cpu_ms": sum(event["dur"] for event in events if event["args"]["op_name"] != "Loop") / 1e3,  # that of the nodes in it
+        # that of the nodes in it
+        "on_cpu_ms": (
+            sum(event["dur"] for event in events if event["args"]["op_name"] != "Loop") / 1e3
+        ),
         "on_cpu_mb": sum(int(event["args"].get("output_size", 0)) for event in events) / 1e6,
     }
 
 
 def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) -> dict[str, Any]:
-    """The registration that users call, from arrays: its network stage, and the whole of it with and without the affine alignment."""
+    """The registration that users call, from arrays: its network stage, and the whole of it with
+    and without the affine alignment.
+    """
     import morphseek
 
     before = memory(device)
@@ -391,7 +531,9 @@ def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) ->
     whole: dict[str, list[float]] = {}
 
     def once(t: int, initial: str = "none") -> float:
-        result = morphseek.register(fixed, moving, model=bundle, device=device, steps=t, initial=initial, refine=0)
+        result = morphseek.register(
+            fixed, moving, model=bundle, device=device, steps=t, initial=initial, refine=0
+        )
         if result.metrics["device"] != device:
             raise SystemExit(f"the network ran on {result.metrics['device']}")
         whole.setdefault(initial, []).append(result.metrics["seconds"]["total"])
@@ -402,14 +544,19 @@ def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) ->
     for initial in ("none", "affine"):
         medians(int(repeats), STEPS[-1:], lambda t, initial=initial: once(t, initial))
     row["seconds"] = {initial: statistics.median(values[1:]) for initial, values in whole.items()}
-    return row | {"gib": memory(device) - (before if device != "cpu" else 0), "version": morphseek.__version__}
+    return row | {
+        "gib": memory(device) - (before if device != "cpu" else 0),
+        "version": morphseek.__version__,
+    }
 
 
 def one_training(name: str, trajectories: str, size: str, device: str) -> dict[str, Any]:
-    """A pair visit of the paper's training on OASIS (35 labels): T steps, each with its update, by the trainer's own code.
+    """A pair visit of the paper's training on OASIS (35 labels): T steps, each with its update, by
+    the trainer's own code.
 
-    The second visit counts: the first looks for algorithms and makes the optimiser's state. Memory is the peak of all there is, weights,
-    gradients and the optimiser's moments included; PyTorch reserves more than it hands out, and the card must have that.
+    The second visit counts: the first looks for algorithms and makes the optimiser's state. Memory
+    is the peak of all there is, weights, gradients and the optimiser's moments included; PyTorch
+    reserves more than it hands out, and the card must have that.
     """
     import torch
     from morphseek.training.config import load
@@ -418,19 +565,32 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
 
     shape = numbers(size)
     place = "cpu" if device == "cpu" else "cuda"
-    settings = {"model.backbone": name, "policy.trajectories": int(trajectories), "run.steps": STEPS[-1], "run.device": place}
-    config = load("oasis").replace(**settings, **{"run.amp": "none" if place == "cpu" else "bf16", "data.val": ""})
+    settings = {
+        "model.backbone": name,
+        "policy.trajectories": int(trajectories),
+        "run.steps": STEPS[-1],
+        "run.device": place,
+    }
+    config = load("oasis").replace(
+        **settings, **{"run.amp": "none" if place == "cpu" else "bf16", "data.val": ""}
+    )
 
     class OnePair(Trainer):
-        """A run whose every visit has the same pair, made up; what it costs does not depend on what it shows."""
+        """A run whose every visit has the same pair, made up; what it costs does not depend on what
+        it shows.
+        """
 
         def _find_pairs(self) -> None:
             generator, k = torch.Generator().manual_seed(0), self.config.data.labels
-            fixed, moving = (torch.from_numpy(image)[None, None].contiguous() for image in blobs(shape))
+            fixed, moving = (
+                torch.from_numpy(image)[None, None].contiguous() for image in blobs(shape)
+            )
             maps = [torch.randint(k + 1, (1, 1, *shape), generator=generator) for _ in range(2)]
             hot = [torch.cat([(m == label).float() for label in range(1, k + 1)], 1) for m in maps]
             known = torch.ones(1, 1, *shape)
-            self.made_up = Sample(fixed, moving, known, known, *hot, *(m.float() for m in maps)).to(self.device)
+            self.made_up = Sample(fixed, moving, known, known, *hot, *(m.float() for m in maps)).to(
+                self.device
+            )
 
         def pair(self, visit: int, rng: np.random.Generator) -> Sample:
             return self.made_up
@@ -447,10 +607,13 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     row = {"seconds": seconds, "updates": trainer.updates // 2, "labels": config.data.labels}
     if place == "cpu":
         return row | {"gib": memory(device)}
-    return row | {"gib": torch.cuda.max_memory_allocated() / (1 << 30), "reserved_gib": torch.cuda.max_memory_reserved() / (1 << 30)}
+    return row | {
+        "gib": torch.cuda.max_memory_allocated() / (1 << 30),
+        "reserved_gib": torch.cuda.max_memory_reserved() / (1 << 30),
+    }
 
 
-# -- the table ------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def page(report: dict[str, Any]) -> str:
@@ -459,11 +622,17 @@ def page(report: dict[str, Any]) -> str:
     size = "x".join(map(str, report["size"]))
     where = machine["cpu"] if report["device"] == "cpu" else report["card"] or machine["gpu"]
     lines = [
-        f"Networks at {size} on {report['device']}: {where}, {machine['cores']} cores, "
-        f"load {machine['load_average']}. Milliseconds are medians and include carrying every byte to the device and back; in brackets, how many "
-        "times the floor of so many steps that is (the lower one, below).",
+        (
+            f"Networks at {size} on {report['device']}: {where}, {machine['cores']} cores, load"
+            f" {machine['load_average']}. Milliseconds are medians and include carrying every byte"
+            " to the device and back; in brackets, how many times the floor of so many steps that"
+            " is (the lower one, below)."
+        ),
         "",
-        "| network | layers | through | T = 1 | T = 2 | T = 3 | T = 3, no transfer | memory, GiB | end to end, s (affine) | nodes on the CPU | paper, A800, 160x192x224 |",
+        (
+            "| network | layers | through | T = 1 | T = 2 | T = 3 | T = 3, no transfer | memory,"
+            " GiB | end to end, s (affine) | nodes on the CPU | paper, A800, 160x192x224 |"
+        ),
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["rows"]:
@@ -473,35 +642,56 @@ def page(report: dict[str, Any]) -> str:
             continue
         times = " | ".join(timed(row, "ms"))
         resident = timed(row, "resident_ms")[-1] if "resident_ms" in row else ""
-        whole = f"{row['seconds']['none']:.2f} ({row['seconds']['affine']:.2f})" if "seconds" in row else ""
+        whole = (
+            f"{row['seconds']['none']:.2f} ({row['seconds']['affine']:.2f})"
+            if "seconds" in row
+            else ""
+        )
         away = placed(row["placement"]) if "placement" in row and report["device"] != "cpu" else ""
         paper = "/".join(map(str, PAPER.get(row["network"], ())))
-        lines.append(f"{head} {times} | {resident} | {row['gib']:.1f} | {whole} | {away} | {paper} |")
+        lines.append(
+            f"{head} {times} | {resident} | {row['gib']:.1f} | {whole} | {away} | {paper} |"
+        )
     if report["floors"]:
         peak = report["peak"]
         known = (
-            f"At {peak[0]:g} TFLOP/s in float32, {peak[1]:g} in float16 and {peak[2]:g} TB/s the floor is the time of each operator's arithmetic or "
-            "bytes, other operators than convolution, matrix product, pooling and sampling fused away (the lower one) or charged."
+            f"At {peak[0]:g} TFLOP/s in float32, {peak[1]:g} in float16 and {peak[2]:g} TB/s the"
+            " floor is the time of each operator's arithmetic or bytes, other operators than"
+            " convolution, matrix product, pooling and sampling fused away (the lower one) or"
+            " charged."
             if peak
-            else "The peaks of this device are not known, so there is no floor: give them by --peak."
+            else (
+                "The peaks of this device are not known, so there is no floor: give them by --peak."
+            )
         )
         lines += [
             "",
             f"One step, counted. {known} Field: float16 layers against float32, T = 3, voxels.",
             "",
-            "| network, layers | TFLOP | GB | floor, ms (fused) | floor, ms (each operator) | field: mean, 99 %, max (mean displacement) |",
+            (
+                "| network, layers | TFLOP | GB | floor, ms (fused) | floor, ms (each operator) |"
+                " field: mean, 99 %, max (mean displacement) |"
+            ),
             "|---|---|---|---|---|---|",
         ]
     for name, f in report["floors"].items():
         d = f.get("difference")
-        field = f"{d['mean']:.4f}, {d['p99']:.4f}, {d['max']:.4f} ({d['displacement']:.2f})" if d else ""
+        field = (
+            f"{d['mean']:.4f}, {d['p99']:.4f}, {d['max']:.4f} ({d['displacement']:.2f})"
+            if d
+            else ""
+        )
         bounds = f"{f['fused_ms']:.1f} | {f['ms']:.1f}" if "ms" in f else " | "
         lines.append(f"| {name} | {f['tflop']:.2f} | {f['gbyte']:.1f} | {bounds} | {field} |")
     if report["training"]:
         lines += [
             "",
-            "A pair visit of GRPO: T steps of J trajectories, decoded one by one, each step with the optimiser's update; the paper's setting for OASIS "
-            "with its 35 labels. Memory is the peak, weights and the optimiser's state included; in brackets what PyTorch has reserved.",
+            (
+                "A pair visit of GRPO: T steps of J trajectories, decoded one by one, each step"
+                " with the optimiser's update; the paper's setting for OASIS with its 35 labels."
+                " Memory is the peak, weights and the optimiser's state included; in brackets what"
+                " PyTorch has reserved."
+            ),
             "",
             "| network | J | T | s a pair visit | peak memory, GiB |",
             "|---|---|---|---|---|",
@@ -509,14 +699,21 @@ def page(report: dict[str, Any]) -> str:
     for row in report["training"]:
         head = f"| {row['network']} | {row['trajectories']} | {row['steps']} |"
         reserved = f" ({row['reserved_gib']:.1f})" if "reserved_gib" in row else ""
-        lines.append(f"{head} {row['failed']} | |" if "failed" in row else f"{head} {row['seconds']:.2f} | {row['gib']:.1f}{reserved} |")
+        lines.append(
+            f"{head} {row['failed']} | |"
+            if "failed" in row
+            else f"{head} {row['seconds']:.2f} | {row['gib']:.1f}{reserved} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def timed(row: dict[str, Any], times: str) -> list[str]:
     """Milliseconds, each with how many times the lower floor it is where that is known."""
     over = row.get(f"{times}_over_floor")
-    return [f"{ms:.0f}" + (f" ({over['fused_ms'][i]:.1f})" if over else "") for i, ms in enumerate(row[times])]
+    return [
+        f"{ms:.0f}" + (f" ({over['fused_ms'][i]:.1f})" if over else "")
+        for i, ms in enumerate(row[times])
+    ]
 
 
 def placed(found: dict[str, Any]) -> str:
@@ -524,7 +721,10 @@ def placed(found: dict[str, Any]) -> str:
     if not found["on_cpu"]:
         return f"0 of {found['nodes']}"
     kinds = ", ".join(f"{kind} {count}" for kind, count in found["on_cpu"].items())
-    return f"{sum(found['on_cpu'].values())} of {found['nodes']} ({kinds}; {found['on_cpu_mb']:.3f} MB, {found['on_cpu_ms']:.1f} ms)"
+    return (
+        f"{sum(found['on_cpu'].values())} of {found['nodes']} ({kinds}; {found['on_cpu_mb']:.3f}"
+        f" MB, {found['on_cpu_ms']:.1f} ms)"
+    )
 
 
 if __name__ == "__main__":

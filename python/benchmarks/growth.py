@@ -1,7 +1,9 @@
-"""How the cost grows with the volume, the steps T, the trajectories J and the number of pairs: python growth.py --help.
+"""How the cost grows with the volume, the steps T, the trajectories J and the number of pairs:
+python growth.py --help.
 
-Each series ends with a straight line fitted to it, cost = a + b * size, and its R^2. The images are one made-up trunk, sampled
-ever more finely; the time that a network takes does not depend on what it sees.
+Each series ends with a straight line fitted to it, cost = a + b * size, and its R^2. The images are
+one made-up trunk, sampled ever more finely; the time that a network takes does not depend on what
+it sees.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def fit(size: list[float], cost: list[float]) -> Line:
     slope, intercept = np.polyfit(size, cost, 1)
     rest = np.array(cost) - intercept - slope * np.array(size)
     spread = np.sum((np.array(cost) - np.mean(cost)) ** 2)
-    return Line(float(intercept), float(slope), float(1 - np.sum(rest**2) / spread) if spread > 0 else 1.0)
+    return Line(
+        float(intercept), float(slope), float(1 - np.sum(rest**2) / spread) if spread > 0 else 1.0
+    )
 
 
 def trunks(folder: Path, side: int) -> tuple[Path, Path]:
@@ -50,7 +54,18 @@ def trunks(folder: Path, side: int) -> tuple[Path, Path]:
         scale = np.array(image.GetSize()) / side
         first = image.TransformContinuousIndexToPhysicalPoint(((scale - 1) / 2).tolist())
         spacing = (scale * image.GetSpacing()).tolist()
-        sitk.WriteImage(sitk.Resample(image, [side] * 3, sitk.Transform(), sitk.sitkLinear, first, spacing, image.GetDirection()), str(path))
+        sitk.WriteImage(
+            sitk.Resample(
+                image,
+                [side] * 3,
+                sitk.Transform(),
+                sitk.sitkLinear,
+                first,
+                spacing,
+                image.GetDirection(),
+            ),
+            str(path),
+        )
     return paths
 
 
@@ -61,12 +76,26 @@ def by_volume(sides: list[int], method: str, threads: int) -> list[dict[str, Any
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             fixed, moving = trunks(folder, side)
-            job = json.dumps(dataclasses.asdict(Job(fixed, moving, folder, threads, True)), default=str)
+            job = json.dumps(
+                dataclasses.asdict(Job(fixed, moving, folder, threads, True)), default=str
+            )
             command = [sys.executable, "-m", "methods", "register", METHODS[method].name, job]
-            cost = measure.run(command, threads=threads, timeout=7200, log=folder / "log", folder=Path(__file__).parent)
+            cost = measure.run(
+                command,
+                threads=threads,
+                timeout=7200,
+                log=folder / "log",
+                folder=Path(__file__).parent,
+            )
             if cost.exit_status != 0:
                 raise RuntimeError(f"{side}^3 voxels: {(folder / 'log').read_text()[-1000:]}")
-        rows.append({"size": side**3 / 1e6, "cpu_seconds": cost.cpu_seconds, "peak_mib": cost.peak_bytes / 2**20})
+        rows.append(
+            {
+                "size": side**3 / 1e6,
+                "cpu_seconds": cost.cpu_seconds,
+                "peak_mib": cost.peak_bytes / 2**20,
+            }
+        )
         typer.echo(f"{side}^3 voxels: {cost.cpu_seconds:.1f} CPU s, {rows[-1]['peak_mib']:.0f} MiB")
     return rows
 
@@ -88,38 +117,75 @@ def page(series: dict[str, dict[str, Any]]) -> str:
     lines = []
     for name, found in series.items():
         columns = list(found["rows"][0])
-        lines += [f"### {name}", "", "| " + " | ".join(columns) + " |", "|" + "---:|" * len(columns)]
-        lines += ["| " + " | ".join(f"{row[column]:.4g}" for column in columns) + " |" for row in found["rows"]]
-        lines += [""] + [f"{what} = {line['intercept']:.4g} + {line['slope']:.4g} * size, R^2 {line['r2']:.4f}  " for what, line in found["fits"].items()] + [""]
+        lines += [
+            f"### {name}",
+            "",
+            "| " + " | ".join(columns) + " |",
+            "|" + "---:|" * len(columns),
+        ]
+        lines += [
+            "| " + " | ".join(f"{row[column]:.4g}" for column in columns) + " |"
+            for row in found["rows"]
+        ]
+        lines += (
+            [""]
+            + [
+                f"{what} = {line['intercept']:.4g} + {line['slope']:.4g} * size, R^2"
+                f" {line['r2']:.4f}  "
+                for what, line in found["fits"].items()
+            ]
+            + [""]
+        )
     return "\n".join(lines)
 
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for growth.json, growth.md and growth.png.")],
-    sides: Annotated[str, typer.Option(help="Voxels along an edge, comma-separated.")] = "64,96,128,160,192,224,256,320",
-    method: Annotated[str, typer.Option(help="Which of ours grows with the volume.")] = "morphseek-default",
+    sides: Annotated[
+        str, typer.Option(help="Voxels along an edge, comma-separated.")
+    ] = "64,96,128,160,192,224,256,320",
+    method: Annotated[
+        str, typer.Option(help="Which of ours grows with the volume.")
+    ] = "morphseek-default",
     small: Annotated[int, typer.Option(help="Voxels along an edge for T, J and pairs.")] = 48,
     threads: Annotated[int, typer.Option()] = 1,
 ) -> None:
     """Measure the growth of the cost and write it down."""
     out.mkdir(parents=True, exist_ok=True)
     pair = phantom.make_pair(small)
-    fixed, moving = pair.fixed.array, pair.moving.array  # as arrays, with voxels of 1 mm, the network's own
+    # as arrays, with voxels of 1 mm, the network's own
+    fixed, moving = pair.fixed.array, pair.moving.array
 
     def register(**options: Any) -> None:
-        morphseek.register(fixed, moving, model="hippocampus", threads=threads, device="cpu", **options)
+        morphseek.register(
+            fixed, moving, model="hippocampus", threads=threads, device="cpu", **options
+        )
 
     series: dict[str, dict[str, Any]] = {
-        f"megavoxels, {method}": {"rows": by_volume([int(side) for side in sides.split(",")], method, threads)},
-        f"steps T, {small}^3 voxels": {"rows": in_process("T", [1, 2, 4, 8], lambda t: register(steps=t))},
-        f"trajectories J, {small}^3 voxels": {"rows": in_process("J", [1, 2, 4, 8], lambda j: register(trajectories=j))},
-        f"pairs, {small}^3 voxels": {"rows": in_process("pairs", [1, 2, 4, 8], lambda n: [register() for _ in range(n)])},
+        f"megavoxels, {method}": {
+            "rows": by_volume([int(side) for side in sides.split(",")], method, threads)
+        },
+        f"steps T, {small}^3 voxels": {
+            "rows": in_process("T", [1, 2, 4, 8], lambda t: register(steps=t))
+        },
+        f"trajectories J, {small}^3 voxels": {
+            "rows": in_process("J", [1, 2, 4, 8], lambda j: register(trajectories=j))
+        },
+        f"pairs, {small}^3 voxels": {
+            "rows": in_process("pairs", [1, 2, 4, 8], lambda n: [register() for _ in range(n)])
+        },
     }
     for found in series.values():
         size = [row["size"] for row in found["rows"]]
         costs = [column for column in found["rows"][0] if column != "size"]
-        found["fits"] = {cost: dataclasses.asdict(fit(size, [row[cost] for row in found["rows"]])) for cost in costs}
-    (out / "growth.json").write_text(json.dumps({"machine": measure.machine(), "threads": threads, "series": series}, indent=1) + "\n")
+        found["fits"] = {
+            cost: dataclasses.asdict(fit(size, [row[cost] for row in found["rows"]]))
+            for cost in costs
+        }
+    (out / "growth.json").write_text(
+        json.dumps({"machine": measure.machine(), "threads": threads, "series": series}, indent=1)
+        + "\n"
+    )
     (out / "growth.md").write_text(page(series))
     _draw(out / "growth.png", series)
     typer.echo(page(series))

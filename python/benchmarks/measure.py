@@ -1,7 +1,9 @@
-"""Runs a command and reads from the operating system what it cost: wall and CPU seconds and peak memory, its children's included.
+"""Runs a command and reads from the operating system what it cost: wall and CPU seconds and peak
+memory, its children's included.
 
-:func:`run` starts this file as a program of its own between the caller and the command: Linux counts the memory of the process
-that starts a program into that program's peak, so the starter has to be small.
+:func:`run` starts this file as a program of its own between the caller and the command: Linux
+counts the memory of the process that starts a program into that program's peak, so the starter has
+to be small.
 """
 
 from __future__ import annotations
@@ -17,12 +19,20 @@ import time
 from pathlib import Path
 from typing import Any, Sequence
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS", "GOMAXPROCS")
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS",
+    "GOMAXPROCS",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one command cost, and how it ended: its exit status (negative: a signal), or a kill after the time limit."""
+    """What one command cost, and how it ended: its exit status (negative: a signal), or a kill
+    after the time limit.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -31,15 +41,34 @@ class Cost:
     timed_out: bool
 
 
-def run(command: Sequence[str | os.PathLike], *, threads: int, timeout: float, log: Path, folder: Path | None = None) -> Cost:
+def run(
+    command: Sequence[str | os.PathLike],
+    *,
+    threads: int,
+    timeout: float,
+    log: Path,
+    folder: Path | None = None,
+) -> Cost:
     """Run a command to its end, with the thread pools of the common libraries held to `threads`.
 
-    Its standard output and error go to the file `log`. After `timeout` seconds it is killed with everything that it started.
+    Its standard output and error go to the file `log`. After `timeout` seconds it is killed with
+    everything that it started.
     """
-    starter = [sys.executable, "-S", "-E", __file__, str(timeout), os.fspath(log), *map(os.fspath, command)]
+    starter = [
+        sys.executable,
+        "-S",
+        "-E",
+        __file__,
+        str(timeout),
+        os.fspath(log),
+        *map(os.fspath, command),
+    ]
     environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's modules are compiled once, not at every start
-    finished = subprocess.run(starter, check=True, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True)
+    # a user's modules are compiled once, not at every start
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    finished = subprocess.run(
+        starter, check=True, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True
+    )
     return Cost(**json.loads(finished.stdout))
 
 
@@ -53,7 +82,13 @@ def _start(timeout: float, log: str, command: list[str]) -> Cost:
 
     with open(log, "wb") as out:
         started = time.perf_counter()
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         signal.signal(signal.SIGALRM, expire)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         signal.setitimer(signal.ITIMER_REAL, timeout)
@@ -64,18 +99,29 @@ def _start(timeout: float, log: str, command: list[str]) -> Cost:
             raise
         seconds = time.perf_counter() - started
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, peak, os.waitstatus_to_exitcode(status), timed_out)
+    return Cost(
+        seconds, usage.ru_utime + usage.ru_stime, peak, os.waitstatus_to_exitcode(status), timed_out
+    )
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine: processor, cores, memory, system, GPU, and how busy it is with other work."""
+    """Describe the machine: processor, cores, memory, system, GPU, and how busy it is with other
+    work.
+    """
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+        model = next(
+            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+            model,
+        )
     try:
         query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        gpu = subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip().replace("\n", ", ")
+        gpu = (
+            subprocess.run(query, check=True, capture_output=True, text=True)
+            .stdout.strip()
+            .replace("\n", ", ")
+        )
     except (OSError, subprocess.CalledProcessError):
         gpu = "none"
     return {

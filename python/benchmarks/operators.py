@@ -1,7 +1,8 @@
 """Which operators a network's time goes to: python operators.py --help.
 
-Runs a bundle T steps under ONNX Runtime's own profiler and writes a table by operator, with the arithmetic and the bytes that it
-reports. The bytes count every tensor read and written once by every operator.
+Runs a bundle T steps under ONNX Runtime's own profiler and writes a table by operator, with the
+arithmetic and the bytes that it reports. The bytes count every tensor read and written once by
+every operator.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ def run(
     size: Annotated[str, typer.Option(help="D,H,W.")] = "48,64,48",
     steps: Annotated[int, typer.Option(help="T.")] = 3,
     threads: Annotated[int, typer.Option()] = 1,
-    repeats: Annotated[int, typer.Option(help="Runs, after one that warms up; the fastest of each operator's counts.")] = 3,
+    repeats: Annotated[
+        int,
+        typer.Option(help="Runs, after one that warms up; the fastest of each operator's counts."),
+    ] = 3,
 ) -> None:
     """Print the table."""
     print(table(operators(bundle, gpu.numbers(size), steps, threads, repeats)))
 
 
-def operators(bundle: Path, size: tuple[int, ...], steps: int, threads: int, repeats: int) -> dict[str, dict[str, float]]:
+def operators(
+    bundle: Path, size: tuple[int, ...], steps: int, threads: int, repeats: int
+) -> dict[str, dict[str, float]]:
     """Calls, milliseconds, GFLOP and GB of each kind of operator in one registration of T steps."""
     import onnxruntime
 
@@ -38,11 +44,17 @@ def operators(bundle: Path, size: tuple[int, ...], steps: int, threads: int, rep
         options.intra_op_num_threads, options.log_severity_level = threads, 3
         options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # as the engine has it
         options.enable_profiling, options.profile_file_prefix = True, str(Path(folder) / "profile")
-        session = onnxruntime.InferenceSession(str(bundle), options, providers=["CPUExecutionProvider"])
-        grid = json.loads(session.get_modelmeta().custom_metadata_map["morphseek_manifest"])["latent"]
+        session = onnxruntime.InferenceSession(
+            str(bundle), options, providers=["CPUExecutionProvider"]
+        )
+        grid = json.loads(session.get_modelmeta().custom_metadata_map["morphseek_manifest"])[
+            "latent"
+        ]
         fixed, moving = (image[None, None] for image in gpu.blobs(size))
         feed = {"fixed": fixed, "moving": moving, "tau": np.zeros(1, np.float32)}
-        feed["epsilon"] = np.zeros((1, grid["channels"], *(n // grid["stride"] for n in size)), np.float32)
+        feed["epsilon"] = np.zeros(
+            (1, grid["channels"], *(n // grid["stride"] for n in size)), np.float32
+        )
         for _ in range(1 + repeats):
             feed["u_prev"] = np.zeros((1, 3, *size), np.float32)
             for _ in range(steps):
@@ -52,10 +64,16 @@ def operators(bundle: Path, size: tuple[int, ...], steps: int, threads: int, rep
 
 
 def summed(events: list[dict[str, Any]], repeats: int) -> dict[str, dict[str, float]]:
-    """Profiler events by kind of operator, for one registration: of a node's runs, the warm-up left out, the fastest counts."""
+    """Profiler events by kind of operator, for one registration: of a node's runs, the warm-up left
+    out, the fastest counts.
+    """
     nodes = collections.defaultdict(list)
     for event in events:
-        if event["cat"] == "Node" and event["name"].endswith("_kernel_time") and event["args"]["op_name"] != "Loop":
+        if (
+            event["cat"] == "Node"
+            and event["name"].endswith("_kernel_time")
+            and event["args"]["op_name"] != "Loop"
+        ):
             nodes[event["name"]].append(event)
     rows: dict[str, dict[str, float]] = {}
     for runs in nodes.values():
@@ -66,14 +84,24 @@ def summed(events: list[dict[str, Any]], repeats: int) -> dict[str, dict[str, fl
         row["calls"] += calls
         row["ms"] += calls * min(e["dur"] for e in kept) / 1e3
         row["gflop"] += calls * flop(args) / 1e9
-        row["gbyte"] += calls * sum(int(args.get(k, 0)) for k in ("activation_size", "parameter_size", "output_size")) / 1e9
+        row["gbyte"] += (
+            calls
+            * sum(int(args.get(k, 0)) for k in ("activation_size", "parameter_size", "output_size"))
+            / 1e9
+        )
     return dict(sorted(rows.items(), key=lambda item: -item[1]["ms"]))
 
 
 def flop(args: dict[str, Any]) -> float:
-    """Floating-point operations of a convolution or matrix product, from the shapes that the profiler saw; else 0."""
+    """Floating-point operations of a convolution or matrix product, from the shapes that the
+    profiler saw; else 0.
+    """
     shapes = [next(iter(s.values())) for s in args["input_type_shape"]]
-    out = math.prod(next(iter(args["output_type_shape"][0].values()))) if args["output_type_shape"] else 0
+    out = (
+        math.prod(next(iter(args["output_type_shape"][0].values())))
+        if args["output_type_shape"]
+        else 0
+    )
     if "Conv" in args["op_name"]:
         return 2 * out * math.prod(shapes[1][1:])
     if "MatMul" in args["op_name"]:
@@ -86,11 +114,18 @@ def table(rows: dict[str, dict[str, float]], least: float = 0.01) -> str:
     total = {k: sum(r[k] for r in rows.values()) for k in ("calls", "ms", "gflop", "gbyte")}
     shown = {name: r for name, r in rows.items() if r["ms"] >= least * total["ms"]}
     rest = {k: total[k] - sum(r[k] for r in shown.values()) for k in total}
-    lines = ["| operator | calls | ms | share | GFLOP | GFLOP/s | GB | GB/s |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| operator | calls | ms | share | GFLOP | GFLOP/s | GB | GB/s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name, r in (shown | {"others": rest, "all": total}).items():
         seconds = max(r["ms"], 1e-9) / 1e3
         speed = f"{r['gflop']:.2f} | {r['gflop'] / seconds:.0f}" if r["gflop"] > 1e-9 else " | "
-        lines.append(f"| {name} | {r['calls']:.0f} | {r['ms']:.1f} | {100 * r['ms'] / max(total['ms'], 1e-9):.0f} % | {speed} | {r['gbyte']:.3f} | {r['gbyte'] / seconds:.1f} |")
+        lines.append(
+            f"| {name} | {r['calls']:.0f} | {r['ms']:.1f} |"
+            f" {100 * r['ms'] / max(total['ms'], 1e-9):.0f} % | {speed} | {r['gbyte']:.3f} |"
+            f" {r['gbyte'] / seconds:.1f} |"
+        )
     return "\n".join(lines)
 
 

@@ -1,4 +1,6 @@
-"""The pairs to register: folders of images and label maps with a list of pairs, or made-up trunks where there is none."""
+"""The pairs to register: folders of images and label maps with a list of pairs, or made-up trunks
+where there is none.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from morphseek import evaluation, io, phantom
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """Pairs of one kind: ``folder/images``, ``folder/labels``, (fixed, moving) names, and how labels are merged before they count."""
+    """Pairs of one kind: ``folder/images``, ``folder/labels``, (fixed, moving) names, and how
+    labels are merged before they count.
+    """
 
     name: str
     folder: Path
@@ -32,8 +36,9 @@ class DataSet:
 def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
     """Read NAME=FOLDER or NAME=FOLDER:SUBSET.
 
-    The folder holds images/, labels/ (the same names), split.json with lists of pairs, of which SUBSET names one ("test" unless
-    given), and where labels are to be merged labels.csv (columns id, name, structure). `count` keeps the first so many pairs.
+    The folder holds images/, labels/ (the same names), split.json with lists of pairs, of which
+    SUBSET names one ("test" unless given), and where labels are to be merged labels.csv (columns
+    id, name, structure). `count` keeps the first so many pairs.
     """
     name, _, rest = spec.partition("=")
     path, _, subset = rest.partition(":")
@@ -42,11 +47,19 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
     folder = Path(path)
     table = folder / "labels.csv"
     merge = evaluation.read_labels_csv(table)[0] if table.exists() else None
-    return DataSet(name, folder, evaluation.read_pairs(folder / "split.json", subset or "test")[:count], two_modalities, merge)
+    return DataSet(
+        name,
+        folder,
+        evaluation.read_pairs(folder / "split.json", subset or "test")[:count],
+        two_modalities,
+        merge,
+    )
 
 
 def make_phantom(folder: Path, count: int, size: int) -> DataSet:
-    """Write `count` pairs of :func:`morphseek.phantom.make_pair`, of two modalities, and read them; what is there is kept."""
+    """Write `count` pairs of :func:`morphseek.phantom.make_pair`, of two modalities, and read them;
+    what is there is kept.
+    """
     pairs = [(f"fixed{seed}", f"moving{seed}") for seed in range(count)]
     for kind in ("images", "labels"):
         (folder / kind).mkdir(parents=True, exist_ok=True)
@@ -54,7 +67,10 @@ def make_phantom(folder: Path, count: int, size: int) -> DataSet:
         if (folder / "labels" / f"{moving}.nii.gz").exists():
             continue
         made = phantom.make_pair(size, seed)
-        for name, image, labels in ((fixed, made.fixed, made.fixed_labels), (moving, made.moving, made.moving_labels)):
+        for name, image, labels in (
+            (fixed, made.fixed, made.fixed_labels),
+            (moving, made.moving, made.moving_labels),
+        ):
             io.write_image(folder / "images" / f"{name}.nii.gz", image)
             io.write_image(folder / "labels" / f"{name}.nii.gz", labels)
     io.write_text(folder / "split.json", json.dumps({"test": pairs}) + "\n")

@@ -1,8 +1,10 @@
-"""Registers the same pairs with MorphSeek and its peers, and writes one table: python peers.py --help.
+"""Registers the same pairs with MorphSeek and its peers, and writes one table: python peers.py
+--help.
 
-Every registration is a process of its own, from two image files to a transform on disk. Its wall clock, CPU time and peak memory
-are the operating system's; its transform is scored as everybody's is. A result is one JSON file: an interrupted run goes on where
-it stopped, and the table can be made again without a run.
+Every registration is a process of its own, from two image files to a transform on disk. Its wall
+clock, CPU time and peak memory are the operating system's; its transform is scored as everybody's
+is. A result is one JSON file: an interrupted run goes on where it stopped, and the table can be
+made again without a run.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ UNREGISTERED = "unregistered"
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """Whether a method runs here, at which version, and what its start costs: the import that every one of its processes pays.
+    """Whether a method runs here, at which version, and what its start costs: the import that every
+    one of its processes pays.
 
     It is the warm-up, too: what is read from disk for the first time is read here.
     """
@@ -54,17 +57,27 @@ def probe(method: Method, threads: int) -> Probe:
     return Probe("" if failed else last, cost.seconds, cost.cpu_seconds, last if failed else "")
 
 
-def run_pair(method: Method, data: data_sets.DataSet, fixed: str, moving: str, threads: int, timeout: float) -> dict[str, Any]:
-    """Register one pair, score it, and return the row. A failure or a timeout is scored as the pair lies in space, and says why."""
+def run_pair(
+    method: Method, data: data_sets.DataSet, fixed: str, moving: str, threads: int, timeout: float
+) -> dict[str, Any]:
+    """Register one pair, score it, and return the row. A failure or a timeout is scored as the pair
+    lies in space, and says why.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        row, field = carry_out(method, Job(data.image(fixed), data.image(moving), Path(folder), threads, data.two_modalities), timeout)
+        row, field = carry_out(
+            method,
+            Job(data.image(fixed), data.image(moving), Path(folder), threads, data.two_modalities),
+            timeout,
+        )
     return {**row, **scoring.score(data.labels(fixed), data.labels(moving), field)}
 
 
 def carry_out(method: Method, job: Job, timeout: float) -> tuple[dict[str, Any], sitk.Image | None]:
-    """Register in a process of its own; return how it ended and what it cost, and the displacement: mm, LPS, on the fixed grid.
+    """Register in a process of its own; return how it ended and what it cost, and the displacement:
+    mm, LPS, on the fixed grid.
 
-    The displacement is None where the method failed or was killed after `timeout` seconds, and the row says why.
+    The displacement is None where the method failed or was killed after `timeout` seconds, and the
+    row says why.
     """
     log = job.folder / "log"
     cost = _step(method, "register", job.threads, timeout, log, job)
@@ -78,7 +91,9 @@ def carry_out(method: Method, job: Job, timeout: float) -> tuple[dict[str, Any],
     return {**row, "status": "failed", "reason": last_line(log)}, None
 
 
-def _step(method: Method, step: str, threads: int, timeout: float, log: Path, job: Job | None = None) -> measure.Cost:
+def _step(
+    method: Method, step: str, threads: int, timeout: float, log: Path, job: Job | None = None
+) -> measure.Cost:
     command = [sys.executable, "-m", "methods", step, method.name]
     if job is not None:
         command.append(json.dumps(dataclasses.asdict(job), default=str))
@@ -100,11 +115,17 @@ def chosen(names: str) -> list[Method]:
         elif name in METHODS:
             found[name] = METHODS[name]
         else:
-            raise typer.BadParameter(f"there is no method {name!r}; there are {', '.join(METHODS)}, and all, ours, peers", param_hint="--methods")
+            raise typer.BadParameter(
+                f"there is no method {name!r}; there are {', '.join(METHODS)}, and all, ours,"
+                " peers",
+                param_hint="--methods",
+            )
     return list(found.values())
 
 
-def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads: int, timeout: float) -> None:
+def run(
+    sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads: int, timeout: float
+) -> None:
     """Run what is not in `out` yet, and write the table."""
     write(out / "run.json", {"machine": measure.machine(), "threads": threads})
     probes = {}
@@ -113,15 +134,30 @@ def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads
         typer.echo(f"{method.name}: {found.version or 'NOT RUN: ' + found.error}")
     _note_left_out(out / "left_out.json", sets, methods, probes)
     for data in sets:
-        fit = [m for m in methods if not probes[m.name].error and m.only in ("", data.name) and not (m.one_modality and data.two_modalities)]
+        fit = [
+            m
+            for m in methods
+            if not probes[m.name].error
+            and m.only in ("", data.name)
+            and not (m.one_modality and data.two_modalities)
+        ]
         for fixed, moving in data.pairs:
             folder = out / "rows" / data.name / f"{fixed}--{moving}".replace("/", "_")
             folder.mkdir(parents=True, exist_ok=True)
             pair = {"data": data.name, "fixed": fixed, "moving": moving}
             path = folder / f"{UNREGISTERED}.json"
             if not path.exists():
-                write(path, {"method": UNREGISTERED, **pair, "status": "ok", **scoring.score(data.labels(fixed), data.labels(moving))})
-            for method in fit:  # all on one pair before the next: a run cut short has compared the same pairs
+                write(
+                    path,
+                    {
+                        "method": UNREGISTERED,
+                        **pair,
+                        "status": "ok",
+                        **scoring.score(data.labels(fixed), data.labels(moving)),
+                    },
+                )
+            # all on one pair before the next: a run cut short has compared the same pairs
+            for method in fit:
                 found = probes[method.name]
                 settings = {"how": method.how, "version": found.version, "threads": threads}
                 path = folder / f"{method.name}.json"
@@ -130,22 +166,41 @@ def run(sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads
                 if not kept:
                     start = {"start_seconds": found.seconds, "start_cpu_seconds": found.cpu_seconds}
                     measured = run_pair(method, data, fixed, moving, threads, timeout)
-                    row = {"method": method.name, "ours": method.ours, **pair, **settings, **start, **_size(data.image(fixed)), **measured}
+                    row = {
+                        "method": method.name,
+                        "ours": method.ours,
+                        **pair,
+                        **settings,
+                        **start,
+                        **_size(data.image(fixed)),
+                        **measured,
+                    }
                     write(path, row)
                 ended = f"{row['status']} {row['reason']}".strip()
                 figures = f"Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s"
-                typer.echo(f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}: {ended}, {figures}")
+                typer.echo(
+                    f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}:"
+                    f" {ended}, {figures}"
+                )
     summary.write(out)
 
 
-def _note_left_out(path: Path, sets: list[data_sets.DataSet], methods: list[Method], probes: dict[str, Probe]) -> None:
-    """Keep the reason of everyone who does not run for the table, this run's and those of later runs that do not try again."""
+def _note_left_out(
+    path: Path, sets: list[data_sets.DataSet], methods: list[Method], probes: dict[str, Probe]
+) -> None:
+    """Keep the reason of everyone who does not run for the table, this run's and those of later
+    runs that do not try again.
+    """
     before = json.loads(path.read_text()) if path.exists() else {}
     left_out = {name: why for name, why in before.items() if name not in probes}
     left_out.update({name: found.error for name, found in probes.items() if found.error})
     for method, data in itertools.product(methods, sets):
         if method.one_modality and data.two_modalities:
-            left_out.setdefault(method.name, f"not on {data.name}: it compares intensities directly, which two modalities do not allow")
+            left_out.setdefault(
+                method.name,
+                f"not on {data.name}: it compares intensities directly, which two modalities do not"
+                " allow",
+            )
     write(path, left_out)
 
 
@@ -163,15 +218,46 @@ def write(path: Path, content: dict[str, Any]) -> None:
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder of the results: rows/, table.md, table.json, *.png. What is there is kept.")],
-    data: Annotated[list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up trunks.")] = [],
-    two_modalities: Annotated[list[str], typer.Option(help="Name of a data set whose pairs are of two modalities; may be given again.")] = [],
-    methods: Annotated[str, typer.Option(help="Names, comma-separated; all, ours and peers stand for many.")] = "all",
-    pairs: Annotated[int, typer.Option(help="The first so many pairs of each data set; 0 takes all (of the trunks: 3).")] = 0,
-    phantom_size: Annotated[int, typer.Option(help="Voxels along each axis of the made-up trunks.")] = 96,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the results: rows/, table.md, table.json, *.png. What is there is kept."
+        ),
+    ],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help=(
+                "NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up trunks."
+            )
+        ),
+    ] = [],
+    two_modalities: Annotated[
+        list[str],
+        typer.Option(
+            help="Name of a data set whose pairs are of two modalities; may be given again."
+        ),
+    ] = [],
+    methods: Annotated[
+        str, typer.Option(help="Names, comma-separated; all, ours and peers stand for many.")
+    ] = "all",
+    pairs: Annotated[
+        int,
+        typer.Option(
+            help="The first so many pairs of each data set; 0 takes all (of the trunks: 3)."
+        ),
+    ] = 0,
+    phantom_size: Annotated[
+        int, typer.Option(help="Voxels along each axis of the made-up trunks.")
+    ] = 96,
     threads: Annotated[int, typer.Option(help="For every method.")] = 1,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a registration is killed and counts as failed.")] = 1800,
-    table_only: Annotated[bool, typer.Option(help="Make the table again from the rows; run nothing.")] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(help="Seconds after which a registration is killed and counts as failed."),
+    ] = 1800,
+    table_only: Annotated[
+        bool, typer.Option(help="Make the table again from the rows; run nothing.")
+    ] = False,
 ) -> None:
     """Register the same pairs with MorphSeek and its peers, and write one table."""
     out = out.resolve()
@@ -183,10 +269,19 @@ def main(
     selected = chosen(methods)
     out.mkdir(parents=True, exist_ok=True)
     try:
-        sets = [data_sets.read(spec, pairs or None, spec.partition("=")[0] in two_modalities) for spec in data]
+        sets = [
+            data_sets.read(spec, pairs or None, spec.partition("=")[0] in two_modalities)
+            for spec in data
+        ]
     except (ValueError, MorphSeekError) as error:
         raise typer.BadParameter(str(error), param_hint="--data") from None
-    run(sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)], selected, out, threads, timeout)
+    run(
+        sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)],
+        selected,
+        out,
+        threads,
+        timeout,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Scores a displacement field by SimpleITK, numpy and scipy alone: the same for everybody, and nothing of ours."""
+"""Scores a displacement field by SimpleITK, numpy and scipy alone: the same for everybody, and
+nothing of ours.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,19 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     Returns
     -------
     dict
-        ``dice`` and ``hd95`` (mm) by label, their means ``mean_dice`` and ``mean_hd95`` (over the labels that are left after
-        warping), and with a field what :func:`regularity` says.
+        ``dice`` and ``hd95`` (mm) by label, their means ``mean_dice`` and ``mean_hd95`` (over the
+        labels that are left after warping), and with a field what :func:`regularity` says.
 
     Raises
     ------
     ValueError
         The two maps share no label.
     """
-    transform = sitk.Transform() if field is None else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+    transform = (
+        sitk.Transform()
+        if field is None
+        else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+    )
     a = sitk.GetArrayFromImage(fixed)
     b = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkNearestNeighbor, 0))
     shared = np.intersect1d(a, sitk.GetArrayViewFromImage(moving))
@@ -42,7 +48,9 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     dice, distances = {}, {}
     for label in labels:
         one, other = a == label, b == label
-        dice[label] = 2.0 * np.count_nonzero(one & other) / (np.count_nonzero(one) + np.count_nonzero(other))
+        dice[label] = (
+            2.0 * np.count_nonzero(one & other) / (np.count_nonzero(one) + np.count_nonzero(other))
+        )
         distances[label] = hausdorff95(one, other, spacing)
     kept = [d for d in distances.values() if d is not None]
     result = {
@@ -56,7 +64,9 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     return result
 
 
-def point_errors(transform: sitk.Transform, fixed_points: np.ndarray, moving_points: np.ndarray) -> dict[str, float]:
+def point_errors(
+    transform: sitk.Transform, fixed_points: np.ndarray, moving_points: np.ndarray
+) -> dict[str, float]:
     """Score a transform by points whose place is known.
 
     Parameters
@@ -64,20 +74,31 @@ def point_errors(transform: sitk.Transform, fixed_points: np.ndarray, moving_poi
     transform : SimpleITK.Transform
         From fixed to moving space.
     fixed_points, moving_points : numpy.ndarray
-        (n, 3) LPS mm, n at least 1: points of the fixed image, and where they lie in the moving one.
+        (n, 3) LPS mm, n at least 1: points of the fixed image, and where they lie in the moving
+        one.
 
     Returns
     -------
     dict
         ``mean``, ``median``, ``p95`` (95th percentile) and ``worst`` of the distances, mm.
     """
-    found = np.array([transform.TransformPoint(point) for point in np.asarray(fixed_points, dtype=float).tolist()])
+    found = np.array(
+        [
+            transform.TransformPoint(point)
+            for point in np.asarray(fixed_points, dtype=float).tolist()
+        ]
+    )
     return spread(np.linalg.norm(found - moving_points, axis=1))
 
 
 def spread(errors: np.ndarray) -> dict[str, float]:
     """Return mean, median, 95th percentile and maximum."""
-    return {"mean": float(np.mean(errors)), "median": float(np.median(errors)), "p95": float(np.percentile(errors, 95)), "worst": float(np.max(errors))}
+    return {
+        "mean": float(np.mean(errors)),
+        "median": float(np.median(errors)),
+        "p95": float(np.percentile(errors, 95)),
+        "worst": float(np.max(errors)),
+    }
 
 
 def regularity(field: sitk.Image) -> dict[str, float]:
@@ -86,8 +107,9 @@ def regularity(field: sitk.Image) -> dict[str, float]:
     Returns
     -------
     dict
-        ``njd_percent``; ``sdlogj``, and ``logj_min`` and ``logj_max``, of the total map, where a fold counts as log 1e-9;
-        ``bending``, the mean over the voxels of the sum of the squared second derivatives, 1/mm^2, 0 for an affine map.
+        ``njd_percent``; ``sdlogj``, and ``logj_min`` and ``logj_max``, of the total map, where a
+        fold counts as log 1e-9; ``bending``, the mean over the voxels of the sum of the squared
+        second derivatives, 1/mm^2, 0 for an affine map.
     """
     determinant = jacobian(field)
     logarithm = np.log(np.maximum(determinant, 1e-9))
@@ -98,7 +120,8 @@ def regularity(field: sitk.Image) -> dict[str, float]:
         first = np.gradient(u[..., component].astype(np.float64), *spacing)
         for of_first in first:
             bending += sum(second**2 for second in np.gradient(of_first, *spacing))
-    inner = bending[tuple(slice(2, -2) if n > 8 else slice(None) for n in bending.shape)]  # one-sided differences at the border are of lower order
+    # one-sided differences at the border are of lower order
+    inner = bending[tuple(slice(2, -2) if n > 8 else slice(None) for n in bending.shape)]
     return {
         "njd_percent": 100.0 * float(np.mean(determinant < 0)),
         "sdlogj": float(logarithm.std()),
@@ -109,7 +132,9 @@ def regularity(field: sitk.Image) -> dict[str, float]:
 
 
 def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float | None:
-    """Return the greater of the two directed 95th percentiles of the distances between surface voxels; None where one is empty."""
+    """Return the greater of the two directed 95th percentiles of the distances between surface
+    voxels; None where one is empty.
+    """
     if not a.any() or not b.any():
         return None
     box = tuple(slice(max(i.min() - 1, 0), i.max() + 2) for i in np.nonzero(a | b))
@@ -119,8 +144,13 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float | No
 
 
 def jacobian(field: sitk.Image) -> np.ndarray:
-    """Return det(I + grad u), u in voxels of the field's own grid: central differences, one-sided at the border."""
+    """Return det(I + grad u), u in voxels of the field's own grid: central differences, one-sided
+    at the border.
+    """
     matrix = np.array(field.GetDirection()).reshape(3, 3) * field.GetSpacing()
-    u = sitk.GetArrayFromImage(field).astype(np.float64) @ np.linalg.inv(matrix).T  # (z, y, x, 3), components x, y, z
-    gradient = np.stack([np.stack(np.gradient(u[..., i], axis=(2, 1, 0)), axis=-1) for i in range(3)], axis=-2)
+    # (z, y, x, 3), components x, y, z
+    u = sitk.GetArrayFromImage(field).astype(np.float64) @ np.linalg.inv(matrix).T
+    gradient = np.stack(
+        [np.stack(np.gradient(u[..., i], axis=(2, 1, 0)), axis=-1) for i in range(3)], axis=-2
+    )
     return np.linalg.det(np.eye(3) + gradient)

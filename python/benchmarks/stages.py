@@ -1,8 +1,10 @@
-"""Where the default path's time goes on a CPU, stage by stage beside what its arithmetic and bytes allow: python stages.py --help.
+"""Where the default path's time goes on a CPU, stage by stage beside what its arithmetic and bytes
+allow: python stages.py --help.
 
-The counts are read off the Go code: how often each pass runs over how many voxels, the operations that it does to one (a multiply-add
-counts two) and the bytes that it reads and writes. A pass takes at least its operations at the speed of a matrix product on this core,
-or its bytes at that of a copy, where it works on more than the cache holds. One thread, one modality.
+The counts are read off the Go code: how often each pass runs over how many voxels, the operations
+that it does to one (a multiply-add counts two) and the bytes that it reads and writes. A pass takes
+at least its operations at the speed of a matrix product on this core, or its bytes at that of a
+copy, where it works on more than the cache holds. One thread, one modality.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import typer
 import morphseek
 
 SCALES = 9  # of the affine search: three in plane times three along the body
-#: Points at which the affine objective is evaluated, all climbs together: 121 evaluations of 2000, 6000 or 20,000 points on the brain pair of the
-#: table, counted in an instrumented build. How many it takes is the optimiser's choice.
+# : Points at which the affine objective is evaluated, all climbs together: 121 evaluations of 2000,
+# 6000 or 20,000 points on the brain pair of the : table, counted in an instrumented build. How many
+# it takes is the optimiser's choice.
 EVALUATED = 0.59e6
-LEVELS = ((6, 5), (5, 5), (4, 3), (3, 2))  # of the search: control spacing and radius of the window, voxels
+# of the search: control spacing and radius of the window, voxels
+LEVELS = ((6, 5), (5, 5), (4, 3), (3, 2))
 MARGIN, PASSES, TREES, WAYS = 10, 2, 4, 2
 WORD = 4  # a 64-bit operation as so many of float32: half as many in a vector, and no multiply-add
 TRILINEAR = 21  # seven interpolations
@@ -31,7 +35,9 @@ TRILINEAR = 21  # seven interpolations
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """Something that is done to so many elements: operations and bytes of one, and how often over."""
+    """Something that is done to so many elements: operations and bytes of one, and how often
+    over.
+    """
 
     what: str
     elements: float
@@ -62,14 +68,22 @@ def gaussian(images: int, sigma: float) -> int:
     return symmetric(images, math.ceil(3 * sigma))
 
 
-#: MIND-SSC of a voxel: twelve squared differences and their means over 3^3, the least and the mean of the twelve, twelve exponentials.
+# : MIND-SSC of a voxel: twelve squared differences and their means over 3^3, the least and the mean
+# of the twelve, twelve exponentials.
 MIND = 12 * (2 + 12) + 36 + 12 * 21
 MIND_BYTES = 12 * 8 + 2 * (12 * 8 + 4)
 
 
 def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
-    """The affine of images of one modality: peaks over all translations and scales, by FFT, and the climbs from them."""
-    h = max(fixed.voxel**3, moving.voxel**3, min(fixed.mm3, moving.mm3) / 500e3, max(fixed.mm3, moving.mm3) / 1.5e6) ** (1 / 3)
+    """The affine of images of one modality: peaks over all translations and scales, by FFT, and the
+    climbs from them.
+    """
+    h = max(
+        fixed.voxel**3,
+        moving.voxel**3,
+        min(fixed.mm3, moving.mm3) / 500e3,
+        max(fixed.mm3, moving.mm3) / 1.5e6,
+    ) ** (1 / 3)
     sizes = [[math.ceil(mm / h - 1e-6) + 2 for mm in g.mm] for g in (fixed, moving)]
     voxels = sum(math.prod(size) for size in sizes)
     yield Pass("means of blocks", fixed.voxels + moving.voxels, 2, 4)
@@ -77,11 +91,20 @@ def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
     yield Pass("MIND-SSC", voxels, MIND, MIND_BYTES)
     yield Pass("principal components", voxels, 12 * 5 + 78 * 2 + 144 * 2, 192)
     # Fourteen planes by 2 voxels, then a copy of them and the intensity, all fifteen by 1.
-    yield Pass("smoothed for the climbs", voxels, gaussian(14, 2) + gaussian(1, 2) + gaussian(15, 1), 2 * 124 + 2 * 64 + 8)
+    yield Pass(
+        "smoothed for the climbs",
+        voxels,
+        gaussian(14, 2) + gaussian(1, 2) + gaussian(15, 1),
+        2 * 124 + 2 * 64 + 8,
+    )
     halves = [[math.ceil(n / 2) for n in size] for size in sizes]
     reach = [math.ceil(n / 0.85) for n in halves[1]]
-    transform = math.prod(fast_size(f + m - int(0.45 * min(f, m)), 2 if axis == 0 else 1) for axis, (f, m) in enumerate(zip(halves[0], reach)))
-    # Planes: six components, body, validity, energy; back come the score, the overlap and the energy.
+    transform = math.prod(
+        fast_size(f + m - int(0.45 * min(f, m)), 2 if axis == 0 else 1)
+        for axis, (f, m) in enumerate(zip(halves[0], reach))
+    )
+    # Planes: six components, body, validity, energy; back come the score, the overlap and the
+    # energy.
     yield Pass("FFTs", transform, 2.5 * math.log2(transform), 24, 9 + SCALES * (9 + 3))
     yield Pass("products of spectra, scores", transform, 10 * 5 + 25, 150, SCALES)
     yield Pass("rescaled", math.prod(halves[1]), 8 * (TRILINEAR + 18), 64, SCALES - 1)
@@ -94,33 +117,93 @@ def search(fixed: Grid, moving: Grid) -> Iterator[Pass]:
     size = fixed.at(spacing)
     grid, grown = math.prod(size), math.prod(n + 2 * MARGIN for n in size)
     advances = WAYS * PASSES * len(LEVELS)
-    yield Pass("images, smoothed", fixed.voxels + moving.voxels, gaussian(1, 0.5 * math.sqrt(max((spacing / fixed.voxel) ** 2 - 1, 0))) + 3, 8)
+    yield Pass(
+        "images, smoothed",
+        fixed.voxels + moving.voxels,
+        gaussian(1, 0.5 * math.sqrt(max((spacing / fixed.voxel) ** 2 - 1, 0))) + 3,
+        8,
+    )
     yield Pass("images on the grid", grown, 2 * 2 * (TRILINEAR + 18), 16)
     yield Pass("descriptors, fixed", grid, MIND + 12 * 4, MIND_BYTES + 56, WAYS)
-    yield Pass("descriptors, moving, anew at every level", grown, MIND + 12 * 4, MIND_BYTES + 56, advances)
-    yield Pass("moving image seen through the field", grown, 3 * TRILINEAR + 2 * TRILINEAR + 60, 12 + 16, advances)
+    yield Pass(
+        "descriptors, moving, anew at every level", grown, MIND + 12 * 4, MIND_BYTES + 56, advances
+    )
+    yield Pass(
+        "moving image seen through the field",
+        grown,
+        3 * TRILINEAR + 2 * TRILINEAR + 60,
+        12 + 16,
+        advances,
+    )
     for control, radius in LEVELS:
         points, width = math.prod(math.ceil(n / control) for n in size), 2 * radius + 1
         samples = math.ceil(control / (1 + control // 5)) ** 3
-        yield Pass(f"costs, spacing {control}: exclusive or, count, compare, add", points * width**3, 4 * WORD * samples, 4, WAYS * PASSES)
-        # An envelope takes the least of `width` sums along each axis; one goes up a tree, one down, and the trees' are summed.
-        yield Pass(f"messages, spacing {control}", points * width**3, 2 * (3 * 2 * width + 4) + 4, 44, WAYS * PASSES * TREES)
-        yield Pass(f"field, spacing {control}", grid, 2 * (3 * TRILINEAR + 30) + gaussian(3, 0.5 * control) + 35, 100, WAYS * PASSES)
-    yield Pass("reconciled: twelve rough steps of two inverses", grid / 8, 3 * TRILINEAR + 27 + 6, 60, 2 * 12 * PASSES * len(LEVELS))
-    yield Pass("reconciled: on the grid", grid, 3 * (3 * TRILINEAR + 30), 72, 2 * PASSES * len(LEVELS))
+        yield Pass(
+            f"costs, spacing {control}: exclusive or, count, compare, add",
+            points * width**3,
+            4 * WORD * samples,
+            4,
+            WAYS * PASSES,
+        )
+        # An envelope takes the least of `width` sums along each axis; one goes up a tree, one down,
+        # and the trees' are summed.
+        yield Pass(
+            f"messages, spacing {control}",
+            points * width**3,
+            2 * (3 * 2 * width + 4) + 4,
+            44,
+            WAYS * PASSES * TREES,
+        )
+        yield Pass(
+            f"field, spacing {control}",
+            grid,
+            2 * (3 * TRILINEAR + 30) + gaussian(3, 0.5 * control) + 35,
+            100,
+            WAYS * PASSES,
+        )
+    yield Pass(
+        "reconciled: twelve rough steps of two inverses",
+        grid / 8,
+        3 * TRILINEAR + 27 + 6,
+        60,
+        2 * 12 * PASSES * len(LEVELS),
+    )
+    yield Pass(
+        "reconciled: on the grid", grid, 3 * (3 * TRILINEAR + 30), 72, 2 * PASSES * len(LEVELS)
+    )
 
 
 def refine(fixed: Grid, levels: list[dict[str, Any]]) -> Iterator[Pass]:
     """By local correlation, as often as it was evaluated at each level."""
     for level in levels:
-        n, mm, times = math.prod(fixed.at(level["spacing_mm"])), level["spacing_mm"], len(level["similarity"])
-        yield Pass(f"{mm:g} mm: images, sharpened", n, 2 * (3 + TRILINEAR + 18 + gaussian(1, 0.7) + 3), 80)
-        yield Pass(f"{mm:g} mm: what is known, its windows", n, 2 * (TRILINEAR + 18) + symmetric(3, 2) + 14, 56, math.ceil(times / 10))
+        n, mm, times = (
+            math.prod(fixed.at(level["spacing_mm"])),
+            level["spacing_mm"],
+            len(level["similarity"]),
+        )
+        yield Pass(
+            f"{mm:g} mm: images, sharpened", n, 2 * (3 + TRILINEAR + 18 + gaussian(1, 0.7) + 3), 80
+        )
+        yield Pass(
+            f"{mm:g} mm: what is known, its windows",
+            n,
+            2 * (TRILINEAR + 18) + symmetric(3, 2) + 14,
+            56,
+            math.ceil(times / 10),
+        )
         yield Pass(f"{mm:g} mm: warp", n, TRILINEAR + 18, 20, times)
-        yield Pass(f"{mm:g} mm: windows' moments, correlation", n, 3 + symmetric(3, 2) + 22, 36, times)
+        yield Pass(
+            f"{mm:g} mm: windows' moments, correlation", n, 3 + symmetric(3, 2) + 22, 36, times
+        )
         yield Pass(f"{mm:g} mm: windows' sums, gradient", n, symmetric(3, 2) + 13, 33, times)
         yield Pass(f"{mm:g} mm: fluid Gaussian", n, gaussian(3, 1.75) + 6, 24, times)
-        yield Pass(f"{mm:g} mm: composition, elastic Gaussian", n, 3 * TRILINEAR + 24 + gaussian(3, 0.35), 36, times)
+        yield Pass(
+            f"{mm:g} mm: composition, elastic Gaussian",
+            n,
+            3 * TRILINEAR + 24 + gaussian(3, 0.35),
+            36,
+            times,
+        )
 
 
 def finish(fixed: Grid, moving: Grid) -> Iterator[Pass]:
@@ -130,7 +213,9 @@ def finish(fixed: Grid, moving: Grid) -> Iterator[Pass]:
     yield Pass("folds, Jacobian, distances", n, 35 + 35 + 40, 28)
     yield Pass("warp", n, TRILINEAR + 18 + 18, 20)
     every = math.prod(math.ceil(s / math.ceil((n / 2**20) ** (1 / 3))) for s in fixed.size)
-    yield Pass("local correlation, three times, in float64", every, 2 * (2 * (TRILINEAR + 18) + 60), 16, 3)
+    yield Pass(
+        "local correlation, three times, in float64", every, 2 * (2 * (TRILINEAR + 18) + 60), 16, 3
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +260,9 @@ def fast_size(n: int, step: int) -> int:
 
 
 def speeds() -> tuple[float, float]:
-    """GFLOP/s of a product of float32 matrices and GB/s of a copy, by the CPU time of this thread; the best of some."""
+    """GFLOP/s of a product of float32 matrices and GB/s of a copy, by the CPU time of this thread;
+    the best of some.
+    """
 
     def best(call: Any) -> float:
         times = []
@@ -190,11 +277,15 @@ def speeds() -> tuple[float, float]:
     source = np.ones(1 << 25, np.float32)  # 128 MiB: beyond any cache
     copy = np.empty_like(source)
     copy.fill(0)
-    return 2e-9 * n**3 / best(lambda: a @ b), 2e-9 * source.nbytes / best(lambda: np.copyto(copy, source))
+    return 2e-9 * n**3 / best(lambda: a @ b), 2e-9 * source.nbytes / best(
+        lambda: np.copyto(copy, source)
+    )
 
 
 def stage_seconds(fixed: Path, moving: Path, **options: Any) -> tuple[dict[str, float], Any]:
-    """CPU seconds of each stage of one registration, and its result. The process does nothing else meanwhile."""
+    """CPU seconds of each stage of one registration, and its result. The process does nothing else
+    meanwhile.
+    """
     marks: list[tuple[str, float]] = []
 
     def see(report: morphseek.Progress) -> None:
@@ -202,48 +293,96 @@ def stage_seconds(fixed: Path, moving: Path, **options: Any) -> tuple[dict[str, 
         if not marks or marks[-1][0] != stage:
             marks.append((stage, time.process_time()))
 
-    result = morphseek.register(fixed, moving, model="none", device="cpu", threads=1, progress=see, **options)
+    result = morphseek.register(
+        fixed, moving, model="none", device="cpu", threads=1, progress=see, **options
+    )
     return {stage: end - began for (stage, began), (_, end) in zip(marks, marks[1:])}, result
 
 
-def page(rows: dict[str, tuple[str, float, list[Pass]]], peak: tuple[float, float], cache_mb: float, passes: bool) -> str:
+def page(
+    rows: dict[str, tuple[str, float, list[Pass]]],
+    peak: tuple[float, float],
+    cache_mb: float,
+    passes: bool,
+) -> str:
     """Markdown: of each stage how it is named, its CPU seconds and its passes."""
-    lines = ["| stage | CPU s | GFLOP | GB | floor, s | times the floor |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| stage | CPU s | GFLOP | GB | floor, s | times the floor |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for name, seconds, counted in rows.values():
         floor = sum(p.floor(*peak, cache_mb) for p in counted)
-        lines.append(f"| {name} | {seconds:.2f} | {sum(p.gflop for p in counted):.1f} | {sum(p.gbyte for p in counted):.1f} | {floor:.2f} | {seconds / floor:.1f} |")
+        lines.append(
+            f"| {name} | {seconds:.2f} | {sum(p.gflop for p in counted):.1f} |"
+            f" {sum(p.gbyte for p in counted):.1f} | {floor:.2f} | {seconds / floor:.1f} |"
+        )
         if passes:
-            lines += [f"| - {p.what} | | {p.gflop:.2f} | {p.gbyte:.2f} | {p.floor(*peak, cache_mb):.3f} | |" for p in counted]
+            lines += [
+                f"| - {p.what} | | {p.gflop:.2f} | {p.gbyte:.2f} |"
+                f" {p.floor(*peak, cache_mb):.3f} | |"
+                for p in counted
+            ]
     return "\n".join(lines)
 
 
 def main(
     fixed: Annotated[Path, typer.Argument(help="Image of the one modality.")],
     moving: Annotated[Path, typer.Argument(help="Another.")],
-    repeats: Annotated[int, typer.Option(help="Registrations, after one that warms up; of each stage the least counts.")] = 2,
-    cache_mb: Annotated[float, typer.Option(help="What the last cache holds: a pass over less does not wait for the memory.")] = 32,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            help="Registrations, after one that warms up; of each stage the least counts."
+        ),
+    ] = 2,
+    cache_mb: Annotated[
+        float,
+        typer.Option(
+            help="What the last cache holds: a pass over less does not wait for the memory."
+        ),
+    ] = 32,
     passes: Annotated[bool, typer.Option("--passes", help="Every pass of a stage, too.")] = False,
 ) -> None:
-    """Print the table of stages. Left to the library the search runs only where images match badly, so it is measured asked for, too."""
-    grids = [Grid(image.array.shape[::-1], tuple(image.spacing)) for image in (morphseek.io.read(fixed, "fixed"), morphseek.io.read(moving, "moving"))]
+    """Print the table of stages. Left to the library the search runs only where images match badly,
+    so it is measured asked for, too.
+    """
+    grids = [
+        Grid(image.array.shape[::-1], tuple(image.spacing))
+        for image in (morphseek.io.read(fixed, "fixed"), morphseek.io.read(moving, "moving"))
+    ]
     best: dict[str, float] = {}
     stage_seconds(fixed, moving, search="off", refine=0)
     for _ in range(repeats):
         found, result = stage_seconds(fixed, moving)
         best = {stage: min(seconds, best.get(stage, math.inf)) for stage, seconds in found.items()}
     if not result.metrics["align"]["same_modality"]:
-        raise SystemExit("these are two modalities, for which the refinement compares descriptors: the counts here are of one")
-    asked = min(stage_seconds(fixed, moving, search="on", refine=0)[0]["search"] for _ in range(repeats))
+        raise SystemExit(
+            "these are two modalities, for which the refinement compares descriptors: the counts"
+            " here are of one"
+        )
+    asked = min(
+        stage_seconds(fixed, moving, search="on", refine=0)[0]["search"] for _ in range(repeats)
+    )
     peak = speeds()
     skipped = best["search"] < 0.1 * asked
     rows = {
         "align": ("align", best["align"], list(align(*grids))),
-        "search": ("search (asked for; this pair does without it)" if skipped else "search", asked, list(search(*grids))),
-        "refine": ("refine", best["refine"], list(refine(grids[0], result.metrics["refine"]["levels"]))),
+        "search": (
+            "search (asked for; this pair does without it)" if skipped else "search",
+            asked,
+            list(search(*grids)),
+        ),
+        "refine": (
+            "refine",
+            best["refine"],
+            list(refine(grids[0], result.metrics["refine"]["levels"])),
+        ),
         "finish": ("finish", best["finish"], list(finish(*grids))),
     }
     machine = measure.machine()
-    print(f"{machine['cpu']}, load {machine['load_average']}; {' x '.join(map(str, grids[0].size))}; {peak[0]:.0f} GFLOP/s, {peak[1]:.1f} GB/s a core.")
+    print(
+        f"{machine['cpu']}, load {machine['load_average']}; {' x '.join(map(str, grids[0].size))};"
+        f" {peak[0]:.0f} GFLOP/s, {peak[1]:.1f} GB/s a core."
+    )
     print("\n" + page(rows, peak, cache_mb, passes))
 
 

@@ -32,13 +32,15 @@ def write(out: Path) -> None:
 def summarise(methods: dict[str, list[Row]]) -> dict[str, dict[str, Any]]:
     """Return the figures of every method over its pairs of one data set, the best mean Dice first.
 
-    A failed pair counts with the Dice of the unregistered pair, which its row holds; its cost does not count. `against` compares one
-    of ours to the peer of the best mean Dice: mean difference and two-sided Wilcoxon signed-rank test, over the pairs of both.
+    A failed pair counts with the Dice of the unregistered pair, which its row holds; its cost does
+    not count. `against` compares one of ours to the peer of the best mean Dice: mean difference and
+    two-sided Wilcoxon signed-rank test, over the pairs of both.
     """
     figures = {name: _figures(rows) for name, rows in methods.items()}
     order = sorted(figures, key=lambda name: -figures[name]["mean_dice"])
     peers = [name for name in order if methods[name][0].get("ours") is False]
-    most = max((figures[name]["pairs"] for name in peers), default=0)  # whoever has met all pairs, in a run that is not complete
+    # whoever has met all pairs, in a run that is not complete
+    most = max((figures[name]["pairs"] for name in peers), default=0)
     peer = next((name for name in peers if figures[name]["pairs"] == most), None)
     for name in order:
         if peer is not None and methods[name][0].get("ours"):
@@ -66,7 +68,11 @@ def _figures(rows: list[Row]) -> dict[str, Any]:
         "median_cpu_seconds": over(np.median, "cpu_seconds"),
         "start_cpu_seconds": over(np.median, "start_cpu_seconds"),
         "peak_mib": None if (peak := over(np.max, "peak_bytes")) is None else peak / 2**20,
-        "megavoxels": float(np.median([np.prod(row["fixed_size"]) for row in rows])) / 1e6 if "fixed_size" in rows[0] else None,
+        "megavoxels": (
+            float(np.median([np.prod(row["fixed_size"]) for row in rows])) / 1e6
+            if "fixed_size" in rows[0]
+            else None
+        ),
         "how": rows[-1].get("how", "the pair as it lies in space"),
         "version": rows[-1].get("version", ""),
     }
@@ -74,18 +80,29 @@ def _figures(rows: list[Row]) -> dict[str, Any]:
 
 def _compare(ours: list[Row], theirs: list[Row]) -> dict[str, Any]:
     other = {(row["fixed"], row["moving"]): row["mean_dice"] for row in theirs}
-    pairs = [(row["mean_dice"], other[key]) for row in ours if (key := (row["fixed"], row["moving"])) in other]
+    pairs = [
+        (row["mean_dice"], other[key])
+        for row in ours
+        if (key := (row["fixed"], row["moving"])) in other
+    ]
     difference = np.array([a - b for a, b in pairs])
-    return {"pairs": len(pairs), "mean_difference": float(difference.mean()) if len(pairs) else None, "p": paired_p(difference)}
+    return {
+        "pairs": len(pairs),
+        "mean_difference": float(difference.mean()) if len(pairs) else None,
+        "p": paired_p(difference),
+    }
 
 
 def paired_p(difference: np.ndarray) -> float:
-    """Return the p-value of the two-sided Wilcoxon signed-rank test on paired differences; 1 where all are 0 or there are none."""
+    """Return the p-value of the two-sided Wilcoxon signed-rank test on paired differences; 1 where
+    all are 0 or there are none.
+    """
     return float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
 
 
 _COLUMNS = (
-    "method | pairs (failed) | Dice mean | worst | HD95 mm | NJD % | SDlogJ | median s | CPU s | of it start | peak MiB | against the best peer"
+    "method | pairs (failed) | Dice mean | worst | HD95 mm | NJD % | SDlogJ | median s | CPU s | of"
+    " it start | peak MiB | against the best peer"
 ).split(" | ")
 
 
@@ -93,23 +110,49 @@ def markdown(table: dict[str, Any], rows: dict[str, dict[str, list[Row]]]) -> st
     """Return the table, how each figure came about, and who failed where."""
     machine = table["machine"]
     lines = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, GPU: {machine['gpu']}; {machine['system']}, "
-        f"Python {machine['python']}; {table['threads']} thread(s) a method; load average when it began {machine['load_average']}.",
+        (
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, GPU:"
+            f" {machine['gpu']}; {machine['system']}, Python {machine['python']};"
+            f" {table['threads']} thread(s) a method; load average when it began"
+            f" {machine['load_average']}."
+        ),
         "",
     ]
     for data, methods in table["data"].items():
-        lines += [f"### {data}", "", _line(_COLUMNS), "|---|" + "---:|" * (len(_COLUMNS) - 2) + "---|"]
+        lines += [
+            f"### {data}",
+            "",
+            _line(_COLUMNS),
+            "|---|" + "---:|" * (len(_COLUMNS) - 2) + "---|",
+        ]
         lines += [_line(_cells(name, figures)) for name, figures in methods.items()]
         lines.append("")
     lines += ["### Methods", ""]
-    legend = {name: figures for methods in table["data"].values() for name, figures in methods.items()}
-    lines += [f"- **{name}** {figures['version']}: {figures['how']}." for name, figures in sorted(legend.items())]
+    legend = {
+        name: figures for methods in table["data"].values() for name, figures in methods.items()
+    }
+    lines += [
+        f"- **{name}** {figures['version']}: {figures['how']}."
+        for name, figures in sorted(legend.items())
+    ]
     if table["left_out"]:
-        lines += ["", "### Not run", ""] + [f"- **{name}**: {why}" for name, why in sorted(table["left_out"].items())]
-    failures = [row for methods in rows.values() for of_method in methods.values() for row in of_method if row["status"] != "ok"]
+        lines += ["", "### Not run", ""] + [
+            f"- **{name}**: {why}" for name, why in sorted(table["left_out"].items())
+        ]
+    failures = [
+        row
+        for methods in rows.values()
+        for of_method in methods.values()
+        for row in of_method
+        if row["status"] != "ok"
+    ]
     if failures:
         lines += ["", "### Failures", ""]
-        lines += [f"- {row['data']}, {row['fixed']} <- {row['moving']}, **{row['method']}**: {row['status']}: {row['reason']}" for row in failures]
+        lines += [
+            f"- {row['data']}, {row['fixed']} <- {row['moving']}, **{row['method']}**:"
+            f" {row['status']}: {row['reason']}"
+            for row in failures
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -119,30 +162,64 @@ def _cells(name: str, figures: dict[str, Any]) -> list[str]:
 
     against = ""
     if found := figures.get("against"):
-        against = f"{found['mean_difference']:+.3f} ({found['peer']}, p = {found['p']:.2g})" if found["pairs"] else "no pair in common"
+        against = (
+            f"{found['mean_difference']:+.3f} ({found['peer']}, p = {found['p']:.2g})"
+            if found["pairs"]
+            else "no pair in common"
+        )
     failed = f" ({figures['failed']})" if figures["failed"] else ""
-    numbers = (("mean_dice", ".3f"), ("worst_dice", ".3f"), ("mean_hd95", ".2f"), ("njd_percent", ".3f"), ("sdlogj", ".2f"), ("median_seconds", ".1f"))
+    numbers = (
+        ("mean_dice", ".3f"),
+        ("worst_dice", ".3f"),
+        ("mean_hd95", ".2f"),
+        ("njd_percent", ".3f"),
+        ("sdlogj", ".2f"),
+        ("median_seconds", ".1f"),
+    )
     costs = (("median_cpu_seconds", ".1f"), ("start_cpu_seconds", ".1f"), ("peak_mib", ".0f"))
-    return [name, f"{figures['pairs']}{failed}", *(shown(*number) for number in (*numbers, *costs)), against]
+    return [
+        name,
+        f"{figures['pairs']}{failed}",
+        *(shown(*number) for number in (*numbers, *costs)),
+        against,
+    ]
 
 
 def _line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-# ------------------------------------------------------------------------------------------------------------------ Pictures
+# ----------------------------------------------------------------------------------------- Pictures
 
 
 def _styles(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """One colour and marker a method in all pictures: ours are blue discs, the peers warm and of other shapes."""
+    """One colour and marker a method in all pictures: ours are blue discs, the peers warm and of
+    other shapes.
+    """
     import matplotlib
 
-    names = sorted({name for methods in data.values() for name, figures in methods.items() if figures["median_cpu_seconds"] is not None})
+    names = sorted(
+        {
+            name
+            for methods in data.values()
+            for name, figures in methods.items()
+            if figures["median_cpu_seconds"] is not None
+        }
+    )
     ours = [name for name in names if name.startswith("morphseek")]
     peers = [name for name in names if name not in ours]
     blues, warm = matplotlib.colormaps["winter"], matplotlib.colormaps["autumn"]
-    styles = {name: {"color": blues(i / max(len(ours) - 1, 1)), "marker": "o"} for i, name in enumerate(ours)}
-    return {**styles, **{name: {"color": warm(0.8 * i / max(len(peers) - 1, 1)), "marker": "s^Dv<>P*"[i % 8]} for i, name in enumerate(peers)}}
+    styles = {
+        name: {"color": blues(i / max(len(ours) - 1, 1)), "marker": "o"}
+        for i, name in enumerate(ours)
+    }
+    return {
+        **styles,
+        **{
+            name: {"color": warm(0.8 * i / max(len(peers) - 1, 1)), "marker": "s^Dv<>P*"[i % 8]}
+            for i, name in enumerate(peers)
+        },
+    }
 
 
 def _figure(panels: int) -> tuple[Any, Any]:
@@ -167,7 +244,9 @@ def _accuracy_against_time(path: Path, data: dict[str, Any]) -> None:
     for axes, (name, methods) in zip(panels, data.items()):
         for method, figures in methods.items():
             if method in styles:
-                handles[method] = axes.scatter(figures["median_cpu_seconds"], figures["mean_dice"], s=60, **styles[method])
+                handles[method] = axes.scatter(
+                    figures["median_cpu_seconds"], figures["mean_dice"], s=60, **styles[method]
+                )
             elif figures["version"] == "":
                 axes.axhline(figures["mean_dice"], color="0.6", linestyle=":", label="unregistered")
         axes.set(xscale="log", xlabel="CPU seconds, median", ylabel="mean Dice", title=name)
@@ -180,9 +259,18 @@ def _accuracy_against_time(path: Path, data: dict[str, Any]) -> None:
 def _time_against_size(path: Path, data: dict[str, Any]) -> None:
     figure, (axes,) = _figure(1)
     for method, style in _styles(data).items():
-        points = sorted((m[method]["megavoxels"], m[method]["median_cpu_seconds"]) for m in data.values() if method in m and m[method]["median_cpu_seconds"])
+        points = sorted(
+            (m[method]["megavoxels"], m[method]["median_cpu_seconds"])
+            for m in data.values()
+            if method in m and m[method]["median_cpu_seconds"]
+        )
         axes.plot(*zip(*points), label=method, **style)
-    axes.set(xscale="log", yscale="log", xlabel="megavoxels of the fixed image", ylabel="CPU seconds, median")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="megavoxels of the fixed image",
+        ylabel="CPU seconds, median",
+    )
     _plain_log(axes.xaxis)
     _plain_log(axes.yaxis)
     axes.grid(alpha=0.3)
@@ -194,7 +282,13 @@ def _memory(path: Path, data: dict[str, Any]) -> None:
     styles = _styles(data)
     figure, panels = _figure(len(data))
     for axes, (name, methods) in zip(panels, data.items()):
-        shown = sorted((figures["peak_mib"], method) for method, figures in methods.items() if method in styles)
-        axes.barh([method for _, method in shown], [peak for peak, _ in shown], color=[styles[method]["color"] for _, method in shown])
+        shown = sorted(
+            (figures["peak_mib"], method) for method, figures in methods.items() if method in styles
+        )
+        axes.barh(
+            [method for _, method in shown],
+            [peak for peak, _ in shown],
+            color=[styles[method]["color"] for _, method in shown],
+        )
         axes.set(xlabel="peak memory, MiB", title=name)
     figure.savefig(path, dpi=120)

@@ -1,9 +1,12 @@
-"""Pairs of images whose true transform is known, so that the error at points can be measured, not only the labels' overlap.
+"""Pairs of images whose true transform is known, so that the error at points can be measured, not
+only the labels' overlap.
 
-Three ways to a truth: made-up bodies, whose anatomy is a formula (:func:`trunk`, :func:`synthetic`); one image seen through a known map
-(:func:`moved`); an image and itself with noise of its own (:func:`aligned_trunk`, or :func:`moved` by a :class:`Motion` of 0). On top of
-each a disturbance (:data:`DISTURBANCES`) changes the images, never the truth where it can be measured; points that it takes away
-do not count. Images are SimpleITK's, points (n, 3) LPS mm from fixed to moving space, and one seed gives one pair.
+Three ways to a truth: made-up bodies, whose anatomy is a formula (:func:`trunk`,
+:func:`synthetic`); one image seen through a known map (:func:`moved`); an image and itself with
+noise of its own (:func:`aligned_trunk`, or :func:`moved` by a :class:`Motion` of 0). On top of each
+a disturbance (:data:`DISTURBANCES`) changes the images, never the truth where it can be measured;
+points that it takes away do not count. Images are SimpleITK's, points (n, 3) LPS mm from fixed to
+moving space, and one seed gives one pair.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ POINTS = 1500  # at most, of a pair made from a real image
 FOREGROUND = 0.15  # of an image scaled to 0..1: what counts as tissue
 
 
-_IMAGES, _POINTS = ("fixed", "moving", "fixed_labels", "moving_labels"), ("fixed_points", "moving_points")
+_IMAGES, _POINTS = (
+    ("fixed", "moving", "fixed_labels", "moving_labels"),
+    ("fixed_points", "moving_points"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,24 +68,37 @@ class Pair:
         for side in _IMAGES:
             if getattr(self, side) is not None:
                 sitk.WriteImage(getattr(self, side), str(folder / f"{side}.mha"))
-        np.savez(folder / "points.npz", **{side: getattr(self, side) for side in _POINTS if getattr(self, side) is not None})
-        (folder / "pair.json").write_text(json.dumps({"name": self.name, "two_modalities": self.two_modalities}))
+        np.savez(
+            folder / "points.npz",
+            **{side: getattr(self, side) for side in _POINTS if getattr(self, side) is not None},
+        )
+        (folder / "pair.json").write_text(
+            json.dumps({"name": self.name, "two_modalities": self.two_modalities})
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Pair:
-        images = {side: sitk.ReadImage(str(folder / f"{side}.mha")) for side in _IMAGES if (folder / f"{side}.mha").exists()}
+        images = {
+            side: sitk.ReadImage(str(folder / f"{side}.mha"))
+            for side in _IMAGES
+            if (folder / f"{side}.mha").exists()
+        }
         with np.load(folder / "points.npz") as points:
             return cls(**json.loads((folder / "pair.json").read_text()), **images, **points)
 
     def at(self, keep: np.ndarray) -> Pair:
         """Return the pair with those of its points where `keep`, (n,) bool, is true."""
-        return dataclasses.replace(self, fixed_points=self.fixed_points[keep], moving_points=self.moving_points[keep])
+        return dataclasses.replace(
+            self, fixed_points=self.fixed_points[keep], moving_points=self.moving_points[keep]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-    """How far the map of :func:`moved` goes: smooth displacement of two scales, as (root mean square, sigma) in mm, a rotation about each
-    axis in radians and a shift along each in mm, both up to so much; and the noise of both images as a share of their range."""
+    """How far the map of :func:`moved` goes: smooth displacement of two scales, as (root mean
+    square, sigma) in mm, a rotation about each axis in radians and a shift along each in mm, both
+    up to so much; and the noise of both images as a share of their range.
+    """
 
     coarse: tuple[float, float]
     fine: tuple[float, float]
@@ -125,37 +144,70 @@ def inside(image: sitk.Image, points: np.ndarray) -> np.ndarray:
 def centres(image: sitk.Image) -> np.ndarray:
     """Return every voxel's centre, (z, y, x, 3) mm."""
     matrix = np.array(image.GetDirection()).reshape(3, 3) * image.GetSpacing()
-    return np.moveaxis(np.indices(image.GetSize()[::-1])[::-1], 0, -1) @ matrix.T + image.GetOrigin()
+    return (
+        np.moveaxis(np.indices(image.GetSize()[::-1])[::-1], 0, -1) @ matrix.T + image.GetOrigin()
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------- Made-up trunks
+# ----------------------------------------------------------------------------------- Made-up trunks
 
 
 def trunk(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
-    """Return :func:`morphseek.phantom.make_pair`'s images, labels and, in the organs and inside the moving image, points."""
+    """Return :func:`morphseek.phantom.make_pair`'s images, labels and, in the organs and inside the
+    moving image, points.
+    """
     made = phantom.make_pair(size, seed, contrasts)
     points = made.target_points(_step(size))
     answers = made.truth(points)
-    images = [image.to_sitk() for image in (made.fixed, made.moving, made.fixed_labels, made.moving_labels)]
-    pair = Pair(name or f"seed {seed}", images[0], images[1], contrasts[0] != contrasts[1], points, answers, images[2], images[3])
+    images = [
+        image.to_sitk()
+        for image in (made.fixed, made.moving, made.fixed_labels, made.moving_labels)
+    ]
+    pair = Pair(
+        name or f"seed {seed}",
+        images[0],
+        images[1],
+        contrasts[0] != contrasts[1],
+        points,
+        answers,
+        images[2],
+        images[3],
+    )
     return pair.at(inside(pair.moving, answers))
 
 
 def _step(size: int) -> int:
-    """Return which organ voxels along an axis are points: every fourth of the demonstration's 96."""
+    """Return which organ voxels along an axis are points: every fourth of the demonstration's
+    96.
+    """
     return max(1, round(size / 24))
 
 
 def aligned_trunk(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
-    """Return two images of the same trunk in the same place, which differ by their noise and contrast: the truth is the identity."""
-    one, other = (phantom.make_pair(size, s, (contrast, contrast)) for s, contrast in zip((seed, seed + 500), contrasts, strict=True))
+    """Return two images of the same trunk in the same place, which differ by their noise and
+    contrast: the truth is the identity.
+    """
+    one, other = (
+        phantom.make_pair(size, s, (contrast, contrast))
+        for s, contrast in zip((seed, seed + 500), contrasts, strict=True)
+    )
     points = one.target_points(_step(size))
     images = [image.to_sitk() for image in (one.fixed, other.fixed, one.fixed_labels)]
-    return Pair(name or f"seed {seed}", images[0], images[1], contrasts[0] != contrasts[1], points, points, images[2], images[2])
+    return Pair(
+        name or f"seed {seed}",
+        images[0],
+        images[1],
+        contrasts[0] != contrasts[1],
+        points,
+        points,
+        images[2],
+        images[2],
+    )
 
 
 def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: str = "") -> Pair:
-    """Return two made-up subjects of one of morphseek.training's bodies ("head", "limb", "medley"), 2 mm a voxel; it needs PyTorch.
+    """Return two made-up subjects of one of morphseek.training's bodies ("head", "limb", "medley"),
+    2 mm a voxel; it needs PyTorch.
 
     Parameters
     ----------
@@ -169,13 +221,25 @@ def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: st
     from morphseek.training.config import Synthetic
     from morphseek.training.synthetic import SyntheticSource
 
-    settings = Synthetic(bodies=[body], coverage=[1.0, 1.2], same_contrast=0.0 if two else 1.0, noise=0.05, crop=0.0, slices=1.0)
+    settings = Synthetic(
+        bodies=[body],
+        coverage=[1.0, 1.2],
+        same_contrast=0.0 if two else 1.0,
+        noise=0.05,
+        crop=0.0,
+        slices=1.0,
+    )
     sample = SyntheticSource(settings, (size,) * 3, 8, seed).pair(0).sample
     rng = np.random.default_rng(seed)
     grid = sitk.Image([size] * 3, sitk.sitkFloat32)
     grid.SetSpacing((2.0,) * 3)
-    fixed, moving = (image_of(1000 * volume[0, 0].numpy(), grid) for volume in (sample.fixed, sample.moving))
-    labels = [sitk.Cast(image_of(volume[0, 0].numpy(), grid), sitk.sitkUInt8) for volume in (sample.fixed_map, sample.moving_map)]
+    fixed, moving = (
+        image_of(1000 * volume[0, 0].numpy(), grid) for volume in (sample.fixed, sample.moving)
+    )
+    labels = [
+        sitk.Cast(image_of(volume[0, 0].numpy(), grid), sitk.sitkUInt8)
+        for volume in (sample.fixed_map, sample.moving_map)
+    ]
     index = np.argwhere(sample.truth_mask[0, 0].numpy() > 0)
     index = index[rng.permutation(len(index))[:POINTS]]
     shift = sample.truth[0].numpy()[:, index[:, 0], index[:, 1], index[:, 2]].T
@@ -185,10 +249,12 @@ def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: st
     return pair.at(inside(there, answers))
 
 
-# --------------------------------------------------------------------------------------- One image seen through a known map
+# --------------------------------------------------------------- One image seen through a known map
 
 
-def smooth(grid: sitk.Image, rms: float, sigma: float, rng: np.random.Generator, parts: int = 3) -> np.ndarray:
+def smooth(
+    grid: sitk.Image, rms: float, sigma: float, rng: np.random.Generator, parts: int = 3
+) -> np.ndarray:
     """Return noise (z, y, x, parts) in mm, smooth over sigma mm, of that root mean square.
 
     It is made on a larger grid: at the border of a smoothed image noise would pile up.
@@ -197,7 +263,11 @@ def smooth(grid: sitk.Image, rms: float, sigma: float, rng: np.random.Generator,
     shape = grid.GetSize()[::-1]
     planes = []
     for _ in range(parts):
-        white = sitk.GetImageFromArray(rng.standard_normal([n + 2 * p for n, p in zip(shape, pad, strict=True)]).astype(np.float32))
+        white = sitk.GetImageFromArray(
+            rng.standard_normal([n + 2 * p for n, p in zip(shape, pad, strict=True)]).astype(
+                np.float32
+            )
+        )
         white.SetSpacing(grid.GetSpacing())
         wide = array_of(sitk.SmoothingRecursiveGaussian(white, [sigma] * 3))
         planes.append(wide[tuple(slice(p, p + n) for n, p in zip(shape, pad, strict=True))])
@@ -213,7 +283,9 @@ def smallest_determinant(u: np.ndarray, spacing: tuple[float, ...]) -> float:
 
 
 def map_of(image: sitk.Image, motion: Motion, rng: np.random.Generator) -> sitk.Transform:
-    """Return a map without folds: a smooth displacement, then a rotation about the image's middle and a shift."""
+    """Return a map without folds: a smooth displacement, then a rotation about the image's middle
+    and a shift.
+    """
     rigid = sitk.Euler3DTransform()
     rigid.SetCenter(middle(image))
     rigid.SetRotation(*map(float, rng.uniform(-motion.turn, motion.turn, 3)))
@@ -223,11 +295,14 @@ def map_of(image: sitk.Image, motion: Motion, rng: np.random.Generator) -> sitk.
         u *= 0.9
     field = sitk.GetImageFromArray(u.astype(np.float64), isVector=True)
     field.CopyInformation(image)
-    return sitk.CompositeTransform([rigid, sitk.DisplacementFieldTransform(field)])  # the last one acts first
+    # the last one acts first
+    return sitk.CompositeTransform([rigid, sitk.DisplacementFieldTransform(field)])
 
 
 def other_contrast(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return values of 0..1 through a random map with five knots that is not monotone; what is nearly 0 stays."""
+    """Return values of 0..1 through a random map with five knots that is not monotone; what is
+    nearly 0 stays.
+    """
     while True:
         knots = np.concatenate([[0], rng.uniform(0.15, 1, 4)])
         rises = np.diff(knots)
@@ -236,20 +311,43 @@ def other_contrast(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def other_grid(image: sitk.Image, rng: np.random.Generator) -> sitk.Image:
-    """Return the image on a grid of its own, turned by a few degrees, 7 % finer and shifted: that two share a grid must tell nothing."""
+    """Return the image on a grid of its own, turned by a few degrees, 7 % finer and shifted: that
+    two share a grid must tell nothing.
+    """
     turn = sitk.Euler3DTransform()
     turn.SetRotation(*map(float, rng.uniform(-0.12, 0.12, 3)))
-    direction = np.array(turn.GetMatrix()).reshape(3, 3) @ np.array(image.GetDirection()).reshape(3, 3)
-    spacing, size = 0.93 * np.array(image.GetSpacing()), np.ceil(1.06 * np.array(image.GetSize()) / 0.93).astype(int)
+    direction = np.array(turn.GetMatrix()).reshape(3, 3) @ np.array(image.GetDirection()).reshape(
+        3, 3
+    )
+    spacing, size = (
+        0.93 * np.array(image.GetSpacing()),
+        np.ceil(1.06 * np.array(image.GetSize()) / 0.93).astype(int),
+    )
     centre = np.array(middle(image)) + rng.uniform(-0.5, 0.5, 3) * spacing
     origin = centre - direction @ (spacing * (size - 1) / 2)
-    return sitk.Resample(image, size.tolist(), sitk.Transform(), sitk.sitkBSpline, origin.tolist(), spacing.tolist(), direction.ravel().tolist(), 0.0)
+    return sitk.Resample(
+        image,
+        size.tolist(),
+        sitk.Transform(),
+        sitk.sitkBSpline,
+        origin.tolist(),
+        spacing.tolist(),
+        direction.ravel().tolist(),
+        0.0,
+    )
 
 
 def moved(
-    image: sitk.Image, motion: Motion, two: bool, regrid: bool, rng: np.random.Generator, name: str, labels: sitk.Image | None = None
+    image: sitk.Image,
+    motion: Motion,
+    two: bool,
+    regrid: bool,
+    rng: np.random.Generator,
+    name: str,
+    labels: sitk.Image | None = None,
 ) -> Pair:
-    """Return the image as moving and, seen through a random map, as fixed one, each with noise of its own.
+    """Return the image as moving and, seen through a random map, as fixed one, each with noise of
+    its own.
 
     Parameters
     ----------
@@ -282,12 +380,14 @@ def moved(
             answers.append(answer)
         if len(points) == POINTS:
             break
-    seen_labels = None if labels is None else sitk.Resample(labels, base, known, sitk.sitkNearestNeighbor, 0)
+    seen_labels = (
+        None if labels is None else sitk.Resample(labels, base, known, sitk.sitkNearestNeighbor, 0)
+    )
     images = image_of(1000 * fixed, base), image_of(1000 * moving, there)
     return Pair(name, *images, two, np.array(points), np.array(answers), seen_labels, labels)
 
 
-# -------------------------------------------------------------------------------------------------------------- Disturbances
+# ------------------------------------------------------------------------------------- Disturbances
 
 Disturbance = Callable[[Pair, np.random.Generator], Pair]
 
@@ -327,12 +427,23 @@ def bias(pair: Pair, rng: np.random.Generator, share: float = 0.5) -> Pair:
 
 
 def speckle(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Both images times the magnitude of complex noise, correlated over a voxel: fully developed speckle, as in ultrasound."""
+    """Both images times the magnitude of complex noise, correlated over a voxel: fully developed
+    speckle, as in ultrasound.
+    """
 
     def speckled(image: sitk.Image) -> sitk.Image:
         array = array_of(image)
         low, _ = _range(array)
-        waves = [array_of(sitk.DiscreteGaussian(image_of(rng.standard_normal(array.shape), image), variance=[0.7] * 3, useImageSpacing=False)) for _ in range(2)]
+        waves = [
+            array_of(
+                sitk.DiscreteGaussian(
+                    image_of(rng.standard_normal(array.shape), image),
+                    variance=[0.7] * 3,
+                    useImageSpacing=False,
+                )
+            )
+            for _ in range(2)
+        ]
         magnitude = np.hypot(*waves)
         return image_of(low + np.maximum(array - low, 0) * magnitude / magnitude.mean(), image)
 
@@ -340,11 +451,17 @@ def speckle(pair: Pair, rng: np.random.Generator) -> Pair:
 
 
 def sector(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Only what lies in a cone of 80 degrees from the middle of the image's front, least intensity around it: as from an ultrasound probe."""
+    """Only what lies in a cone of 80 degrees from the middle of the image's front, least intensity
+    around it: as from an ultrasound probe.
+    """
 
     def cone(image: sitk.Image, points: np.ndarray) -> np.ndarray:
         size = np.array(image.GetSize())
-        apex = np.array(image.TransformContinuousIndexToPhysicalPoint([(size[0] - 1) / 2, -0.1 * size[1], (size[2] - 1) / 2]))
+        apex = np.array(
+            image.TransformContinuousIndexToPhysicalPoint(
+                [(size[0] - 1) / 2, -0.1 * size[1], (size[2] - 1) / 2]
+            )
+        )
         axis = np.array(image.GetDirection()).reshape(3, 3)[:, 1]
         along = (points - apex) @ axis
         return along > np.cos(np.deg2rad(40)) * np.linalg.norm(points - apex, axis=-1)
@@ -354,7 +471,11 @@ def sector(pair: Pair, rng: np.random.Generator) -> Pair:
         return image_of(np.where(cone(image, centres(image)), array, array.min()), image)
 
     kept = cone(pair.fixed, pair.fixed_points) & cone(pair.moving, pair.moving_points)
-    return dataclasses.replace(pair, fixed=cut(pair.fixed), moving=cut(pair.moving)).at(kept).without_labels()
+    return (
+        dataclasses.replace(pair, fixed=cut(pair.fixed), moving=cut(pair.moving))
+        .at(kept)
+        .without_labels()
+    )
 
 
 def thick_slices(pair: Pair, rng: np.random.Generator, mm: float) -> Pair:
@@ -366,7 +487,11 @@ def thick_slices(pair: Pair, rng: np.random.Generator, mm: float) -> Pair:
 
 def _cropped(image: sitk.Image, low: tuple[float, ...], high: tuple[float, ...]) -> sitk.Image:
     size = image.GetSize()
-    return sitk.Crop(image, [round(a * n) for a, n in zip(low, size, strict=True)], [round((1 - b) * n) for b, n in zip(high, size, strict=True)])
+    return sitk.Crop(
+        image,
+        [round(a * n) for a, n in zip(low, size, strict=True)],
+        [round((1 - b) * n) for b, n in zip(high, size, strict=True)],
+    )
 
 
 def cropped(pair: Pair, rng: np.random.Generator) -> Pair:
@@ -374,11 +499,15 @@ def cropped(pair: Pair, rng: np.random.Generator) -> Pair:
     low, high = (0.2,) * 3, (0.8,) * 3
     fixed = _cropped(pair.fixed, low, high)
     labels = None if pair.fixed_labels is None else _cropped(pair.fixed_labels, low, high)
-    return dataclasses.replace(pair, fixed=fixed, fixed_labels=labels).at(inside(fixed, pair.fixed_points))
+    return dataclasses.replace(pair, fixed=fixed, fixed_labels=labels).at(
+        inside(fixed, pair.fixed_points)
+    )
 
 
 def partial_view(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Of the fixed image the upper, of the moving one the lower 75 %: both show the part between."""
+    """Of the fixed image the upper, of the moving one the lower 75 %: both show the part
+    between.
+    """
     fixed = _cropped(pair.fixed, (0, 0, 0.25), (1, 1, 1))
     moving = _cropped(pair.moving, (0, 0, 0), (1, 1, 0.75))
     kept = inside(fixed, pair.fixed_points) & inside(moving, pair.moving_points)
@@ -386,19 +515,27 @@ def partial_view(pair: Pair, rng: np.random.Generator) -> Pair:
 
 
 def resection(pair: Pair, rng: np.random.Generator, share: float = 0.14) -> Pair:
-    """A ball of tissue is gone from the fixed image, dark and noisy as fluid; what lay in it has no counterpart and does not count."""
-    radius = share * min(n * s for n, s in zip(pair.fixed.GetSize(), pair.fixed.GetSpacing(), strict=True))
+    """A ball of tissue is gone from the fixed image, dark and noisy as fluid; what lay in it has no
+    counterpart and does not count.
+    """
+    radius = share * min(
+        n * s for n, s in zip(pair.fixed.GetSize(), pair.fixed.GetSpacing(), strict=True)
+    )
     ball = pair.fixed_points[rng.integers(len(pair.fixed_points))]
     array = array_of(pair.fixed)
     low, high = _range(array)
     gone = np.linalg.norm(centres(pair.fixed) - ball, axis=-1) < radius
-    array[gone] = low + 0.1 * (high - low) + rng.normal(0, 0.02 * (high - low), np.count_nonzero(gone))
+    array[gone] = (
+        low + 0.1 * (high - low) + rng.normal(0, 0.02 * (high - low), np.count_nonzero(gone))
+    )
     kept = np.linalg.norm(pair.fixed_points - ball, axis=1) > radius + max(pair.fixed.GetSpacing())
     return dataclasses.replace(pair, fixed=image_of(array, pair.fixed)).at(kept).without_labels()
 
 
 def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
-    """Of a trunk: the organs before the spine lie so many mm higher or lower in the fixed image, along the wall, which stays: a jump."""
+    """Of a trunk: the organs before the spine lie so many mm higher or lower in the fixed image,
+    along the wall, which stays: a jump.
+    """
 
     def slid(points: np.ndarray) -> np.ndarray:
         x, y = points[..., 0], points[..., 1]
@@ -411,10 +548,17 @@ def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
     field.CopyInformation(pair.fixed)
     slide = sitk.DisplacementFieldTransform(field)
     fixed = sitk.Resample(pair.fixed, slide, sitk.sitkLinear, float(array_of(pair.fixed).min()))
-    labels = None if pair.fixed_labels is None else sitk.Resample(pair.fixed_labels, slide, sitk.sitkNearestNeighbor, 0)
-    # A point that lay at p lies at p - slid(p) now: the jump is along the wall, so both are on the same side of it.
+    labels = (
+        None
+        if pair.fixed_labels is None
+        else sitk.Resample(pair.fixed_labels, slide, sitk.sitkNearestNeighbor, 0)
+    )
+    # A point that lay at p lies at p - slid(p) now: the jump is along the wall, so both are on the
+    # same side of it.
     points = pair.fixed_points - slid(pair.fixed_points)
-    return dataclasses.replace(pair, fixed=fixed, fixed_labels=labels, fixed_points=points).at(inside(fixed, points))
+    return dataclasses.replace(pair, fixed=fixed, fixed_labels=labels, fixed_points=points).at(
+        inside(fixed, points)
+    )
 
 
 def undisturbed(pair: Pair, rng: np.random.Generator) -> Pair:

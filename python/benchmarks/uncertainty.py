@@ -1,9 +1,11 @@
-"""How the uncertainty compares with the error, where the truth is known: python uncertainty.py [IMAGE ...].
+"""How the uncertainty compares with the error, where the truth is known: python uncertainty.py
+[IMAGE ...].
 
-Made-up trunks (two contrasts, morphseek.phantom), and every IMAGE given: it is the moving image, and the fixed one is what it
-looks like through a smooth random displacement, with another contrast curve and noise in both. For each pair: Spearman's
-correlation of uncertainty and error over the organs (of an IMAGE: where it is brighter than its mean); root mean square of both in
-fifths of the voxels, by uncertainty; the share of voxels whose error is below twice the uncertainty.
+Made-up trunks (two contrasts, morphseek.phantom), and every IMAGE given: it is the moving image,
+and the fixed one is what it looks like through a smooth random displacement, with another contrast
+curve and noise in both. For each pair: Spearman's correlation of uncertainty and error over the
+organs (of an IMAGE: where it is brighter than its mean); root mean square of both in fifths of the
+voxels, by uncertainty; the share of voxels whose error is below twice the uncertainty.
 """
 
 from __future__ import annotations
@@ -29,9 +31,15 @@ def compare(name: str, uncertainty: np.ndarray, error: np.ndarray) -> str:
     def rms(values: np.ndarray) -> float:
         return float(np.sqrt(np.mean(values**2)))
 
-    fifths = [f"{rms(error[part]):.1f}/{rms(uncertainty[part]):.1f}" for part in np.array_split(np.argsort(uncertainty), FIFTHS)]
+    fifths = [
+        f"{rms(error[part]):.1f}/{rms(uncertainty[part]):.1f}"
+        for part in np.array_split(np.argsort(uncertainty), FIFTHS)
+    ]
     below = np.mean(error < 2 * uncertainty)
-    return f"| {name} | {spearmanr(uncertainty, error).statistic:.2f} | {' '.join(fifths)} | {rms(error):.1f}/{rms(uncertainty):.1f} | {100 * below:.0f} % |"
+    return (
+        f"| {name} | {spearmanr(uncertainty, error).statistic:.2f} | {' '.join(fifths)} |"
+        f" {rms(error):.1f}/{rms(uncertainty):.1f} | {100 * below:.0f} % |"
+    )
 
 
 def trunk(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,37 +47,72 @@ def trunk(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     pair = phantom.make_pair(size=size, seed=seed)
     result = morphseek.register(pair.fixed, pair.moving, uncertainty="on")
     where = np.argwhere(pair.fixed_labels.array > 0)
-    points = where[:, ::-1] @ pair.fixed.index_to_physical[:3, :3].T + pair.fixed.index_to_physical[:3, 3]
-    return result.uncertainty[tuple(where.T)], np.linalg.norm(result.transform_points(points) - pair.truth(points), axis=1)
+    points = (
+        where[:, ::-1] @ pair.fixed.index_to_physical[:3, :3].T
+        + pair.fixed.index_to_physical[:3, 3]
+    )
+    return result.uncertainty[tuple(where.T)], np.linalg.norm(
+        result.transform_points(points) - pair.truth(points), axis=1
+    )
 
 
-def through(path: Path, amplitude: float, smoothness: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Register an image to itself, seen through a displacement of `amplitude` mm a component (standard deviation) that is smooth over
-    `smoothness` mm."""
+def through(
+    path: Path, amplitude: float, smoothness: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Register an image to itself, seen through a displacement of `amplitude` mm a component
+    (standard deviation) that is smooth over `smoothness` mm.
+    """
     image = io.read(path)
     rng = np.random.default_rng(seed)
     voxels = image.float32()
     spacing = image.grid[3:6]
-    truth = np.stack([gaussian_filter(rng.standard_normal(voxels.shape), smoothness / spacing[::-1], mode="nearest") for _ in range(3)], -1)
+    truth = np.stack(
+        [
+            gaussian_filter(
+                rng.standard_normal(voxels.shape), smoothness / spacing[::-1], mode="nearest"
+            )
+            for _ in range(3)
+        ],
+        -1,
+    )
     truth *= amplitude / truth.std()  # LPS mm, components x, y, z
     index = truth @ np.linalg.inv(image.index_to_physical[:3, :3]).T
-    seen = map_coordinates(voxels, [n + index[..., 2 - a] for a, n in enumerate(np.indices(voxels.shape))], order=1, mode="nearest")
+    seen = map_coordinates(
+        voxels,
+        [n + index[..., 2 - a] for a, n in enumerate(np.indices(voxels.shape))],
+        order=1,
+        mode="nearest",
+    )
     top = float(np.percentile(voxels, 99.5))
-    fixed = top * np.clip(seen / top, 0, None) ** CURVE + NOISE * top * rng.standard_normal(voxels.shape) * (seen > 0)
+    fixed = top * np.clip(seen / top, 0, None) ** CURVE + NOISE * top * rng.standard_normal(
+        voxels.shape
+    ) * (seen > 0)
     moving = voxels + NOISE * top * rng.standard_normal(voxels.shape) * (voxels > 0)
-    result = morphseek.register(io.Image.on_grid(fixed.astype(np.float32), image.grid), io.Image.on_grid(moving.astype(np.float32), image.grid), uncertainty="on")
+    result = morphseek.register(
+        io.Image.on_grid(fixed.astype(np.float32), image.grid),
+        io.Image.on_grid(moving.astype(np.float32), image.grid),
+        uncertainty="on",
+    )
     inside = fixed > fixed.mean()
-    return result.uncertainty[inside], np.linalg.norm(result.displacement_mm - truth, axis=-1)[inside]
+    return (
+        result.uncertainty[inside],
+        np.linalg.norm(result.displacement_mm - truth, axis=-1)[inside],
+    )
 
 
 def main(
-    images: Annotated[list[Path] | None, typer.Argument(help="Images whose background is 0.", show_default=False)] = None,
+    images: Annotated[
+        list[Path] | None, typer.Argument(help="Images whose background is 0.", show_default=False)
+    ] = None,
     size: Annotated[int, typer.Option(help="Voxels of a made-up trunk along each axis.")] = 96,
     seeds: Annotated[int, typer.Option(help="How many made-up trunks.")] = 2,
     amplitude: Annotated[float, typer.Option(help="Of the displacement of an image, mm.")] = 8.0,
     smoothness: Annotated[float, typer.Option(help="Of the displacement of an image, mm.")] = 25.0,
 ) -> None:
-    print("| pair | Spearman | RMS error/uncertainty by fifths, mm | all, mm | error < 2 uncertainties |\n|---|---|---|---|---|")
+    print(
+        "| pair | Spearman | RMS error/uncertainty by fifths, mm | all, mm | error < 2"
+        " uncertainties |\n|---|---|---|---|---|"
+    )
     for seed in range(seeds):
         print(compare(f"trunk {seed}", *trunk(size, seed)), flush=True)
     for seed, path in enumerate(images or []):

@@ -1,8 +1,10 @@
-"""One pair in eight guises, which differ in nothing but geometry, and whether each gives the same alignment: python variants.py --help.
+"""One pair in eight guises, which differ in nothing but geometry, and whether each gives the same
+alignment: python variants.py --help.
 
-A guise moves a volume in space, stores its axes in another order, changes its spacing or crops it. Its result, with the known
-motions undone, carries the original labels: all guises are scored on the same grid, by SimpleITK. Linear interpolation, by which
-most tools change the spacing, also blurs; two more guises change it by a windowed sinc, which hardly does.
+A guise moves a volume in space, stores its axes in another order, changes its spacing or crops it.
+Its result, with the known motions undone, carries the original labels: all guises are scored on the
+same grid, by SimpleITK. Linear interpolation, by which most tools change the spacing, also blurs;
+two more guises change it by a windowed sinc, which hardly does.
 """
 
 from __future__ import annotations
@@ -27,17 +29,25 @@ def as_is(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
     return image, sitk.Transform()
 
 
-def turned(axis: tuple[float, float, float], degrees: float, shift: tuple[float, float, float] = (0, 0, 0)) -> Guise:
-    """The volume turned about its centre and shifted, mm; the transform leads from where it was to where it is."""
+def turned(
+    axis: tuple[float, float, float], degrees: float, shift: tuple[float, float, float] = (0, 0, 0)
+) -> Guise:
+    """The volume turned about its centre and shifted, mm; the transform leads from where it was to
+    where it is.
+    """
 
     def apply(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
-        middle = image.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in image.GetSize()])
+        middle = image.TransformContinuousIndexToPhysicalPoint(
+            [(n - 1) / 2 for n in image.GetSize()]
+        )
         motion = sitk.VersorRigid3DTransform(axis, np.deg2rad(degrees))
         motion.SetCenter(middle)
         motion.SetTranslation(shift)
         out = sitk.Image(image)
         out.SetOrigin(motion.TransformPoint(image.GetOrigin()))
-        matrix = np.array(motion.GetMatrix()).reshape(3, 3) @ np.array(image.GetDirection()).reshape(3, 3)
+        matrix = np.array(motion.GetMatrix()).reshape(3, 3) @ np.array(
+            image.GetDirection()
+        ).reshape(3, 3)
         out.SetDirection(matrix.ravel().tolist())
         return out, motion
 
@@ -51,11 +61,18 @@ def reordered(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
 def respaced(factor: float, interpolator: int = sitk.sitkLinear) -> Guise:
     def apply(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
         size = [max(1, round(n / factor)) for n in image.GetSize()]
-        spacing = [s * n / m for s, n, m in zip(image.GetSpacing(), image.GetSize(), size, strict=True)]
+        spacing = [
+            s * n / m for s, n, m in zip(image.GetSpacing(), image.GetSize(), size, strict=True)
+        ]
         # The same extent, so that the first voxel's outer corner stays.
         corner = [(b / a - 1) / 2 for a, b in zip(image.GetSpacing(), spacing, strict=True)]
         origin = image.TransformContinuousIndexToPhysicalPoint(corner)
-        return sitk.Resample(image, size, sitk.Transform(), interpolator, origin, spacing, image.GetDirection()), sitk.Transform()
+        return (
+            sitk.Resample(
+                image, size, sitk.Transform(), interpolator, origin, spacing, image.GetDirection()
+            ),
+            sitk.Transform(),
+        )
 
     return apply
 
@@ -69,7 +86,10 @@ def cropped(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
 GUISES: dict[str, tuple[Guise, Guise]] = {  # of the fixed, of the moving volume
     "as it is": (as_is, as_is),
     "moving turned by 15 degrees": (as_is, turned((0.3, 0.2, 0.93), 15)),
-    "fixed turned by 15 degrees, 300 mm away": (turned((0.8, -0.5, 0.2), 15, (300, -120, 80)), as_is),
+    "fixed turned by 15 degrees, 300 mm away": (
+        turned((0.8, -0.5, 0.2), 15, (300, -120, 80)),
+        as_is,
+    ),
     "moving's axes in another order, one reversed": (as_is, reordered),
     "fixed's axes in another order, one reversed": (reordered, as_is),
     "moving at 0.8 times the spacing": (as_is, respaced(0.8)),
@@ -77,19 +97,34 @@ GUISES: dict[str, tuple[Guise, Guise]] = {  # of the fixed, of the moving volume
     "moving cropped": (as_is, cropped),
 }
 UNBLURRED: dict[str, tuple[Guise, Guise]] = {
-    "moving at 0.8 times the spacing, windowed sinc": (as_is, respaced(0.8, sitk.sitkLanczosWindowedSinc)),
-    "fixed at 1.25 times the spacing, windowed sinc": (respaced(1.25, sitk.sitkLanczosWindowedSinc), as_is),
+    "moving at 0.8 times the spacing, windowed sinc": (
+        as_is,
+        respaced(0.8, sitk.sitkLanczosWindowedSinc),
+    ),
+    "fixed at 1.25 times the spacing, windowed sinc": (
+        respaced(1.25, sitk.sitkLanczosWindowedSinc),
+        as_is,
+    ),
 }
 
 
-def run(fixed: sitk.Image, moving: sitk.Image, fixed_labels: sitk.Image, moving_labels: sitk.Image, **options) -> dict[str, float]:
+def run(
+    fixed: sitk.Image,
+    moving: sitk.Image,
+    fixed_labels: sitk.Image,
+    moving_labels: sitk.Image,
+    **options,
+) -> dict[str, float]:
     """Return the mean Dice of every guise."""
     dice = {}
     for name, (of_fixed, of_moving) in (GUISES | UNBLURRED).items():
         f, fixed_motion = of_fixed(fixed)
         m, moving_motion = of_moving(moving)
         result = morphseek.register(f, m, **options)
-        whole = sitk.CompositeTransform([moving_motion.GetInverse(), result.to_sitk(), fixed_motion])  # the last one acts first
+        # the last one acts first
+        whole = sitk.CompositeTransform(
+            [moving_motion.GetInverse(), result.to_sitk(), fixed_motion]
+        )
         carried = sitk.Resample(moving_labels, fixed_labels, whole, sitk.sitkNearestNeighbor, 0)
         dice[name] = scoring.score(fixed_labels, carried)["mean_dice"]
         typer.echo(f"{dice[name]:.4f}  {name}")
@@ -97,9 +132,13 @@ def run(fixed: sitk.Image, moving: sitk.Image, fixed_labels: sitk.Image, moving_
 
 
 def main(
-    data: Annotated[list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET, as for peers.py.")],
+    data: Annotated[
+        list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET, as for peers.py.")
+    ],
     out: Annotated[Path, typer.Option(help="JSON file to write.")],
-    count: Annotated[int, typer.Option("--pairs", help="The first so many pairs of every data set.")] = 1,
+    count: Annotated[
+        int, typer.Option("--pairs", help="The first so many pairs of every data set.")
+    ] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
 ) -> None:
     found: dict[str, dict[str, float]] = {}
@@ -108,14 +147,22 @@ def main(
         for fixed, moving in chosen.pairs:
             key = f"{chosen.name}: {fixed} <- {moving}"
             typer.echo(key)
-            images = (sitk.ReadImage(str(chosen.image(name)), sitk.sitkFloat32) for name in (fixed, moving))
+            images = (
+                sitk.ReadImage(str(chosen.image(name)), sitk.sitkFloat32)
+                for name in (fixed, moving)
+            )
             found[key] = run(*images, chosen.labels(fixed), chosen.labels(moving), threads=threads)
             eight = [found[key][name] for name in GUISES]
             typer.echo(f"spread of the eight {100 * (max(eight) - min(eight)):.2f} points of Dice")
-    typer.echo(f"all {len(found)} pairs: mean difference to the pair as it is, its root mean square, the greatest loss, points of Dice")
+    typer.echo(
+        f"all {len(found)} pairs: mean difference to the pair as it is, its root mean square, the"
+        " greatest loss, points of Dice"
+    )
     for name in list(GUISES | UNBLURRED)[1:]:
         change = 100 * np.array([dice[name] - dice["as it is"] for dice in found.values()])
-        typer.echo(f"{change.mean():+.2f} {np.sqrt(np.mean(change**2)):.2f} {change.min():+.2f}  {name}")
+        typer.echo(
+            f"{change.mean():+.2f} {np.sqrt(np.mean(change**2)):.2f} {change.min():+.2f}  {name}"
+        )
     out.write_text(json.dumps(found, indent=1) + "\n")
 
 

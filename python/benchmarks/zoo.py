@@ -1,9 +1,12 @@
-"""Every kind of pair in one table, by the error at points whose place is known and by the labels' overlap: python zoo.py --help.
+"""Every kind of pair in one table, by the error at points whose place is known and by the labels'
+overlap: python zoo.py --help.
 
-A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up trunks need no data, those of other made-up
-bodies PyTorch, those of a head template the nilearn package (pip install --no-deps nilearn), those of real images --data. What is not
-there is said and left out. Each registration is a process of its own, `morphseek register`, once a state: after the rigid alignment, the affine one, the search,
-and to the end. Scores come from the written transform by SimpleITK, numpy and scipy alone. One seed gives the same pairs everywhere.
+A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up trunks
+need no data, those of other made-up bodies PyTorch, those of a head template the nilearn package
+(pip install --no-deps nilearn), those of real images --data. What is not there is said and left
+out. Each registration is a process of its own, `morphseek register`, once a state: after the rigid
+alignment, the affine one, the search, and to the end. Scores come from the written transform by
+SimpleITK, numpy and scipy alone. One seed gives the same pairs everywhere.
 """
 
 from __future__ import annotations
@@ -50,13 +53,16 @@ STATES = {
 SHORT = {"greedy": "greedy", "ants": "ants-syncc", "elastix": "elastix"}
 """What --peers takes beside the names of methods/."""
 
-WORSE, NEGLIGIBLE = 1.05, 0.02  # of its affine's mean error, and mm above it: beyond both the deformable stages did harm
+# of its affine's mean error, and mm above it: beyond both the deformable stages did harm
+WORSE, NEGLIGIBLE = 1.05, 0.02
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the pairs are made with: voxels along a trunk's axes, pairs a kind and seed, the folder of real images, and one that keeps the
-    pairs made from them, which takes half a minute a brain; None makes them anew."""
+    """What the pairs are made with: voxels along a trunk's axes, pairs a kind and seed, the folder
+    of real images, and one that keeps the pairs made from them, which takes half a minute a brain;
+    None makes them anew.
+    """
 
     size: int = 96
     n: int = 2
@@ -66,14 +72,16 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """One sort of pair. `make` yields those of a seed; `lacking` says what they need and is not there."""
+    """One sort of pair. `make` yields those of a seed; `lacking` says what they need and is not
+    there.
+    """
 
     name: str
     make: Callable[[int], Iterator[truth.Pair]]
     lacking: str = ""
 
 
-# --------------------------------------------------------------------------------------------------------------- The kinds
+# ---------------------------------------------------------------------------------------- The kinds
 
 _CT, _MR, _BOTH = ("CT", "CT"), ("MR", "MR"), ("MR", "CT")
 _TRUNKS = [  # name, contrasts, disturbance
@@ -110,7 +118,12 @@ _HIPPOCAMPUS = truth.Motion((1.5, 8), (0.5, 4), 0.10, 2, 0.03)
 # Their order is part of a pair's seed. Body: folder, prefix of the images, motion, disturbances.
 _BODIES = {
     "brain": ("brain", "", _HEAD, ("", "two contrasts", "slices of 5 mm", "resection", "aligned")),
-    "abdomen CT": ("abdomen", "ct", _ABDOMEN_CT, ("", "two contrasts", "cropped", "partial view", "aligned")),
+    "abdomen CT": (
+        "abdomen",
+        "ct",
+        _ABDOMEN_CT,
+        ("", "two contrasts", "cropped", "partial view", "aligned"),
+    ),
     "abdomen MR": ("abdomen", "mr", _ABDOMEN_MR, ("", "two contrasts", "bias")),
     "hippocampus": ("hippocampus", "", _HIPPOCAMPUS, ("", "two contrasts", "noise", "aligned")),
 }
@@ -130,7 +143,10 @@ def kinds(settings: Settings) -> dict[str, Kind]:
     made += [_synthetic_kind(settings, body, two) for body in _SYNTHETIC for two in (False, True)]
     made += [_template_kind(settings, disturbance) for disturbance in _TEMPLATE]
     for number, (body, (folder, prefix, motion, disturbances)) in enumerate(_BODIES.items()):
-        made += [_real_kind(settings, body, number, folder, prefix, motion, disturbance) for disturbance in disturbances]
+        made += [
+            _real_kind(settings, body, number, folder, prefix, motion, disturbance)
+            for disturbance in disturbances
+        ]
     made += [_people_kind(settings, *row) for row in _PEOPLE]
     made += _other_kinds(settings)
     return {kind.name: kind for kind in made}
@@ -142,10 +158,14 @@ def _named(body: str, disturbance: str) -> str:
 
 def _disturbed(kind: str, seed: int, k: int, pair: truth.Pair, disturbance: str) -> truth.Pair:
     """Disturb a pair by a generator of its own, so that the pair is the undisturbed kind's."""
-    return truth.DISTURBANCES[disturbance](pair, np.random.default_rng([seed, k, zlib.crc32(kind.encode())]))
+    return truth.DISTURBANCES[disturbance](
+        pair, np.random.default_rng([seed, k, zlib.crc32(kind.encode())])
+    )
 
 
-def _trunk_kind(settings: Settings, body: str, contrasts: tuple[str, str], disturbance: str) -> Kind:
+def _trunk_kind(
+    settings: Settings, body: str, contrasts: tuple[str, str], disturbance: str
+) -> Kind:
     name = _named(body, disturbance)
 
     def make(seed: int) -> Iterator[truth.Pair]:
@@ -153,7 +173,13 @@ def _trunk_kind(settings: Settings, body: str, contrasts: tuple[str, str], distu
             if disturbance == "aligned":
                 yield truth.aligned_trunk(settings.size, 1000 * seed + k, contrasts)
             else:
-                yield _disturbed(name, seed, k, truth.trunk(settings.size, 1000 * seed + k, contrasts), disturbance)
+                yield _disturbed(
+                    name,
+                    seed,
+                    k,
+                    truth.trunk(settings.size, 1000 * seed + k, contrasts),
+                    disturbance,
+                )
 
     return Kind(name, make)
 
@@ -163,36 +189,63 @@ def _synthetic_kind(settings: Settings, body: str, two: bool) -> Kind:
         for k in range(settings.n):
             yield truth.synthetic(body, settings.size, 1000 * seed + k, two, k % 2 == 1)
 
-    return Kind(_named(f"made-up {body}", "two contrasts" if two else ""), make, "" if importlib.util.find_spec("torch") else "PyTorch (pip install 'morphseek[training]')")
+    return Kind(
+        _named(f"made-up {body}", "two contrasts" if two else ""),
+        make,
+        "" if importlib.util.find_spec("torch") else "PyTorch (pip install 'morphseek[training]')",
+    )
 
 
 _Images = Callable[[np.random.Generator], Iterator[tuple[str, sitk.Image, sitk.Image | None]]]
 """Yields name, image and labels, chosen by the generator."""
 
 
-def _moved_kind(settings: Settings, body: str, number: int, motion: truth.Motion, images: _Images, disturbance: str, lacking: str) -> Kind:
-    """Of images that are moved each twice, to one contrast and to two: one generator's draws, whichever of the two a kind takes."""
-    name, aligned, two = _named(body, disturbance), disturbance == "aligned", disturbance == "two contrasts"
+def _moved_kind(
+    settings: Settings,
+    body: str,
+    number: int,
+    motion: truth.Motion,
+    images: _Images,
+    disturbance: str,
+    lacking: str,
+) -> Kind:
+    """Of images that are moved each twice, to one contrast and to two: one generator's draws,
+    whichever of the two a kind takes.
+    """
+    name, aligned, two = (
+        _named(body, disturbance),
+        disturbance == "aligned",
+        disturbance == "two contrasts",
+    )
 
     def moved(seed: int) -> Iterator[tuple[bool, truth.Pair]]:
         rng = np.random.default_rng([seed, number])
         how = dataclasses.replace(motion, coarse=(0.0, 1.0)) if aligned else motion
         for k, (of, image, labels) in enumerate(images(rng)):
             for other in (False, True):
-                yield other, truth.moved(image, how, other, k % 2 == 1, rng, f"seed {seed} {of}", labels)
+                yield (
+                    other,
+                    truth.moved(image, how, other, k % 2 == 1, rng, f"seed {seed} {of}", labels),
+                )
 
     def make(seed: int) -> Iterator[truth.Pair]:
         found = moved(seed)
         if settings.store is not None:
-            found = _stored(settings.store / f"{body}{' aligned' * aligned} seed {seed} n {settings.n}", found)
+            found = _stored(
+                settings.store / f"{body}{' aligned' * aligned} seed {seed} n {settings.n}", found
+            )
         for k, pair in enumerate(pair for other, pair in found if other == two):
             yield pair if aligned or two else _disturbed(name, seed, k, pair, disturbance)
 
     return Kind(name, make, lacking)
 
 
-def _stored(folder: Path, pairs: Iterator[tuple[bool, truth.Pair]]) -> Iterator[tuple[bool, truth.Pair]]:
-    """Yield pairs from the folder, made and put there first where it is not whole: of one contrast and of two by turns."""
+def _stored(
+    folder: Path, pairs: Iterator[tuple[bool, truth.Pair]]
+) -> Iterator[tuple[bool, truth.Pair]]:
+    """Yield pairs from the folder, made and put there first where it is not whole: of one contrast
+    and of two by turns.
+    """
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as name:
@@ -205,15 +258,33 @@ def _stored(folder: Path, pairs: Iterator[tuple[bool, truth.Pair]]) -> Iterator[
 
 
 def _template_kind(settings: Settings, disturbance: str) -> Kind:
-    """Of the ICBM 152 head inside of the nilearn package, which is not imported; at 2 mm, so that its pairs are made in seconds."""
+    """Of the ICBM 152 head inside of the nilearn package, which is not imported; at 2 mm, so that
+    its pairs are made in seconds.
+    """
     found = importlib.util.find_spec("nilearn")
     folder = Path(found.origin).parent / "datasets" / "data" if found and found.origin else Path()
-    t1, grey, white = (folder / f"mni_icbm152_{what}_tal_nlin_sym_09a_converted.nii.gz" for what in ("t1", "gm", "wm"))
-    lacking = "" if found and t1.exists() else "the nilearn package with its ICBM 152 template (pip install --no-deps nilearn)"
+    t1, grey, white = (
+        folder / f"mni_icbm152_{what}_tal_nlin_sym_09a_converted.nii.gz"
+        for what in ("t1", "gm", "wm")
+    )
+    lacking = (
+        ""
+        if found and t1.exists()
+        else "the nilearn package with its ICBM 152 template (pip install --no-deps nilearn)"
+    )
 
     def images(rng: np.random.Generator) -> Iterator[tuple[str, sitk.Image, sitk.Image | None]]:
-        image, *tissues = (sitk.BinShrink(sitk.ReadImage(str(path), sitk.sitkFloat32), [2, 2, 2]) for path in (t1, grey, white))
-        labels = sum((i * sitk.Cast(tissue > 0.5 * truth.array_of(tissue).max(), sitk.sitkUInt8) for i, tissue in enumerate(tissues, 1)), sitk.Cast(image * 0, sitk.sitkUInt8))
+        image, *tissues = (
+            sitk.BinShrink(sitk.ReadImage(str(path), sitk.sitkFloat32), [2, 2, 2])
+            for path in (t1, grey, white)
+        )
+        labels = sum(
+            (
+                i * sitk.Cast(tissue > 0.5 * truth.array_of(tissue).max(), sitk.sitkUInt8)
+                for i, tissue in enumerate(tissues, 1)
+            ),
+            sitk.Cast(image * 0, sitk.sitkUInt8),
+        )
         labels.CopyInformation(image)
         for k in range(settings.n):
             yield f"template {k}", image, labels
@@ -221,14 +292,28 @@ def _template_kind(settings: Settings, disturbance: str) -> Kind:
     return _moved_kind(settings, "head template", len(_BODIES), _HEAD, images, disturbance, lacking)
 
 
-def _real_kind(settings: Settings, body: str, number: int, folder: str, prefix: str, motion: truth.Motion, disturbance: str) -> Kind:
+def _real_kind(
+    settings: Settings,
+    body: str,
+    number: int,
+    folder: str,
+    prefix: str,
+    motion: truth.Motion,
+    disturbance: str,
+) -> Kind:
     lacking = _lacking(settings, f"{folder}/images")
 
     def images(rng: np.random.Generator) -> Iterator[tuple[str, sitk.Image, sitk.Image | None]]:
         root = settings.data / folder
-        names = sorted(path.name for path in (root / "images").iterdir() if path.name.startswith(prefix))
+        names = sorted(
+            path.name for path in (root / "images").iterdir() if path.name.startswith(prefix)
+        )
         for name in rng.permutation(names)[: settings.n].tolist():
-            yield name.partition(".")[0], sitk.ReadImage(str(root / "images" / name), sitk.sitkFloat32), None
+            yield (
+                name.partition(".")[0],
+                sitk.ReadImage(str(root / "images" / name), sitk.sitkFloat32),
+                None,
+            )
 
     return _moved_kind(settings, body, number, motion, images, disturbance, lacking)
 
@@ -237,14 +322,24 @@ def _people_kind(settings: Settings, name: str, folder: str, subset: str, two: b
     def make(seed: int) -> Iterator[truth.Pair]:
         found = data_sets.read(f"{name}={settings.data / folder}:{subset}", None, two)
         for fixed, moving in _share(found.pairs, seed, settings.n):
-            images = [sitk.ReadImage(str(found.image(side)), sitk.sitkFloat32) for side in (fixed, moving)]
-            yield truth.Pair(f"{fixed} <- {moving}", *images, two, fixed_labels=found.labels(fixed), moving_labels=found.labels(moving))
+            images = [
+                sitk.ReadImage(str(found.image(side)), sitk.sitkFloat32) for side in (fixed, moving)
+            ]
+            yield truth.Pair(
+                f"{fixed} <- {moving}",
+                *images,
+                two,
+                fixed_labels=found.labels(fixed),
+                moving_labels=found.labels(moving),
+            )
 
     return Kind(name, make, _lacking(settings, f"{folder}/split.json"))
 
 
 def _other_kinds(settings: Settings) -> list[Kind]:
-    """The sets of other/pairs.json: fixed, moving, and either labels or points; bit 0 alone where labels_are_bits."""
+    """The sets of other/pairs.json: fixed, moving, and either labels or points; bit 0 alone where
+    labels_are_bits.
+    """
     lacking = _lacking(settings, "other/pairs.json")
     if lacking:
         return [Kind("other", lambda seed: iter(()), lacking)]
@@ -260,9 +355,22 @@ def _other_kinds(settings: Settings) -> list[Kind]:
     def kind(of: str) -> Kind:
         def make(seed: int) -> Iterator[truth.Pair]:
             for entry in _share([e for e in entries if e["set"] == of], seed, settings.n):
-                images = [sitk.ReadImage(str(root / entry[side]), sitk.sitkFloat32) for side in ("fixed", "moving")]
-                points = [np.array(entry[f"{side}_points_lps"]) if f"{side}_points_lps" in entry else None for side in ("fixed", "moving")]
-                yield truth.Pair(str(entry["id"]), *images, bool(entry.get("two_modalities")), *points, labels(entry, "fixed"), labels(entry, "moving"))
+                images = [
+                    sitk.ReadImage(str(root / entry[side]), sitk.sitkFloat32)
+                    for side in ("fixed", "moving")
+                ]
+                points = [
+                    np.array(entry[f"{side}_points_lps"]) if f"{side}_points_lps" in entry else None
+                    for side in ("fixed", "moving")
+                ]
+                yield truth.Pair(
+                    str(entry["id"]),
+                    *images,
+                    bool(entry.get("two_modalities")),
+                    *points,
+                    labels(entry, "fixed"),
+                    labels(entry, "moving"),
+                )
 
         return Kind(f"other: {of}", make)
 
@@ -280,10 +388,12 @@ def _share(entries: list[Any], seed: int, n: int) -> list[Any]:
     return [entries[((seed - 1) * n + k) % len(entries)] for k in range(min(n, len(entries)))]
 
 
-# ---------------------------------------------------------------------------------------------------------- Running, scoring
+# --------------------------------------------------------------------------------- Running, scoring
 
 
-def score(pair: truth.Pair, transform: sitk.Transform | None, fixed_file: Path | None = None) -> Row:
+def score(
+    pair: truth.Pair, transform: sitk.Transform | None, fixed_file: Path | None = None
+) -> Row:
     """Score a transform from fixed to moving space.
 
     Parameters
@@ -297,15 +407,22 @@ def score(pair: truth.Pair, transform: sitk.Transform | None, fixed_file: Path |
     Returns
     -------
     dict
-        ``error`` (mean, median, p95, worst, mm) where the pair has points; ``dice`` and ``hd95`` (mm), means over the labels, where it has
-        labels; what :func:`scoring.regularity` says where it was asked for.
+        ``error`` (mean, median, p95, worst, mm) where the pair has points; ``dice`` and ``hd95``
+        (mm), means over the labels, where it has labels; what :func:`scoring.regularity` says where
+        it was asked for.
     """
     found: Row = {}
     if pair.fixed_points is not None:
-        found["error"] = scoring.point_errors(transform or sitk.Transform(), pair.fixed_points, pair.moving_points)
+        found["error"] = scoring.point_errors(
+            transform or sitk.Transform(), pair.fixed_points, pair.moving_points
+        )
     field = None if transform is None or fixed_file is None else as_field(transform, fixed_file)
     if pair.fixed_labels is not None:
-        on_fixed = field if field is not None or transform is None else _field_on(transform, pair.fixed_labels)
+        on_fixed = (
+            field
+            if field is not None or transform is None
+            else _field_on(transform, pair.fixed_labels)
+        )
         scores = scoring.score(pair.fixed_labels, pair.moving_labels, on_fixed)
         found |= {"dice": scores["mean_dice"], "hd95": scores["mean_hd95"]}
     if field is not None:
@@ -314,7 +431,14 @@ def score(pair: truth.Pair, transform: sitk.Transform | None, fixed_file: Path |
 
 
 def _field_on(transform: sitk.Transform, grid: sitk.Image) -> sitk.Image:
-    return sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, grid.GetSize(), grid.GetOrigin(), grid.GetSpacing(), grid.GetDirection())
+    return sitk.TransformToDisplacementField(
+        transform,
+        sitk.sitkVectorFloat64,
+        grid.GetSize(),
+        grid.GetOrigin(),
+        grid.GetSpacing(),
+        grid.GetDirection(),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,7 +453,9 @@ class Run:
     keep: Path | None = None
 
     def rows(self, kind: str, pair: truth.Pair) -> list[Row]:
-        """Register a pair by everything, and return a row each. A failure is a row of its own with the scores from before."""
+        """Register a pair by everything, and return a row each. A failure is a row of its own with
+        the scores from before.
+        """
         with self._folder(kind, pair) as folder:
             files = [folder / f"{side}.nii.gz" for side in ("fixed", "moving")]
             for image, path in zip((pair.fixed, pair.moving), files, strict=True):
@@ -339,13 +465,31 @@ class Run:
             rows = [before]
             for state in self.states:
                 row, transform = self._register(state, files, folder / state)
-                scores = score(pair, None) if transform is None else score(pair, transform, files[0] if state == "final" else None)
+                scores = (
+                    score(pair, None)
+                    if transform is None
+                    else score(pair, transform, files[0] if state == "final" else None)
+                )
                 rows.append({**head, "method": OURS, "state": state, **row, **scores})
             for peer in self.peers:
                 (folder / peer).mkdir()
-                row, field = peer_runs.carry_out(METHODS[peer], Job(*files, folder / peer, 1, pair.two_modalities), self.timeout)
-                carried = None if field is None else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
-                rows.append({**head, "method": peer, "state": "final", **row, **score(pair, carried, files[0])})
+                row, field = peer_runs.carry_out(
+                    METHODS[peer], Job(*files, folder / peer, 1, pair.two_modalities), self.timeout
+                )
+                carried = (
+                    None
+                    if field is None
+                    else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+                )
+                rows.append(
+                    {
+                        **head,
+                        "method": peer,
+                        "state": "final",
+                        **row,
+                        **score(pair, carried, files[0]),
+                    }
+                )
             return rows
 
     @contextlib.contextmanager
@@ -360,9 +504,23 @@ class Run:
         if pair.fixed_points is not None:
             np.savez(folder / "points.npz", fixed=pair.fixed_points, moving=pair.moving_points)
 
-    def _register(self, state: str, files: list[Path], out: Path) -> tuple[Row, sitk.Transform | None]:
+    def _register(
+        self, state: str, files: list[Path], out: Path
+    ) -> tuple[Row, sitk.Transform | None]:
         log = files[0].parent / f"{state}.log"
-        command = [self.program, "register", *files, "--out", out, "--quiet", "--no-cache", "--threads", "1", *self.options, *STATES[state]]
+        command = [
+            self.program,
+            "register",
+            *files,
+            "--out",
+            out,
+            "--quiet",
+            "--no-cache",
+            "--threads",
+            "1",
+            *self.options,
+            *STATES[state],
+        ]
         cost = measure.run(command, threads=1, timeout=self.timeout, log=log)
         row: Row = {"status": "ok", "reason": "", **dataclasses.asdict(cost)}
         if cost.timed_out:
@@ -371,12 +529,24 @@ class Run:
             return {**row, "status": "failed", "reason": peer_runs.last_line(log)}, None
         report = json.loads((out / "report.json").read_text())
         row |= {key: report.get(key) for key in ("plan", "warnings", "align")}
-        row |= {"similarity": report["refine"]["similarity"], "engine_seconds": report["seconds"]["total"]}
+        row |= {
+            "similarity": report["refine"]["similarity"],
+            "engine_seconds": report["seconds"]["total"],
+        }
         return row, sitk.ReadTransform(str(out / "transform.h5"))
 
 
-def run_all(chosen: list[Kind], seeds: list[int], run: Run, jobs: int, say: Callable[[str], None], save: Callable[[list[Row]], None]) -> list[Row]:
-    """Run every pair of every kind, `jobs` at a time, and return the rows in the kinds' order; `save` gets them after each pair."""
+def run_all(
+    chosen: list[Kind],
+    seeds: list[int],
+    run: Run,
+    jobs: int,
+    say: Callable[[str], None],
+    save: Callable[[list[Row]], None],
+) -> list[Row]:
+    """Run every pair of every kind, `jobs` at a time, and return the rows in the kinds' order;
+    `save` gets them after each pair.
+    """
     rows: dict[tuple[int, int], list[Row]] = {}
     seen: set[tuple[str, str]] = set()
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -384,7 +554,9 @@ def run_all(chosen: list[Kind], seeds: list[int], run: Run, jobs: int, say: Call
 
         def collect(at_most: int) -> None:
             while len(waiting) > at_most:
-                done, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+                done, _ = concurrent.futures.wait(
+                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
+                )
                 for future in done:
                     place = waiting.pop(future)
                     rows[place] = future.result()
@@ -395,7 +567,8 @@ def run_all(chosen: list[Kind], seeds: list[int], run: Run, jobs: int, say: Call
         for number, kind in enumerate(chosen):
             pairs = (pair for seed in seeds for pair in kind.make(seed))
             for k, pair in enumerate(pairs):
-                if (kind.name, pair.name) in seen:  # a list of pairs that is shorter than the seeds ask for
+                # a list of pairs that is shorter than the seeds ask for
+                if (kind.name, pair.name) in seen:
                     continue
                 seen.add((kind.name, pair.name))
                 waiting[pool.submit(run.rows, kind.name, pair)] = number, k
@@ -404,13 +577,16 @@ def run_all(chosen: list[Kind], seeds: list[int], run: Run, jobs: int, say: Call
     return [row for place in sorted(rows) for row in rows[place]]
 
 
-# ------------------------------------------------------------------------------------------------------ Tables, comparisons
+# ------------------------------------------------------------------------------ Tables, comparisons
 
 
 def line_of(row: Row) -> str:
     parts = [row["kind"], row["pair"], row["state"] if row["method"] == OURS else row["method"]]
     if error := row.get("error"):
-        parts.append(f"{error['mean']:.2f} mm (median {error['median']:.2f}, 95th percentile {error['p95']:.2f})")
+        parts.append(
+            f"{error['mean']:.2f} mm (median {error['median']:.2f}, 95th percentile"
+            f" {error['p95']:.2f})"
+        )
     if row.get("dice") is not None:
         parts.append(f"Dice {row['dice']:.3f}")
     if "cpu_seconds" in row:
@@ -436,25 +612,71 @@ def _shown(number: float | None, form: str) -> str:
     return "" if number is None else format(number, form)
 
 
-_REGULARITY = (("bending", ".2g"), ("sdlogj", ".3f"), ("logj_min", ".1f"), ("logj_max", ".1f"), ("njd_percent", ".3f"))
+_REGULARITY = (
+    ("bending", ".2g"),
+    ("sdlogj", ".3f"),
+    ("logj_min", ".1f"),
+    ("logj_max", ".1f"),
+    ("njd_percent", ".3f"),
+)
 
 
 def table(rows: list[Row], states: list[str]) -> str:
-    """Return one table: a line a kind, and under it one a peer. Means over the pairs; of the extremes of log J the worst."""
-    columns = ["kind (pairs)", *([BEFORE, *states]), "Dice", "HD95 mm", "bending /mm2", "SD log J", "least", "most", "folds %", "CPU s"]
+    """Return one table: a line a kind, and under it one a peer. Means over the pairs; of the
+    extremes of log J the worst.
+    """
+    columns = [
+        "kind (pairs)",
+        *([BEFORE, *states]),
+        "Dice",
+        "HD95 mm",
+        "bending /mm2",
+        "SD log J",
+        "least",
+        "most",
+        "folds %",
+        "CPU s",
+    ]
     lines = [_line(columns), "|---|" + "---:|" * (len(columns) - 1)]
     for kind in dict.fromkeys(row["kind"] for row in rows):
         of_kind = [row for row in rows if row["kind"] == kind]
         for method in dict.fromkeys(row["method"] for row in of_kind):
-            by_state = {state: [r for r in of_kind if r["method"] == method and r["state"] == state] for state in (BEFORE, *states, "final")}
-            last = by_state[next((s for s in reversed(["final", *states] if method != OURS else states) if by_state[s]), BEFORE)]
-            name = f"{kind} ({len({r['pair'] for r in of_kind})})" if method == OURS else f"&nbsp; {method}"
-            dice = " -> ".join(_shown(_mean(by_state[s], "dice"), ".3f") for s in (BEFORE, *states) if _mean(by_state[s], "dice") is not None)
+            by_state = {
+                state: [r for r in of_kind if r["method"] == method and r["state"] == state]
+                for state in (BEFORE, *states, "final")
+            }
+            last = by_state[
+                next(
+                    (
+                        s
+                        for s in reversed(["final", *states] if method != OURS else states)
+                        if by_state[s]
+                    ),
+                    BEFORE,
+                )
+            ]
+            name = (
+                f"{kind} ({len({r['pair'] for r in of_kind})})"
+                if method == OURS
+                else f"&nbsp; {method}"
+            )
+            dice = " -> ".join(
+                _shown(_mean(by_state[s], "dice"), ".3f")
+                for s in (BEFORE, *states)
+                if _mean(by_state[s], "dice") is not None
+            )
             figures = [_shown(_mean(last, what), form) for what, form in _REGULARITY]
             for place, worst, what in ((2, min, "logj_min"), (3, max, "logj_max")):
                 values = [row[what] for row in last if what in row]
                 figures[place] = f"{worst(values):.1f}" if values else ""
-            cells = [name, *(_errors(by_state[s]) for s in (BEFORE, *states)), dice, _shown(_mean(last, "hd95"), ".1f"), *figures, _shown(_mean(last, "cpu_seconds"), ".1f")]
+            cells = [
+                name,
+                *(_errors(by_state[s]) for s in (BEFORE, *states)),
+                dice,
+                _shown(_mean(last, "hd95"), ".1f"),
+                *figures,
+                _shown(_mean(last, "cpu_seconds"), ".1f"),
+            ]
             lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 
@@ -462,7 +684,9 @@ def table(rows: list[Row], states: list[str]) -> str:
 def _errors(rows: list[Row]) -> str:
     mean, median, p95 = (_mean(rows, f"error.{what}") for what in ("mean", "median", "p95"))
     failed = sum(row["status"] != "ok" for row in rows)
-    return ("" if mean is None else f"{mean:.2f} / {median:.2f} / {p95:.2f}") + (f" ({failed} failed)" if failed else "")
+    return ("" if mean is None else f"{mean:.2f} / {median:.2f} / {p95:.2f}") + (
+        f" ({failed} failed)" if failed else ""
+    )
 
 
 def _line(cells: list[str]) -> str:
@@ -470,28 +694,53 @@ def _line(cells: list[str]) -> str:
 
 
 def harmed(rows: list[Row]) -> list[tuple[str, str, float, float]]:
-    """Return kind, pair, the affine's mean error and the final one of those that ended more than 5 % above their affine, the worst first."""
-    errors = {(r["kind"], r["pair"], r["state"]): e for r in rows if r["method"] == OURS and (e := value(r, "error.mean")) is not None}
-    found = [(kind, pair, errors[kind, pair, "affine"], final) for (kind, pair, state), final in errors.items() if state == "final" and (kind, pair, "affine") in errors]
-    return sorted((row for row in found if row[3] > max(WORSE * row[2], row[2] + NEGLIGIBLE)), key=lambda row: row[2] / row[3])
+    """Return kind, pair, the affine's mean error and the final one of those that ended more than 5
+    % above their affine, the worst first.
+    """
+    errors = {
+        (r["kind"], r["pair"], r["state"]): e
+        for r in rows
+        if r["method"] == OURS and (e := value(r, "error.mean")) is not None
+    }
+    found = [
+        (kind, pair, errors[kind, pair, "affine"], final)
+        for (kind, pair, state), final in errors.items()
+        if state == "final" and (kind, pair, "affine") in errors
+    ]
+    return sorted(
+        (row for row in found if row[3] > max(WORSE * row[2], row[2] + NEGLIGIBLE)),
+        key=lambda row: row[2] / row[3],
+    )
 
 
-COMPARED = {"error.mean": ("mean error", -1), "error.p95": ("95th percentile", -1), "dice": ("Dice", 1), "hd95": ("HD95", -1), "cpu_seconds": ("CPU s", -1)}
+COMPARED = {
+    "error.mean": ("mean error", -1),
+    "error.p95": ("95th percentile", -1),
+    "dice": ("Dice", 1),
+    "hd95": ("HD95", -1),
+    "cpu_seconds": ("CPU s", -1),
+}
 """What --compare compares, its name, and which way is better."""
 
 
 def compare(old: list[Row], new: list[Row]) -> list[Row]:
-    """Compare the final states of ours on the pairs of both, kind by kind and, as "all", over all kinds by the logarithm of their ratio.
+    """Compare the final states of ours on the pairs of both, kind by kind and, as "all", over all
+    kinds by the logarithm of their ratio.
 
     Returns
     -------
     list of dict
-        ``kind``, ``what`` (a key of :data:`COMPARED`), ``pairs``, means ``old`` and ``new``, numbers ``better`` and ``worse``, and ``p`` of the
-        two-sided Wilcoxon signed-rank test on the paired differences.
+        ``kind``, ``what`` (a key of :data:`COMPARED`), ``pairs``, means ``old`` and ``new``,
+        numbers ``better`` and ``worse``, and ``p`` of the two-sided Wilcoxon signed-rank test on
+        the paired differences.
     """
 
     def final(rows: list[Row]) -> dict[tuple[str, str], Row]:
-        return {(row["kind"], row["pair"]): row for row in rows if row["method"] == OURS and row["state"] == "final"}
+        return {
+            (row["kind"], row["pair"]): row
+            for row in rows
+            if row["method"] == OURS and row["state"] == "final"
+        }
 
     before, after = final(old), final(new)
     common = [key for key in after if key in before]
@@ -499,42 +748,83 @@ def compare(old: list[Row], new: list[Row]) -> list[Row]:
     for kind in [*dict.fromkeys(kind for kind, _ in common), "all"]:
         keys = [key for key in common if kind in (key[0], "all")]
         for what, (_, sign) in COMPARED.items():
-            both = [(a, b) for key in keys if (a := value(before[key], what)) is not None and (b := value(after[key], what)) is not None]
+            both = [
+                (a, b)
+                for key in keys
+                if (a := value(before[key], what)) is not None
+                and (b := value(after[key], what)) is not None
+            ]
             if not both:
                 continue
             a, b = np.array(both).T
-            difference = b - a if kind != "all" or what == "dice" else np.log(np.maximum(b, 1e-3) / np.maximum(a, 1e-3))
+            difference = (
+                b - a
+                if kind != "all" or what == "dice"
+                else np.log(np.maximum(b, 1e-3) / np.maximum(a, 1e-3))
+            )
             gain = sign * difference
-            found.append({
-                "kind": kind, "what": what, "pairs": len(both), "old": float(a.mean()), "new": float(b.mean()),
-                "better": int((gain > 0).sum()), "worse": int((gain < 0).sum()), "p": summary.paired_p(difference),
-            })  # fmt: skip
+            found.append(
+                {
+                    "kind": kind,
+                    "what": what,
+                    "pairs": len(both),
+                    "old": float(a.mean()),
+                    "new": float(b.mean()),
+                    "better": int((gain > 0).sum()),
+                    "worse": int((gain < 0).sum()),
+                    "p": summary.paired_p(difference),
+                }
+            )
     return found
 
 
 def comparison(found: list[Row]) -> str:
     """Return the table of what :func:`compare` found."""
-    lines = [_line(["kind", "what", "pairs", "old", "new", "change", "better", "worse", "p"]), "|---|---|" + "---:|" * 7]
+    lines = [
+        _line(["kind", "what", "pairs", "old", "new", "change", "better", "worse", "p"]),
+        "|---|---|" + "---:|" * 7,
+    ]
     for row in found:
-        change = f"{row['new'] - row['old']:+.3f}" if row["what"] == "dice" else f"{100 * (row['new'] / max(row['old'], 1e-9) - 1):+.0f} %"
-        cells = [row["kind"], COMPARED[row["what"]][0], str(row["pairs"]), f"{row['old']:.3f}", f"{row['new']:.3f}", change, str(row["better"]), str(row["worse"]), f"{row['p']:.2g}"]
+        change = (
+            f"{row['new'] - row['old']:+.3f}"
+            if row["what"] == "dice"
+            else f"{100 * (row['new'] / max(row['old'], 1e-9) - 1):+.0f} %"
+        )
+        cells = [
+            row["kind"],
+            COMPARED[row["what"]][0],
+            str(row["pairs"]),
+            f"{row['old']:.3f}",
+            f"{row['new']:.3f}",
+            change,
+            str(row["better"]),
+            str(row["worse"]),
+            f"{row['p']:.2g}",
+        ]
         lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 
 
-# --------------------------------------------------------------------------------------------------------------- Command line
+# ------------------------------------------------------------------------------------- Command line
 
 
 def version_of(program: str) -> str:
     """Return the version of a `morphseek`; fails in words where it does not run."""
     try:
-        return subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
+        return subprocess.run(
+            [program, "--version"], check=True, capture_output=True, text=True
+        ).stdout.split()[-1]
     except (OSError, subprocess.CalledProcessError) as error:
-        raise typer.BadParameter(f"{program} does not run: {error}; give the path of a morphseek command", param_hint="--program") from None
+        raise typer.BadParameter(
+            f"{program} does not run: {error}; give the path of a morphseek command",
+            param_hint="--program",
+        ) from None
 
 
 def named(text: str, known: list[str], what: str) -> list[str]:
-    """Return the words of a comma-separated list, in the order of `known`, all of which must be there."""
+    """Return the words of a comma-separated list, in the order of `known`, all of which must be
+    there.
+    """
     words = [word for word in text.split(",") if word]
     if unknown := [word for word in words if word not in known]:
         raise typer.BadParameter(f"there is no {what} {unknown[0]!r}; there are {', '.join(known)}")
@@ -542,16 +832,27 @@ def named(text: str, known: list[str], what: str) -> list[str]:
 
 
 def peers_of(text: str) -> list[str]:
-    """Return the methods that a comma-separated list of their names, or of the short ones, stands for."""
+    """Return the methods that a comma-separated list of their names, or of the short ones, stands
+    for.
+    """
     return named(",".join(SHORT.get(name, name) for name in text.split(",")), list(METHODS), "peer")
 
 
 def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]) -> list[Kind]:
-    """Return the kinds whose name has one of the parts in it ("=NAME" is that kind alone; no part: all); say which lack what."""
-    matching = {part: [name for name in every if (part[1:] == name if part[:1] == "=" else part in name)] for part in wanted or [""]}
+    """Return the kinds whose name has one of the parts in it ("=NAME" is that kind alone; no part:
+    all); say which lack what.
+    """
+    matching = {
+        part: [name for name in every if (part[1:] == name if part[:1] == "=" else part in name)]
+        for part in wanted or [""]
+    }
     if unknown := [part for part, names in matching.items() if not names]:
-        raise typer.BadParameter(f"no kind has {unknown[0]!r} in its name; --list shows them", param_hint="--kinds")
-    found = [kind for name, kind in every.items() if any(name in names for names in matching.values())]
+        raise typer.BadParameter(
+            f"no kind has {unknown[0]!r} in its name; --list shows them", param_hint="--kinds"
+        )
+    found = [
+        kind for name, kind in every.items() if any(name in names for names in matching.values())
+    ]
     for kind in found:
         if kind.lacking:
             say(f"left out: {kind.name}: needs {kind.lacking}")
@@ -559,24 +860,93 @@ def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help="Comma-separated. Each gives --n pairs of every kind, always the same ones.")] = "1",
+    seeds: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated. Each gives --n pairs of every kind, always the same ones."
+        ),
+    ] = "1",
     n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 2,
-    kinds_: Annotated[list[str], typer.Option("--kinds", help="Part of the names of the kinds to run; may be given again. =NAME is that kind alone. Without it: all.")] = [],
+    kinds_: Annotated[
+        list[str],
+        typer.Option(
+            "--kinds",
+            help=(
+                "Part of the names of the kinds to run; may be given again. =NAME is that kind"
+                " alone. Without it: all."
+            ),
+        ),
+    ] = [],
     states: Annotated[str, typer.Option(help="States to run.")] = ",".join(STATES),
-    peers: Annotated[str, typer.Option(help=f"Peers to run beside them: {', '.join(SHORT)}, or names of methods/.")] = "",
-    data: Annotated[Path | None, typer.Option(help="Folder of real images: brain/, abdomen/, hippocampus/ (images/, labels/, split.json), other/ (pairs.json).")] = None,
-    size: Annotated[int, typer.Option(help="Voxels along each axis of a made-up trunk.", min=16)] = 96,
+    peers: Annotated[
+        str,
+        typer.Option(help=f"Peers to run beside them: {', '.join(SHORT)}, or names of methods/."),
+    ] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Folder of real images: brain/, abdomen/, hippocampus/ (images/, labels/,"
+                " split.json), other/ (pairs.json)."
+            )
+        ),
+    ] = None,
+    size: Annotated[
+        int, typer.Option(help="Voxels along each axis of a made-up trunk.", min=16)
+    ] = 96,
     jobs: Annotated[int, typer.Option(help="Pairs at a time, one thread each.", min=1)] = 1,
-    program: Annotated[str, typer.Option(help="The morphseek command to measure; that of this Python unless given.")] = PROGRAM,
-    options: Annotated[str, typer.Option(help="Further options of every registration, as on the command line: \"--smoothness 2.5\".")] = "",
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write every registration's figures.")] = None,
-    compare_with: Annotated[Path | None, typer.Option("--compare", help="What --json wrote before a change: say kind by kind what got better and worse.")] = None,
-    store: Annotated[Path | None, typer.Option("--pairs", help="Folder that keeps the pairs made from images, for the next run; a temporary one unless given.")] = None,
-    keep: Annotated[Path | None, typer.Option(help="Folder to keep images, points and results of every pair in, to look at them; it must not be there yet.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a registration is killed and counts as failed.")] = 900,
-    list_: Annotated[bool, typer.Option("--list", help="List the kinds, and what they need; run nothing.")] = False,
+    program: Annotated[
+        str,
+        typer.Option(help="The morphseek command to measure; that of this Python unless given."),
+    ] = PROGRAM,
+    options: Annotated[
+        str,
+        typer.Option(
+            help=(
+                'Further options of every registration, as on the command line: "--smoothness 2.5".'
+            )
+        ),
+    ] = "",
+    json_out: Annotated[
+        Path | None, typer.Option("--json", help="Write every registration's figures.")
+    ] = None,
+    compare_with: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            help="What --json wrote before a change: say kind by kind what got better and worse.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs",
+            help=(
+                "Folder that keeps the pairs made from images, for the next run; a temporary one"
+                " unless given."
+            ),
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Folder to keep images, points and results of every pair in, to look at them; it"
+                " must not be there yet."
+            )
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(help="Seconds after which a registration is killed and counts as failed."),
+    ] = 900,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the kinds, and what they need; run nothing.")
+    ] = False,
 ) -> None:
-    """Register pairs of every kind and write one table: errors at points, overlap, regularity, CPU time."""
+    """Register pairs of every kind and write one table: errors at points, overlap, regularity, CPU
+    time.
+    """
     scratch = None if store is not None else tempfile.TemporaryDirectory()
     every = kinds(Settings(size, n, data, store or Path(scratch.name)))
     if list_:
@@ -586,16 +956,30 @@ def main(
     if keep is not None and keep.exists():
         raise typer.BadParameter(f"{keep} is there already; name a new folder", param_hint="--keep")
     chosen = choose(every, kinds_, lambda text: typer.echo(text, err=True))
-    run = Run(program, named(states, list(STATES), "state"), shlex.split(options), peers_of(peers), timeout, keep)
+    run = Run(
+        program,
+        named(states, list(STATES), "state"),
+        shlex.split(options),
+        peers_of(peers),
+        timeout,
+        keep,
+    )
     head = {
-        "machine": measure.machine(), "program": program, "version": version_of(program), "options": options, "seeds": seeds, "n": n, "size": size,
-    }  # fmt: skip
+        "machine": measure.machine(),
+        "program": program,
+        "version": version_of(program),
+        "options": options,
+        "seeds": seeds,
+        "n": n,
+        "size": size,
+    }
 
     def save(rows: list[Row]) -> None:
         if json_out is not None:
             peer_runs.write(json_out, {**head, "rows": rows})
 
-    old = None if compare_with is None else json.loads(compare_with.read_text())["rows"]  # before the work
+    # before the work
+    old = None if compare_with is None else json.loads(compare_with.read_text())["rows"]
     rows = run_all(chosen, [int(seed) for seed in seeds.split(",")], run, jobs, typer.echo, save)
     typer.echo("\nMean / median / 95th percentile of the error, mm.\n\n" + table(rows, run.states))
     for kind, pair, affine, final in harmed(rows):

@@ -1,4 +1,6 @@
-"""What the tests of the package share: one small pair, one finished registration, and the way to the command."""
+"""What the tests of the package share: one small pair, one finished registration, and the way to
+the command.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from morphseek.io import Image
 from morphseek.phantom import PhantomPair, make_pair
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "network" / "testdata"
-QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}  # the cheapest registration there is
+# the cheapest registration there is
+QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
 
 
 def oblique(array: np.ndarray) -> Image:
@@ -27,10 +30,14 @@ def oblique(array: np.ndarray) -> Image:
     return Image(array, (0.8, 1.3, 2.5), (-31.0, 12.5, 7.0), tuple((rz @ rx).ravel().tolist()))
 
 
-def blob(shape: tuple[int, int, int] = (20, 24, 28), shift: float = 0.0, noise: float = 0.01) -> np.ndarray:
+def blob(
+    shape: tuple[int, int, int] = (20, 24, 28), shift: float = 0.0, noise: float = 0.01
+) -> np.ndarray:
     """A smooth body with a smaller one in it, float32."""
     z, y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in shape), indexing="ij")
-    body = np.exp(-((x - shift) ** 2 + 2 * y**2 + 1.5 * z**2) / 0.2) + 0.5 * np.exp(-((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02)
+    body = np.exp(-((x - shift) ** 2 + 2 * y**2 + 1.5 * z**2) / 0.2) + 0.5 * np.exp(
+        -((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02
+    )
     return (body + np.random.default_rng(5).normal(0, noise, shape)).astype(np.float32)
 
 
@@ -65,16 +72,30 @@ class Command:
     def __init__(self, cache: Path):
         import os
 
-        self.environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "COLUMNS": "160", "NO_COLOR": "1"}
+        self.environment = {
+            **os.environ,
+            "XDG_CACHE_HOME": str(cache),
+            "COLUMNS": "160",
+            "NO_COLOR": "1",
+        }
 
     def start(self, *arguments: Any, **how: Any) -> subprocess.Popen:
         command = [sys.executable, "-m", "morphseek", *map(str, arguments)]
-        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+        return subprocess.Popen(
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
+        )
 
     def __call__(self, *arguments: Any, expect: int = 0, **how: Any) -> str:
         process = self.start(*arguments, **how)
         out, err = process.communicate(timeout=120)
-        assert process.returncode == expect, f"exit code {process.returncode}, not {expect}\n{out}\n{err}"
+        assert process.returncode == expect, (
+            f"exit code {process.returncode}, not {expect}\n{out}\n{err}"
+        )
         return out + err
 
     def json(self, *arguments: Any, expect: int = 0) -> dict[str, Any]:

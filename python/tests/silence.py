@@ -1,9 +1,12 @@
-"""Nothing calls home: every front end, the training and every library that they load, watched for sockets and for files in HOME.
+"""Nothing calls home: every front end, the training and every library that they load, watched for
+sockets and for files in HOME.
 
-    silence.py [--library LIBMORPHSEEK] [--module MORPHSEEKREGISTRATION] [--seconds 25] [--only NAME]
+    silence.py [--library LIBMORPHSEEK] [--module MORPHSEEKREGISTRATION] [--seconds 25] [--only
+    NAME]
 
-Each case runs in a HOME and an environment of its own, without CI, which silences some libraries. Those in a process of ours live on
-for as long as it takes a telemetry to send. Run by the ctest "silence"; exit code 77 where nothing can be watched.
+Each case runs in a HOME and an environment of its own, without CI, which silences some libraries.
+Those in a process of ours live on for as long as it takes a telemetry to send. Run by the ctest
+"silence"; exit code 77 where nothing can be watched.
 """
 
 from __future__ import annotations
@@ -82,7 +85,8 @@ found = ctypes.create_string_buffer(100000)
 assert library.ms_devices(engine, found, ctypes.c_size_t(len(found)), ctypes.byref(needed)) == 0
 assert b"libonnxruntime" in found.value, found.value
 """
-# What the cases may leave: our own cache, what matplotlib keeps of the fonts it found, and PyTorch's folder for compiled code.
+# What the cases may leave: our own cache, what matplotlib keeps of the fonts it found, and
+# PyTorch's folder for compiled code.
 KEPT = (".cache/morphseek", ".cache/matplotlib", ".config/matplotlib", "$TMPDIR/torchinductor_")
 
 Case = tuple[str, list[str]]
@@ -105,30 +109,71 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     if arguments.library:
         found.append(("C library", lingering(C_LIBRARY, arguments.library)))
     if arguments.module:
-        found.append(("ITK module", [arguments.module, "fixed.nii.gz", "moving.nii.gz", "--model", "hippocampus", "--device", "cpu",
-                                     "--output-transform", "transform.h5"]))  # fmt: skip
+        found.append(
+            (
+                "ITK module",
+                [
+                    arguments.module,
+                    "fixed.nii.gz",
+                    "moving.nii.gz",
+                    "--model",
+                    "hippocampus",
+                    "--device",
+                    "cpu",
+                    "--output-transform",
+                    "transform.h5",
+                ],
+            )
+        )
     return [case for case in found if arguments.only in (None, case[0])]
 
 
 def with_strace(command: list[str], log: Path) -> list[str]:
-    return ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=socket,connect,sendto,sendmsg,sendmmsg", "-e", "signal=none", "-o", str(log), *command]
+    return [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-e",
+        "trace=socket,connect,sendto,sendmsg,sendmmsg",
+        "-e",
+        "signal=none",
+        "-o",
+        str(log),
+        *command,
+    ]
 
 
 def read_strace(log: Path) -> list[str]:
     """Return the lines that are about other than unix sockets, by the family that they name."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if re.search(r"\b[AP]F_(?!UNIX|LOCAL)\w+", line)]
+    lines = [
+        line
+        for line in log.read_text(errors="replace").splitlines()
+        if re.search(r"\b[AP]F_(?!UNIX|LOCAL)\w+", line)
+    ]
     if len(lines) == 1 and "socket(AF_INET6, SOCK_STREAM" in lines[0]:
         return []  # urllib3 sees so, as it loads, whether there is IPv6; nothing is ever sent by it
     return lines
 
 
 def in_namespace(command: list[str], log: Path) -> list[str]:
-    own = "-n" if os.getuid() == 0 else "-rn"  # root needs no user namespace for it, which a container or chroot may refuse
-    return ["unshare", own, "sh", "-c", '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code', str(log), *command]
+    # root needs no user namespace for it, which a container or chroot may refuse
+    own = "-n" if os.getuid() == 0 else "-rn"
+    return [
+        "unshare",
+        own,
+        "sh",
+        "-c",
+        '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code',
+        str(log),
+        *command,
+    ]
 
 
 def read_namespace(log: Path) -> list[str]:
-    """Return the counters that tell of a try to send, from a namespace in which there is nothing to send to."""
+    """Return the counters that tell of a try to send, from a namespace in which there is nothing to
+    send to.
+    """
     told, names = [], []
     for words in map(str.split, log.read_text().splitlines()):
         if len(words) == 2:
@@ -137,11 +182,18 @@ def read_namespace(log: Path) -> list[str]:
             names, pairs = words, []
         else:
             pairs = [(words[0][:-1] + name, value) for name, value in zip(names[1:], words[1:])]
-        told += [f"{name} {value}" for name, value in pairs if re.fullmatch(r"Ip6?Out(NoRoutes|Requests)", name) and int(value)]
+        told += [
+            f"{name} {value}"
+            for name, value in pairs
+            if re.fullmatch(r"Ip6?Out(NoRoutes|Requests)", name) and int(value)
+        ]
     return told
 
 
-WAYS = {"strace": (with_strace, read_strace), "an empty network namespace": (in_namespace, read_namespace)}
+WAYS = {
+    "strace": (with_strace, read_strace),
+    "an empty network namespace": (in_namespace, read_namespace),
+}
 
 
 class Outcome(NamedTuple):
@@ -158,13 +210,30 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
     home, temporary, log = folder / "home", folder / "tmp", folder / "calls"
     for new in (home, temporary, work := folder / "work"):
         new.mkdir()
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(temporary), "VIRTUAL_ENV": sys.prefix}
-    environment |= {name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "VIRTUAL_ENV": sys.prefix,
+    }
+    environment |= {
+        name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"
+    }
     for image in folder.parent.glob("pair/*"):
         shutil.copy(image, work)
     began = time.monotonic()
-    done = subprocess.run(wrap(command, log), cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=1200)  # fmt: skip
+    done = subprocess.run(
+        wrap(command, log),
+        cwd=work,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=1200,
+    )
     left = [path.relative_to(home).as_posix() for path in home.rglob("*") if not path.is_dir()]
     left += [f"$TMPDIR/{path.name}" for path in temporary.iterdir()]
     left = [path for path in left if not path.startswith(KEPT)]
@@ -174,7 +243,10 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
 
 def way_to_watch(folder: Path) -> str | None:
     """Return how calls can be seen here: the first way that sees one which we make."""
-    probe = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)\ntry: s.connect(('192.0.2.1', 9))\nexcept OSError: pass"
+    probe = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)\ntry:"
+        " s.connect(('192.0.2.1', 9))\nexcept OSError: pass"
+    )
     for i, way in enumerate(WAYS):
         (trial := folder / str(i)).mkdir()
         try:
@@ -187,7 +259,9 @@ def way_to_watch(folder: Path) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--library", help="libmorphseek.so.1, to be watched too")
     parser.add_argument("--module", help="MorphSeekRegistration, to be watched too")
     parser.add_argument("--seconds", type=float, default=25, help="for which a process lives on")
@@ -197,7 +271,10 @@ def main() -> int:
         folder = Path(place)
         way = way_to_watch(folder)
         if way is None:
-            print("SKIPPED: neither strace nor an empty network namespace (unshare -rn) is to be had here; whether anything calls home was NOT tested")
+            print(
+                "SKIPPED: neither strace nor an empty network namespace (unshare -rn) is to be had"
+                " here; whether anything calls home was NOT tested"
+            )
             return 77
         print(f"watched by {way}", flush=True)
         (folder / "pair").mkdir()
@@ -212,9 +289,18 @@ def main() -> int:
                 seen = job.result()
                 bad = bool(seen.code or seen.calls or seen.left)
                 failed |= bad
-                print(f"{'FAILED' if bad else 'silent'}: {jobs[job]}, {len(seen.calls)} calls, {len(seen.left)} files, {seen.seconds:.0f} s", flush=True)
+                print(
+                    f"{'FAILED' if bad else 'silent'}: {jobs[job]}, {len(seen.calls)} calls,"
+                    f" {len(seen.left)} files, {seen.seconds:.0f} s",
+                    flush=True,
+                )
                 if bad:
-                    print(*([f"  exit code {seen.code}:", seen.said] if seen.code else []), *(f"  {line}" for line in [*seen.calls[:12], *seen.left]), sep="\n", flush=True)
+                    print(
+                        *([f"  exit code {seen.code}:", seen.said] if seen.code else []),
+                        *(f"  {line}" for line in [*seen.calls[:12], *seen.left]),
+                        sep="\n",
+                        flush=True,
+                    )
     return int(failed)
 
 

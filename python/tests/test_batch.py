@@ -27,13 +27,17 @@ OUTPUTS = ["displacement.nrrd", "pair.json", "report.json", "transform.h5", "war
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """A list of four pairs: with labels and a mask, without, without an id, with a file that is not there."""
+    """A list of four pairs: with labels and a mask, without, without an id, with a file that is not
+    there.
+    """
     folder = tmp_path / "study"
     folder.mkdir()
     for name, shift in (("fixed", -0.1), ("moving", 0.2)):
         image = io.Image(blob(shift=shift), (2.0, 2.0, 3.0))
         io.write_image(folder / f"{name}.nii.gz", image)
-        io.write_image(folder / f"{name}_labels.nii.gz", image.like((image.array > 0.3).astype(np.uint8)))
+        io.write_image(
+            folder / f"{name}_labels.nii.gz", image.like((image.array > 0.3).astype(np.uint8))
+        )
     io.write_image(folder / "mask.nrrd", image.like(np.ones(image.array.shape, np.uint8)))
     rows = [
         "id,fixed,moving,fixed_labels,moving_labels,moving_mask",
@@ -56,29 +60,57 @@ def states(done: batch.Batch) -> list[str]:
 
 
 def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
-    files = {name: study.parent / f"{name}.nii.gz" for name in ("fixed", "moving", "fixed_labels", "moving_labels")}
+    files = {
+        name: study.parent / f"{name}.nii.gz"
+        for name in ("fixed", "moving", "fixed_labels", "moving_labels")
+    }
     out, seen = tmp_path / "out", []
     done = batch.run(study, out, workers=2, progress=seen.append, **QUICK)
     assert [p.id for p in done.pairs] == ["full", "plain", "003-fixed-to-moving", "broken"]
     assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
-    assert done.pairs[3].error == "InputUnreadableError" and "missing.nii.gz" in done.pairs[3].message
-    assert sorted(os.listdir(out)) == ["003-fixed-to-moving", "full", "plain", "summary.csv", "summary.json"]
-    assert sorted(os.listdir(out / "plain")) == OUTPUTS and sorted(os.listdir(out / "full")) == [*OUTPUTS, "warped_labels.nii.gz"]
+    assert (
+        done.pairs[3].error == "InputUnreadableError" and "missing.nii.gz" in done.pairs[3].message
+    )
+    assert sorted(os.listdir(out)) == [
+        "003-fixed-to-moving",
+        "full",
+        "plain",
+        "summary.csv",
+        "summary.json",
+    ]
+    assert sorted(os.listdir(out / "plain")) == OUTPUTS and sorted(os.listdir(out / "full")) == [
+        *OUTPUTS,
+        "warped_labels.nii.gz",
+    ]
 
-    alone = morphseek.register(files["fixed"], files["moving"], moving_mask=study.parent / "mask.nrrd", **QUICK)
-    np.testing.assert_allclose(morphseek.load(out / "full").displacement, alone.displacement, atol=1e-4)
+    alone = morphseek.register(
+        files["fixed"], files["moving"], moving_mask=study.parent / "mask.nrrd", **QUICK
+    )
+    np.testing.assert_allclose(
+        morphseek.load(out / "full").displacement, alone.displacement, atol=1e-4
+    )
     scores = morphseek.evaluation.score_labels(alone, files["fixed_labels"], files["moving_labels"])
-    assert done.pairs[0].dice_after == pytest.approx(morphseek.evaluation.mean_dice(scores), abs=1e-6)
+    assert done.pairs[0].dice_after == pytest.approx(
+        morphseek.evaluation.mean_dice(scores), abs=1e-6
+    )
     assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
 
     rows = list(csv.DictReader(open(out / "summary.csv")))
-    assert [row["status"] for row in rows] == states(done) and float(rows[0]["dice_after"]) == done.pairs[0].dice_after
+    assert [row["status"] for row in rows] == states(done) and float(
+        rows[0]["dice_after"]
+    ) == done.pairs[0].dice_after
     content = json.loads((out / "summary.json").read_text())
-    assert content["summary"]["done"] == 3 and content["summary"]["failed"] == 1 and content["options"] == QUICK
+    assert (
+        content["summary"]["done"] == 3
+        and content["summary"]["failed"] == 1
+        and content["options"] == QUICK
+    )
     assert content["summary"]["dice_after"] == done.pairs[0].dice_after
     fractions = [progress.fraction for progress in seen]
     assert fractions[-1] == 1 and fractions == sorted(fractions) and seen[-1].stage == "4/4"
-    assert sum(progress.message.startswith("broken: InputUnreadableError") for progress in seen) == 1
+    assert (
+        sum(progress.message.startswith("broken: InputUnreadableError") for progress in seen) == 1
+    )
 
 
 def test_resume(study: Path, tmp_path: Path):
@@ -86,9 +118,13 @@ def test_resume(study: Path, tmp_path: Path):
     batch.run(study, out, **QUICK)
     before = stamps(out)
     shutil.copy(study.parent / "moving.nii.gz", study.parent / "missing.nii.gz")
-    done = batch.run(study, out, workers=2, **QUICK)  # the broken pair is tried again; threads and workers do not matter
+    # the broken pair is tried again; threads and workers do not matter
+    done = batch.run(study, out, workers=2, **QUICK)
     assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
-    assert done.pairs[0].dice_after == json.loads((out / "full" / "report.json").read_text())["dice_after"]
+    assert (
+        done.pairs[0].dice_after
+        == json.loads((out / "full" / "report.json").read_text())["dice_after"]
+    )
     assert before.items() <= stamps(out).items()
 
     image = io.read(study.parent / "missing.nii.gz")
@@ -97,7 +133,8 @@ def test_resume(study: Path, tmp_path: Path):
         file.truncate(100)  # an output that is not whole
     assert states(batch.run(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
     assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
-    (out / "plain" / f"{io._staging_prefix()}x").mkdir()  # its process was killed just after it had finished the pair
+    # its process was killed just after it had finished the pair
+    (out / "plain" / f"{io._staging_prefix()}x").mkdir()
     assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
     assert not list(out.glob("*/.morphseek-*"))
     (out / "plain" / "pair.json").write_text("{")
@@ -108,25 +145,46 @@ def test_resume(study: Path, tmp_path: Path):
     lines = study.read_text().splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
     assert states(batch.run(study, out, html=True, **QUICK)) == ["done"]
-    assert sorted(os.listdir(out / "full")) == ["displacement.nrrd", "pair.json", "report.html", "report.json", "transform.h5", "warped.nii.gz"]
+    assert sorted(os.listdir(out / "full")) == [
+        "displacement.nrrd",
+        "pair.json",
+        "report.html",
+        "report.json",
+        "transform.h5",
+        "warped.nii.gz",
+    ]
     assert states(batch.run(study, out, **QUICK)) == ["skipped"]
 
 
 def test_files_of_others_stay(study: Path):
-    """In the pairs' folders may be anything: the list's own images, a person's notes, other folders."""
+    """In the pairs' folders may be anything: the list's own images, a person's notes, other
+    folders.
+    """
     lines = study.read_text().splitlines()
     for id_ in ("full", "plain"):
         (study.parent / id_).mkdir()
     shutil.move(study.parent / "moving.nii.gz", study.parent / "full" / "t1.nii.gz")
-    study.write_text("\n".join([lines[0], lines[1].replace("moving.nii.gz", "full/t1.nii.gz"), lines[2].replace("moving.nii.gz", "full/t1.nii.gz")]) + "\n")
+    study.write_text(
+        "\n".join(
+            [
+                lines[0],
+                lines[1].replace("moving.nii.gz", "full/t1.nii.gz"),
+                lines[2].replace("moving.nii.gz", "full/t1.nii.gz"),
+            ]
+        )
+        + "\n"
+    )
     (study.parent / "plain" / "notes").mkdir()
     (study.parent / "plain" / "notes.txt").write_text("mine")
     for seed in (0, 1, 2):
         assert states(batch.run(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
-    assert sorted(os.listdir(study.parent / "full")) == sorted([*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"])
+    assert sorted(os.listdir(study.parent / "full")) == sorted(
+        [*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"]
+    )
     assert sorted(os.listdir(study.parent / "plain")) == sorted([*OUTPUTS, "notes", "notes.txt"])
 
-    # A pair that fails keeps the results that were there, finished as they are with the files that they are of.
+    # A pair that fails keeps the results that were there, finished as they are with the files that
+    # they are of.
     whole = (study.parent / "fixed_labels.nii.gz").read_bytes()
     (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
     assert states(batch.run(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
@@ -136,10 +194,16 @@ def test_files_of_others_stay(study: Path):
     shutil.copy(study.parent / "fixed.nii.gz", study.parent / "plain" / "warped.nii.gz")
     study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
     done = batch.run(study, study.parent, **QUICK)
-    assert "where a result would be written" in done.pairs[0].message and (study.parent / "plain" / "warped.nii.gz").exists()
+    assert (
+        "where a result would be written" in done.pairs[0].message
+        and (study.parent / "plain" / "warped.nii.gz").exists()
+    )
 
 
-@pytest.mark.parametrize("header, data", [("moving.mhd", "moving.raw"), ("moving.nhdr", "moving.raw"), ("moving.hdr", "moving.img")])
+@pytest.mark.parametrize(
+    "header, data",
+    [("moving.mhd", "moving.raw"), ("moving.nhdr", "moving.raw"), ("moving.hdr", "moving.img")],
+)
 def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
     sitk.WriteImage(sitk.GetImageFromArray(blob()), str(tmp_path / header))
     before = batch._content(tmp_path / header, "moving")
@@ -157,10 +221,16 @@ def test_headers_and_slices(header: str, tmp_path: Path):
         plane.tofile(tmp_path / f"s{k:02d}.raw")
     names = "".join(f"s{k:02d}.raw\n" for k in range(1, 6))
     if header.endswith(".mhd"):
-        text = "ObjectType = Image\nNDims = 3\nDimSize = 7 6 5\nElementType = MET_FLOAT\nElementDataFile = "
+        text = (
+            "ObjectType = Image\nNDims = 3\nDimSize = 7 6 5\nElementType ="
+            " MET_FLOAT\nElementDataFile = "
+        )
         text += "s%02d.raw 1 5 1\n" if header == "slices.mhd" else f"LIST\n{names}"
     else:
-        text = "NRRD0004\ntype: float\ndimension: 3\nsizes: 7 6 5\nendian: little\nencoding: raw\ndata file: "
+        text = (
+            "NRRD0004\ntype: float\ndimension: 3\nsizes: 7 6 5\nendian: little\nencoding: raw\ndata"
+            " file: "
+        )
         text += "s%02d.raw 1 5 1\n" if header == "slices.nhdr" else f"LIST\n{names}"
     (tmp_path / header).write_text(text)
     np.testing.assert_array_equal(io.read(tmp_path / header).array, array)
@@ -214,15 +284,24 @@ def test_lists_refused(text: str, says: str, tmp_path: Path):
 def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
     found = [(pair.id, pair.files) for pair in batch.read_list(tmp_path / "pairs.csv")]
-    assert found == [("x", {"fixed": "a", "moving": "b"}), ("002-d-to-c", {"fixed": "c", "moving": "d"})]
+    assert found == [
+        ("x", {"fixed": "a", "moving": "b"}),
+        ("002-d-to-c", {"fixed": "c", "moving": "d"}),
+    ]
     assert morphseek.evaluation.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
 
 
 def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(study.parent)
-    given = [("fixed.nii.gz", Path("moving.nii.gz")), {"fixed": "moving.nii.gz", "moving": "fixed.nii.gz", "id": 7, "fixed_mask": None}]
+    given = [
+        ("fixed.nii.gz", Path("moving.nii.gz")),
+        {"fixed": "moving.nii.gz", "moving": "fixed.nii.gz", "id": 7, "fixed_mask": None},
+    ]
     done = batch.run(given, tmp_path / "out", **QUICK)
-    assert [(p.id, p.status) for p in done.pairs] == [("001-moving-to-fixed", "done"), ("7", "done")]
+    assert [(p.id, p.status) for p in done.pairs] == [
+        ("001-moving-to-fixed", "done"),
+        ("7", "done"),
+    ]
     assert states(batch.run(study, tmp_path / "file", **QUICK)).count("done") == 3
     for bad, says in (
         ([], "no pair"),
@@ -238,11 +317,20 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("encoding, name", [("utf-16", "Müller"), ("utf-16-le", "Mueller"), ("cp1252", "Müller")])
+@pytest.mark.parametrize(
+    "encoding, name", [("utf-16", "Müller"), ("utf-16-le", "Mueller"), ("cp1252", "Müller")]
+)
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
-    for read in (batch.read_list, morphseek.evaluation.read_pairs, morphseek.evaluation.read_labels_csv):
-        with pytest.raises(errors.InputUnreadableError, match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"'):
+    for read in (
+        batch.read_list,
+        morphseek.evaluation.read_pairs,
+        morphseek.evaluation.read_labels_csv,
+    ):
+        with pytest.raises(
+            errors.InputUnreadableError,
+            match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"',
+        ):
             read(tmp_path / "pairs.csv")
 
 
@@ -263,10 +351,20 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
         batch.run(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("value, says", [(0.5, "fixed labels have the value 0.5; labels must be whole numbers"), (2**53 + 1, "renumber them")])
-def test_what_are_no_labels_is_told_before_the_work(value: float, says: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "value, says",
+    [
+        (0.5, "fixed labels have the value 0.5; labels must be whole numbers"),
+        (2**53 + 1, "renumber them"),
+    ],
+)
+def test_what_are_no_labels_is_told_before_the_work(
+    value: float, says: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     labels = io.read(study.parent / "fixed_labels.nii.gz")
-    io.write_image(study.parent / "fixed_labels.nii.gz", labels.like(np.where(labels.array, value, 0)))
+    io.write_image(
+        study.parent / "fixed_labels.nii.gz", labels.like(np.where(labels.array, value, 0))
+    )
     study.write_text("\n".join(study.read_text().splitlines()[:2]) + "\n")
     (tmp_path / "images").mkdir()
     (tmp_path / "labels").mkdir()
@@ -274,7 +372,9 @@ def test_what_are_no_labels_is_told_before_the_work(value: float, says: str, stu
         shutil.copy(study.parent / f"{name}.nii.gz", tmp_path / "images" / f"{name}.nii.gz")
         shutil.copy(study.parent / f"{name}_labels.nii.gz", tmp_path / "labels" / f"{name}.nii.gz")
     for module in (registration, morphseek.evaluation):
-        monkeypatch.setattr(module, "register", lambda *images, **options: pytest.fail("was registered"))
+        monkeypatch.setattr(
+            module, "register", lambda *images, **options: pytest.fail("was registered")
+        )
     done = batch.run(study, tmp_path / "out", **QUICK)
     assert done.pairs[0].error == "InvalidArgumentError" and says in done.pairs[0].message
     (score,) = morphseek.evaluate([("fixed", "moving")], tmp_path, **QUICK).pairs
@@ -285,9 +385,19 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
     done = batch.run(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
     assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
     assert states(batch.run(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
-    same = batch.run(study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0})  # in other words, and as they are anyway
-    assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {"uncertainty": "off", "seed": 0}
-    for given, read, state in ((2.5, "2.5", "done"), ("2.50", "2.5", "skipped"), ("low", "low", "done")):
+    # in other words, and as they are anyway
+    same = batch.run(
+        study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0}
+    )
+    assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {
+        "uncertainty": "off",
+        "seed": 0,
+    }
+    for given, read, state in (
+        (2.5, "2.5", "done"),
+        ("2.50", "2.5", "skipped"),
+        ("low", "low", "done"),
+    ):
         again = batch.run(study, tmp_path / "out", smoothness=given, **QUICK)
         assert states(again)[:3] == [state] * 3 and again.options["smoothness"] == read
 
@@ -339,7 +449,9 @@ def many(folder: Path, pairs: int) -> Path:
     pair = morphseek.phantom.make_pair(size=40)
     for name in ("fixed", "moving"):
         io.write_image(folder / f"{name}.nrrd", getattr(pair, name))
-    (folder / "pairs.csv").write_text("fixed,moving,id\n" + "".join(f"fixed.nrrd,moving.nrrd,p{i}\n" for i in range(pairs)))
+    (folder / "pairs.csv").write_text(
+        "fixed,moving,id\n" + "".join(f"fixed.nrrd,moving.nrrd,p{i}\n" for i in range(pairs))
+    )
     return folder / "pairs.csv"
 
 
@@ -352,14 +464,25 @@ def wait_for(condition: Any, seconds: float = 300) -> None:
 
 def test_ctrl_c(tmp_path: Path, command: Command):
     study, out = many(tmp_path, 5), tmp_path / "out"
-    process = command.start("batch", study, "--out", out, "--workers", 2, *(f"--{name}={value}" for name, value in SLOW.items()))
-    wait_for(lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*"))))
+    process = command.start(
+        "batch",
+        study,
+        "--out",
+        out,
+        "--workers",
+        2,
+        *(f"--{name}={value}" for name, value in SLOW.items()),
+    )
+    wait_for(
+        lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*")))
+    )
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err and "cancelled" in err, err
     whole = stamps(out)
     assert 0 < len(whole) < 5
-    assert {path.name for path in out.iterdir()} == {*whole, "summary.csv", "summary.json"}  # no half-done pair's folder
+    # no half-done pair's folder
+    assert {path.name for path in out.iterdir()} == {*whole, "summary.csv", "summary.json"}
     again = batch.run(study, out, **SLOW)
     assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 
@@ -367,40 +490,72 @@ def test_ctrl_c(tmp_path: Path, command: Command):
 def test_command(study: Path, tmp_path: Path, command: Command):
     out = tmp_path / "out"
     text = command("batch", study, "--out", out, "--workers", 2, *FLAGS, expect=3)
-    assert "3 done, 1 failed" in text and "mean Dice" in text and "broken: InputUnreadableError" in text
+    assert (
+        "3 done, 1 failed" in text
+        and "mean Dice" in text
+        and "broken: InputUnreadableError" in text
+    )
     again = command.json("batch", study, "--out", out, *FLAGS, expect=3)
-    assert again["summary"]["skipped"] == 3 and again["options"] == {"model": "none", "refine": 0, "search": "off", "initial": "com"}
+    assert again["summary"]["skipped"] == 3 and again["options"] == {
+        "model": "none",
+        "refine": 0,
+        "search": "off",
+        "initial": "com",
+    }
     (tmp_path / "empty.csv").write_text("")
-    assert command.json("batch", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"] == "input_unreadable"
+    assert (
+        command.json("batch", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"]
+        == "input_unreadable"
+    )
 
 
-def test_reports_have_the_command_only_where_one_was_given(study: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch):
+def test_reports_have_the_command_only_where_one_was_given(
+    study: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+):
     study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
     assert states(batch.run(study, tmp_path / "python", html=True, **QUICK)) == ["done"]
     page = (tmp_path / "python" / "plain" / "report.html").read_text()
     assert "--of mine" not in page and "morphseek batch" not in page
     command("batch", study, "--out", tmp_path / "typed", "--html", *FLAGS)
-    assert f"morphseek batch {study} --out {tmp_path / 'typed'} --html --model none" in (tmp_path / "typed" / "plain" / "report.html").read_text()
+    assert (
+        f"morphseek batch {study} --out {tmp_path / 'typed'} --html --model none"
+        in (tmp_path / "typed" / "plain" / "report.html").read_text()
+    )
 
 
 def test_cluster_that_loses_a_worker(tmp_path: Path):
-    """Every pair is done once: what was finished before the loss is not touched, what was under way is done by the other worker."""
+    """Every pair is done once: what was finished before the loss is not touched, what was under way
+    is done by the other worker.
+    """
     distributed = pytest.importorskip("distributed")
     study, out = many(tmp_path, 5), tmp_path / "out"
     (study.parent / "pairs.csv").write_text(study.read_text() + "missing.nrrd,moving.nrrd,broken\n")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR") as cluster:
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        silence_logs="ERROR",
+    ) as cluster:
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(batch.run, study, out, scheduler=cluster.scheduler_address, **SLOW)
-            wait_for(lambda: run.done() or stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2)
+            wait_for(
+                lambda: run.done() or stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2
+            )
             before = stamps(out)
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
             done = run.result(timeout=300)
         assert states(done) == ["done"] * 5 + ["failed"]
         assert done.pairs[5].error == "InputUnreadableError"
         after = stamps(out)
-        assert sorted(after) == [f"p{i}" for i in range(5)] and before.items() <= after.items() and 0 < len(before) < 5
+        assert (
+            sorted(after) == [f"p{i}" for i in range(5)]
+            and before.items() <= after.items()
+            and 0 < len(before) < 5
+        )
         for name in after:
-            assert sorted(os.listdir(out / name)) == OUTPUTS  # nothing is left of the lost worker's attempt
+            # nothing is left of the lost worker's attempt
+            assert sorted(os.listdir(out / name)) == OUTPUTS
         again = batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)
         assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after

@@ -16,44 +16,98 @@ import morphseek
 from conftest import BUNDLES, Command
 from morphseek import _core, io, phantom
 
-FILES = ["displacement.nrrd", "report.html", "report.json", "transform.h5", "warped.nii.gz", "warped_labels.nii.gz"]
+FILES = [
+    "displacement.nrrd",
+    "report.html",
+    "report.json",
+    "transform.h5",
+    "warped.nii.gz",
+    "warped_labels.nii.gz",
+]
 NO_NETWORK = ["--model", "none", "--refine", "0", "--search", "off"]
 
 
-def test_register(tmp_path: Path, files: dict[str, Path], command: Command, result: morphseek.RegistrationResult):
+def test_register(
+    tmp_path: Path, files: dict[str, Path], command: Command, result: morphseek.RegistrationResult
+):
     out = tmp_path / "out"
-    arguments = ["register", files["fixed"], files["moving"], "--fixed-labels", files["fixed_labels"], "--moving-labels", files["moving_labels"], "--out", out, *NO_NETWORK]
+    arguments = [
+        "register",
+        files["fixed"],
+        files["moving"],
+        "--fixed-labels",
+        files["fixed_labels"],
+        "--moving-labels",
+        files["moving_labels"],
+        "--out",
+        out,
+        *NO_NETWORK,
+    ]
     text = command(*arguments)
     assert "mean Dice" in text and str(out / "report.html") in text
     assert sorted(p.name for p in out.iterdir()) == FILES
-    assert f"morphseek register {files['fixed']} {files['moving']} --fixed-labels" in (out / "report.html").read_text()
+    assert (
+        f"morphseek register {files['fixed']} {files['moving']} --fixed-labels"
+        in (out / "report.html").read_text()
+    )
     report = json.loads((out / "report.json").read_text())
-    assert {"dice_before", "dice_after", "njd_percent", "similarity_before", "similarity_after", "seconds", "model", "device", "version", "seed"} <= set(report)
+    assert {
+        "dice_before",
+        "dice_after",
+        "njd_percent",
+        "similarity_before",
+        "similarity_after",
+        "seconds",
+        "model",
+        "device",
+        "version",
+        "seed",
+    } <= set(report)
     assert report["dice_after"] > report["dice_before"] + 0.2 and not report["cached"]
 
     # One result whichever door, and its files agree with each other.
-    python = morphseek.register(files["fixed"], files["moving"], model="none", refine=0, search="off")
+    python = morphseek.register(
+        files["fixed"], files["moving"], model="none", refine=0, search="off"
+    )
     np.testing.assert_allclose(morphseek.load(out).displacement, python.displacement, atol=1e-4)
     fixed = sitk.ReadImage(str(files["fixed"]))
     transform = sitk.ReadTransform(str(out / "transform.h5"))
-    by_itk = sitk.GetArrayFromImage(sitk.Resample(sitk.ReadImage(str(files["moving_labels"])), fixed, transform, sitk.sitkNearestNeighbor))
+    by_itk = sitk.GetArrayFromImage(
+        sitk.Resample(
+            sitk.ReadImage(str(files["moving_labels"])), fixed, transform, sitk.sitkNearestNeighbor
+        )
+    )
     warped_labels = sitk.ReadImage(str(out / "warped_labels.nii.gz"))
     assert warped_labels.GetPixelID() == sitk.sitkUInt8
     assert (sitk.GetArrayFromImage(warped_labels) != by_itk).mean() < 1e-3
     target = sitk.GetArrayFromImage(sitk.ReadImage(str(files["fixed_labels"])))
-    dice = [2 * ((by_itk == k) & (target == k)).sum() / ((by_itk == k).sum() + (target == k).sum()) for k in range(1, 11)]
+    dice = [
+        2 * ((by_itk == k) & (target == k)).sum() / ((by_itk == k).sum() + (target == k).sum())
+        for k in range(1, 11)
+    ]
     assert np.mean(dice) == pytest.approx(report["dice_after"], abs=2e-3)
 
     # `apply` with the transform that was written gives the image that was written.
     again = tmp_path / "again.nii.gz"
-    command("apply", "--transform", out / "transform.h5", "--input", files["moving"], "--reference", files["fixed"], "--out", again)
+    command(
+        "apply",
+        "--transform",
+        out / "transform.h5",
+        "--input",
+        files["moving"],
+        "--reference",
+        files["fixed"],
+        "--out",
+        again,
+    )
     difference = np.abs(io.read(again).array - io.read(out / "warped.nii.gz").array)
     assert np.percentile(difference, 99.5) < 0.1
 
     # The same again comes from the cache, the same to the last bit; --no-cache computes.
     before = (out / "displacement.nrrd").read_bytes()
     assert command.json(*arguments)["cached"] is True
-    assert (tmp_path / "cache" / "morphseek").stat().st_mode & 0o777 == 0o700  # of its owner alone: images are in it
+    # of its owner alone: images are in it
+    assert (tmp_path / "cache" / "morphseek").stat().st_mode & 0o777 == 0o700
     assert (out / "displacement.nrrd").read_bytes() == before
     assert command.json(*arguments, "--no-cache")["cached"] is False
     assert (out / "displacement.nrrd").read_bytes() == before
@@ -62,36 +116,85 @@ def test_register(tmp_path: Path, files: dict[str, Path], command: Command, resu
 def test_labels_that_do_not_fit(tmp_path: Path, files: dict[str, Path], command: Command):
     labels = io.read(files["fixed_labels"])
     io.write_image(tmp_path / "other.nii.gz", io.Image(labels.array[2:], labels.spacing))
-    text = command("register", files["fixed"], files["moving"], "--fixed-labels", tmp_path / "other.nii.gz", "--out", tmp_path / "out", *NO_NETWORK, expect=3)
+    text = command(
+        "register",
+        files["fixed"],
+        files["moving"],
+        "--fixed-labels",
+        tmp_path / "other.nii.gz",
+        "--out",
+        tmp_path / "out",
+        *NO_NETWORK,
+        expect=3,
+    )
     assert "fixed image's grid" in " ".join(text.split()) and not (tmp_path / "out").exists()
     io.write_image(tmp_path / "empty.nii.gz", labels.like(np.zeros_like(labels.array)))
-    arguments = ["register", files["fixed"], files["moving"], "--fixed-labels", tmp_path / "empty.nii.gz", "--moving-labels", files["moving_labels"], *NO_NETWORK]
+    arguments = [
+        "register",
+        files["fixed"],
+        files["moving"],
+        "--fixed-labels",
+        tmp_path / "empty.nii.gz",
+        "--moving-labels",
+        files["moving_labels"],
+        *NO_NETWORK,
+    ]
     report = command.json(*arguments, "--out", tmp_path / "out")
     assert any("no label in common" in w for w in report["warnings"]) and "dice_after" not in report
 
 
-def test_apply_fills_with_the_least_finite_value(tmp_path: Path, files: dict[str, Path], command: Command):
+def test_apply_fills_with_the_least_finite_value(
+    tmp_path: Path, files: dict[str, Path], command: Command
+):
     moving = io.read(files["moving"])
     array = moving.array.astype(np.float32)
     least, array[0, 0, 0] = array.min(), np.nan
     io.write_image(tmp_path / "nan.nrrd", moving.like(array))
     io.write_transform(tmp_path / "far.tfm", sitk.TranslationTransform(3, (1e4, 0.0, 0.0)))
-    command("apply", "--transform", tmp_path / "far.tfm", "--input", tmp_path / "nan.nrrd", "--reference", files["fixed"], "--out", tmp_path / "out.nrrd")
+    command(
+        "apply",
+        "--transform",
+        tmp_path / "far.tfm",
+        "--input",
+        tmp_path / "nan.nrrd",
+        "--reference",
+        files["fixed"],
+        "--out",
+        tmp_path / "out.nrrd",
+    )
     assert (io.read(tmp_path / "out.nrrd").array == least).all()
 
 
-@pytest.mark.parametrize("dtype, labels", [(np.int64, [2**53 + 3, 2**53 + 5, -(2**53) - 1]), (np.uint64, [2**64 - 1, 2**64 - 3, 7]), (np.int64, [2**53, 5, -3])])
-def test_apply_keeps_64_bit_labels(dtype: type, labels: list[int], tmp_path: Path, command: Command):
+@pytest.mark.parametrize(
+    "dtype, labels",
+    [
+        (np.int64, [2**53 + 3, 2**53 + 5, -(2**53) - 1]),
+        (np.uint64, [2**64 - 1, 2**64 - 3, 7]),
+        (np.int64, [2**53, 5, -3]),
+    ],
+)
+def test_apply_keeps_64_bit_labels(
+    dtype: type, labels: list[int], tmp_path: Path, command: Command
+):
     """Also where the moving image ends, beyond which is 0."""
     array = np.resize(np.array(labels, dtype), (4, 5, 7))
     io.write_image(tmp_path / "labels.nrrd", io.Image(array, (1.0, 2.0, 3.0), (5.0, 6.0, 7.0)))
     io.write_transform(tmp_path / "shift.tfm", sitk.TranslationTransform(3, (2.0, 0.0, 0.0)))
-    files = ["--transform", tmp_path / "shift.tfm", "--input", tmp_path / "labels.nrrd", "--reference", tmp_path / "labels.nrrd"]
+    files = [
+        "--transform",
+        tmp_path / "shift.tfm",
+        "--input",
+        tmp_path / "labels.nrrd",
+        "--reference",
+        tmp_path / "labels.nrrd",
+    ]
     command("apply", *files, "--out", tmp_path / "out.nrrd", "--interpolation", "nearest")
     out, expected = io.read(tmp_path / "out.nrrd"), np.zeros_like(array)
     expected[..., :-2] = array[..., 2:]
     np.testing.assert_array_equal(out.array, expected)
-    assert out.array.dtype == dtype and np.array_equal(out.grid, io.read(tmp_path / "labels.nrrd").grid)
+    assert out.array.dtype == dtype and np.array_equal(
+        out.grid, io.read(tmp_path / "labels.nrrd").grid
+    )
 
 
 def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], command: Command):
@@ -104,11 +207,54 @@ def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], com
     fixed, moving = files["fixed"], files["moving"]
     for arguments, what in (
         (["register", fixed, out / "warped.nii.gz", "--out", out], "moving"),
-        (["register", fixed, moving, "--moving-labels", out / "warped_labels.nii.gz", "--out", out], "moving labels"),
-        (["register", fixed, moving, "--fixed-mask", out / "warped_labels.nii.gz", "--out", out], "fixed mask"),
-        (["register", fixed, moving, "--initial-transform", out / "transform.h5", "--out", out], "initial transform"),
-        (["apply", "--transform", out / "transform.h5", "-i", out / "warped.nii.gz", "-r", fixed, "-o", out / "warped.nii.gz"], "input"),
-        (["apply", "--transform", out / "transform.h5", "-i", moving, "-r", fixed, "-o", out / "transform.h5"], "transform"),
+        (
+            [
+                "register",
+                fixed,
+                moving,
+                "--moving-labels",
+                out / "warped_labels.nii.gz",
+                "--out",
+                out,
+            ],
+            "moving labels",
+        ),
+        (
+            ["register", fixed, moving, "--fixed-mask", out / "warped_labels.nii.gz", "--out", out],
+            "fixed mask",
+        ),
+        (
+            ["register", fixed, moving, "--initial-transform", out / "transform.h5", "--out", out],
+            "initial transform",
+        ),
+        (
+            [
+                "apply",
+                "--transform",
+                out / "transform.h5",
+                "-i",
+                out / "warped.nii.gz",
+                "-r",
+                fixed,
+                "-o",
+                out / "warped.nii.gz",
+            ],
+            "input",
+        ),
+        (
+            [
+                "apply",
+                "--transform",
+                out / "transform.h5",
+                "-i",
+                moving,
+                "-r",
+                fixed,
+                "-o",
+                out / "transform.h5",
+            ],
+            "transform",
+        ),
     ):
         error = command.json(*arguments, expect=2)["error"]
         assert error["message"].startswith(f"{what}: ") and "would be written" in error["message"]
@@ -117,17 +263,43 @@ def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], com
 
 def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
     out = tmp_path / "out"
-    arguments = ["register", files["fixed"], files["moving"], "--out", out, "--refine", "0", "--uncertainty", "on"]
+    arguments = [
+        "register",
+        files["fixed"],
+        files["moving"],
+        "--out",
+        out,
+        "--refine",
+        "0",
+        "--uncertainty",
+        "on",
+    ]
     assert "uncertainty" in command(*arguments)
     assert "uncertainty.nrrd" in [p.name for p in out.iterdir()]
-    assert command.json(*arguments)["uncertainty"] == json.loads((out / "report.json").read_text())["uncertainty"]
+    assert (
+        command.json(*arguments)["uncertainty"]
+        == json.loads((out / "report.json").read_text())["uncertainty"]
+    )
     assert morphseek.load(out).uncertainty.min() > 0  # from the cache
 
 
 @pytest.mark.parametrize("given, read", [("high", "high"), ("2.50", "2.5")])
-def test_smoothness(given: str, read: str, tmp_path: Path, files: dict[str, Path], command: Command):
-    command("register", files["fixed"], files["moving"], "--out", tmp_path / "out", *NO_NETWORK, "--smoothness", given)
-    assert json.loads((tmp_path / "out" / "report.json").read_text())["options"]["smoothness"] == read
+def test_smoothness(
+    given: str, read: str, tmp_path: Path, files: dict[str, Path], command: Command
+):
+    command(
+        "register",
+        files["fixed"],
+        files["moving"],
+        "--out",
+        tmp_path / "out",
+        *NO_NETWORK,
+        "--smoothness",
+        given,
+    )
+    assert (
+        json.loads((tmp_path / "out" / "report.json").read_text())["options"]["smoothness"] == read
+    )
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
@@ -135,9 +307,12 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
     for name in ("fixed", "moving"):
         io.write_image(tmp_path / f"{name}.nrrd", getattr(pair, name))
     out = tmp_path / "out"
-    process = command.start("register", tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd", "--out", out)
+    process = command.start(
+        "register", tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd", "--out", out
+    )
     deadline = time.monotonic() + 60
-    while not out.exists() and time.monotonic() < deadline:  # it is there from just before the registration begins
+    # it is there from just before the registration begins
+    while not out.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -159,7 +334,20 @@ def test_help_is_the_engines(command: Command):
 
 
 def test_quiet_says_nothing(tmp_path: Path, files: dict[str, Path], command: Command):
-    assert command("register", files["fixed"], files["moving"], "--out", tmp_path / "out", "--initial", "com", *NO_NETWORK, "--quiet").strip() == ""
+    assert (
+        command(
+            "register",
+            files["fixed"],
+            files["moving"],
+            "--out",
+            tmp_path / "out",
+            "--initial",
+            "com",
+            *NO_NETWORK,
+            "--quiet",
+        ).strip()
+        == ""
+    )
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == FILES[:-1]
 
 
@@ -182,18 +370,30 @@ def test_demo(tmp_path: Path, command: Command):
     assert report["dice_after"] > report["dice_before"] + 0.2
     assert report["tre_after_mm"] < 0.5 * report["tre_before_mm"]
     truth = report["truth"]
-    assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [organ["name"] for organ in truth["organs"]] == list(phantom.LABELS.values())
+    assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [
+        organ["name"] for organ in truth["organs"]
+    ] == list(phantom.LABELS.values())
     page = (tmp_path / "demo" / "report.html").read_text()
-    assert "Error to the truth" in page and f"{truth['after']['mean_mm']:.1f} mm" in page and f"by the initial transform {truth['initial']['mean_mm']:.1f}" in page
+    assert (
+        "Error to the truth" in page
+        and f"{truth['after']['mean_mm']:.1f} mm" in page
+        and f"by the initial transform {truth['initial']['mean_mm']:.1f}" in page
+    )
     text = command("demo", "--out", tmp_path / "demo", "--size", 40)
     for key in ("mean_mm", "median_mm", "p95_mm"):
-        assert " -> ".join(f"{truth[when][key]:.1f}" for when in ("before", "initial", "after")) + " mm" in text
+        assert (
+            " -> ".join(f"{truth[when][key]:.1f}" for when in ("before", "initial", "after"))
+            + " mm"
+            in text
+        )
     assert "initial alignment (affine)" in text and "95th percentile" in text
     assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == FILES
 
 
 def test_train_is_mounted(tmp_path: Path, command: Command):
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
+    (tmp_path / "torch.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
+    )
     command.environment["PYTHONPATH"] = str(tmp_path)
     assert "warmup" in command("train", "--help")
     text = command("train", "warmup", "hippocampus", "--out", tmp_path / "run", expect=2)

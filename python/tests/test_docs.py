@@ -14,12 +14,18 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def test_guide():
-    result = doctest.testfile(str(PYTHON / "docs" / "guide.md"), module_relative=False, optionflags=FLAGS)
+    result = doctest.testfile(
+        str(PYTHON / "docs" / "guide.md"), module_relative=False, optionflags=FLAGS
+    )
     assert result.attempted > 8 and result.failed == 0
 
 
-@pytest.mark.parametrize("page", [PYTHON / "README.md", PYTHON.parent / "README.md"], ids=["package", "top"])
-def test_readme(page: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "page", [PYTHON / "README.md", PYTHON.parent / "README.md"], ids=["package", "top"]
+)
+def test_readme(
+    page: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name, source in files.items():
         shutil.copy(source, tmp_path / f"{name}.nii.gz")
     monkeypatch.chdir(tmp_path)

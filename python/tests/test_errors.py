@@ -1,4 +1,6 @@
-"""Every failure has its class, through Python, and its exit code, through the command; nothing is left behind."""
+"""Every failure has its class, through Python, and its exit code, through the command; nothing is
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def test_table_makes_the_classes():
     assert len({e["code"] for e in errors.TABLE}) == len(errors.TABLE) > 20
     for entry in errors.TABLE:
         cls = getattr(errors, entry["python"])
-        assert issubclass(cls, errors.MorphSeekError) and (cls.code, cls.exit_code) == (entry["code"], entry["exit"])
+        assert issubclass(cls, errors.MorphSeekError) and (cls.code, cls.exit_code) == (
+            entry["code"],
+            entry["exit"],
+        )
         error = errors.from_engine(RuntimeError(f"{entry['code']}|what | happened"))
         assert type(error) is cls and str(error) == "what | happened"
         copy = pickle.loads(pickle.dumps(error))
@@ -29,7 +34,13 @@ def test_table_makes_the_classes():
 
 @pytest.mark.parametrize(
     "name, builtin",
-    [("InvalidArgumentError", ValueError), ("InputUnreadableError", OSError), ("DiskFullError", OSError), ("OutOfMemoryError", MemoryError), ("ModelNotFoundError", LookupError)],
+    [
+        ("InvalidArgumentError", ValueError),
+        ("InputUnreadableError", OSError),
+        ("DiskFullError", OSError),
+        ("OutOfMemoryError", MemoryError),
+        ("ModelNotFoundError", LookupError),
+    ],
 )
 def test_builtin_bases(name: str, builtin: type):
     assert issubclass(getattr(errors, name), builtin)
@@ -38,7 +49,8 @@ def test_builtin_bases(name: str, builtin: type):
 def tampered(folder: Path) -> Path:
     content = bytearray((BUNDLES / "tiny.onnx").read_bytes())
     key = b'"sha256": "'
-    at = content.index(key) + len(key)  # what the manifest promises, so that it is not what the weights give
+    # what the manifest promises, so that it is not what the weights give
+    at = content.index(key) + len(key)
     content[at] = ord("0") if content[at] != ord("0") else ord("1")
     path = folder / "tampered.onnx"
     path.write_bytes(bytes(content))
@@ -57,48 +69,148 @@ MASK = np.ones(GOOD.shape, np.uint8)
 CASES = {
     # name: (keywords of register, error, words of the message)
     "empty": (dict(fixed=np.zeros((0, 5, 5), np.float32)), errors.EmptyVolumeError, "fixed"),
-    "nan": (dict(moving=np.full(GOOD.shape, np.nan, np.float32)), errors.NonFiniteVolumeError, "moving"),
-    "infinite": (dict(fixed=np.full(GOOD.shape, np.inf, np.float32)), errors.NonFiniteVolumeError, "fixed"),
-    "constant": (dict(moving=np.full(GOOD.shape, 7, np.int16)), errors.ConstantVolumeError, "moving"),
+    "nan": (
+        dict(moving=np.full(GOOD.shape, np.nan, np.float32)),
+        errors.NonFiniteVolumeError,
+        "moving",
+    ),
+    "infinite": (
+        dict(fixed=np.full(GOOD.shape, np.inf, np.float32)),
+        errors.NonFiniteVolumeError,
+        "fixed",
+    ),
+    "constant": (
+        dict(moving=np.full(GOOD.shape, 7, np.int16)),
+        errors.ConstantVolumeError,
+        "moving",
+    ),
     "one slice": (dict(fixed=GOOD[:1]), errors.ThinVolumeError, "fixed"),
     "zero spacing": (dict(fixed=io.Image(GOOD, (1, 0, 1))), errors.InvalidSpacingError, "fixed"),
-    "negative spacing": (dict(moving=io.Image(GOOD, (1, 1, -2))), errors.InvalidSpacingError, "moving"),
-    "nan origin": (dict(moving=io.Image(GOOD, (1, 1, 1), (0, np.nan, 0))), errors.InvalidSpacingError, "moving"),
-    "singular direction": (dict(fixed=io.Image(GOOD, direction=(1, 0, 0, 1, 0, 0, 0, 0, 1))), errors.InvalidDirectionError, "fixed"),
+    "negative spacing": (
+        dict(moving=io.Image(GOOD, (1, 1, -2))),
+        errors.InvalidSpacingError,
+        "moving",
+    ),
+    "nan origin": (
+        dict(moving=io.Image(GOOD, (1, 1, 1), (0, np.nan, 0))),
+        errors.InvalidSpacingError,
+        "moving",
+    ),
+    "singular direction": (
+        dict(fixed=io.Image(GOOD, direction=(1, 0, 0, 1, 0, 0, 0, 0, 1))),
+        errors.InvalidDirectionError,
+        "fixed",
+    ),
     "empty mask": (dict(fixed_mask=0 * MASK), errors.EmptyMaskError, "fixed mask"),
     "mask on another grid": (dict(moving_mask=MASK[1:]), errors.GridMismatchError, "moving mask"),
-    "mask elsewhere": (dict(moving_mask=io.Image(MASK, (1, 1, 1), (50, 0, 0))), errors.GridMismatchError, "moving mask"),
-    "no overlap": (dict(moving=io.Image(GOOD, (1, 1, 1), (5000, 0, 0)), initial="none"), errors.NoOverlapError, "overlap"),
-    "singular initial": (dict(initial_transform=np.diag([1.0, 1, 0, 1])), errors.SingularTransformError, "inverted"),
-    "deformable initial": (dict(initial_transform=sitk.BSplineTransform(3)), errors.InvalidArgumentError, "rigid or affine"),
-    "initial of no kind": (dict(initial_transform={"a": 1}), errors.InvalidArgumentError, "given as dict"),
+    "mask elsewhere": (
+        dict(moving_mask=io.Image(MASK, (1, 1, 1), (50, 0, 0))),
+        errors.GridMismatchError,
+        "moving mask",
+    ),
+    "no overlap": (
+        dict(moving=io.Image(GOOD, (1, 1, 1), (5000, 0, 0)), initial="none"),
+        errors.NoOverlapError,
+        "overlap",
+    ),
+    "singular initial": (
+        dict(initial_transform=np.diag([1.0, 1, 0, 1])),
+        errors.SingularTransformError,
+        "inverted",
+    ),
+    "deformable initial": (
+        dict(initial_transform=sitk.BSplineTransform(3)),
+        errors.InvalidArgumentError,
+        "rigid or affine",
+    ),
+    "initial of no kind": (
+        dict(initial_transform={"a": 1}),
+        errors.InvalidArgumentError,
+        "given as dict",
+    ),
     "labels": (dict(fixed_labels=MASK), errors.InvalidArgumentError, "score_labels"),
-    "labels by a path": (dict(moving_labels="labels.nii.gz"), errors.InvalidArgumentError, "result.apply"),
-    "unknown option that is an image": (dict(mask=MASK), errors.InvalidArgumentError, 'unknown option "mask"'),
-    "progress of no kind": (dict(progress=5), errors.InvalidArgumentError, "progress is given as int"),
+    "labels by a path": (
+        dict(moving_labels="labels.nii.gz"),
+        errors.InvalidArgumentError,
+        "result.apply",
+    ),
+    "unknown option that is an image": (
+        dict(mask=MASK),
+        errors.InvalidArgumentError,
+        'unknown option "mask"',
+    ),
+    "progress of no kind": (
+        dict(progress=5),
+        errors.InvalidArgumentError,
+        "progress is given as int",
+    ),
     "unknown option": (dict(stepz=3), errors.InvalidArgumentError, "steps"),
     "option out of range": (dict(steps=99), errors.InvalidArgumentError, "steps"),
-    "option of no choice": (dict(preset="quick"), errors.InvalidArgumentError, "fast, default, best"),
+    "option of no choice": (
+        dict(preset="quick"),
+        errors.InvalidArgumentError,
+        "fast, default, best",
+    ),
     "option of another type": (dict(steps="many"), errors.InvalidArgumentError, "steps"),
-    "option of no type": (dict(steps=object()), errors.InvalidArgumentError, "steps is given as object"),
-    "option that is no number": (dict(tau=np.nan), errors.InvalidArgumentError, "tau is nan; it must be a finite number"),
-    "option of a word or a number": (dict(smoothness="stiff"), errors.InvalidArgumentError, r'smoothness is "stiff"; it must be one of auto, low, high or a number of mm in \[0.1, 100\]'),
-    "number of an option of a word or a number": (dict(smoothness=0.05), errors.InvalidArgumentError, r'smoothness is "0.05"; it must be'),
-    "option below its range": (dict(seed=-1), errors.InvalidArgumentError, "seed is given as number -1; it must be a whole number from 0"),
-    "option in another case": (dict(Search="on"), errors.InvalidArgumentError, "unknown option \"Search\""),
-    "missing file": (dict(fixed="/nowhere/fixed.nii.gz"), errors.InputUnreadableError, "/nowhere/fixed.nii.gz"),
+    "option of no type": (
+        dict(steps=object()),
+        errors.InvalidArgumentError,
+        "steps is given as object",
+    ),
+    "option that is no number": (
+        dict(tau=np.nan),
+        errors.InvalidArgumentError,
+        "tau is nan; it must be a finite number",
+    ),
+    "option of a word or a number": (
+        dict(smoothness="stiff"),
+        errors.InvalidArgumentError,
+        (
+            r'smoothness is "stiff"; it must be one of auto, low, high or a number of mm in \[0.1,'
+            r" 100\]"
+        ),
+    ),
+    "number of an option of a word or a number": (
+        dict(smoothness=0.05),
+        errors.InvalidArgumentError,
+        r'smoothness is "0.05"; it must be',
+    ),
+    "option below its range": (
+        dict(seed=-1),
+        errors.InvalidArgumentError,
+        "seed is given as number -1; it must be a whole number from 0",
+    ),
+    "option in another case": (
+        dict(Search="on"),
+        errors.InvalidArgumentError,
+        'unknown option "Search"',
+    ),
+    "missing file": (
+        dict(fixed="/nowhere/fixed.nii.gz"),
+        errors.InputUnreadableError,
+        "/nowhere/fixed.nii.gz",
+    ),
     "unknown model": (dict(model="no-such-model"), errors.ModelNotFoundError, "no-such-model"),
     "missing model": (dict(model="/nowhere/model.onnx"), errors.ModelNotFoundError, "model.onnx"),
     "truncated model": (dict(model=truncated), errors.ModelCorruptError, "truncated"),
     "tampered model": (dict(model=tampered), errors.ModelTamperedError, "tampered"),
-    "model with outside weights": (dict(model=lambda _: BUNDLES / "external.onnx"), errors.ModelExternalError, "external"),
+    "model with outside weights": (
+        dict(model=lambda _: BUNDLES / "external.onnx"),
+        errors.ModelExternalError,
+        "external",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_python(case: str, tmp_path: Path):
     given, error, words = CASES[case]
-    given = {"fixed": GOOD, "moving": GOOD, **QUICK, **{k: v(tmp_path) if callable(v) else v for k, v in given.items()}}
+    given = {
+        "fixed": GOOD,
+        "moving": GOOD,
+        **QUICK,
+        **{k: v(tmp_path) if callable(v) else v for k, v in given.items()},
+    }
     with pytest.raises(error, match=words):
         morphseek.register(**given)
 
@@ -122,7 +234,13 @@ COMMAND_CASES = {
     "missing": (None, GOOD, [], 3, "does not exist"),
     "model": (GOOD, GOOD, ["--model", "nowhere.onnx"], 4, "nowhere.onnx"),
     "usage": (GOOD, GOOD, ["--steps", "99"], 2, "steps"),
-    "usage of a word or a number": (GOOD, GOOD, ["--smoothness", "200"], 2, "or a number of mm in [0.1, 100]"),
+    "usage of a word or a number": (
+        GOOD,
+        GOOD,
+        ["--smoothness", "200"],
+        2,
+        "or a number of mm in [0.1, 100]",
+    ),
     "mask": (GOOD, GOOD, ["--fixed-mask", "{missing}"], 3, "fixed mask"),
 }
 
@@ -144,19 +262,42 @@ def test_command(case: str, tmp_path: Path, command: Command):
 
 
 def test_command_error_as_json(tmp_path: Path, command: Command):
-    error = command.json("register", tmp_path / "no.nii", tmp_path / "no.nii", "--out", tmp_path / "out", expect=3)["error"]
-    assert error["name"] == "input_unreadable" and error["code"] == errors.InputUnreadableError.code and "no.nii" in error["message"]
+    error = command.json(
+        "register", tmp_path / "no.nii", tmp_path / "no.nii", "--out", tmp_path / "out", expect=3
+    )["error"]
+    assert (
+        error["name"] == "input_unreadable"
+        and error["code"] == errors.InputUnreadableError.code
+        and "no.nii" in error["message"]
+    )
 
 
-@pytest.mark.parametrize("arguments", [["register", "a", "b"], ["register", "a", "b", "--out", "c", "--steps", "99"], ["models", "shwo"], ["nonsense"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["register", "a", "b"],
+        ["register", "a", "b", "--out", "c", "--steps", "99"],
+        ["models", "shwo"],
+        ["nonsense"],
+    ],
+    ids=" ".join,
+)
 def test_usage_errors_as_json(arguments: list[str], command: Command):
     error = command.json(*arguments, expect=2)["error"]
-    assert error["name"] == "invalid_argument" and error["code"] == errors.InvalidArgumentError.code and error["message"]
+    assert (
+        error["name"] == "invalid_argument"
+        and error["code"] == errors.InvalidArgumentError.code
+        and error["message"]
+    )
     assert "Usage:" in command(*arguments, expect=2)
 
 
 def test_any_exception_is_one_of_ours():
-    for error, cls in ((KeyboardInterrupt(), errors.CancelledError), (MemoryError(), errors.OutOfMemoryError), (ZeroDivisionError("x"), errors.InternalError)):
+    for error, cls in (
+        (KeyboardInterrupt(), errors.CancelledError),
+        (MemoryError(), errors.OutOfMemoryError),
+        (ZeroDivisionError("x"), errors.InternalError),
+    ):
         assert type(errors.from_exception(error)) is cls
     error = errors.DiskFullError("full")
     assert errors.from_exception(error) is error
@@ -167,25 +308,60 @@ def test_any_exception_is_one_of_ours():
 def test_interruption_and_defects_as_json(capsys: pytest.CaptureFixture):
     with pytest.raises(cli.typer.Exit) as end, cli._reported(True):
         raise KeyboardInterrupt
-    assert end.value.exit_code == 130 and json.loads(capsys.readouterr().out)["error"]["name"] == "cancelled"
+    assert (
+        end.value.exit_code == 130
+        and json.loads(capsys.readouterr().out)["error"]["name"] == "cancelled"
+    )
     with pytest.raises(ZeroDivisionError), cli._reported(True):
         raise ZeroDivisionError("x")
-    assert json.loads(capsys.readouterr().out)["error"] == {"name": "internal", "code": 1, "message": "ZeroDivisionError: x"}
+    assert json.loads(capsys.readouterr().out)["error"] == {
+        "name": "internal",
+        "code": 1,
+        "message": "ZeroDivisionError: x",
+    }
 
 
 def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Command):
     (tmp_path / "file").write_text("mine")
-    text = command("register", files["fixed"], files["moving"], "--out", tmp_path / "file" / "out", expect=6)
+    text = command(
+        "register", files["fixed"], files["moving"], "--out", tmp_path / "file" / "out", expect=6
+    )
     assert "cannot be written" in text
     assert (tmp_path / "file").read_text() == "mine"
-    command("apply", "--transform", tmp_path / "none.h5", "-i", files["moving"], "-r", files["fixed"], "-o", tmp_path / "o.nii.gz", expect=3)
+    command(
+        "apply",
+        "--transform",
+        tmp_path / "none.h5",
+        "-i",
+        files["moving"],
+        "-r",
+        files["fixed"],
+        "-o",
+        tmp_path / "o.nii.gz",
+        expect=3,
+    )
     assert not (tmp_path / "o.nii.gz").exists()
 
 
-def test_command_keeps_an_old_result_on_failure(tmp_path: Path, files: dict[str, Path], command: Command):
+def test_command_keeps_an_old_result_on_failure(
+    tmp_path: Path, files: dict[str, Path], command: Command
+):
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.json").write_text(json.dumps({"old": True}))
-    command("register", files["fixed"], files["fixed"].parent / "missing.nii.gz", "--out", out, expect=3)
-    command("register", files["fixed"], files["moving"], "--out", out, "--model", "nowhere.onnx", expect=4)
-    assert [p.name for p in out.iterdir()] == ["report.json"] and json.loads((out / "report.json").read_text()) == {"old": True}
+    command(
+        "register", files["fixed"], files["fixed"].parent / "missing.nii.gz", "--out", out, expect=3
+    )
+    command(
+        "register",
+        files["fixed"],
+        files["moving"],
+        "--out",
+        out,
+        "--model",
+        "nowhere.onnx",
+        expect=4,
+    )
+    assert [p.name for p in out.iterdir()] == ["report.json"] and json.loads(
+        (out / "report.json").read_text()
+    ) == {"old": True}

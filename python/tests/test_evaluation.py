@@ -15,7 +15,14 @@ import SimpleITK as sitk
 import morphseek
 from conftest import QUICK, Command, blob
 from morphseek import errors, io
-from morphseek.evaluation import evaluate, find_list, inverse_dice, mean_dice, read_pairs, score_labels
+from morphseek.evaluation import (
+    evaluate,
+    find_list,
+    inverse_dice,
+    mean_dice,
+    read_pairs,
+    score_labels,
+)
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
 RUN = {**QUICK, "initial": "rigid"}
@@ -30,8 +37,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         image = blob(shift=shift)
         io.write_image(root / "images" / f"{name}.nii.gz", io.Image(image, (2.0, 2.0, 3.0)))
         labels = (image > 0.3).astype(np.uint8) + (image > 0.8) * 4
-        io.write_image(root / "labels" / f"{name}.nii.gz", io.Image(labels.astype(np.uint8), (2.0, 2.0, 3.0)))
-    (root / "split.json").write_text(json.dumps({"people": ["a", "b", "c"], "pairs": {"val": PAIRS[:1], "test": PAIRS}}))
+        io.write_image(
+            root / "labels" / f"{name}.nii.gz", io.Image(labels.astype(np.uint8), (2.0, 2.0, 3.0))
+        )
+    (root / "split.json").write_text(
+        json.dumps({"people": ["a", "b", "c"], "pairs": {"val": PAIRS[:1], "test": PAIRS}})
+    )
     return root
 
 
@@ -41,14 +52,23 @@ def scored(data: Path) -> morphseek.evaluation.Evaluation:
 
 
 def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
-    assert [(p.fixed, p.moving) for p in scored.pairs] == PAIRS and not any(p.error for p in scored.pairs)
+    assert [(p.fixed, p.moving) for p in scored.pairs] == PAIRS and not any(
+        p.error for p in scored.pairs
+    )
     summary = scored.summary()
     assert summary["dice_after"] > summary["dice_before"] + 0.05
     assert summary["dice_check"] == pytest.approx(summary["dice_after"], abs=2e-3)
     assert set(summary["dice_by_label"]) == {1, 5}
     pair = scored.pairs[0]
     fixed, moving = (io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b"))
-    before = {k: 2 * ((fixed.array == k) & (moving.array == k)).sum() / ((fixed.array == k).sum() + (moving.array == k).sum()) for k in (1, 5)}
+    before = {
+        k: (
+            2
+            * ((fixed.array == k) & (moving.array == k)).sum()
+            / ((fixed.array == k).sum() + (moving.array == k).sum())
+        )
+        for k in (1, 5)
+    }
     assert {s.label: s.dice_before for s in pair.labels} == pytest.approx(before)
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
     assert score_labels(result, fixed, moving) == pair.labels
@@ -58,45 +78,101 @@ def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
 
 def test_dice_by_the_inverse_is_simpleitks(data: Path):
     fixed, moving = (io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "c"))
-    result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "c.nii.gz", **{**RUN, "refine": 20})
+    result = morphseek.register(
+        data / "images" / "a.nii.gz", data / "images" / "c.nii.gz", **{**RUN, "refine": 20}
+    )
     a, c = fixed.to_sitk(), moving.to_sitk()
-    u = sitk.TransformToDisplacementField(result.to_sitk(), sitk.sitkVectorFloat64, a.GetSize(), a.GetOrigin(), a.GetSpacing(), a.GetDirection())
-    back = sitk.DisplacementFieldTransform(sitk.InvertDisplacementField(u, 100, 0.02, 0.001, enforceBoundaryCondition=False))
-    carried, known = (sitk.GetArrayFromImage(sitk.Resample(image, c, back, sitk.sitkNearestNeighbor, 0)) for image in (a, sitk.Cast(a * 0 + 1, sitk.sitkUInt8)))
+    u = sitk.TransformToDisplacementField(
+        result.to_sitk(),
+        sitk.sitkVectorFloat64,
+        a.GetSize(),
+        a.GetOrigin(),
+        a.GetSpacing(),
+        a.GetDirection(),
+    )
+    back = sitk.DisplacementFieldTransform(
+        sitk.InvertDisplacementField(u, 100, 0.02, 0.001, enforceBoundaryCondition=False)
+    )
+    carried, known = (
+        sitk.GetArrayFromImage(sitk.Resample(image, c, back, sitk.sitkNearestNeighbor, 0))
+        for image in (a, sitk.Cast(a * 0 + 1, sitk.sitkUInt8))
+    )
     there = moving.array * known
-    expected = np.mean([2 * ((carried == k) & (there == k)).sum() / ((carried == k).sum() + (there == k).sum()) for k in (1, 5)])
+    expected = np.mean(
+        [
+            2 * ((carried == k) & (there == k)).sum() / ((carried == k).sum() + (there == k).sum())
+            for k in (1, 5)
+        ]
+    )
     assert inverse_dice(result, fixed, moving) == pytest.approx(expected, abs=0.01)
     run = evaluate([("a", "c")], data, inverse=True, **{**RUN, "refine": 20})
-    assert run.summary()["dice_inverse"] == run.pairs[0].dice_inverse == pytest.approx(inverse_dice(result, fixed, moving))
+    assert (
+        run.summary()["dice_inverse"]
+        == run.pairs[0].dice_inverse
+        == pytest.approx(inverse_dice(result, fixed, moving))
+    )
 
 
 def test_volumes_are_simpleitks(data: Path):
-    """The Jacobian determinant by SimpleITK, from the transform; on grids with other voxels and another order of axes."""
+    """The Jacobian determinant by SimpleITK, from the transform; on grids with other voxels and
+    another order of axes.
+    """
     fixed, moving = (sitk.ReadImage(str(data / "images" / f"{name}.nii.gz")) for name in PAIRS[0])
     labels, there = (sitk.ReadImage(str(data / "labels" / f"{name}.nii.gz")) for name in PAIRS[0])
     coarser = sitk.Image([30, 24, 40], sitk.sitkUInt8)
     coarser.SetOrigin(moving.GetOrigin())
     coarser.SetSpacing([1.6 * s for s in moving.GetSpacing()])
-    moving, there = (sitk.Resample(image, coarser, sitk.Transform(), sitk.sitkNearestNeighbor) for image in (moving, there))
+    moving, there = (
+        sitk.Resample(image, coarser, sitk.Transform(), sitk.sitkNearestNeighbor)
+        for image in (moving, there)
+    )
     result = morphseek.register(fixed, moving, threads=1, model="none", search="off", refine=5)
-    total = sitk.TransformToDisplacementField(result.to_sitk(), sitk.sitkVectorFloat64, fixed.GetSize(), fixed.GetOrigin(), fixed.GetSpacing(), fixed.GetDirection())
+    total = sitk.TransformToDisplacementField(
+        result.to_sitk(),
+        sitk.sitkVectorFloat64,
+        fixed.GetSize(),
+        fixed.GetOrigin(),
+        fixed.GetSpacing(),
+        fixed.GetDirection(),
+    )
     determinant = sitk.GetArrayFromImage(sitk.DisplacementFieldJacobianDeterminant(total))
     a, b = sitk.GetArrayFromImage(labels), sitk.GetArrayFromImage(there)
     for score in score_labels(result, labels, there):
         predicted = determinant[a == score.label].sum() * np.prod(fixed.GetSpacing())
         true = (b == score.label).sum() * np.prod(there.GetSpacing())
-        assert score.volume_error_percent == pytest.approx(100 * (predicted / true - 1), abs=0.1) and abs(predicted / true - 1) > 0.01
-    assert score_labels(result, labels, sitk.PermuteAxes(there, (2, 0, 1))) == score_labels(result, labels, there)
+        assert (
+            score.volume_error_percent == pytest.approx(100 * (predicted / true - 1), abs=0.1)
+            and abs(predicted / true - 1) > 0.01
+        )
+    assert score_labels(result, labels, sitk.PermuteAxes(there, (2, 0, 1))) == score_labels(
+        result, labels, there
+    )
 
 
-@pytest.mark.parametrize("dtype, values", [(np.uint32, (614454277, 16777217)), (np.float32, (3.0, 250.0)), (np.int64, (2**40 + 1, 5)), (np.int16, (-2, 7))])
-def test_any_whole_label(data: Path, scored: morphseek.evaluation.Evaluation, dtype: type, values: tuple):
+@pytest.mark.parametrize(
+    "dtype, values",
+    [
+        (np.uint32, (614454277, 16777217)),
+        (np.float32, (3.0, 250.0)),
+        (np.int64, (2**40 + 1, 5)),
+        (np.int16, (-2, 7)),
+    ],
+)
+def test_any_whole_label(
+    data: Path, scored: morphseek.evaluation.Evaluation, dtype: type, values: tuple
+):
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
     maps = [io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b")]
     other = [m.like(np.select([m.array == 1, m.array == 5], values, 0).astype(dtype)) for m in maps]
-    found = {s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in score_labels(result, *other)}
-    expected = {s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in scored.pairs[0].labels}
-    assert found == {values[0]: expected[1], values[1]: expected[5]} and list(found) == sorted(values)
+    found = {
+        s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in score_labels(result, *other)
+    }
+    expected = {
+        s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in scored.pairs[0].labels
+    }
+    assert found == {values[0]: expected[1], values[1]: expected[5]} and list(found) == sorted(
+        values
+    )
     assert all(isinstance(label, int) for label in found)
     assert score_labels(result, maps[0], maps[1].like(np.zeros_like(maps[1].array))) == []
     with pytest.raises(errors.GridMismatchError, match=r"moving labels: the array has shape"):
@@ -105,10 +181,15 @@ def test_any_whole_label(data: Path, scored: morphseek.evaluation.Evaluation, dt
         score_labels(result, maps[0], maps[1].like(maps[1].array * 2.5))
 
 
-@pytest.mark.parametrize("spacing, origin, off, same", [(5e-4, 0, 2, False), (0.3, 3000, 1, False), (0.3, 3000, 0.001, True), (5e-4, 0, 0.001, True)])
+@pytest.mark.parametrize(
+    "spacing, origin, off, same",
+    [(5e-4, 0, 2, False), (0.3, 3000, 1, False), (0.3, 3000, 0.001, True), (5e-4, 0, 0.001, True)],
+)
 def test_grids_are_compared_in_voxels(spacing: float, origin: float, off: float, same: bool):
     image = io.Image(blob(), (spacing,) * 3, (origin,) * 3)
-    labels = io.Image((blob() > 0.4).astype(np.uint8), (spacing,) * 3, (origin + off * spacing, origin, origin))
+    labels = io.Image(
+        (blob() > 0.4).astype(np.uint8), (spacing,) * 3, (origin + off * spacing, origin, origin)
+    )
     if same:
         morphseek.evaluation.on_fixed_grid(labels, image.grid)
     else:
@@ -139,37 +220,61 @@ def test_wilcoxon(data: Path, scored: morphseek.evaluation.Evaluation, tmp_path:
 
 def test_merging(data: Path, tmp_path: Path):
     table = tmp_path / "labels.csv"
-    table.write_text("\ufeffid,name,structure\n1,shell,body\n5,core,body\n", encoding="utf-8")  # as spreadsheets write it
+    # as spreadsheets write it
+    table.write_text("\ufeffid,name,structure\n1,shell,body\n5,core,body\n", encoding="utf-8")
     merged = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert merged.names == {1: "body"} and [s.label for s in merged.pairs[0].labels] == [1]
     table.write_text("id,name\n5,core\n")
     named = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
-    table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")  # as Excel does where the comma is the decimal one
+    # as Excel does where the comma is the decimal one
+    table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
     assert morphseek.evaluation.read_labels_csv(table) == ({5: 5}, {5: "core"})
-    for text, says in (("number\n5\n", "columns"), ("", "no labels"), ("id, name\n", "no labels"), ("id,name\n5,core\n5,shell\n", "the id 5 twice")):
+    for text, says in (
+        ("number\n5\n", "columns"),
+        ("", "no labels"),
+        ("id, name\n", "no labels"),
+        ("id,name\n5,core\n5,shell\n", "the id 5 twice"),
+    ):
         table.write_text(text)
         with pytest.raises(errors.InputUnreadableError, match=says):
             evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
 
 
-@pytest.mark.parametrize("value, says", [(1.5, "1.5; labels must be whole"), (np.nan, "nan; labels must be whole"), (2.0**60, "renumber them")])
+@pytest.mark.parametrize(
+    "value, says",
+    [
+        (1.5, "1.5; labels must be whole"),
+        (np.nan, "nan; labels must be whole"),
+        (2.0**60, "renumber them"),
+    ],
+)
 def test_values_that_are_no_labels(value: float, says: str):
     labels = io.Image(np.array([0, 1, value]).reshape(1, 1, 3), name="moving labels")
-    with pytest.raises(errors.InvalidArgumentError, match=f"the moving labels have the value .*{says}"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=f"the moving labels have the value .*{says}"
+    ):
         morphseek.evaluation.merge_labels(labels, {1: 1})
 
 
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
-    first, second = (evaluate(PAIRS[:2] if n else PAIRS[:1], data, cache=str(tmp_path), **RUN) for n in (0, 1))
+    first, second = (
+        evaluate(PAIRS[:2] if n else PAIRS[:1], data, cache=str(tmp_path), **RUN) for n in (0, 1)
+    )
     assert [p.cached for p in first.pairs + second.pairs] == [False, True, False]
-    assert second.summary()["cached"] == 1 and second.summary()["seconds"] == second.pairs[1].seconds
+    assert (
+        second.summary()["cached"] == 1 and second.summary()["seconds"] == second.pairs[1].seconds
+    )
     assert second.pairs[0].labels == first.pairs[0].labels
 
 
-def test_a_failing_pair_does_not_stop_the_others(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failing_pair_does_not_stop_the_others(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
-    assert "missing" in run.pairs[0].error and run.pairs[0].exit_code == 3 and not run.pairs[1].error
+    assert (
+        "missing" in run.pairs[0].error and run.pairs[0].exit_code == 3 and not run.pairs[1].error
+    )
     assert run.summary()["failed"] == 1
     shutil.copytree(data, tmp_path / "data")
     labels = tmp_path / "data" / "labels" / "c.nii.gz"
@@ -189,7 +294,11 @@ def test_a_failing_pair_does_not_stop_the_others(data: Path, tmp_path: Path, mon
         ("p.csv", "a,b\n", [("a", "b")]),
         ("p.csv", "\ufeffid,Moving,Fixed,note\n1,b,a,\n\n2, d,c ,x\n", [("a", "b"), ("c", "d")]),
         ("p.json", '[["a", "b"]]', [("a", "b")]),
-        ("p.json", '{"registration_val": [{"fixed": "./imagesTr/x", "moving": "./imagesTr/y"}]}', [("./imagesTr/x", "./imagesTr/y")]),
+        (
+            "p.json",
+            '{"registration_val": [{"fixed": "./imagesTr/x", "moving": "./imagesTr/y"}]}',
+            [("./imagesTr/x", "./imagesTr/y")],
+        ),
     ],
 )
 def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
@@ -198,7 +307,17 @@ def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
     assert read_pairs(path) == expected
 
 
-@pytest.mark.parametrize("text, error", [("{", errors.InputUnreadableError), ("[[1, 2]]", errors.InputUnreadableError), ("[]", errors.InputUnreadableError), ("[1]", errors.InputUnreadableError), ("5", errors.InputUnreadableError), ('{"x": 1}', errors.InvalidArgumentError)])
+@pytest.mark.parametrize(
+    "text, error",
+    [
+        ("{", errors.InputUnreadableError),
+        ("[[1, 2]]", errors.InputUnreadableError),
+        ("[]", errors.InputUnreadableError),
+        ("[1]", errors.InputUnreadableError),
+        ("5", errors.InputUnreadableError),
+        ('{"x": 1}', errors.InvalidArgumentError),
+    ],
+)
 def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(error, match="p.json"):
@@ -235,9 +354,13 @@ def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
 
 
 def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
-    """True shows a bar, as elsewhere; what cannot be called is told before the first pair, and False stops."""
+    """True shows a bar, as elsewhere; what cannot be called is told before the first pair, and
+    False stops.
+    """
     run = evaluate(PAIRS[:2], data, progress=True, **RUN)
-    assert capsys.readouterr().err.splitlines() == [str(score) for score in run.pairs] and " <- " in str(run.pairs[0])
+    assert capsys.readouterr().err.splitlines() == [
+        str(score) for score in run.pairs
+    ] and " <- " in str(run.pairs[0])
     with pytest.raises(errors.InvalidArgumentError, match="progress is given as str"):
         evaluate([("a", "missing")], data, progress="yes", **RUN)
     seen: list = []
@@ -258,7 +381,11 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     run.save(tmp_path)
     assert "nan" not in (tmp_path / "results.csv").read_text()
     rows = list(csv.DictReader(open(tmp_path / "results.csv")))
-    assert rows[0]["dice_after"] == "" and float(rows[0]["njd_percent"]) == 0 and rows[-1]["seconds"] == ""
+    assert (
+        rows[0]["dice_after"] == ""
+        and float(rows[0]["njd_percent"]) == 0
+        and rows[-1]["seconds"] == ""
+    )
 
 
 def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.evaluation.Evaluation):
@@ -276,33 +403,110 @@ def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.eva
 
 
 def test_command(data: Path, tmp_path: Path, command: Command):
-    text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--check", "--model", "none", "--refine", 0, "--search", "off")
+    text = command(
+        "evaluate",
+        data / "split.json",
+        "--subset",
+        "val",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+        "--check",
+        "--model",
+        "none",
+        "--refine",
+        0,
+        "--search",
+        "off",
+    )
     assert "mean Dice by SimpleITK" in text
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["results.csv", "results.json"]
-    text = command("evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2)
+    text = command(
+        "evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2
+    )
     assert "test, val" in " ".join(text.split()) and not (tmp_path / "other").exists()
     (tmp_path / "bad.csv").write_text("a,missing\n")
-    command("evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3)
+    command(
+        "evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3
+    )
     assert json.loads((tmp_path / "failed" / "results.json").read_text())["summary"]["failed"] == 1
 
-    # Nothing takes the place of a finished evaluation but another one; its list is not written over either.
+    # Nothing takes the place of a finished evaluation but another one; its list is not written over
+    # either.
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    text = command("evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "run", expect=3)
+    text = command(
+        "evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "run", expect=3
+    )
     assert "stay as they were" in text
-    command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--model", "hipocampus", expect=4)
+    command(
+        "evaluate",
+        data / "split.json",
+        "--subset",
+        "val",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+        "--model",
+        "hipocampus",
+        expect=4,
+    )
     (tmp_path / "listed").mkdir()
     (tmp_path / "listed" / "results.csv").write_text("a,b\n")
-    command("evaluate", tmp_path / "listed" / "results.csv", "--data", data, "--out", tmp_path / "listed", expect=2)
+    command(
+        "evaluate",
+        tmp_path / "listed" / "results.csv",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "listed",
+        expect=2,
+    )
     for against in (tmp_path / "run", tmp_path / "run" / "results.json"):
-        text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", tmp_path / "run", "--against", against, "--model", "none", expect=2)
-        assert f"against: {tmp_path / 'run' / 'results.json'} is where a result would be written" in text
+        text = command(
+            "evaluate",
+            data / "split.json",
+            "--subset",
+            "val",
+            "--data",
+            data,
+            "--out",
+            tmp_path / "run",
+            "--against",
+            against,
+            "--model",
+            "none",
+            expect=2,
+        )
+        assert (
+            f"against: {tmp_path / 'run' / 'results.json'} is where a result would be written"
+            in text
+        )
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
-def test_list_in_the_data_folder(data: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch):
+def test_list_in_the_data_folder(
+    data: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+):
     """The README's command, from anywhere; a list that is where it is said to be comes first."""
     monkeypatch.chdir(tmp_path)
-    command("evaluate", "split.json", "--subset", "val", "--data", data, "--out", "scores", "--model", "none", "--refine", 0, "--search", "off")
+    command(
+        "evaluate",
+        "split.json",
+        "--subset",
+        "val",
+        "--data",
+        data,
+        "--out",
+        "scores",
+        "--model",
+        "none",
+        "--refine",
+        0,
+        "--search",
+        "off",
+    )
     assert json.loads((tmp_path / "scores" / "results.json").read_text())["summary"]["pairs"] == 1
     (tmp_path / "split.json").write_text(json.dumps([["a", "c"]]))
     assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
@@ -311,21 +515,51 @@ def test_list_in_the_data_folder(data: Path, tmp_path: Path, command: Command, m
     # In the data folder, too, a list is not written over.
     (tmp_path / "listed").mkdir()
     (tmp_path / "listed" / "results.csv").write_text("a,b\n")
-    command("evaluate", "results.csv", "--data", tmp_path / "listed", "--out", tmp_path / "listed", expect=2)
+    command(
+        "evaluate",
+        "results.csv",
+        "--data",
+        tmp_path / "listed",
+        "--out",
+        tmp_path / "listed",
+        expect=2,
+    )
 
 
 def test_names_are_no_markup(data: Path, tmp_path: Path, command: Command):
-    (tmp_path / "labels.csv").write_text("id,name\n1,Hippocampus [left]\n5,Tail [/posterior] :on:\n")
+    (tmp_path / "labels.csv").write_text(
+        "id,name\n1,Hippocampus [left]\n5,Tail [/posterior] :on:\n"
+    )
     out = tmp_path / "run [/x] :on:"
-    text = command("evaluate", data / "split.json", "--subset", "val", "--data", data, "--out", out, "--labels-csv", tmp_path / "labels.csv", "--model", "none", "--refine", 0)
+    text = command(
+        "evaluate",
+        data / "split.json",
+        "--subset",
+        "val",
+        "--data",
+        data,
+        "--out",
+        out,
+        "--labels-csv",
+        tmp_path / "labels.csv",
+        "--model",
+        "none",
+        "--refine",
+        0,
+    )
     for said in ("Hippocampus [left]", "Tail [/posterior] :on:", str(out / "results.json")):
         assert said in text
 
 
 def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_path: Path):
     table = tmp_path / "labels.csv"
-    table.write_text("id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n")
-    assert morphseek.evaluation.read_labels_csv(table) == ({1: 1, 2: 1, 7: 2, 8: 3}, {1: "hippo", 2: "skull", 3: "skin"})
+    table.write_text(
+        "id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n"
+    )
+    assert morphseek.evaluation.read_labels_csv(table) == (
+        {1: 1, 2: 1, 7: 2, 8: 3},
+        {1: "hippo", 2: "skull", 3: "skin"},
+    )
 
 
 def test_uncertainty_has_no_place(data: Path):
@@ -335,10 +569,14 @@ def test_uncertainty_has_no_place(data: Path):
 
 
 def test_a_list_that_is_not_there_is_named(data: Path, tmp_path: Path):
-    with pytest.raises(errors.InvalidArgumentError, match="no list 'tset'; it has the lists test, val"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="no list 'tset'; it has the lists test, val"
+    ):
         read_pairs(data / "split.json", "tset")
     plain = tmp_path / "pairs.json"
     plain.write_text(json.dumps(PAIRS))
     assert read_pairs(plain) == PAIRS
-    with pytest.raises(errors.InvalidArgumentError, match="one list of pairs, so there is no 'test'"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="one list of pairs, so there is no 'test'"
+    ):
         read_pairs(plain, "test")

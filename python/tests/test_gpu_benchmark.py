@@ -26,10 +26,25 @@ def gpu():
 
 
 def test_end_to_end_on_the_cpu(tmp_path):
-    """A bundle that loops, through ONNX Runtime and through the engine; one that is not there is a row that says so."""
+    """A bundle that loops, through ONNX Runtime and through the engine; one that is not there is a
+    row that says so.
+    """
     bundle = REPOSITORY / "engine" / "network" / "testdata" / "loop.onnx"
     networks = f"{bundle},{tmp_path / 'nosuch.onnx'}"
-    command = [sys.executable, SCRIPT, "--device", "cpu", "--size", "16,12,20", "--networks", networks, "--repeats", "1", "--out", tmp_path]
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--device",
+        "cpu",
+        "--size",
+        "16,12,20",
+        "--networks",
+        networks,
+        "--repeats",
+        "1",
+        "--out",
+        tmp_path,
+    ]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "table.json").read_text())
@@ -41,7 +56,9 @@ def test_end_to_end_on_the_cpu(tmp_path):
     assert plain["ms"][2] > 0 and engine["seconds"]["none"] > 0 and engine["gib"] > 0
     assert plain["placement"]["nodes"] > 10 and plain["placement"]["on_cpu"] == {}
     assert report["peak"] is None and report["card"] is None and report["training"] == []
-    assert len(missing) == 2 and all("nosuch.onnx" in row["failed"] and row["failed"] in page for row in missing)
+    assert len(missing) == 2 and all(
+        "nosuch.onnx" in row["failed"] and row["failed"] in page for row in missing
+    )
 
 
 def test_stops_without_the_provider(gpu, tmp_path, monkeypatch):
@@ -81,7 +98,9 @@ def test_the_card_that_cuda_shows(gpu, tmp_path, monkeypatch):
     try:
         assert gpu.card() == {"name": "NVIDIA H200", "uuid": uuid}
         smi = tmp_path / "nvidia-smi"
-        smi.write_text(f"#!/bin/sh\ncase \"$*\" in *--id={uuid}*) echo 2048;; *) echo 7; echo 2048;; esac\n")
+        smi.write_text(
+            f'#!/bin/sh\ncase "$*" in *--id={uuid}*) echo 2048;; *) echo 7; echo 2048;; esac\n'
+        )
         smi.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
         assert gpu.memory("cuda") == 2
@@ -93,18 +112,30 @@ def test_peaks_by_the_name_of_the_card(gpu):
     def of(name):
         return gpu.peaks("", {"name": name, "uuid": ""})
 
-    assert of("NVIDIA H100 80GB HBM3") == (67, 989, 3.35) and of("NVIDIA H100 PCIe")[2] == 2.0 and of("NVIDIA H200") == (67, 989, 4.8)
+    assert (
+        of("NVIDIA H100 80GB HBM3") == (67, 989, 3.35)
+        and of("NVIDIA H100 PCIe")[2] == 2.0
+        and of("NVIDIA H200") == (67, 989, 4.8)
+    )
     assert of("NVIDIA A800-SXM4-80GB") == of("NVIDIA A100-SXM4-80GB") != of("NVIDIA A100-PCIE-40GB")
     assert of("NVIDIA L40S")[2] == 0.864 and of("NVIDIA GeForce RTX 4090")[2] == 1.008
-    for other in ("NVIDIA GH200 480GB", "NVIDIA L40", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"):
+    for other in (
+        "NVIDIA GH200 480GB",
+        "NVIDIA L40",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+    ):
         assert of(other) is None
-    assert gpu.peaks("", None) is None and gpu.peaks("1,2,3", None) == gpu.peaks("1,2,3", {"name": "NVIDIA H200", "uuid": ""}) == (1, 2, 3)
+    assert gpu.peaks("", None) is None and gpu.peaks("1,2,3", None) == gpu.peaks(
+        "1,2,3", {"name": "NVIDIA H200", "uuid": ""}
+    ) == (1, 2, 3)
 
 
 def test_times_over_the_floor(gpu):
     row = {"ms": [20.0, 30.0, 60.0], "resident_ms": [10.0, 20.0, 30.0]}
     gpu.over_floor(row, {"tflop": 1.0, "gbyte": 1.0})
-    assert "ms_over_floor" not in row and gpu.timed(row, "ms") == ["20", "30", "60"]  # the card's peaks are not known
+    # the card's peaks are not known
+    assert "ms_over_floor" not in row and gpu.timed(row, "ms") == ["20", "30", "60"]
     gpu.over_floor(row, {"ms": 5.0, "fused_ms": 4.0})
     assert row["ms_over_floor"] == {"fused_ms": [5.0, 3.75, 5.0], "ms": [4.0, 3.0, 4.0]}
     assert gpu.timed(row, "resident_ms") == ["10 (2.5)", "20 (2.5)", "30 (2.5)"]
@@ -114,30 +145,66 @@ def test_times_over_the_floor(gpu):
 
 
 def test_placement(gpu):
-    """Nodes that ran on the CPU are counted once, by kind; a loop's own time is that of the nodes in it."""
+    """Nodes that ran on the CPU are counted once, by kind; a loop's own time is that of the nodes
+    in it.
+    """
 
     def event(name, kind, provider, microseconds, size):
-        args = {"op_name": kind, "provider": f"{provider}ExecutionProvider", "output_size": str(size)}
+        args = {
+            "op_name": kind,
+            "provider": f"{provider}ExecutionProvider",
+            "output_size": str(size),
+        }
         return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
 
-    events = [{"cat": "Session", "name": "model_run", "dur": 9, "args": {}}, event("c", "Conv", "CUDA", 5, 10**6), event("l", "Loop", "CPU", 10**6, 0)]
-    events += [event(f"s{i}", "Shape", "CPU", 1000, 8) for i in (0, 0, 1)] + [event("g", "GridSample", "CPU", 2000, 3 * 10**6)]
+    events = [
+        {"cat": "Session", "name": "model_run", "dur": 9, "args": {}},
+        event("c", "Conv", "CUDA", 5, 10**6),
+        event("l", "Loop", "CPU", 10**6, 0),
+    ]
+    events += [event(f"s{i}", "Shape", "CPU", 1000, 8) for i in (0, 0, 1)] + [
+        event("g", "GridSample", "CPU", 2000, 3 * 10**6)
+    ]
     found = gpu.placement(events, "cuda")
-    assert found == {"nodes": 5, "on_cpu": {"Shape": 2, "Loop": 1, "GridSample": 1}, "on_cpu_ms": 5.0, "on_cpu_mb": pytest.approx(3.000024)}
+    assert found == {
+        "nodes": 5,
+        "on_cpu": {"Shape": 2, "Loop": 1, "GridSample": 1},
+        "on_cpu_ms": 5.0,
+        "on_cpu_mb": pytest.approx(3.000024),
+    }
     assert gpu.placed(found) == "4 of 5 (Shape 2, Loop 1, GridSample 1; 3.000 MB, 5.0 ms)"
-    assert gpu.placement(events, "cpu")["on_cpu"] == {} and gpu.placed(gpu.placement(events[:2], "cuda")) == "0 of 1"
+    assert (
+        gpu.placement(events, "cpu")["on_cpu"] == {}
+        and gpu.placed(gpu.placement(events[:2], "cuda")) == "0 of 1"
+    )
 
 
 def test_a_visit_of_training(gpu):
-    """T steps with an update each, of one of the paper's networks, by the trainer's own code; a row of the table."""
+    """T steps with an update each, of one of the paper's networks, by the trainer's own code; a row
+    of the table.
+    """
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
     row = gpu.one_training("voxelmorph-l", "2", "32,32,32", "cpu")
     assert row["updates"] == 3 and row["seconds"] > 0 and row["gib"] > 0.1
     machine = {"cpu": "a CPU", "gpu": "none", "cores": 2, "load_average": 0}
-    report = {"machine": machine, "size": (32, 32, 32), "device": "cpu", "card": None, "peak": None, "rows": [], "floors": {}}
-    report["training"] = [{"network": "voxelmorph-l", "trajectories": 2, "steps": 3} | found for found in (row, {"failed": "no memory"})]
+    report = {
+        "machine": machine,
+        "size": (32, 32, 32),
+        "device": "cpu",
+        "card": None,
+        "peak": None,
+        "rows": [],
+        "floors": {},
+    }
+    report["training"] = [
+        {"network": "voxelmorph-l", "trajectories": 2, "steps": 3} | found
+        for found in (row, {"failed": "no memory"})
+    ]
     page = gpu.page(report)
-    assert f"| voxelmorph-l | 2 | 3 | {row['seconds']:.2f} | {row['gib']:.1f} |" in page and "| voxelmorph-l | 2 | 3 | no memory | |" in page
+    assert (
+        f"| voxelmorph-l | 2 | 3 | {row['seconds']:.2f} | {row['gib']:.1f} |" in page
+        and "| voxelmorph-l | 2 | 3 | no memory | |" in page
+    )
 
 
 def test_floor_without_peaks(gpu):
@@ -145,14 +212,28 @@ def test_floor_without_peaks(gpu):
     counter = gpu.counting(torch, None)
     with counter:
         torch.ones(2, 3) @ torch.ones(3, 4)
-    assert counter.total["tflop"] == pytest.approx(48e-12) and set(counter.total) == {"tflop", "gbyte"}
+    assert counter.total["tflop"] == pytest.approx(48e-12) and set(counter.total) == {
+        "tflop",
+        "gbyte",
+    }
 
 
 def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
-    gpu.run(tmp_path, device="cpu", size="32,32,32", networks="nice-trans", repeats=1, peak="67,989,3.35", train="")  # one voxel at its coarsest
+    # one voxel at its coarsest
+    gpu.run(
+        tmp_path,
+        device="cpu",
+        size="32,32,32",
+        networks="nice-trans",
+        repeats=1,
+        peak="67,989,3.35",
+        train="",
+    )
     rows = json.loads((tmp_path / "table.json").read_text())["rows"]
-    assert len(rows) == 4 and all("spatial element" in row["failed"] and "\n" not in row["failed"] for row in rows)
+    assert len(rows) == 4 and all(
+        "spatial element" in row["failed"] and "\n" not in row["failed"] for row in rows
+    )
     assert "spatial element" in (tmp_path / "table.md").read_text()
 
 
@@ -161,7 +242,11 @@ def test_difference(gpu):
     a[0, 0], b[0] = 3, a[0]
     b[0, 1, 0, 0, 0] = 0.5
     found = gpu.difference(a, b)
-    assert found["max"] == 0.5 and found["mean"] == pytest.approx(0.5 / 64) and found["displacement"] == 3
+    assert (
+        found["max"] == 0.5
+        and found["mean"] == pytest.approx(0.5 / 64)
+        and found["displacement"] == 3
+    )
 
 
 def test_counting(gpu):
@@ -185,7 +270,9 @@ def test_counting(gpu):
 
 
 def test_operators():
-    """Two nodes, one in the loop: the warm-up is left out, the fastest run counts, a convolution is counted from its shapes."""
+    """Two nodes, one in the loop: the warm-up is left out, the fastest run counts, a convolution is
+    counted from its shapes.
+    """
     sys.path.insert(0, str(SCRIPT.parent))
     try:
         import operators
@@ -193,16 +280,29 @@ def test_operators():
         sys.path.remove(str(SCRIPT.parent))
 
     def event(name, kind, microseconds, shapes, out):
-        args = {"op_name": kind, "input_type_shape": [{"float": s} for s in shapes], "output_type_shape": [{"float": out}], "output_size": "1000000"}
+        args = {
+            "op_name": kind,
+            "input_type_shape": [{"float": s} for s in shapes],
+            "output_type_shape": [{"float": out}],
+            "output_size": "1000000",
+        }
         return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
 
     conv = [[1, 4, 8, 8, 8], [6, 4, 3, 3, 3]], [1, 6, 8, 8, 8]
     steps, repeats = 2, 2
     events = [event("c", "Conv", t, *conv) for t in (9000, 9000, 3000, 2000, 4000, 5000)]
-    events += [event("o", "Loop", 99999, [[1]], [1])] * 3 + [{"cat": "Session", "name": "model_run", "dur": 1, "args": {}}]
-    events += [event("m", "MatMul", t, [[5, 7], [7, 3]], [5, 3]) for t in (1, 500, 700, 500, 500, 600)]
+    events += [event("o", "Loop", 99999, [[1]], [1])] * 3 + [
+        {"cat": "Session", "name": "model_run", "dur": 1, "args": {}}
+    ]
+    events += [
+        event("m", "MatMul", t, [[5, 7], [7, 3]], [5, 3]) for t in (1, 500, 700, 500, 500, 600)
+    ]
     rows = operators.summed(events, repeats)
     assert list(rows) == ["Conv", "MatMul"]
-    assert rows["Conv"] == pytest.approx({"calls": steps, "ms": 2 * 2, "gflop": 2 * 2 * 27 * 4 * 6 * 512 / 1e9, "gbyte": 2e-3})
-    assert rows["MatMul"] == pytest.approx({"calls": steps, "ms": 2 * 0.5, "gflop": 2 * 2 * 5 * 7 * 3 / 1e9, "gbyte": 2e-3})
+    assert rows["Conv"] == pytest.approx(
+        {"calls": steps, "ms": 2 * 2, "gflop": 2 * 2 * 27 * 4 * 6 * 512 / 1e9, "gbyte": 2e-3}
+    )
+    assert rows["MatMul"] == pytest.approx(
+        {"calls": steps, "ms": 2 * 0.5, "gflop": 2 * 2 * 5 * 7 * 3 / 1e9, "gbyte": 2e-3}
+    )
     assert "| Conv | 2 | 4.0 | 80 % |" in operators.table(rows)

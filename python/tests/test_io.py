@@ -42,7 +42,9 @@ def as_nibabel(image: io.Image):
 
 
 def write_dicom(image: io.Image, folder: Path, drift: tuple[float, ...] = (0.0, 0.0, 0.0)) -> Path:
-    """A series; ``drift`` is by how much each slice lies further off its place than the one before."""
+    """A series; ``drift`` is by how much each slice lies further off its place than the one
+    before.
+    """
     folder.mkdir()
     volume = image.to_sitk()
     direction = np.array(image.direction).reshape(3, 3)
@@ -54,7 +56,10 @@ def write_dicom(image: io.Image, folder: Path, drift: tuple[float, ...] = (0.0, 
         tags = {
             "0008|0060": "CT",
             "0020|000e": uid,
-            "0020|0032": "\\".join(f"{v + k * d:.10g}" for v, d in zip(volume.TransformIndexToPhysicalPoint((0, 0, k)), drift)),
+            "0020|0032": "\\".join(
+                f"{v + k * d:.10g}"
+                for v, d in zip(volume.TransformIndexToPhysicalPoint((0, 0, k)), drift)
+            ),
             "0020|0037": "\\".join(f"{v:.10g}" for v in direction.T[:2].ravel()),
             "0020|0013": str(k),
         }
@@ -65,7 +70,9 @@ def write_dicom(image: io.Image, folder: Path, drift: tuple[float, ...] = (0.0, 
     return folder
 
 
-@pytest.mark.parametrize("kind", ["Image", "sitk", "itk", "nibabel", ".nii.gz", ".nii", ".nrrd", ".mha", "dicom"])
+@pytest.mark.parametrize(
+    "kind", ["Image", "sitk", "itk", "nibabel", ".nii.gz", ".nii", ".nrrd", ".mha", "dicom"]
+)
 def test_read_kinds(kind: str, reference: io.Image, tmp_path: Path):
     if kind.startswith("."):
         source = tmp_path / f"image{kind}"
@@ -85,7 +92,9 @@ def test_read_kinds(kind: str, reference: io.Image, tmp_path: Path):
 
 def test_numpy_has_unit_geometry():
     image = io.read(np.zeros((3, 4, 5)))
-    np.testing.assert_array_equal(image.grid, [5, 4, 3, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(
+        image.grid, [5, 4, 3, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
+    )
 
 
 def test_no_copy_on_the_way_in():
@@ -123,7 +132,8 @@ def test_view_outlives_its_image():
     array = blob()
     read = io.read(sitk.GetImageFromArray(array)).float32()
     gc.collect()
-    ballast = [sitk.GetImageFromArray(np.full_like(array, 7)) for _ in range(20)]  # would take the memory if it were free
+    # would take the memory if it were free
+    ballast = [sitk.GetImageFromArray(np.full_like(array, 7)) for _ in range(20)]
     np.testing.assert_array_equal(read, array)
     assert len(ballast) == 20
 
@@ -140,14 +150,26 @@ def test_itk_images_with_a_start_index(reference: io.Image):
     itk = pytest.importorskip("itk")
     whole = as_itk(reference)
     cropped = itk.crop_image_filter(whole, lower_boundary_crop_size=[2, 3, 1])
-    assert list(cropped.GetOrigin()) == pytest.approx(reference.origin) and list(cropped.GetLargestPossibleRegion().GetIndex()) == [2, 3, 1]
+    assert list(cropped.GetOrigin()) == pytest.approx(reference.origin) and list(
+        cropped.GetLargestPossibleRegion().GetIndex()
+    ) == [2, 3, 1]
     expected = reference.to_sitk()[2:, 3:, 1:]
-    for made, corner in ((cropped, expected.GetOrigin()), (itk.constant_pad_image_filter(whole, pad_lower_bound=[1, 2, 0]), reference.index_to_physical @ [-1, -2, 0, 1])):
+    for made, corner in (
+        (cropped, expected.GetOrigin()),
+        (
+            itk.constant_pad_image_filter(whole, pad_lower_bound=[1, 2, 0]),
+            reference.index_to_physical @ [-1, -2, 0, 1],
+        ),
+    ):
         np.testing.assert_allclose(io.read(made).origin, corner[:3], atol=1e-9)
     read = io.read(cropped)
     np.testing.assert_array_equal(read.array, sitk.GetArrayFromImage(expected))
     back = io.as_kind_of(cropped, read)  # what apply() returns
-    np.testing.assert_allclose(back.TransformIndexToPhysicalPoint(back.GetLargestPossibleRegion().GetIndex()), expected.GetOrigin(), atol=1e-9)
+    np.testing.assert_allclose(
+        back.TransformIndexToPhysicalPoint(back.GetLargestPossibleRegion().GetIndex()),
+        expected.GetOrigin(),
+        atol=1e-9,
+    )
 
 
 def test_itk_images_of_other_dimensions(reference: io.Image):
@@ -165,20 +187,43 @@ def test_itk_images_of_other_dimensions(reference: io.Image):
         io.read(itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True))
 
 
-def nifti_form(*, shear: float = 0.0, origin: float = 0.0, codes: tuple[int, int] = (1, 1), units: int = 2, kind: type = nibabel.Nifti1Image):
-    """A NIfTI whose sform may be sheared and whose qform is not; codes are of the sform and of the qform."""
+def nifti_form(
+    *,
+    shear: float = 0.0,
+    origin: float = 0.0,
+    codes: tuple[int, int] = (1, 1),
+    units: int = 2,
+    kind: type = nibabel.Nifti1Image,
+):
+    """A NIfTI whose sform may be sheared and whose qform is not; codes are of the sform and of the
+    qform.
+    """
     image = kind(1000 * blob((7, 9, 11)).T, None)
     sform, qform = (np.diag([2.0, 1.5, 3.0, 1.0]) for _ in range(2))
     sform[0, 1], qform[:3, 3] = shear, origin
     image.header.set_sform(sform, codes[0])
     image.header.set_qform(qform, codes[1])
     image.header["xyzt_units"] = units
-    return kind(image.dataobj, None, image.header) if codes == (0, 0) else kind(image.dataobj, image.header.get_best_affine(), image.header)
+    return (
+        kind(image.dataobj, None, image.header)
+        if codes == (0, 0)
+        else kind(image.dataobj, image.header.get_best_affine(), image.header)
+    )
 
 
 @pytest.mark.parametrize(
     "form",
-    [{}, {"origin": 30.0}, {"codes": (0, 0)}, {"codes": (1, 0)}, {"codes": (0, 1), "origin": 30.0}, {"units": 1}, {"units": 3}, {"shear": 0.2}, {"shear": 0.2, "origin": 30.0}],
+    [
+        {},
+        {"origin": 30.0},
+        {"codes": (0, 0)},
+        {"codes": (1, 0)},
+        {"codes": (0, 1), "origin": 30.0},
+        {"units": 1},
+        {"units": 3},
+        {"shear": 0.2},
+        {"shear": 0.2, "origin": 30.0},
+    ],
     ids=str,
 )
 def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
@@ -190,7 +235,9 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
     np.testing.assert_array_equal(io.read(image).array, by_path.array)
     direction = np.array(by_path.direction).reshape(3, 3)
     np.testing.assert_allclose(direction.T @ direction, np.eye(3), atol=1e-6)
-    assert by_path.spacing == pytest.approx(np.array([2, 1.5, 3]) * {1: 1000, 2: 1, 3: 0.001}[form.get("units", 2)])
+    assert by_path.spacing == pytest.approx(
+        np.array([2, 1.5, 3]) * {1: 1000, 2: 1, 3: 0.001}[form.get("units", 2)]
+    )
     if form == {}:
         other = nifti_form(kind=nibabel.Nifti2Image)  # which SimpleITK does not read
         np.testing.assert_array_equal(io.read(other).grid, by_path.grid)
@@ -201,7 +248,11 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
 def test_sheared_images_are_refused(tmp_path: Path):
     image = nifti_form(shear=0.2, codes=(1, 0))
     nibabel.save(image, tmp_path / "image.nii.gz")
-    for source in (image, tmp_path / "image.nii.gz", nibabel.MGHImage(np.zeros((4, 5, 6), np.float32), image.affine)):
+    for source in (
+        image,
+        tmp_path / "image.nii.gz",
+        nibabel.MGHImage(np.zeros((4, 5, 6), np.float32), image.affine),
+    ):
         with pytest.raises(errors.InvalidDirectionError, match="moving: .*sheared.*resample"):
             io.read(source, "moving")
     sheared = io.Image(blob((4, 5, 6)), direction=(1, 0.6, 0, 0, 0.8, 0, 0, 0, 1))
@@ -280,14 +331,20 @@ def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: io.Imag
     sitk.WriteImage(reference.to_sitk(), str(attached))
     assert io.parts(attached) == [attached]
     (tmp_path / "voxels.raw").write_bytes(bytes(8))
-    text = "NDims = 3\nElementDataFile = voxels.raw\n" if "m" in name.lower() else "NRRD0004\ndimension: 3\ndata file: voxels.raw\n\n"
+    text = (
+        "NDims = 3\nElementDataFile = voxels.raw\n"
+        if "m" in name.lower()
+        else "NRRD0004\ndimension: 3\ndata file: voxels.raw\n\n"
+    )
     (tmp_path / name).write_text(text)
     assert io.parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
 
 
 def test_label_map_objects_are_refused():
     labels = sitk.LabelImageToLabelMap(sitk.Image([4, 5, 6], sitk.sitkUInt8))
-    with pytest.raises(errors.InvalidArgumentError, match="moving volume is a SimpleITK label map.*LabelMapToLabel"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="moving volume is a SimpleITK label map.*LabelMapToLabel"
+    ):
         io.read(labels, "moving")
 
 
@@ -308,21 +365,34 @@ def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: io.Image):
 
 @pytest.mark.parametrize(
     "drift, says",
-    [((0.0, 0.3, 0.0), "no straight stack .*tilted gantry.*8.7 mm off.*dcm2niix"), ((0.0, 0.0, -2.0), "all at one position")], ids=["tilt", "one place"]
+    [
+        ((0.0, 0.3, 0.0), "no straight stack .*tilted gantry.*8.7 mm off.*dcm2niix"),
+        ((0.0, 0.0, -2.0), "all at one position"),
+    ],
+    ids=["tilt", "one place"],
 )
 def test_dicom_that_is_no_stack_is_refused(drift: tuple[float, ...], says: str, tmp_path: Path):
-    folder = write_dicom(io.Image((1000 * blob((30, 9, 11))).astype(np.int16), (1.0, 1.0, 2.0)), tmp_path / "series", drift)
+    folder = write_dicom(
+        io.Image((1000 * blob((30, 9, 11))).astype(np.int16), (1.0, 1.0, 2.0)),
+        tmp_path / "series",
+        drift,
+    )
     with pytest.raises(errors.InputUnreadableError, match=says):
         io.read(folder)
 
 
 def test_dicom_with_rounded_directions_is_read(tmp_path: Path):
     image = io.Image((1000 * blob((60, 9, 11))).astype(np.int16), (1.0, 1.0, 1.0))
-    assert io.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape == image.array.shape
+    assert (
+        io.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape
+        == image.array.shape
+    )
 
 
 def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
-    """As PET has them: the first slice's slope, a whole number, makes ITK read all as integers of the first one's size."""
+    """As PET has them: the first slice's slope, a whole number, makes ITK read all as integers of
+    the first one's size.
+    """
     folder = write_dicom(io.Image((1000 * blob((6, 9, 11))).astype(np.int16)), tmp_path / "series")
     writer = sitk.ImageFileWriter()
     writer.KeepOriginalImageUIDOn()
@@ -354,11 +424,16 @@ def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
             call()
 
 
-@pytest.mark.parametrize("field, value", [("spacing", (1, 1)), ("origin", (0,)), ("direction", np.eye(2))])
+@pytest.mark.parametrize(
+    "field, value", [("spacing", (1, 1)), ("origin", (0,)), ("direction", np.eye(2))]
+)
 def test_geometry_of_the_wrong_length(field: str, value):
     with pytest.raises(errors.InvalidArgumentError, match=field):
         io.Image(np.zeros((3, 4, 5)), **{field: value})
-    assert io.Image(np.zeros((3, 4, 5)), direction=np.eye(3)).direction == io.Image(np.zeros(3)).direction
+    assert (
+        io.Image(np.zeros((3, 4, 5)), direction=np.eye(3)).direction
+        == io.Image(np.zeros(3)).direction
+    )
 
 
 def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: io.Image):
@@ -384,7 +459,12 @@ def test_as_kind_of(reference: io.Image):
     back = io.as_kind_of(as_itk(reference), image)
     np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-6)
     labels = image.like(np.ones((4, 5, 6), np.int64))
-    assert io.as_kind_of(nibabel.Nifti1Image(np.ones((6, 5, 4), np.int64), np.eye(4), dtype=np.int64), labels).get_data_dtype() == np.int64
+    assert (
+        io.as_kind_of(
+            nibabel.Nifti1Image(np.ones((6, 5, 4), np.int64), np.eye(4), dtype=np.int64), labels
+        ).get_data_dtype()
+        == np.int64
+    )
     assert isinstance(io.as_kind_of("path", image), sitk.Image)
     assert io.as_kind_of(np.zeros(3), image) is image.array
 
@@ -392,18 +472,30 @@ def test_as_kind_of(reference: io.Image):
 def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
     vectors = np.arange(3 * 4 * 5 * 3, dtype=np.float32).reshape(3, 4, 5, 3)
     path = tmp_path / "field.nii.gz"
-    io.write_image(path, io.placed(sitk.GetImageFromArray(vectors, isVector=True), oblique(vectors[..., 0]).grid))
+    io.write_image(
+        path,
+        io.placed(sitk.GetImageFromArray(vectors, isVector=True), oblique(vectors[..., 0]).grid),
+    )
     header = nibabel.load(path)
     assert int(header.header["intent_code"]) == 1007
-    np.testing.assert_array_equal(np.asarray(header.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3), vectors)
+    np.testing.assert_array_equal(
+        np.asarray(header.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3), vectors
+    )
     np.testing.assert_array_equal(io.read_vectors(path), vectors)
 
 
 def test_no_module_that_few_calls_need():
     """Every process pays for what the package imports."""
-    script = "import sys, numpy, SimpleITK; before = set(sys.modules); import morphseek.io; print(*set(sys.modules) - before)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert "morphseek.io" in loaded and not {"concurrent.futures", "logging", "socket"} & set(loaded)
+    script = (
+        "import sys, numpy, SimpleITK; before = set(sys.modules); import morphseek.io;"
+        " print(*set(sys.modules) - before)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "morphseek.io" in loaded and not {"concurrent.futures", "logging", "socket"} & set(
+        loaded
+    )
 
 
 def test_transforms(tmp_path: Path):
@@ -414,11 +506,17 @@ def test_transforms(tmp_path: Path):
         np.testing.assert_allclose(io.linear_part(io.read_transform(path)), matrix, atol=1e-12)
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
     io.write_transform(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
-    assert io.read_transform(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
+    assert io.read_transform(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (
+        2.0,
+        4.0,
+        6.0,
+    )
     lines = (tmp_path / "two.tfm").read_text().splitlines()
     composite = next(i for i, line in enumerate(lines) if line.startswith("#Transform 1"))
     (tmp_path / "two.tfm").write_text("\n".join([lines[0], *lines[composite:]]) + "\n")
-    with pytest.raises(errors.InputUnreadableError, match="two.tfm holds 2 transforms side by side"):
+    with pytest.raises(
+        errors.InputUnreadableError, match="two.tfm holds 2 transforms side by side"
+    ):
         io.read_transform(tmp_path / "two.tfm")
     euler = sitk.Euler3DTransform((10.0, 20.0, 30.0), 0.1, 0.2, 0.3, (1.0, 2.0, 3.0))
     point = np.array([3.0, -4.0, 5.0, 1.0])
@@ -438,7 +536,10 @@ def test_transforms(tmp_path: Path):
     with pytest.raises(errors.InvalidArgumentError, match="2-D"):
         io.read_transform(tmp_path / "flat.tfm")
     (tmp_path / "bad.tfm").write_text("nonsense")
-    io.write_transform(tmp_path / "cut.tfm", sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
+    io.write_transform(
+        tmp_path / "cut.tfm",
+        sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)),
+    )
     with open(tmp_path / "cut.tfm", "r+b") as file:
         file.truncate(200)
     (tmp_path / "cut.h5").write_bytes((tmp_path / "t.h5").read_bytes()[:1000])
@@ -448,24 +549,32 @@ def test_transforms(tmp_path: Path):
         with pytest.raises(errors.InputUnreadableError, match=name):
             io.read_transform(tmp_path / name)
     with pytest.raises(errors.InvalidArgumentError, match="rigid or affine"):
-        io.linear_part(sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
+        io.linear_part(
+            sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64))
+        )
 
 
 @pytest.mark.parametrize("suffix", [".mhd", ".nhdr", ".hdr"])
 @pytest.mark.parametrize("compress", [True, False])
 def test_header_finds_its_data(suffix: str, compress: bool, tmp_path: Path, reference: io.Image):
-    """Where the voxels are in a file of their own, both files have the image's name, and can be moved together."""
+    """Where the voxels are in a file of their own, both files have the image's name, and can be
+    moved together.
+    """
     folder = tmp_path / "first"
     folder.mkdir()
     io.write_image(folder / f"image{suffix}", reference, compress=compress)
     written = sorted(p.name for p in folder.iterdir())
     assert len(written) == 2 and all(name.startswith("image.") for name in written)
     folder.rename(tmp_path / "second")
-    np.testing.assert_array_equal(io.read(tmp_path / "second" / f"image{suffix}").array, reference.array)
+    np.testing.assert_array_equal(
+        io.read(tmp_path / "second" / f"image{suffix}").array, reference.array
+    )
 
 
 def test_images_are_read_while_transforms_are_written(tmp_path: Path):
-    """Of a batch, one worker may read while another writes: ITK asks HDF5 about every file, and HDF5 is not made for threads."""
+    """Of a batch, one worker may read while another writes: ITK asks HDF5 about every file, and
+    HDF5 is not made for threads.
+    """
     code = """if True:
         import sys, threading
         from pathlib import Path
@@ -513,18 +622,27 @@ def test_unwritable(tmp_path: Path):
         io.write_image(tmp_path / "file" / "image.nrrd", noise(4))
     with pytest.raises(errors.OutputUnwritableError, match="no image format .*; use .nii.gz"):
         io.write_image(tmp_path / "image.unknown", noise(4))
-    for name in ("image.tif", "image.vtk", "image.h5", "image.mnc"):  # they lose the grid, or end the process where the disk is full
+    # they lose the grid, or end the process where the disk is full
+    for name in ("image.tif", "image.vtk", "image.h5", "image.mnc"):
         with pytest.raises(errors.OutputUnwritableError, match="keeps a volume's grid"):
             io.write_image(tmp_path / name, noise(4))
-    with pytest.raises(errors.OutputUnwritableError, match="image.MHA cannot be written under that name .*lower case"):
+    with pytest.raises(
+        errors.OutputUnwritableError,
+        match="image.MHA cannot be written under that name .*lower case",
+    ):
         io.write_image(tmp_path / "image.MHA", noise(4))
     (tmp_path / "folder.nrrd").mkdir()
     with pytest.raises(errors.OutputUnwritableError, match="folder.nrrd is a folder"):
         io.write_image(tmp_path / "folder.nrrd", noise(4))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
-    with pytest.raises(errors.OutputUnwritableError, match="there is no folder .*nowhere; make it first"):
+    with pytest.raises(
+        errors.OutputUnwritableError, match="there is no folder .*nowhere; make it first"
+    ):
         io.write_image(tmp_path / "nowhere" / "image.nrrd", noise(4))
-    with pytest.raises(errors.OutputUnwritableError, match="is a file"), io.output_folder(tmp_path / "file"):
+    with (
+        pytest.raises(errors.OutputUnwritableError, match="is a file"),
+        io.output_folder(tmp_path / "file"),
+    ):
         pass
     with pytest.raises(errors.OutputUnwritableError), io.output_folder(tmp_path / ("x" * 300)):
         pass
@@ -532,7 +650,9 @@ def test_unwritable(tmp_path: Path):
 
 
 def test_write_replaces_only_when_whole(tmp_path: Path):
-    """A limit on the file's size stands for the full disk: ITK does not notice it while it writes a compressed NIfTI."""
+    """A limit on the file's size stands for the full disk: ITK does not notice it while it writes a
+    compressed NIfTI.
+    """
     path = tmp_path / "image.nii.gz"
     io.write_image(path, noise(4))
     before = path.read_bytes()
@@ -548,7 +668,12 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
                 io.write_image(tmp_path / name, noise())
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                io.write_transform(tmp_path / name, sitk.DisplacementFieldTransform(sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)))
+                io.write_transform(
+                    tmp_path / name,
+                    sitk.DisplacementFieldTransform(
+                        sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)
+                    ),
+                )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
@@ -558,7 +683,12 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
 def test_full_disk(tmp_path: Path):
     small = tmp_path / "small"
     small.mkdir()
-    if not shutil.which("mount") or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], capture_output=True).returncode:
+    if (
+        not shutil.which("mount")
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], capture_output=True
+        ).returncode
+    ):
         pytest.skip("needs the right to mount a small tmpfs")
     try:
         for name in ("a.nii", "a.nii.gz", "a.hdr", "a.img.gz", "a.nrrd", "a.mha"):
@@ -568,7 +698,12 @@ def test_full_disk(tmp_path: Path):
                 io.write_image(small / name, noise(), compress=False)
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                io.write_transform(small / name, sitk.DisplacementFieldTransform(sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)))
+                io.write_transform(
+                    small / name,
+                    sitk.DisplacementFieldTransform(
+                        sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)
+                    ),
+                )
         with pytest.raises(errors.DiskFullError), io.output_folder(small / "out") as folder:
             io.write_text(folder / "report.json", "x" * 10)
             io.write_image(folder / "warped.nii.gz", noise())
@@ -597,12 +732,19 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
 
 
 def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
-    """Those of the living stay: another call in this process, another process, another host that was there a moment ago."""
+    """Those of the living stay: another call in this process, another process, another host that
+    was there a moment ago.
+    """
     pytest.importorskip("fcntl")
     stay = tmp_path / ".morphseek-another-host-x"
     stay.mkdir()
-    script = "import sys, time\nfrom morphseek import io\nwith io.output_folder(sys.argv[1]) as folder:\n    print(folder.name, flush=True)\n    time.sleep(100)"
-    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True)
+    script = (
+        "import sys, time\nfrom morphseek import io\nwith io.output_folder(sys.argv[1]) as"
+        " folder:\n    print(folder.name, flush=True)\n    time.sleep(100)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     theirs = tmp_path / process.stdout.readline().strip()
     with io.output_folder(tmp_path) as outer, io.output_folder(tmp_path) as inner:
@@ -634,12 +776,26 @@ def test_inputs_are_not_written_over(tmp_path: Path):
     (out / "a").write_text("1")
     (tmp_path / "link").symlink_to(out / "a")
     (tmp_path / "other").symlink_to(out)
-    for path in (out / "a", out / ".." / "out" / "a", tmp_path / "link", str(tmp_path / "other" / "a")):
+    for path in (
+        out / "a",
+        out / ".." / "out" / "a",
+        tmp_path / "link",
+        str(tmp_path / "other" / "a"),
+    ):
         with pytest.raises(errors.InvalidArgumentError, match="fixed mask: .*would be written"):
-            io.check_apart(tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path})
-    for kind, other in ((".hdr", ".img"), (".nhdr", ".nrrd"), (".mhd", ".mha")):  # the voxels of either may be in a file that both write
+            io.check_apart(
+                tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path}
+            )
+    # the voxels of either may be in a file that both write
+    for kind, other in ((".hdr", ".img"), (".nhdr", ".nrrd"), (".mhd", ".mha")):
         io.write_image(out / f"pair{kind}", io.Image(blob()))
         shutil.copy(out / f"pair{kind}", tmp_path / f"copy{kind}")
         with pytest.raises(errors.InvalidArgumentError, match="moving: .*pair"):
-            io.check_apart(out, (f"pair{other}" if kind == ".hdr" else f"pair{kind}",), {"moving": out / f"pair{kind}"})
-    io.check_apart(out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True})
+            io.check_apart(
+                out,
+                (f"pair{other}" if kind == ".hdr" else f"pair{kind}",),
+                {"moving": out / f"pair{kind}"},
+            )
+    io.check_apart(
+        out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True}
+    )

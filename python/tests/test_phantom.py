@@ -1,4 +1,6 @@
-"""The made-up pair keeps its promise: the truth maps anatomy to the same anatomy, and never folds."""
+"""The made-up pair keeps its promise: the truth maps anatomy to the same anatomy, and never
+folds.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,20 @@ def test_truth_maps_labels_to_labels(pair: PhantomPair):
     a = pair.fixed_labels.array[tuple(here[inside, ::-1].T)]
     b = pair.moving_labels.array[tuple(there[inside, ::-1].T)]
     assert (a == b).mean() > 0.9  # the rest lie within a voxel of a border
-    assert set(np.unique(pair.fixed_labels.array)) == set(np.unique(pair.moving_labels.array)) == {0, *phantom.LABELS}
+    assert (
+        set(np.unique(pair.fixed_labels.array))
+        == set(np.unique(pair.moving_labels.array))
+        == {0, *phantom.LABELS}
+    )
 
 
 def test_truth_is_a_diffeomorphism(pair: PhantomPair):
     points = pair.target_points(3)
     h = 1e-3
-    jacobian = np.stack([(pair.truth(points + h * e) - pair.truth(points - h * e)) / (2 * h) for e in np.eye(3)], axis=-1)
+    jacobian = np.stack(
+        [(pair.truth(points + h * e) - pair.truth(points - h * e)) / (2 * h) for e in np.eye(3)],
+        axis=-1,
+    )
     determinant = np.linalg.det(jacobian)
     assert determinant.min() > 0.3 and determinant.max() < 3 and determinant.std() > 0.05
 
@@ -41,12 +50,16 @@ def test_seed(pair: PhantomPair):
 
 @pytest.mark.parametrize("contrasts", [("CT", "CT"), ("MR", "MR"), ("CT", "MR")])
 def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
-    """Another contrast is the same anatomy in the same place; CT has air at -1000, MR has no negative value."""
+    """Another contrast is the same anatomy in the same place; CT has air at -1000, MR has no
+    negative value.
+    """
     other = phantom.make_pair(40, 0, contrasts)
     np.testing.assert_array_equal(other.moving_labels.array, pair.moving_labels.array)
     np.testing.assert_array_equal(other.truth(np.eye(3)), pair.truth(np.eye(3)))
     for image, contrast in ((other.fixed, contrasts[0]), (other.moving, contrasts[1])):
-        assert (image.array.min() < -900) == (contrast == "CT") and (image.array.min() >= 0) == (contrast == "MR")
+        assert (image.array.min() < -900) == (contrast == "CT") and (image.array.min() >= 0) == (
+            contrast == "MR"
+        )
 
 
 @pytest.mark.parametrize("contrasts", [("PET", "CT"), ("mr", "CT"), ("CT",)])
@@ -61,13 +74,38 @@ def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.
     points = pair.target_points()
     true = pair.truth(points)
     moving, labels = pair.moving.to_sitk(), pair.fixed_labels.to_sitk()
-    seen = np.array([all(0 <= i <= n - 1 for i, n in zip(moving.TransformPhysicalPointToContinuousIndex(p), moving.GetSize())) for p in true.tolist()])
+    seen = np.array(
+        [
+            all(
+                0 <= i <= n - 1
+                for i, n in zip(moving.TransformPhysicalPointToContinuousIndex(p), moving.GetSize())
+            )
+            for p in true.tolist()
+        ]
+    )
     organ = np.array([labels[labels.TransformPhysicalPointToIndex(p)] for p in points.tolist()])
-    affine = sitk.AffineTransform(result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist())
-    for when, transform in (("before", sitk.Transform()), ("initial", affine), ("after", result.to_sitk())):
-        distance = np.linalg.norm([transform.TransformPoint(p) for p in points.tolist()] - true, axis=1)
-        for found, which in ((errors, seen), *((o, seen & (organ == o["label"])) for o in errors["organs"])):
-            want = {"mean_mm": distance[which].mean(), "median_mm": np.median(distance[which]), "p95_mm": np.percentile(distance[which], 95)}
-            assert found[when] == pytest.approx(want, abs=1e-3) and found["points"] == np.count_nonzero(which)
+    affine = sitk.AffineTransform(
+        result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist()
+    )
+    for when, transform in (
+        ("before", sitk.Transform()),
+        ("initial", affine),
+        ("after", result.to_sitk()),
+    ):
+        distance = np.linalg.norm(
+            [transform.TransformPoint(p) for p in points.tolist()] - true, axis=1
+        )
+        for found, which in (
+            (errors, seen),
+            *((o, seen & (organ == o["label"])) for o in errors["organs"]),
+        ):
+            want = {
+                "mean_mm": distance[which].mean(),
+                "median_mm": np.median(distance[which]),
+                "p95_mm": np.percentile(distance[which], 95),
+            }
+            assert found[when] == pytest.approx(want, abs=1e-3) and found[
+                "points"
+            ] == np.count_nonzero(which)
     assert errors["points"] == sum(o["points"] for o in errors["organs"]) < len(points)
     assert [o["name"] for o in errors["organs"]] == list(phantom.LABELS.values())

@@ -20,7 +20,11 @@ from morphseek.report import _Views, write_report
 
 
 @pytest.fixture(scope="module")
-def page(pair: PhantomPair, result: morphseek.RegistrationResult, tmp_path_factory: pytest.TempPathFactory) -> str:
+def page(
+    pair: PhantomPair,
+    result: morphseek.RegistrationResult,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
     path = tmp_path_factory.mktemp("report") / "report.html"
     result.metrics["warnings"].append("A <warning> in plain words.")
     try:
@@ -41,9 +45,18 @@ def page(pair: PhantomPair, result: morphseek.RegistrationResult, tmp_path_facto
     return path.read_text()
 
 
-@pytest.mark.parametrize("shape, bad, limit", [((20, 24, 28), -np.inf, 4e6), ((20, 24, 28), np.finfo(np.float32).max, 4e6), ((300, 8, 8), None, 8e6)])
+@pytest.mark.parametrize(
+    "shape, bad, limit",
+    [
+        ((20, 24, 28), -np.inf, 4e6),
+        ((20, 24, 28), np.finfo(np.float32).max, 4e6),
+        ((300, 8, 8), None, 8e6),
+    ],
+)
 def test_odd_images(shape: tuple[int, int, int], bad: float | None, limit: float, tmp_path: Path):
-    """No voxel of the moving image is where the fixed one is at the start, and some are no numbers; a long thin one."""
+    """No voxel of the moving image is where the fixed one is at the start, and some are no numbers;
+    a long thin one.
+    """
     fixed, array = io.Image(blob(shape)), blob(shape)
     if bad is not None:
         array[:, :4] = bad
@@ -63,7 +76,18 @@ def test_is_self_contained(page: str):
 
 
 def test_content(page: str):
-    for words in ("Label outlines", "Checkerboard", "Edges", "Deformation", "Dice by label", "left kidney", "Folding (NJD)", "normalized mutual information", "research use", "not a medical device"):
+    for words in (
+        "Label outlines",
+        "Checkerboard",
+        "Edges",
+        "Deformation",
+        "Dice by label",
+        "left kidney",
+        "Folding (NJD)",
+        "normalized mutual information",
+        "research use",
+        "not a medical device",
+    ):
         assert words in page, words
     assert "my fixed.nii" in page
     assert "A &lt;warning&gt; in plain words." in page
@@ -78,12 +102,16 @@ def test_pictures(page: str):
         assert pixels.shape[1] > 1000 and pixels[..., :3].std() > 0.05
 
 
-def test_uncertainty_has_a_panel(uncertain: morphseek.RegistrationResult, pair: PhantomPair, page: str, tmp_path: Path):
+def test_uncertainty_has_a_panel(
+    uncertain: morphseek.RegistrationResult, pair: PhantomPair, page: str, tmp_path: Path
+):
     write_report(tmp_path / "report.html", uncertain, pair.fixed, pair.moving)
     text = (tmp_path / "report.html").read_text()
     assert "<h2>Uncertainty</h2>" in text and "standard deviation of the displacement in mm" in text
     assert f"95 % below {uncertain.metrics['uncertainty']['p95_mm']:.1f} mm" in text
-    picture = matplotlib.image.imread(BytesIO(base64.b64decode(re.findall(r"data:image/png;base64,([^\"]+)", text)[-1])))[..., :3]
+    picture = matplotlib.image.imread(
+        BytesIO(base64.b64decode(re.findall(r"data:image/png;base64,([^\"]+)", text)[-1]))
+    )[..., :3]
     assert (np.ptp(picture, axis=-1) > 0.3).mean() > 0.05  # coloured
     assert "Uncertainty" not in page
 
@@ -94,10 +122,32 @@ def test_uncertainty_has_a_panel(uncertain: morphseek.RegistrationResult, pair: 
         (None, []),  # of an older library
         ({"start": "", "similarity": "", "search": 0, "smoothness_mm": 0, "reasons": None}, []),
         (
-            {"start": "affine", "similarity": "ncc", "search": 0.25, "smoothness_mm": 2.54, "reasons": ["Noise <is> low."]},
-            ["What was chosen and why", "Start: affine; similarity: ncc; share of the search: 25 %; tissue moves together over 2.5 mm.", "Noise &lt;is&gt; low."],
+            {
+                "start": "affine",
+                "similarity": "ncc",
+                "search": 0.25,
+                "smoothness_mm": 2.54,
+                "reasons": ["Noise <is> low."],
+            },
+            [
+                "What was chosen and why",
+                (
+                    "Start: affine; similarity: ncc; share of the search: 25 %; tissue moves"
+                    " together over 2.5 mm."
+                ),
+                "Noise &lt;is&gt; low.",
+            ],
         ),
-        ({"start": "header", "similarity": "mind", "search": 0, "smoothness_mm": 0, "reasons": ["No evidence."]}, ["Start: header; similarity: mind; share of the search: 0 %.", "No evidence."]),
+        (
+            {
+                "start": "header",
+                "similarity": "mind",
+                "search": 0,
+                "smoothness_mm": 0,
+                "reasons": ["No evidence."],
+            },
+            ["Start: header; similarity: mind; share of the search: 0 %.", "No evidence."],
+        ),
     ],
 )
 def test_the_plan_is_shown_with_its_reasons(plan: dict | None, words: list[str], tmp_path: Path):
@@ -113,16 +163,27 @@ def test_errors_to_the_truth_are_shown(tmp_path: Path):
     """What ends worse than by the initial transform is marked, all and organ by organ."""
 
     def errors(before: float, initial: float, after: float) -> dict:
-        return {when: {"mean_mm": mean, "median_mm": mean - 1, "p95_mm": 2 * mean} for when, mean in (("before", before), ("initial", initial), ("after", after))}
+        return {
+            when: {"mean_mm": mean, "median_mm": mean - 1, "p95_mm": 2 * mean}
+            for when, mean in (("before", before), ("initial", initial), ("after", after))
+        }
 
-    organs = [{"name": "liver", "points": 5, **errors(30, 4, 3)}, {"name": "spine", "points": 7, **errors(31, 5, 11.25)}]
+    organs = [
+        {"name": "liver", "points": 5, **errors(30, 4, 3)},
+        {"name": "spine", "points": 7, **errors(31, 5, 11.25)},
+    ]
     truth = {"points": 12, **errors(30.5, 4.5, 4.6), "organs": organs}
     result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
     write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1), truth=truth)
     text = (tmp_path / "report.html").read_text()
-    assert "Mean error to the truth</small><b>4.6 mm</b><small>median 3.6, 95 % below 9.2; by the initial transform 4.5" in text
+    assert (
+        "Mean error to the truth</small><b>4.6 mm</b><small>median 3.6, 95 % below 9.2; by the"
+        " initial transform 4.5" in text
+    )
     cells = re.findall(r'<td class="n( worse)?">([\d.]+) <small>\(([\d.]+); ([\d.]+)\)', text)
-    assert len(cells) == 9 and [cell for cell in cells if cell[0]] == [(" worse", "11.2", "10.2", "22.5")]
+    assert len(cells) == 9 and [cell for cell in cells if cell[0]] == [
+        (" worse", "11.2", "10.2", "22.5")
+    ]
     write_report(tmp_path / "plain.html", result, blob(), blob(shift=0.1))
     assert "truth" not in (tmp_path / "plain.html").read_text()
 
@@ -139,7 +200,9 @@ def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
 
 
 def test_orientation():
-    """A bright voxel towards the patient's left, back and head is where a radiologist looks for it, whatever the grid."""
+    """A bright voxel towards the patient's left, back and head is where a radiologist looks for it,
+    whatever the grid.
+    """
     flipped = np.zeros((8, 9, 10), np.float32)
     flipped[1, 2, 8] = 1
     # index x runs to the right (-L), y to the head, z to the back

@@ -27,13 +27,20 @@ def moving(fixed: io.Image) -> io.Image:
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
     center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
     origin = center - turn @ (spacing * (size - 1) / 2)
-    return io.Image(blob(tuple(size[::-1]), 0.1), tuple(spacing.tolist()), tuple(origin.tolist()), tuple(turn.ravel().tolist()))
+    return io.Image(
+        blob(tuple(size[::-1]), 0.1),
+        tuple(spacing.tolist()),
+        tuple(origin.tolist()),
+        tuple(turn.ravel().tolist()),
+    )
 
 
 @pytest.fixture(scope="module")
 def transform(fixed: io.Image, moving: io.Image) -> DenseTransform:
     """A linear map and a smooth bend behind it, made in mm by numpy."""
-    linear = np.array([[1.05, 0.06, 0, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0, 1.02, 1.0], [0, 0, 0, 1]])
+    linear = np.array(
+        [[1.05, 0.06, 0, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0, 1.02, 1.0], [0, 0, 0, 1]]
+    )
     z, y, x = np.indices(fixed.array.shape)
     m = fixed.index_to_physical
     p = np.stack([x, y, z], axis=-1) @ m[:3, :3].T + m[:3, 3]
@@ -45,7 +52,9 @@ def transform(fixed: io.Image, moving: io.Image) -> DenseTransform:
 
 def test_apply_equals_simpleitk(transform: DenseTransform, fixed: io.Image, moving: io.Image):
     for how, sitk_how in (("linear", sitk.sitkLinear), ("nearest", sitk.sitkNearestNeighbor)):
-        expected = sitk.GetArrayFromImage(sitk.Resample(moving.to_sitk(), fixed.to_sitk(), transform.to_sitk(), sitk_how, -3.0))
+        expected = sitk.GetArrayFromImage(
+            sitk.Resample(moving.to_sitk(), fixed.to_sitk(), transform.to_sitk(), sitk_how, -3.0)
+        )
         got = transform.apply(moving.array, interpolation=how, background=-3.0)
         difference = np.abs(got - expected)
         assert (difference > 1e-3).mean() < 2e-3  # a rounding at a border or between two neighbours
@@ -54,7 +63,9 @@ def test_apply_equals_simpleitk(transform: DenseTransform, fixed: io.Image, movi
 
 def test_displacement_mm(transform: DenseTransform, fixed: io.Image):
     m = fixed.index_to_physical[:3, :3]
-    np.testing.assert_allclose(transform.displacement_mm, np.moveaxis(transform.displacement[::-1], 0, -1) @ m.T, atol=1e-4)
+    np.testing.assert_allclose(
+        transform.displacement_mm, np.moveaxis(transform.displacement[::-1], 0, -1) @ m.T, atol=1e-4
+    )
 
 
 def test_points_equal_simpleitk(transform: DenseTransform, fixed: io.Image):
@@ -71,7 +82,9 @@ def test_points_equal_simpleitk(transform: DenseTransform, fixed: io.Image):
 
 def test_outside_the_grid_the_linear_part_remains(transform: DenseTransform):
     far = (500.0, -400.0, 300.0)
-    np.testing.assert_allclose(transform.to_sitk().TransformPoint(far), (transform.initial @ [*far, 1])[:3], atol=1e-9)
+    np.testing.assert_allclose(
+        transform.to_sitk().TransformPoint(far), (transform.initial @ [*far, 1])[:3], atol=1e-9
+    )
 
 
 def test_inverse(transform: DenseTransform, fixed: io.Image):
@@ -103,17 +116,30 @@ def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: io.Image)
     assert isinstance(out, sitk.Image) and out.GetPixelID() == sitk.sitkUInt8
     np.testing.assert_array_equal(sitk.GetArrayFromImage(out), warped)
     nib = nibabel.Nifti1Image(moving.array.T, np.diag([-1, -1, 1, 1]) @ moving.index_to_physical)
-    np.testing.assert_allclose(np.asarray(transform.apply(nib).dataobj).T, transform.apply(moving.array), atol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(transform.apply(nib).dataobj).T, transform.apply(moving.array), atol=1e-4
+    )
 
 
 def test_apply_in_threads():
-    """Each on a grid of its own: one thread's geometry must not become another's while the engine reads it."""
+    """Each on a grid of its own: one thread's geometry must not become another's while the engine
+    reads it.
+    """
     rng = np.random.default_rng(0)
-    images = [io.Image(rng.random((18 + k, 20, 22), np.float32), (1 + 0.3 * k, 1, 1), (5.0 * k, 0, 0)) for k in range(6)]
-    maps = [DenseTransform(np.zeros((3, *image.array.shape), np.float32), image.grid, image.grid) for image in images]
+    images = [
+        io.Image(rng.random((18 + k, 20, 22), np.float32), (1 + 0.3 * k, 1, 1), (5.0 * k, 0, 0))
+        for k in range(6)
+    ]
+    maps = [
+        DenseTransform(np.zeros((3, *image.array.shape), np.float32), image.grid, image.grid)
+        for image in images
+    ]
 
     def wrong(k: int) -> int:
-        return sum(not np.allclose(maps[k].apply(images[k]).array, images[k].array, atol=1e-6) for _ in range(200))
+        return sum(
+            not np.allclose(maps[k].apply(images[k]).array, images[k].array, atol=1e-6)
+            for _ in range(200)
+        )
 
     with ThreadPoolExecutor(len(maps)) as pool:
         assert sum(pool.map(wrong, range(len(maps)))) == 0
@@ -124,31 +150,57 @@ def test_large_labels_survive(transform: DenseTransform, moving: io.Image):
     large = np.where(small == 1, 2**40 + 1, 2**24 + 1)
     warped = transform.apply(large, interpolation="nearest")
     expected = transform.apply(small, interpolation="nearest", background=7)
-    np.testing.assert_array_equal(warped, np.select([expected == 1, expected == 0], [2**40 + 1, 2**24 + 1], 0))
+    np.testing.assert_array_equal(
+        warped, np.select([expected == 1, expected == 0], [2**40 + 1, 2**24 + 1], 0)
+    )
 
 
 def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving: io.Image):
     small = (moving.array > 0.4).astype(np.int64)
-    warped = transform.apply(small * float(2**24 + 1), interpolation="nearest")  # as nibabel's get_fdata gives them
+    # as nibabel's get_fdata gives them
+    warped = transform.apply(small * float(2**24 + 1), interpolation="nearest")
     assert warped.dtype == np.float64
-    np.testing.assert_array_equal(warped, transform.apply(small, interpolation="nearest") * float(2**24 + 1))
+    np.testing.assert_array_equal(
+        warped, transform.apply(small, interpolation="nearest") * float(2**24 + 1)
+    )
 
 
-@pytest.mark.parametrize("dtype, background", [(np.uint8, -1), (np.uint8, 300), (np.int16, np.nan), (np.int32, 2**31), (np.int64, 0.5), (bool, 7)])
-def test_backgrounds_that_are_no_label(dtype: type, background: float, transform: DenseTransform, moving: io.Image):
+@pytest.mark.parametrize(
+    "dtype, background",
+    [
+        (np.uint8, -1),
+        (np.uint8, 300),
+        (np.int16, np.nan),
+        (np.int32, 2**31),
+        (np.int64, 0.5),
+        (bool, 7),
+    ],
+)
+def test_backgrounds_that_are_no_label(
+    dtype: type, background: float, transform: DenseTransform, moving: io.Image
+):
     with pytest.raises(errors.InvalidArgumentError, match="background"):
-        transform.apply((moving.array > 0.4).astype(dtype), interpolation="nearest", background=background)
+        transform.apply(
+            (moving.array > 0.4).astype(dtype), interpolation="nearest", background=background
+        )
 
 
 def test_background_is_the_minimum(transform: DenseTransform, moving: io.Image):
     shifted = DenseTransform(transform.displacement + 100, transform.grid, transform.moving_grid)
-    assert np.unique(shifted.apply(moving.array - 1000)) == pytest.approx((moving.array - 1000).min())
+    assert np.unique(shifted.apply(moving.array - 1000)) == pytest.approx(
+        (moving.array - 1000).min()
+    )
 
 
 @pytest.mark.parametrize("dtype", [">f8", np.longdouble, ">i4"])
-def test_large_labels_of_other_types_survive(dtype: Any, transform: DenseTransform, moving: io.Image):
+def test_large_labels_of_other_types_survive(
+    dtype: Any, transform: DenseTransform, moving: io.Image
+):
     labels = np.where(moving.array > 0.4, 2**24 + 1, 0).astype(dtype)
-    assert set(np.unique(transform.apply(labels, interpolation="nearest")).tolist()) == {0, 2**24 + 1}
+    assert set(np.unique(transform.apply(labels, interpolation="nearest")).tolist()) == {
+        0,
+        2**24 + 1,
+    }
 
 
 def test_a_displacement_that_is_replaced(transform: DenseTransform):

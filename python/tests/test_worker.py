@@ -1,4 +1,6 @@
-"""The worker process: the same answer as register(), one clear line for every failure, and an end when its caller wants one."""
+"""The worker process: the same answer as register(), one clear line for every failure, and an end
+when its caller wants one.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ LONG = {"model": "none", "search": "off", "refine": 1000, "initial": "com", "thr
 
 def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Path:
     request = {"options": QUICK, "outputs": ["warped"], **more}
-    for name, image in {"fixed": fixed, "moving": moving, "fixed_mask": more.get("fixed_mask")}.items():
+    for name, image in {
+        "fixed": fixed,
+        "moving": moving,
+        "fixed_mask": more.get("fixed_mask"),
+    }.items():
         if image is not None:
             np.save(folder / f"{name}.npy", image.array)
             request[name] = {"file": f"{name}.npy", **worker.geometry(image.grid)}
@@ -34,7 +40,13 @@ def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Pat
 
 
 def start(folder: Path) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "morphseek.worker", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "morphseek.worker", folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finish(process: subprocess.Popen, expect: int = 0) -> list[dict[str, Any]]:
@@ -60,12 +72,23 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     shift = np.eye(4)
     shift[0, 3] = 2.0
     options = {**QUICK, "search": "on"}
-    write_request(tmp_path, *images, fixed_mask=mask, initial_transform=shift.tolist(), outputs=list(worker.OUTPUTS), options=options)
+    write_request(
+        tmp_path,
+        *images,
+        fixed_mask=mask,
+        initial_transform=shift.tolist(),
+        outputs=list(worker.OUTPUTS),
+        options=options,
+    )
     *progress, last = finish(start(tmp_path))
     stages = [line["progress"]["stage"] for line in progress]
     assert "align" in stages and stages[-len(worker.OUTPUTS) :] == ["outputs"] * len(worker.OUTPUTS)
-    expected = morphseek.register(*images, fixed_mask=mask, initial_transform=shift, uncertainty="on", **options)
-    assert last["result"]["metrics"]["similarity_after"] == pytest.approx(expected.metrics["similarity_after"])
+    expected = morphseek.register(
+        *images, fixed_mask=mask, initial_transform=shift, uncertainty="on", **options
+    )
+    assert last["result"]["metrics"]["similarity_after"] == pytest.approx(
+        expected.metrics["similarity_after"]
+    )
 
     def output(name: str) -> np.ndarray:
         entry = last["result"]["files"][name]
@@ -82,20 +105,34 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
 
 
 def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_path: Path):
-    coarse = Image((blob((9, 13, 15), shift=0.1) > 0.3).astype(np.int16) * 7, (1.6, 2.6, 5.0), images[1].origin, images[1].direction)
+    coarse = Image(
+        (blob((9, 13, 15), shift=0.1) > 0.3).astype(np.int16) * 7,
+        (1.6, 2.6, 5.0),
+        images[1].origin,
+        images[1].direction,
+    )
     np.save(tmp_path / "labels-in-0.npy", coarse.array)
-    write_request(tmp_path, *images, outputs=[], labels=[{"file": "labels-in-0.npy", **worker.geometry(coarse.grid)}])
+    write_request(
+        tmp_path,
+        *images,
+        outputs=[],
+        labels=[{"file": "labels-in-0.npy", **worker.geometry(coarse.grid)}],
+    )
     result = finish(start(tmp_path))[-1]["result"]
     (entry,) = result["labels"]
     moved = np.load(tmp_path / entry["file"])
     expected = morphseek.register(*images, **QUICK).to_sitk()
-    itks = sitk.GetArrayFromImage(sitk.Resample(coarse.to_sitk(), images[0].to_sitk(), expected, sitk.sitkNearestNeighbor))
+    itks = sitk.GetArrayFromImage(
+        sitk.Resample(coarse.to_sitk(), images[0].to_sitk(), expected, sitk.sitkNearestNeighbor)
+    )
     assert result["files"] == {} and moved.dtype == np.int16 and np.count_nonzero(moved) > 100
     assert np.count_nonzero(moved != itks) <= 1e-3 * itks.size
 
 
 def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
-    """Between the coarse vectors, ITK's linear interpolation gives what the full field has: the field is linear here."""
+    """Between the coarse vectors, ITK's linear interpolation gives what the full field has: the
+    field is linear here.
+    """
     z, y, x = np.indices(images[0].array.shape)
     u = np.stack([0.05 * z, 0.1 * x - 0.5, 0.02 * y]).astype(np.float32)
     transform = morphseek.DenseTransform(u, images[0].grid, images[1].grid)
@@ -119,12 +156,21 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
         ({"fixed": {"file": "absent.npy"}}, errors.InputUnreadableError),
     ],
 )
-def test_failures(images: tuple[Image, Image], tmp_path: Path, change: dict[str, Any], error: type[errors.MorphSeekError]):
+def test_failures(
+    images: tuple[Image, Image],
+    tmp_path: Path,
+    change: dict[str, Any],
+    error: type[errors.MorphSeekError],
+):
     write_request(tmp_path, *images)
     request = json.loads((tmp_path / "request.json").read_text())
     (tmp_path / "request.json").write_text(json.dumps({**request, **change}))
     last = finish(start(tmp_path), expect=error.exit_code)[-1]["error"]
-    assert (last["class"], last["name"], last["code"]) == (error.__name__, error.name, error.code) and last["message"]
+    assert (last["class"], last["name"], last["code"]) == (
+        error.__name__,
+        error.name,
+        error.code,
+    ) and last["message"]
     assert not (tmp_path / "warped.npy").exists()
 
 
@@ -138,7 +184,13 @@ def test_constant_volume(images: tuple[Image, Image], tmp_path: Path):
 def test_ends_with_its_caller(tmp_path: Path, temporary: bool):
     folder = tmp_path / "job"
     folder.mkdir()
-    write_request(folder, Image(blob((40, 40, 40))), Image(blob((40, 40, 40), shift=0.1)), options=LONG, temporary=temporary)
+    write_request(
+        folder,
+        Image(blob((40, 40, 40))),
+        Image(blob((40, 40, 40), shift=0.1)),
+        options=LONG,
+        temporary=temporary,
+    )
     process = start(folder)
     until_refinement(process)
     began = time.monotonic()
@@ -151,7 +203,9 @@ def test_ends_with_its_caller(tmp_path: Path, temporary: bool):
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGTERM")
 def test_sigterm_in_the_middle(tmp_path: Path):
-    write_request(tmp_path, Image(blob((40, 40, 40))), Image(blob((40, 40, 40), shift=0.1)), options=LONG)
+    write_request(
+        tmp_path, Image(blob((40, 40, 40))), Image(blob((40, 40, 40), shift=0.1)), options=LONG
+    )
     process = start(tmp_path)
     until_refinement(process)
     began = time.monotonic()
@@ -162,12 +216,20 @@ def test_sigterm_in_the_middle(tmp_path: Path):
 
 
 def test_describe():
-    out = subprocess.run([sys.executable, "-m", "morphseek.worker", "--describe"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-m", "morphseek.worker", "--describe"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     found = json.loads(out)
     assert found["version"] == morphseek.__version__ and "cpu" in found["devices"]
     assert {option["name"] for option in found["options"]} >= {"preset", "initial", "refine"}
 
 
 def test_usage():
-    process = subprocess.run([sys.executable, "-m", "morphseek.worker"], capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-m", "morphseek.worker"], capture_output=True, text=True
+    )
     assert process.returncode == 2 and "usage" in process.stderr

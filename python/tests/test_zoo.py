@@ -1,4 +1,6 @@
-"""The bench of all kinds: its truths by SimpleITK, its scores by hand, its tables, and bounds on what the default gives."""
+"""The bench of all kinds: its truths by SimpleITK, its scores by hand, its tables, and bounds on
+what the default gives.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def body(noise: float = 0.0) -> sitk.Image:
     texture = truth.smooth(image, 1.0, 6.0, rng, 1)[..., 0]
     z, y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in image.GetSize()[::-1]), indexing="ij")
     inside = 1 / (1 + np.exp(((x**2 + y**2 + z**2) ** 0.5 - 0.8) / 0.05))
-    return truth.image_of(inside * (2 + texture / np.abs(texture).max()) + rng.normal(0, noise, texture.shape), image)
+    return truth.image_of(
+        inside * (2 + texture / np.abs(texture).max()) + rng.normal(0, noise, texture.shape), image
+    )
 
 
 def values_at(image: sitk.Image, points: np.ndarray) -> np.ndarray:
@@ -49,21 +53,32 @@ def values_at(image: sitk.Image, points: np.ndarray) -> np.ndarray:
 
 
 def labels_at(image: sitk.Image, points: np.ndarray) -> np.ndarray:
-    return np.array([image[image.TransformPhysicalPointToIndex(point)] for point in points.tolist()])
+    return np.array(
+        [image[image.TransformPhysicalPointToIndex(point)] for point in points.tolist()]
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------------ Truths
+# ------------------------------------------------------------------------------------------- Truths
 
 
 @pytest.mark.parametrize("regrid", [False, True])
 def test_fixed_intensities_lie_at_their_true_places(regrid: bool):
-    """The intensities of the fixed image at its points are the moving image's at the answers, and nowhere near them before."""
+    """The intensities of the fixed image at its points are the moving image's at the answers, and
+    nowhere near them before.
+    """
     motion = truth.Motion((3.0, 15.0), (0.5, 6.0), 0.1, 5.0, 0.0)
     pair = truth.moved(body(), motion, False, regrid, np.random.default_rng(1), "one")
-    here, there, before = values_at(pair.fixed, pair.fixed_points), values_at(pair.moving, pair.moving_points), values_at(pair.moving, pair.fixed_points)
+    here, there, before = (
+        values_at(pair.fixed, pair.fixed_points),
+        values_at(pair.moving, pair.moving_points),
+        values_at(pair.moving, pair.fixed_points),
+    )
     shading = np.abs(here - there).mean() / np.abs(here - before).mean()
     assert np.corrcoef(here, there)[0, 1] > 0.9 and shading < 0.5
-    assert len(pair.fixed_points) > 500 and np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean() > 2
+    assert (
+        len(pair.fixed_points) > 500
+        and np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean() > 2
+    )
     assert (pair.moving.GetSize() != pair.fixed.GetSize()) == regrid
 
 
@@ -81,16 +96,32 @@ def test_a_map_does_not_fold():
     """By SimpleITK's determinant of the Jacobian, on a grid along the axes, where it is right."""
     image = sitk.Image(30, 30, 30, sitk.sitkFloat32)
     for seed in range(3):
-        known = truth.map_of(image, truth.Motion((6.0, 5.0), (2.0, 2.0), 0.1, 2.0, 0.0), np.random.default_rng(seed))  # would fold
+        # would fold
+        known = truth.map_of(
+            image, truth.Motion((6.0, 5.0), (2.0, 2.0), 0.1, 2.0, 0.0), np.random.default_rng(seed)
+        )
         field = sitk.TransformToDisplacementField(known, sitk.sitkVectorFloat64, image.GetSize())
-        assert sitk.GetArrayFromImage(sitk.DisplacementFieldJacobianDeterminant(field))[2:-2, 2:-2, 2:-2].min() > 0.1
+        assert (
+            sitk.GetArrayFromImage(sitk.DisplacementFieldJacobianDeterminant(field))[
+                2:-2, 2:-2, 2:-2
+            ].min()
+            > 0.1
+        )
 
 
 def test_images_that_are_aligned_have_no_error_before():
-    for pair in (truth.aligned_trunk(24, 0, ("MR", "CT")), truth.moved(body(), STILL, False, True, np.random.default_rng(0), "one")):
-        assert zoo.score(pair, None)["error"] == dict.fromkeys(("mean", "median", "p95", "worst"), 0.0)
+    for pair in (
+        truth.aligned_trunk(24, 0, ("MR", "CT")),
+        truth.moved(body(), STILL, False, True, np.random.default_rng(0), "one"),
+    ):
+        assert zoo.score(pair, None)["error"] == dict.fromkeys(
+            ("mean", "median", "p95", "worst"), 0.0
+        )
     one = truth.aligned_trunk(24, 0, ("CT", "CT"))
-    assert truth.array_of(one.fixed).std() > 0 and np.any(truth.array_of(one.fixed) != truth.array_of(one.moving))  # noise of their own
+    # noise of their own
+    assert truth.array_of(one.fixed).std() > 0 and np.any(
+        truth.array_of(one.fixed) != truth.array_of(one.moving)
+    )
     assert zoo.score(one, None)["dice"] == 1
 
 
@@ -102,9 +133,14 @@ def test_a_known_shift_is_the_error_before():
     moving.SetOrigin((np.array(image.GetOrigin()) + shift).tolist())
     labels = [sitk.Cast(i > 0.5, sitk.sitkUInt8) for i in (image, moving)]
     pair = truth.Pair("shift", image, moving, False, points, points + shift, *labels)
-    before, after = zoo.score(pair, None), zoo.score(pair, sitk.TranslationTransform(3, shift.tolist()))
+    before, after = (
+        zoo.score(pair, None),
+        zoo.score(pair, sitk.TranslationTransform(3, shift.tolist())),
+    )
     assert before["error"] == pytest.approx(dict.fromkeys(("mean", "median", "p95", "worst"), 13.0))
-    assert after["error"] == pytest.approx(dict.fromkeys(("mean", "median", "p95", "worst"), 0.0), abs=1e-9)
+    assert after["error"] == pytest.approx(
+        dict.fromkeys(("mean", "median", "p95", "worst"), 0.0), abs=1e-9
+    )
     assert before["dice"] < 0.9 and after["dice"] == 1 and after["hd95"] == 0
 
 
@@ -112,31 +148,48 @@ def test_a_known_shift_is_the_error_before():
 def test_synthetic_bodies_have_the_same_tissue_at_both_ends(body: str):
     pytest.importorskip("torch")
     pair = truth.synthetic(body, 32, 4, True, True)
-    same = labels_at(pair.fixed_labels, pair.fixed_points) == labels_at(pair.moving_labels, pair.moving_points)
-    before = labels_at(pair.fixed_labels, pair.fixed_points) == labels_at(pair.moving_labels, pair.fixed_points)
+    same = labels_at(pair.fixed_labels, pair.fixed_points) == labels_at(
+        pair.moving_labels, pair.moving_points
+    )
+    before = labels_at(pair.fixed_labels, pair.fixed_points) == labels_at(
+        pair.moving_labels, pair.fixed_points
+    )
     assert len(pair.fixed_points) > 500 and same.mean() > 0.8 and same.mean() > before.mean() + 0.05
     assert pair.two_modalities and pair.moving.GetSize() != pair.fixed.GetSize()
-    np.testing.assert_array_equal(truth.array_of(pair.moving), truth.array_of(truth.synthetic(body, 32, 4, True, True).moving))
+    np.testing.assert_array_equal(
+        truth.array_of(pair.moving), truth.array_of(truth.synthetic(body, 32, 4, True, True).moving)
+    )
 
 
 TRUNK = truth.trunk(40, 3, ("CT", "CT"))
 
 
-
 @pytest.mark.parametrize("name", truth.DISTURBANCES)
 def test_disturbances_keep_the_truth(name: str):
-    """At a point of the fixed image and at its answer is the same organ, as the undisturbed labels say; and a seed is a pair."""
-    pair, again, other = (truth.DISTURBANCES[name](TRUNK, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    """At a point of the fixed image and at its answer is the same organ, as the undisturbed labels
+    say; and a seed is a pair.
+    """
+    pair, again, other = (
+        truth.DISTURBANCES[name](TRUNK, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
     assert len(pair.fixed_points) == len(pair.moving_points) > 100
-    assert truth.inside(pair.fixed, pair.fixed_points).all() and truth.inside(pair.moving, pair.moving_points).all()
+    assert (
+        truth.inside(pair.fixed, pair.fixed_points).all()
+        and truth.inside(pair.moving, pair.moving_points).all()
+    )
     of_fixed = pair.fixed_labels if name == "sliding" else TRUNK.fixed_labels
-    same = labels_at(of_fixed, pair.fixed_points) == labels_at(TRUNK.moving_labels, pair.moving_points)
-    assert same.mean() > (0.85 if name == "sliding" else 0.9)  # the others lie within a voxel of a border
+    same = labels_at(of_fixed, pair.fixed_points) == labels_at(
+        TRUNK.moving_labels, pair.moving_points
+    )
+    # the others lie within a voxel of a border
+    assert same.mean() > (0.85 if name == "sliding" else 0.9)
     np.testing.assert_array_equal(truth.array_of(pair.fixed), truth.array_of(again.fixed))
     np.testing.assert_array_equal(truth.array_of(pair.moving), truth.array_of(again.moving))
     np.testing.assert_array_equal(pair.fixed_points, again.fixed_points)
     if name in ("two contrasts", "noise", "bias", "speckle", "resection"):
-        assert np.any(truth.array_of(pair.fixed) != truth.array_of(other.fixed)) or np.any(truth.array_of(pair.moving) != truth.array_of(other.moving))
+        assert np.any(truth.array_of(pair.fixed) != truth.array_of(other.fixed)) or np.any(
+            truth.array_of(pair.moving) != truth.array_of(other.moving)
+        )
 
 
 def _changed(pair: truth.Pair, side: str) -> np.ndarray:
@@ -147,32 +200,100 @@ def _changed(pair: truth.Pair, side: str) -> np.ndarray:
     "name, holds",
     [
         ("", lambda p: p is TRUNK),
-        ("two contrasts", lambda p: p.two_modalities and not _changed(p, "fixed").any() and _changed(p, "moving").mean() > 0.5),
-        ("noise", lambda p: 0.04 < np.std(truth.array_of(p.fixed) - truth.array_of(TRUNK.fixed)) / np.ptp(np.percentile(truth.array_of(TRUNK.fixed), [0.5, 99.5])) < 0.06),
-        ("bias", lambda p: _changed(p, "fixed").mean() > 0.5 and _changed(p, "moving").mean() > 0.5),
-        ("speckle", lambda p: truth.array_of(p.moving)[truth.array_of(TRUNK.moving) > 0].std() > 1.5 * truth.array_of(TRUNK.moving)[truth.array_of(TRUNK.moving) > 0].std()),
-        ("sector", lambda p: 0.2 < (truth.array_of(p.fixed) == truth.array_of(p.fixed).min()).mean() < 0.8 and p.fixed_labels is None and len(p.fixed_points) < len(TRUNK.fixed_points)),
-        ("slices of 12 mm", lambda p: p.moving.GetSpacing()[2] == pytest.approx(2 * TRUNK.moving.GetSpacing()[2]) and p.moving.GetSize()[:2] == TRUNK.moving.GetSize()[:2]),
-        ("cropped", lambda p: p.fixed.GetSize() == p.fixed_labels.GetSize() == (24, 24, 24) and p.moving is TRUNK.moving),
-        ("partial view", lambda p: p.fixed.GetSize() == (40, 40, 30) and p.moving.GetSize()[2] == 26 and p.fixed_labels is None),
-        ("resection", lambda p: 0.001 < _changed(p, "fixed").mean() < 0.1 and not _changed(p, "moving").any() and len(p.fixed_points) < len(TRUNK.fixed_points)),
-        ("sliding", lambda p: {12.0} == set(np.round(np.abs(p.fixed_points[:, 2] - _base(p)), 6)) - {0.0}),
+        (
+            "two contrasts",
+            lambda p: (
+                p.two_modalities
+                and not _changed(p, "fixed").any()
+                and _changed(p, "moving").mean() > 0.5
+            ),
+        ),
+        (
+            "noise",
+            lambda p: (
+                0.04
+                < np.std(truth.array_of(p.fixed) - truth.array_of(TRUNK.fixed))
+                / np.ptp(np.percentile(truth.array_of(TRUNK.fixed), [0.5, 99.5]))
+                < 0.06
+            ),
+        ),
+        (
+            "bias",
+            lambda p: _changed(p, "fixed").mean() > 0.5 and _changed(p, "moving").mean() > 0.5,
+        ),
+        (
+            "speckle",
+            lambda p: (
+                truth.array_of(p.moving)[truth.array_of(TRUNK.moving) > 0].std()
+                > 1.5 * truth.array_of(TRUNK.moving)[truth.array_of(TRUNK.moving) > 0].std()
+            ),
+        ),
+        (
+            "sector",
+            lambda p: (
+                0.2 < (truth.array_of(p.fixed) == truth.array_of(p.fixed).min()).mean() < 0.8
+                and p.fixed_labels is None
+                and len(p.fixed_points) < len(TRUNK.fixed_points)
+            ),
+        ),
+        (
+            "slices of 12 mm",
+            lambda p: (
+                p.moving.GetSpacing()[2] == pytest.approx(2 * TRUNK.moving.GetSpacing()[2])
+                and p.moving.GetSize()[:2] == TRUNK.moving.GetSize()[:2]
+            ),
+        ),
+        (
+            "cropped",
+            lambda p: (
+                p.fixed.GetSize() == p.fixed_labels.GetSize() == (24, 24, 24)
+                and p.moving is TRUNK.moving
+            ),
+        ),
+        (
+            "partial view",
+            lambda p: (
+                p.fixed.GetSize() == (40, 40, 30)
+                and p.moving.GetSize()[2] == 26
+                and p.fixed_labels is None
+            ),
+        ),
+        (
+            "resection",
+            lambda p: (
+                0.001 < _changed(p, "fixed").mean() < 0.1
+                and not _changed(p, "moving").any()
+                and len(p.fixed_points) < len(TRUNK.fixed_points)
+            ),
+        ),
+        (
+            "sliding",
+            lambda p: {12.0} == set(np.round(np.abs(p.fixed_points[:, 2] - _base(p)), 6)) - {0.0},
+        ),
     ],
-)  # fmt: skip
+)
 def test_disturbances_do_what_they_say(name: str, holds: Any):
     assert holds(truth.DISTURBANCES[name](TRUNK, np.random.default_rng(5)))
 
 
 def _base(pair: truth.Pair) -> np.ndarray:
     """z of the same points before they slid, found by their answers, which stay."""
-    at = {tuple(answer): point[2] for answer, point in zip(np.round(TRUNK.moving_points, 6), TRUNK.fixed_points, strict=True)}
+    at = {
+        tuple(answer): point[2]
+        for answer, point in zip(np.round(TRUNK.moving_points, 6), TRUNK.fixed_points, strict=True)
+    }
     return np.array([at[tuple(answer)] for answer in np.round(pair.moving_points, 6)])
 
 
 def test_what_slides_is_seen_where_it_lies():
-    """Where organs slid, the intensities at a point and at its answer are alike, and they were not before."""
+    """Where organs slid, the intensities at a point and at its answer are alike, and they were not
+    before.
+    """
     pair = truth.sliding(TRUNK, np.random.default_rng(5))
-    here, there = values_at(pair.fixed, pair.fixed_points), values_at(pair.moving, pair.moving_points)
+    here, there = (
+        values_at(pair.fixed, pair.fixed_points),
+        values_at(pair.moving, pair.moving_points),
+    )
     before = values_at(TRUNK.fixed, pair.fixed_points)
     moved = np.abs(pair.fixed_points[:, 2] - _base(pair)) > 1
     assert 0.2 < moved.mean() < 0.9
@@ -180,7 +301,13 @@ def test_what_slides_is_seen_where_it_lies():
 
 
 def test_a_pair_travels_through_a_folder(tmp_path: Path):
-    for number, pair in enumerate((TRUNK, TRUNK.without_labels(), dataclasses.replace(TRUNK, fixed_points=None, moving_points=None))):
+    for number, pair in enumerate(
+        (
+            TRUNK,
+            TRUNK.without_labels(),
+            dataclasses.replace(TRUNK, fixed_points=None, moving_points=None),
+        )
+    ):
         pair.save(tmp_path / str(number))
         read = truth.Pair.load(tmp_path / str(number))
         assert (read.name, read.two_modalities) == (pair.name, pair.two_modalities)
@@ -195,7 +322,7 @@ def test_a_pair_travels_through_a_folder(tmp_path: Path):
             np.testing.assert_array_equal(read.fixed_points, pair.fixed_points)
 
 
-# ------------------------------------------------------------------------------------------------------------------ Scores
+# ------------------------------------------------------------------------------------------- Scores
 
 
 def field_of(u: np.ndarray, spacing: tuple[float, float, float]) -> sitk.Image:
@@ -207,11 +334,18 @@ def field_of(u: np.ndarray, spacing: tuple[float, float, float]) -> sitk.Image:
 
 def test_regularity_of_fields_that_are_known():
     spacing = (1.0, 1.5, 2.0)
-    z, y, x = (n * s for n, s in zip(np.meshgrid(np.arange(14), np.arange(15), np.arange(16), indexing="ij"), spacing[::-1]))
+    z, y, x = (
+        n * s
+        for n, s in zip(
+            np.meshgrid(np.arange(14), np.arange(15), np.arange(16), indexing="ij"), spacing[::-1]
+        )
+    )
     linear = np.stack([0.1 * x + 0.02 * y, -0.05 * y, 0.2 * z], -1)
     flat = scoring.regularity(field_of(linear, spacing))
     assert flat["bending"] == pytest.approx(0, abs=1e-20) and flat["njd_percent"] == 0
-    assert flat["sdlogj"] == pytest.approx(0, abs=1e-9) and flat["logj_min"] == pytest.approx(np.log(1.1 * 0.95 * 1.2)) == pytest.approx(flat["logj_max"])
+    assert flat["sdlogj"] == pytest.approx(0, abs=1e-9) and flat["logj_min"] == pytest.approx(
+        np.log(1.1 * 0.95 * 1.2)
+    ) == pytest.approx(flat["logj_max"])
     bent = scoring.regularity(field_of(np.stack([0.01 * x**2, 0.02 * x * y, 0 * z], -1), spacing))
     assert bent["bending"] == pytest.approx(0.02**2 + 2 * 0.02**2)  # u_xx twice .01; v_xy and v_yx
     folded = scoring.regularity(field_of(np.stack([-1.5 * x, 0 * y, 0 * z], -1), spacing))
@@ -224,10 +358,17 @@ def test_errors_at_points_by_hand(angle: float):
     points = np.array([[1.0, 0, 0], [0, 2.0, 0], [0, 0, 5.0], [0, 3.0, 4.0]])
     chord = 2 * np.sin(angle / 2) * np.array([1, 2, 0, 3])  # of a rotation about z
     errors = scoring.point_errors(turn, points, points)
-    assert errors == pytest.approx({"mean": chord.mean(), "median": np.median(chord), "p95": np.percentile(chord, 95), "worst": chord.max()})
+    assert errors == pytest.approx(
+        {
+            "mean": chord.mean(),
+            "median": np.median(chord),
+            "p95": np.percentile(chord, 95),
+            "worst": chord.max(),
+        }
+    )
 
 
-# ------------------------------------------------------------------------------------------------------- Kinds, runs, tables
+# ------------------------------------------------------------------------------ Kinds, runs, tables
 
 
 def test_kinds_without_any_data():
@@ -235,7 +376,9 @@ def test_kinds_without_any_data():
     here = [kind for kind in every.values() if not kind.lacking]
     assert len(here) >= 20
     for kind in every.values():
-        assert not kind.lacking or any(what in kind.lacking for what in ("--data", "nilearn", "PyTorch"))
+        assert not kind.lacking or any(
+            what in kind.lacking for what in ("--data", "nilearn", "PyTorch")
+        )
     for kind in here:
         if kind.name.startswith("trunk"):
             (pair,) = kind.make(1)
@@ -265,7 +408,11 @@ def test_a_kind_that_is_not_there_is_named(wanted: list[str]):
 
 
 def test_a_seed_takes_its_share_of_a_list():
-    assert [zoo._share(list("abcde"), seed, 2) for seed in (1, 2, 3)] == [["a", "b"], ["c", "d"], ["e", "a"]]
+    assert [zoo._share(list("abcde"), seed, 2) for seed in (1, 2, 3)] == [
+        ["a", "b"],
+        ["c", "d"],
+        ["e", "a"],
+    ]
     assert zoo._share(list("ab"), 1, 5) == ["a", "b"]
 
 
@@ -279,23 +426,52 @@ def test_stored_pairs_are_the_made_ones(tmp_path: Path):
 
     for _ in range(2):
         found = list(zoo._stored(tmp_path / "store" / "trunk", pairs()))
-        assert [(other, pair.name) for other, pair in found] == [(False, "0"), (True, "1"), (False, "2"), (True, "3")]
+        assert [(other, pair.name) for other, pair in found] == [
+            (False, "0"),
+            (True, "1"),
+            (False, "2"),
+            (True, "3"),
+        ]
     assert made == [0, 1, 2, 3]  # once
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["trunk"]
 
 
 def test_a_run_of_the_program(tmp_path: Path):
-    """By the script, as it is used: the table, the figures, the pair's folder, and the comparison with itself."""
-    script = [sys.executable, str(BENCHMARKS / "zoo.py"), "--kinds", "=trunk CT", "--n", "1", "--size", "24", "--states", "final,affine"]
+    """By the script, as it is used: the table, the figures, the pair's folder, and the comparison
+    with itself.
+    """
+    script = [
+        sys.executable,
+        str(BENCHMARKS / "zoo.py"),
+        "--kinds",
+        "=trunk CT",
+        "--n",
+        "1",
+        "--size",
+        "24",
+        "--states",
+        "final,affine",
+    ]
     one = tmp_path / "one.json"
-    first = subprocess.run([*script, "--json", str(one), "--keep", str(tmp_path / "kept")], capture_output=True, encoding="utf-8", timeout=300)
+    first = subprocess.run(
+        [*script, "--json", str(one), "--keep", str(tmp_path / "kept")],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+    )
     assert first.returncode == 0, first.stdout + first.stderr
     written = json.loads(one.read_text())
     rows = written["rows"]
-    assert [row["state"] for row in rows] == ["before", "affine", "final"] and written["version"] == morphseek.__version__
+    assert [row["state"] for row in rows] == ["before", "affine", "final"] and written[
+        "version"
+    ] == morphseek.__version__
     before, affine, final = (row["error"]["mean"] for row in rows)
     assert before > 30 and final < affine < 12
-    assert rows[2]["cpu_seconds"] > rows[2]["engine_seconds"] * 0.5 > 0 and rows[2]["njd_percent"] == 0 and rows[2]["dice"] > rows[1]["dice"]
+    assert (
+        rows[2]["cpu_seconds"] > rows[2]["engine_seconds"] * 0.5 > 0
+        and rows[2]["njd_percent"] == 0
+        and rows[2]["dice"] > rows[1]["dice"]
+    )
     assert rows[2]["bending"] > 0 > rows[2]["logj_min"] and "bending" not in rows[1]
     line = next(line for line in first.stdout.splitlines() if line.startswith("| trunk CT (1) |"))
     assert f"| {before:.2f} / " in line and f"| {final:.2f} / " in line
@@ -303,92 +479,221 @@ def test_a_run_of_the_program(tmp_path: Path):
     # What was kept is what was scored.
     (folder,) = (tmp_path / "kept").iterdir()
     points = np.load(folder / "points.npz")
-    kept = scoring.point_errors(sitk.ReadTransform(str(folder / "final" / "transform.h5")), points["fixed"], points["moving"])
+    kept = scoring.point_errors(
+        sitk.ReadTransform(str(folder / "final" / "transform.h5")),
+        points["fixed"],
+        points["moving"],
+    )
     assert kept == pytest.approx(rows[2]["error"])
 
-    second = subprocess.run([*script[:-1], "final", "--compare", str(one)], capture_output=True, encoding="utf-8", timeout=300)
+    second = subprocess.run(
+        [*script[:-1], "final", "--compare", str(one)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+    )
     assert second.returncode == 0, second.stdout + second.stderr
-    assert "| trunk CT | mean error | 1 |" in second.stdout and "| all | Dice | 1 |" in second.stdout
-    refused = subprocess.run([*script, "--keep", str(tmp_path / "kept")], capture_output=True, encoding="utf-8", timeout=300)
-    assert refused.returncode == 2 and "already" in refused.stderr and not (tmp_path / "kept" / "final").exists()
+    assert (
+        "| trunk CT | mean error | 1 |" in second.stdout and "| all | Dice | 1 |" in second.stdout
+    )
+    refused = subprocess.run(
+        [*script, "--keep", str(tmp_path / "kept")],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+    )
+    assert (
+        refused.returncode == 2
+        and "already" in refused.stderr
+        and not (tmp_path / "kept" / "final").exists()
+    )
 
 
 def test_a_failure_is_a_row_with_the_error_from_before():
     pair = truth.trunk(24, 0, ("CT", "CT"))
     run = zoo.Run(zoo.PROGRAM, ["affine"], ["--smoothness", "stiff"], ["sitk-affine"], 200)
     before, failed, peer = run.rows("trunk", pair)
-    assert failed["status"] == "failed" and failed["error"] == before["error"] and "smoothness" in zoo.line_of(failed)
-    assert peer["method"] == "sitk-affine" and peer["status"] == "ok" and peer["error"]["mean"] < before["error"]["mean"] and "bending" in peer
+    assert (
+        failed["status"] == "failed"
+        and failed["error"] == before["error"]
+        and "smoothness" in zoo.line_of(failed)
+    )
+    assert (
+        peer["method"] == "sitk-affine"
+        and peer["status"] == "ok"
+        and peer["error"]["mean"] < before["error"]["mean"]
+        and "bending" in peer
+    )
     assert "(1 failed)" in zoo.table([before, failed, peer], ["affine"])
 
 
-def row(kind: str, pair: str, state: str, mean: float, method: str = zoo.OURS, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "pair": pair, "method": method, "state": state, "status": "ok", "error": {"mean": mean, "median": mean, "p95": 2 * mean}, **more}
+def row(
+    kind: str, pair: str, state: str, mean: float, method: str = zoo.OURS, **more: Any
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "pair": pair,
+        "method": method,
+        "state": state,
+        "status": "ok",
+        "error": {"mean": mean, "median": mean, "p95": 2 * mean},
+        **more,
+    }
 
 
 def test_table():
     rows = [
-        row("head", "a", "before", 8, dice=0.2), row("head", "a", "final", 1, dice=0.8, hd95=2.0, bending=0.5, sdlogj=0.1, logj_min=-1, logj_max=1, njd_percent=0, cpu_seconds=3),
-        row("head", "b", "before", 6, dice=0.4), row("head", "b", "final", 2, dice=0.6, hd95=4.0, bending=1.5, sdlogj=0.3, logj_min=-3, logj_max=2, njd_percent=1, cpu_seconds=5),
+        row("head", "a", "before", 8, dice=0.2),
+        row(
+            "head",
+            "a",
+            "final",
+            1,
+            dice=0.8,
+            hd95=2.0,
+            bending=0.5,
+            sdlogj=0.1,
+            logj_min=-1,
+            logj_max=1,
+            njd_percent=0,
+            cpu_seconds=3,
+        ),
+        row("head", "b", "before", 6, dice=0.4),
+        row(
+            "head",
+            "b",
+            "final",
+            2,
+            dice=0.6,
+            hd95=4.0,
+            bending=1.5,
+            sdlogj=0.3,
+            logj_min=-3,
+            logj_max=2,
+            njd_percent=1,
+            cpu_seconds=5,
+        ),
         row("head", "a", "final", 4, method="greedy", cpu_seconds=30),
-    ]  # fmt: skip
+    ]
     lines = zoo.table(rows, ["final"]).splitlines()
-    assert lines[2] == "| head (2) | 7.00 / 7.00 / 14.00 | 1.50 / 1.50 / 3.00 | 0.300 -> 0.700 | 3.0 | 1 | 0.200 | -3.0 | 2.0 | 0.500 | 4.0 |"
-    assert lines[3].startswith("| &nbsp; greedy |  | 4.00 / 4.00 / 8.00 |") and lines[3].endswith(" 30.0 |")
+    assert (
+        lines[2]
+        == "| head (2) | 7.00 / 7.00 / 14.00 | 1.50 / 1.50 / 3.00 | 0.300 -> 0.700 | 3.0 | 1 |"
+        " 0.200 | -3.0 | 2.0 | 0.500 | 4.0 |"
+    )
+    assert lines[3].startswith("| &nbsp; greedy |  | 4.00 / 4.00 / 8.00 |") and lines[3].endswith(
+        " 30.0 |"
+    )
     assert len({line.count("|") for line in lines}) == 1
 
 
 def test_harm_is_more_than_five_percent_above_the_affine():
-    rows = [row("k", p, s, e) for p, affine, final in (("a", 2, 2.09), ("b", 2, 2.2), ("c", 2, 4), ("d", 0.01, 0.02), ("e", 2, 1)) for s, e in (("affine", affine), ("final", final))]
+    rows = [
+        row("k", p, s, e)
+        for p, affine, final in (
+            ("a", 2, 2.09),
+            ("b", 2, 2.2),
+            ("c", 2, 4),
+            ("d", 0.01, 0.02),
+            ("e", 2, 1),
+        )
+        for s, e in (("affine", affine), ("final", final))
+    ]
     assert zoo.harmed(rows) == [("k", "c", 2, 4), ("k", "b", 2, 2.2)]
 
 
 def test_comparison():
-    """Five differences of one sign: p = 2/2^5; a pair that only one of the two has does not count."""
-    old = [row("k", str(i), "final", 2 + i, dice=0.5) for i in range(5)] + [row("l", "0", "final", 1)]
-    new = [row("k", str(i), "final", 1 + 0.9 * i, dice=0.5) for i in range(6)] + [row("l", "0", "final", 1.5)]
+    """Five differences of one sign: p = 2/2^5; a pair that only one of the two has does not
+    count.
+    """
+    old = [row("k", str(i), "final", 2 + i, dice=0.5) for i in range(5)] + [
+        row("l", "0", "final", 1)
+    ]
+    new = [row("k", str(i), "final", 1 + 0.9 * i, dice=0.5) for i in range(6)] + [
+        row("l", "0", "final", 1.5)
+    ]
     found = {(r["kind"], r["what"]): r for r in zoo.compare(old, new)}
     mean = found["k", "error.mean"]
-    assert (mean["pairs"], mean["better"], mean["worse"], mean["old"]) == (5, 5, 0, 4) and mean["new"] == pytest.approx(2.8) and mean["p"] == pytest.approx(2 / 2**5)
-    assert (found["k", "dice"]["better"], found["k", "dice"]["worse"], found["k", "dice"]["p"]) == (0, 0, 1)
-    assert (found["all", "error.mean"]["pairs"], found["all", "error.mean"]["better"], found["all", "error.mean"]["worse"]) == (6, 5, 1)
+    assert (
+        (mean["pairs"], mean["better"], mean["worse"], mean["old"]) == (5, 5, 0, 4)
+        and mean["new"] == pytest.approx(2.8)
+        and mean["p"] == pytest.approx(2 / 2**5)
+    )
+    assert (found["k", "dice"]["better"], found["k", "dice"]["worse"], found["k", "dice"]["p"]) == (
+        0,
+        0,
+        1,
+    )
+    assert (
+        found["all", "error.mean"]["pairs"],
+        found["all", "error.mean"]["better"],
+        found["all", "error.mean"]["worse"],
+    ) == (6, 5, 1)
     text = zoo.comparison(zoo.compare(old, new))
-    assert "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text and "| all | Dice | 5 |" in text
+    assert (
+        "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text
+        and "| all | Dice | 5 |" in text
+    )
 
 
-# --------------------------------------------------------------------------------------------------- Points against overlap
+# --------------------------------------------------------------------------- Points against overlap
 
 
 def smoothed(error: float, dice: float, **peers: tuple[float, float]) -> list[dict[str, Any]]:
-    """A run's rows of two brain pairs with a truth and one of two people, and of peers on the same."""
+    """A run's rows of two brain pairs with a truth and one of two people, and of peers on the
+    same.
+    """
     rows = []
     for method, (mean, overlap) in {zoo.OURS: (error, dice), **peers}.items():
-        rows += [row("brain", "a", "final", mean - 0.1, method), row("brain", "b", "final", mean + 0.1, method)]
+        rows += [
+            row("brain", "a", "final", mean - 0.1, method),
+            row("brain", "b", "final", mean + 0.1, method),
+        ]
         people = row("brain, two people", "c", "final", 0.0, method, dice=overlap)
         rows.append({**people, "error": None})
     return rows
 
 
 def test_the_frontier(tmp_path: Path):
-    runs = {"auto": smoothed(0.2, 0.77, greedy=(0.25, 0.76)), "2": smoothed(0.3, 0.78), "10": smoothed(0.15, 0.7)}
+    runs = {
+        "auto": smoothed(0.2, 0.77, greedy=(0.25, 0.76)),
+        "2": smoothed(0.3, 0.78),
+        "10": smoothed(0.15, 0.7),
+    }
     found = frontier.curves(runs)
     assert list(found) == ["brain"]  # of the others there is nothing
-    assert {name: pytest.approx(at) for name, at in found["brain"].items()} == {"auto": (0.2, 0.77), "2": (0.3, 0.78), "10": (0.15, 0.7), "greedy": (0.25, 0.76)}
-    assert [line.split(" | ")[0] for line in frontier.table(found).splitlines()[2:]] == ["| 2 mm", "| 10 mm", "| auto", "| greedy"]
+    assert {name: pytest.approx(at) for name, at in found["brain"].items()} == {
+        "auto": (0.2, 0.77),
+        "2": (0.3, 0.78),
+        "10": (0.15, 0.7),
+        "greedy": (0.25, 0.76),
+    }
+    assert [line.split(" | ")[0] for line in frontier.table(found).splitlines()[2:]] == [
+        "| 2 mm",
+        "| 10 mm",
+        "| auto",
+        "| greedy",
+    ]
     for value, rows in runs.items():
         (tmp_path / f"smoothness-{value}.json").write_text(json.dumps({"rows": rows}))
     script = [sys.executable, str(BENCHMARKS / "frontier.py"), "--out", str(tmp_path)]
     drawn = subprocess.run(script, capture_output=True, encoding="utf-8", timeout=100)
     assert drawn.returncode == 0 and "| auto | 0.20 mm; 0.770 |" in drawn.stdout, drawn.stderr
-    assert "<svg" in (tmp_path / "frontier.svg").read_text() and (tmp_path / "frontier.png").stat().st_size > 5000
-    empty = subprocess.run([*script[:-1], str(tmp_path / "empty")], capture_output=True, encoding="utf-8", timeout=100)
+    assert (
+        "<svg" in (tmp_path / "frontier.svg").read_text()
+        and (tmp_path / "frontier.png").stat().st_size > 5000
+    )
+    empty = subprocess.run(
+        [*script[:-1], str(tmp_path / "empty")], capture_output=True, encoding="utf-8", timeout=100
+    )
     assert empty.returncode == 2 and "--data" in empty.stderr
 
 
-# ------------------------------------------------------------------------------------- Bounds on the default, all kinds small
+# ----------------------------------------------------------- Bounds on the default, all kinds small
 
-# Over the seeds 1 to n, one pair each, 48 voxels a side (a trunk's are 8 x 6.3 x 7 mm): kind: n, mean error, 95th percentile (mm; means over
-# the pairs), mean Dice at least. Behind it what there was when the bound was set.
+# Over the seeds 1 to n, one pair each, 48 voxels a side (a trunk's are 8 x 6.3 x 7 mm): kind: n,
+# mean error, 95th percentile (mm; means over the pairs), mean Dice at least. Behind it what there
+# was when the bound was set.
 BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
     "trunk MR <- CT": (3, 7.6, 17.4, 0.84),  # 5.87, 13.4, 0.871
     "trunk CT": (3, 1.4, 3.2, 0.89),  # 1.10, 2.5, 0.922
@@ -420,8 +725,13 @@ REAL_BOUNDS = {"hippocampus": (0.6, 1.5), "hippocampus, two contrasts": (1.1, 2.
 def registered(pair: truth.Pair) -> dict[str, dict[str, Any]]:
     """Register in this process; score before, the affine and the end."""
     result = morphseek.register(pair.fixed, pair.moving)
-    affine = sitk.AffineTransform(result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist())
-    return {name: zoo.score(pair, transform) for name, transform in (("before", None), ("affine", affine), ("final", result.to_sitk()))}
+    affine = sitk.AffineTransform(
+        result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist()
+    )
+    return {
+        name: zoo.score(pair, transform)
+        for name, transform in (("before", None), ("affine", affine), ("final", result.to_sitk()))
+    }
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -431,7 +741,10 @@ def test_bounds(name: str):
         pytest.skip(f"needs {kind.lacking}")
     seeds, mean, p95, dice = BOUNDS[name]
     found = [registered(pair)["final"] for seed in range(1, seeds + 1) for pair in kind.make(seed)]
-    assert np.mean([f["error"]["mean"] for f in found]) <= mean and np.mean([f["error"]["p95"] for f in found]) <= p95, found
+    assert (
+        np.mean([f["error"]["mean"] for f in found]) <= mean
+        and np.mean([f["error"]["p95"] for f in found]) <= p95
+    ), found
     assert dice is None or np.mean([f["dice"] for f in found]) >= dice, found
 
 

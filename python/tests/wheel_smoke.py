@@ -1,4 +1,5 @@
-"""What a fresh install of the wheel must do: register a small pair, run a network, find ONNX Runtime with no path set.
+"""What a fresh install of the wheel must do: register a small pair, run a network, find ONNX
+Runtime with no path set.
 
 Run by the ctest "wheel" in an environment that has the wheel and its dependencies alone.
 """
@@ -15,7 +16,9 @@ def blobs(shift: float) -> np.ndarray:
     """A body with a spot on it, moved along x by shift (the volume is 2 wide)."""
     z, y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in (24, 32, 28)), indexing="ij")
     body = np.exp(-((x - shift) ** 2 + 2 * y**2 + 1.5 * z**2) / 0.2)
-    return (body + 0.5 * np.exp(-((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02)).astype(np.float32)
+    return (body + 0.5 * np.exp(-((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02)).astype(
+        np.float32
+    )
 
 
 def main() -> None:
@@ -28,9 +31,15 @@ def main() -> None:
     error = np.abs(aligned.warped - fixed).mean() / np.abs(moving - fixed).mean()
     assert error < 0.35, f"alignment leaves {error:.0%} of the difference"
 
-    deformed = morphseek.register(fixed, moving, model="hippocampus")  # of another organ; what counts is that it runs
-    assert deformed.metrics["model"] == "hippocampus" and deformed.metrics["steps"], deformed.metrics
-    assert deformed.displacement.shape == (3, *fixed.shape) and np.isfinite(deformed.displacement).all()
+    # of another organ; what counts is that it runs
+    deformed = morphseek.register(fixed, moving, model="hippocampus")
+    assert deformed.metrics["model"] == "hippocampus" and deformed.metrics["steps"], (
+        deformed.metrics
+    )
+    assert (
+        deformed.displacement.shape == (3, *fixed.shape)
+        and np.isfinite(deformed.displacement).all()
+    )
 
     library = ctypes.CDLL(str(Path(morphseek.__file__).parent / "lib" / "libmorphseek.so.1"))
     library.ms_version.restype = ctypes.c_char_p
@@ -38,7 +47,10 @@ def main() -> None:
 
     command = [Path(sys.executable).parent / "morphseek", "--help"]
     assert "register" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    print(f"morphseek {morphseek.__version__}: alignment leaves {error:.1%} of the difference; the network ran")
+    print(
+        f"morphseek {morphseek.__version__}: alignment leaves {error:.1%} of the difference; the"
+        " network ran"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The MorphSeek module of 3D Slicer: its panel, and the logic that the panel and scripts call.
 
-The widget moves values between the panel (Resources/UI/MorphSeek.ui) and the parameter node; what is asked for is a
-MorphSeekLib.request.RegistrationRequest, whose field names are the parameter node's. The work is MorphSeekLib's. It is imported
-where it is used: if that fails, the panel still opens and says why.
+The widget moves values between the panel (Resources/UI/MorphSeek.ui) and the parameter node; what
+is asked for is a MorphSeekLib.request.RegistrationRequest, whose field names are the parameter
+node's. The work is MorphSeekLib's. It is imported where it is used: if that fails, the panel still
+opens and says why.
 """
 
 import concurrent.futures
@@ -34,19 +35,30 @@ from slicer.util import VTKObservationMixin
 
 HOMEPAGE = "https://github.com/morphseek/morphseek"
 POLL_MS = 100
-YIELD_S = 0.005  # Slicer's event loop keeps Python's lock: other threads (the worker's reader) run while a poll sleeps
+# Slicer's event loop keeps Python's lock: other threads (the worker's reader) run while a poll
+# sleeps
+YIELD_S = 0.005
 FLICKER_MS = 600
 
-# What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that a failed import leaves the menu; the
-# others translate to the engine's words, where None leaves it to the preset.
+# What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that a failed
+# import leaves the menu; the others translate to the engine's words, where None leaves it to the
+# preset.
 PRESETS = ["Automatic", "Brain MR", "Abdomen CT", "MR <- CT", "Fast", "Best"]
-INITIAL = {"as the preset": None, "none": "none", "centres of mass": "com", "rigid": "rigid", "affine": "affine"}
+INITIAL = {
+    "as the preset": None,
+    "none": "none",
+    "centres of mass": "com",
+    "rigid": "rigid",
+    "affine": "affine",
+}
 SEARCH = {"as the preset": None, "automatic": "auto", "search": "on", "do not search": "off"}
 DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda", "GPU (TensorRT)": "tensorrt"}
 
 # Written with Optional and Union: the parameter node knows no `A | B`.
 Labels = Optional[Union[vtkMRMLSegmentationNode, vtkMRMLLabelMapVolumeNode]]
-Markups = Optional[Union[vtkMRMLMarkupsFiducialNode, vtkMRMLMarkupsLineNode, vtkMRMLMarkupsCurveNode]]
+Markups = Optional[
+    Union[vtkMRMLMarkupsFiducialNode, vtkMRMLMarkupsLineNode, vtkMRMLMarkupsCurveNode]
+]
 
 
 class MorphSeek(ScriptedLoadableModule):
@@ -59,16 +71,22 @@ class MorphSeek(ScriptedLoadableModule):
         self.parent.dependencies = []
         self.parent.contributors = ["The MorphSeek authors"]
         self.parent.helpText = (
-            "Deformable registration: brings a moving volume onto a fixed one, with its segmentations and landmarks. "
+            "Deformable registration: brings a moving volume onto a fixed one, with its"
+            " segmentations and landmarks. "
             "For research use; not a medical device. "
             f'<a href="{HOMEPAGE}/tree/main/slicer">Documentation</a>'
         )
-        self.parent.acknowledgementText = "An implementation of multi-step latent policy search for registration. Apache License 2.0."
+        self.parent.acknowledgementText = (
+            "An implementation of multi-step latent policy search for registration. Apache License"
+            " 2.0."
+        )
 
 
 @parameterNodeWrapper
 class MorphSeekParameterNode:
-    """The panel's choices, saved with the scene. Names are RegistrationRequest's; what differs is said here."""
+    """The panel's choices, saved with the scene. Names are RegistrationRequest's; what differs is
+    said here.
+    """
 
     fixed: vtkMRMLScalarVolumeNode
     moving: vtkMRMLScalarVolumeNode
@@ -88,7 +106,8 @@ class MorphSeekParameterNode:
     make_uncertainty: bool = False
     uncertainty: vtkMRMLScalarVolumeNode
 
-    # Labels and landmarks of the moving side are transferred; with fixed_labels, Dice is measured as well.
+    # Labels and landmarks of the moving side are transferred; with fixed_labels, Dice is measured
+    # as well.
     moving_labels: Labels
     fixed_labels: Labels
     landmarks: Markups
@@ -127,7 +146,9 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         return MorphSeekParameterNode(super().getParameterNode())
 
     def package(self) -> dict[str, Any]:
-        """Return what the installed Python package offers: version, options, models, devices. Raises if it does not run."""
+        """Return what the installed Python package offers: version, options, models, devices.
+        Raises if it does not run.
+        """
         from MorphSeekLib.process import describe
 
         return describe()
@@ -137,10 +158,24 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         from MorphSeekLib.request import OUTPUTS, RegistrationRequest
 
         p = parameters
-        same = ("fixed", "moving", "preset", "fixed_mask", "moving_mask", "initial_transform", "trajectories", "threads", "field_spacing", "fixed_labels")
+        same = (
+            "fixed",
+            "moving",
+            "preset",
+            "fixed_mask",
+            "moving_mask",
+            "initial_transform",
+            "trajectories",
+            "threads",
+            "field_spacing",
+            "fixed_labels",
+        )
         return RegistrationRequest(
             **{name: getattr(p, name) for name in same},
-            **{name: (getattr(p, name) or True) if getattr(p, f"make_{name}") else None for name in OUTPUTS},
+            **{
+                name: (getattr(p, name) or True) if getattr(p, f"make_{name}") else None
+                for name in OUTPUTS
+            },
             initial=INITIAL[p.initial],
             search=SEARCH[p.search],
             device=DEVICE[p.device],
@@ -184,37 +219,51 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         from MorphSeekLib.registration import register
         from MorphSeekLib.request import RegistrationRequest
 
-        return register(RegistrationRequest(fixed=fixed, moving=moving, **fields), scene=slicer.mrmlScene)
+        return register(
+            RegistrationRequest(fixed=fixed, moving=moving, **fields), scene=slicer.mrmlScene
+        )
 
     def transfer(self, nodes, transform, fixed) -> list:
-        """Bring segmentations, label maps and markups of the moving side onto the fixed side; return the new nodes."""
+        """Bring segmentations, label maps and markups of the moving side onto the fixed side;
+        return the new nodes.
+        """
         from MorphSeekLib.transfer import transfer
 
         slicer.mrmlScene.SaveStateForUndo()
         return [transfer(node, transform, fixed) for node in nodes]
 
     def checkerboard(self, fixed, other, squares: int = 8):
-        """Return a hidden volume, on the fixed grid, of cubes taken in turn from the fixed volume and from another.
+        """Return a hidden volume, on the fixed grid, of cubes taken in turn from the fixed volume
+        and from another.
 
-        The other's window is mapped onto the fixed volume's; along the longest side there are `squares` cubes. The node is made
-        once, filled anew after that, and not saved with the scene.
+        The other's window is mapped onto the fixed volume's; along the longest side there are
+        `squares` cubes. The node is made once, filled anew after that, and not saved with the
+        scene.
         """
         import numpy as np
         from MorphSeekLib import geometry, transfer
 
         scratch = slicer.vtkMRMLScene()
         reference = transfer.on_scratch(scratch, fixed)
-        resampled = slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(geometry.copy_volume(scratch, other), reference)
+        resampled = slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(
+            geometry.copy_volume(scratch, other), reference
+        )
         a, b = (geometry.array_of(volume).astype(np.float32) for volume in (reference, resampled))
-        (window, level), (other_window, other_level) = (_window(node, array) for node, array in ((fixed, a), (other, b)))
+        (window, level), (other_window, other_level) = (
+            _window(node, array) for node, array in ((fixed, a), (other, b))
+        )
         b = (b - other_level) * (window / other_window) + level
         spacing = np.array(reference.GetSpacing()[::-1])
-        cube = np.maximum(np.round((np.array(a.shape) * spacing).max() / squares / spacing), 1).astype(int)
+        cube = np.maximum(
+            np.round((np.array(a.shape) * spacing).max() / squares / spacing), 1
+        ).astype(int)
         z, y, x = np.ogrid[tuple(slice(n) for n in a.shape)]
         odd = (z // cube[0] + y // cube[1] + x // cube[2]) % 2 == 1
         node = slicer.mrmlScene.GetFirstNodeByName("MorphSeek checkerboard")
         if node is None:
-            node = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "MorphSeek checkerboard")
+            node = slicer.mrmlScene.AddNewNodeByClass(
+                "vtkMRMLScalarVolumeNode", "MorphSeek checkerboard"
+            )
             node.SetHideFromEditors(True)
             node.SetSaveWithScene(False)
             node.CreateDefaultDisplayNodes()
@@ -235,7 +284,9 @@ def _window(volume, array) -> tuple[float, float]:
 
 
 class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
-    """The panel: shows the parameter node, the state of the one running registration, and the last result."""
+    """The panel: shows the parameter node, the state of the one running registration, and the last
+    result.
+    """
 
     def __init__(self, parent=None):
         ScriptedLoadableModuleWidget.__init__(self, parent)
@@ -245,12 +296,13 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._guiTag = None
         self._registration = None
         self._outcome = ""  # of the last registration, in words
-        self._package = self._asking = None  # what the installed package offers, and the thread that asks
+        # what the installed package offers, and the thread that asks
+        self._package = self._asking = None
         self._packageError = ""
         self._entered = self._reviewing = self._flickered = False
         self._unseen = False  # a result that came while the user was in another module
 
-    # ------------------------------------------------------------------------------------------ life of the panel and the scene
+    # -------------------------------------------------------------- life of the panel and the scene
 
     def setup(self):
         ScriptedLoadableModuleWidget.setup(self)
@@ -299,7 +351,9 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self.removeObservers()
 
     def enter(self):
-        """The user comes to this module. A running registration goes on while they are in another."""
+        """The user comes to this module. A running registration goes on while they are in
+        another.
+        """
         self._entered = True
         self.initializeParameterNode()
         self._askPackage()
@@ -346,7 +400,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self._registration.cancel()
             self._registration = None
 
-    # ------------------------------------------------------------------------------------------------- what the panel shows
+    # ------------------------------------------------------------------------- what the panel shows
 
     def updatePanel(self, caller=None, event=None):
         """Show what can be done now, and why something cannot."""
@@ -358,7 +412,11 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             from MorphSeekLib.request import OUTPUTS, PRESETS as presets
 
             request = self.logic.request(p)
-            reason, description, stages = request.validate(), presets[p.preset].description, request.stages()
+            reason, description, stages = (
+                request.validate(),
+                presets[p.preset].description,
+                request.stages(),
+            )
             for name in OUTPUTS:
                 self._outputSelector(name).setEnabled(getattr(p, f"make_{name}"))
         except Exception as error:
@@ -368,10 +426,17 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._updateRegisterButton(broken or self._packageProblem() or reason)
         problem = self._transferProblem()
         ui.transferButton.setEnabled(not problem)
-        ui.transferButton.setToolTip(problem or "Carry the labels and landmarks selected above over with the output transform.")
+        ui.transferButton.setToolTip(
+            problem
+            or "Carry the labels and landmarks selected above over with the output transform."
+        )
         reviewable = p.last_fixed is not None and p.last_transformed_volume is not None
         ui.reviewButton.setEnabled(reviewable)
-        ui.reviewButton.setToolTip("Lay the result over the fixed volume." if reviewable else "Register with a transformed volume as output first.")
+        ui.reviewButton.setToolTip(
+            "Lay the result over the fixed volume."
+            if reviewable
+            else "Register with a transformed volume as output first."
+        )
 
     def _outputSelector(self, name: str):
         first, *rest = name.split("_")
@@ -382,9 +447,18 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         ui, running = self.ui, self._registration is not None
         ui.registerButton.setText("Cancel" if running else "Register")
         ui.registerButton.setEnabled(running or not reason)
-        ui.registerButton.setToolTip("Stop at once; nothing is added to the scene." if running else reason or "Bring the moving volume onto the fixed one.")
+        ui.registerButton.setToolTip(
+            "Stop at once; nothing is added to the scene."
+            if running
+            else reason or "Bring the moving volume onto the fixed one."
+        )
         ui.progressBar.setVisible(running)
-        for section in (ui.inputsCollapsibleButton, ui.outputsCollapsibleButton, ui.transferCollapsibleButton, ui.advancedCollapsibleButton):
+        for section in (
+            ui.inputsCollapsibleButton,
+            ui.outputsCollapsibleButton,
+            ui.transferCollapsibleButton,
+            ui.advancedCollapsibleButton,
+        ):
             section.setEnabled(not running)
         if not running:
             ui.statusLabel.setText(reason or self._outcome or "Ready")
@@ -402,7 +476,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
     def _transferTransform(self):
         return self._parameters.transform or self._parameters.last_transform
 
-    # --------------------------------------------------------------------------------------------------------- registration
+    # --------------------------------------------------------------------------------- registration
 
     def onRegister(self):
         """Register; or, while that runs, Cancel."""
@@ -490,19 +564,39 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self.ui.statusLabel.setText(stage if eta is None else f"{stage}, {_duration(eta)} left")
 
     def _showResult(self, metrics: dict[str, Any]):
-        rows = [("Similarity", f"{metrics['similarity_before']:.3f}", f"{metrics['similarity_after']:.3f}")]
+        rows = [
+            (
+                "Similarity",
+                f"{metrics['similarity_before']:.3f}",
+                f"{metrics['similarity_after']:.3f}",
+            )
+        ]
         if "dice_after" in metrics:
-            rows.append(("Dice (overlap of the labels)", f"{metrics['dice_before']:.3f}", f"{metrics['dice_after']:.3f}"))
-        rows += [("Folding", "", f"{metrics['njd_percent']:.3f} %"), ("Time", "", f"{metrics['seconds']['total']:.1f} s")]
+            rows.append(
+                (
+                    "Dice (overlap of the labels)",
+                    f"{metrics['dice_before']:.3f}",
+                    f"{metrics['dice_after']:.3f}",
+                )
+            )
+        rows += [
+            ("Folding", "", f"{metrics['njd_percent']:.3f} %"),
+            ("Time", "", f"{metrics['seconds']['total']:.1f} s"),
+        ]
         rows += [("Network", "", metrics["model"]), ("Device", "", metrics["device"])]
-        rows += [(f"Dice of {name}", f"{before:.3f}", f"{after:.3f}") for name, (before, after) in metrics.get("dice", {}).items()]
+        rows += [
+            (f"Dice of {name}", f"{before:.3f}", f"{after:.3f}")
+            for name, (before, after) in metrics.get("dice", {}).items()
+        ]
         table = self.ui.resultTable
         table.setRowCount(len(rows))
         for i, row in enumerate(rows):
             for j, text in enumerate(row):
                 table.setItem(i, j, qt.QTableWidgetItem(text))
         table.item(0, 0).setToolTip(f"{metrics['similarity']}; higher is better")
-        self.ui.warningsLabel.setText("\n".join(f"Note: {warning}" for warning in metrics["warnings"]))
+        self.ui.warningsLabel.setText(
+            "\n".join(f"Note: {warning}" for warning in metrics["warnings"])
+        )
         self.ui.warningsLabel.setVisible(bool(metrics["warnings"]))
 
     def _log(self, text: str):
@@ -515,7 +609,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             made = self.logic.transfer(nodes, self._transferTransform(), p.fixed)
             self._log("transferred: " + ", ".join(node.GetName() for node in made))
 
-    # --------------------------------------------------------------------------------------------------------------- review
+    # --------------------------------------------------------------------------------------- review
 
     def onReview(self):
         """Lay the result over the fixed volume, in all slice views."""
@@ -543,7 +637,9 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             slicer.util.setSliceViewerLayers(background=board, foreground=None, fit=fit)
             return
         opacity = 1.0 if ui.flickerRadioButton.checked else ui.fadeSlider.value / 100
-        slicer.util.setSliceViewerLayers(background=p.last_fixed, foreground=other, foregroundOpacity=opacity, fit=fit)
+        slicer.util.setSliceViewerLayers(
+            background=p.last_fixed, foreground=other, foregroundOpacity=opacity, fit=fit
+        )
         if ui.flickerRadioButton.checked:
             self._flickered = True
             self._flickerTimer.start()
@@ -556,7 +652,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._reviewing = self._unseen = False
         self._flickerTimer.stop()
 
-    # --------------------------------------------------------------------------------------------------- package and model file
+    # ----------------------------------------------------------------------- package and model file
 
     def _askPackage(self):
         """Ask the installed package, in a thread, what it offers: its first start takes seconds."""
@@ -573,27 +669,41 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         try:
             self._package, self._packageError = asked.result(), ""
             devices = self._package["devices"]
-            card = f"graphics card ({devices['cuda']})" if "cuda" in devices else "no CUDA graphics card"
+            card = (
+                f"graphics card ({devices['cuda']})"
+                if "cuda" in devices
+                else "no CUDA graphics card"
+            )
             self.ui.deviceLabel.setText(f"Found: processor ({devices['cpu']}), {card}")
         except Exception as error:
             self._packageError = str(error)
-        self.ui.installLabel.setText(f"The MorphSeek package does not run in this Slicer yet: {self._packageError}.")
+        self.ui.installLabel.setText(
+            f"The MorphSeek package does not run in this Slicer yet: {self._packageError}."
+        )
         self.ui.installFrame.setVisible(bool(self._packageError))
         self.updatePanel()
 
     def _packageProblem(self) -> str:
-        return "Install the MorphSeek package first: see the top of this panel" if self._packageError else ""
+        return (
+            "Install the MorphSeek package first: see the top of this panel"
+            if self._packageError
+            else ""
+        )
 
     def onInstall(self):
         self._install()
 
     def onInstallFile(self):
-        path = qt.QFileDialog.getOpenFileName(None, "MorphSeek package", "", "Python wheels (*.whl)")
+        path = qt.QFileDialog.getOpenFileName(
+            None, "MorphSeek package", "", "Python wheels (*.whl)"
+        )
         if path:
             self._install(path)
 
     def _install(self, *source: str):
-        """Install the package, after asking, from the package index or from a wheel; then see what it offers."""
+        """Install the package, after asking, from the package index or from a wheel; then see what
+        it offers.
+        """
         from MorphSeekLib import install
 
         def pip(arguments: list[str]):
@@ -614,7 +724,13 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
 
 def _stages_html(stages: list[str]) -> str:
-    return "<b>What will run</b><ol>" + "".join(f"<li>{html.escape(stage)}</li>" for stage in stages) + "</ol>" if stages else ""
+    return (
+        "<b>What will run</b><ol>"
+        + "".join(f"<li>{html.escape(stage)}</li>" for stage in stages)
+        + "</ol>"
+        if stages
+        else ""
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -625,7 +741,9 @@ def _duration(seconds: float) -> str:
 
 
 class MorphSeekTest(ScriptedLoadableModuleTest):
-    """The self-test inside Slicer (Reload and Test); the other tests are in Testing/ and need no Slicer application."""
+    """The self-test inside Slicer (Reload and Test); the other tests are in Testing/ and need no
+    Slicer application.
+    """
 
     def setUp(self):
         slicer.mrmlScene.Clear()
@@ -641,17 +759,29 @@ class MorphSeekTest(ScriptedLoadableModuleTest):
             """An ellipsoid with a hollow, `shift_mm` along R, on a grid of 2.5 mm."""
             z, y, x = np.indices((40, 40, 40)) * 2.5 - 50
             x = x - shift_mm
-            image = 100.0 * ((x / 32) ** 2 + (y / 24) ** 2 + (z / 38) ** 2 < 1) - 60.0 * ((x - 9) ** 2 + (y + 5) ** 2 + z**2 < 100)
+            image = 100.0 * ((x / 32) ** 2 + (y / 24) ** 2 + (z / 38) ** 2 < 1) - 60.0 * (
+                (x - 9) ** 2 + (y + 5) ** 2 + z**2 < 100
+            )
             matrix = np.diag([2.5, 2.5, 2.5, 1.0])
             matrix[:3, 3] = -50
-            return slicer.util.addVolumeFromArray(image.astype(np.float32), ijkToRAS=matrix, name=name)
+            return slicer.util.addVolumeFromArray(
+                image.astype(np.float32), ijkToRAS=matrix, name=name
+            )
 
         fixed, moving = body("fixed", 0.0), body("moving", 7.5)
-        registration = MorphSeekLogic().register(fixed, moving, initial="rigid", search="off", refine=0, model="none")
-        arrays = [slicer.util.arrayFromVolume(node) for node in (fixed, moving, registration.nodes["transformed_volume"])]
+        registration = MorphSeekLogic().register(
+            fixed, moving, initial="rigid", search="off", refine=0, model="none"
+        )
+        arrays = [
+            slicer.util.arrayFromVolume(node)
+            for node in (fixed, moving, registration.nodes["transformed_volume"])
+        ]
         before, after = (np.abs(array - arrays[0]).mean() for array in arrays[1:])
         self.assertLess(after, before / 5)
         to_fixed = vtk.vtkGeneralTransform()
         registration.nodes["transform"].GetTransformToWorld(to_fixed)
-        self.assertLess(np.linalg.norm(np.subtract(to_fixed.TransformPoint(16.5, -5.0, 0.0), (9.0, -5.0, 0.0))), 1.0)
+        self.assertLess(
+            np.linalg.norm(np.subtract(to_fixed.TransformPoint(16.5, -5.0, 0.0), (9.0, -5.0, 0.0))),
+            1.0,
+        )
         self.delayDisplay("Test passed")

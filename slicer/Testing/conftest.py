@@ -1,4 +1,6 @@
-"""What the tests share: the extension's folder on the path, and the real Slicer core as the application would have set it up."""
+"""What the tests share: the extension's folder on the path, and the real Slicer core as the
+application would have set it up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A small oblique, anisotropic pair written by SimpleITK, and the same anatomy as label maps: known to ITK before Slicer sees it."""
+"""A small oblique, anisotropic pair written by SimpleITK, and the same anatomy as label maps: known
+to ITK before Slicer sees it.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,19 @@ def _direction(a: float, b: float, c: float) -> np.ndarray:
     return turn(a, 0, 1) @ turn(b, 1, 2) @ turn(c, 0, 2)
 
 
-def _grid(size: tuple[int, ...], spacing: tuple[float, ...], turn: tuple[float, ...], center: tuple[float, ...]) -> sitk.Image:
+def _grid(
+    size: tuple[int, ...],
+    spacing: tuple[float, ...],
+    turn: tuple[float, ...],
+    center: tuple[float, ...],
+) -> sitk.Image:
     image = sitk.Image(size, sitk.sitkFloat32)
     image.SetSpacing(spacing)
     direction = _direction(*turn)
     image.SetDirection(direction.ravel().tolist())
-    image.SetOrigin((np.array(center) - direction @ (np.array(spacing) * (np.array(size) - 1) / 2)).tolist())
+    image.SetOrigin(
+        (np.array(center) - direction @ (np.array(spacing) * (np.array(size) - 1) / 2)).tolist()
+    )
     return image
 
 
@@ -39,7 +48,12 @@ def _anatomy(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Intensities, 0 outside the body, and labels 1 to 3."""
     values, labels = np.zeros(p.shape[:-1]), np.zeros(p.shape[:-1], np.uint8)
     for label, (center, radii, value) in enumerate(
-        [((0, 0, 0), (24, 19, 26), 300), ((-9, 3, 6), (7, 9, 8), 700), ((10, -4, -8), (6, 5, 9), 900), ((3, 8, 12), (4, 5, 4), 550)]
+        [
+            ((0, 0, 0), (24, 19, 26), 300),
+            ((-9, 3, 6), (7, 9, 8), 700),
+            ((10, -4, -8), (6, 5, 9), 900),
+            ((3, 8, 12), (4, 5, 4), 550),
+        ]
     ):
         r = np.sqrt((((p - center) / radii) ** 2).sum(-1))
         weight = np.clip((1.1 - r) / 0.2, 0, 1)
@@ -58,7 +72,9 @@ def make_pair() -> dict[str, sitk.Image]:
     images = {}
     for name, grid, points in (("fixed", fixed, p), ("moving", moving, q)):
         for suffix, array in zip(("", "_labels"), _anatomy(points)):
-            images[name + suffix] = image = sitk.GetImageFromArray(array.astype(np.uint8 if suffix else np.float32))
+            images[name + suffix] = image = sitk.GetImageFromArray(
+                array.astype(np.uint8 if suffix else np.float32)
+            )
             image.CopyInformation(grid)
     return images
 

@@ -1,10 +1,13 @@
-"""Registers a pair through the module's library and draws it before and after, with the Slicer core and without a window.
+"""Registers a pair through the module's library and draws it before and after, with the Slicer core
+and without a window.
 
     python slicer/Testing/pictures.py --phantom --out slicer/Screenshots/registration.png
-    python slicer/Testing/pictures.py fixed.nii.gz moving.nii.gz --labels fl.nii.gz ml.nii.gz --preset "Brain MR" --out brain.png
+    python slicer/Testing/pictures.py fixed.nii.gz moving.nii.gz --labels fl.nii.gz ml.nii.gz
+    --preset "Brain MR" --out brain.png
 
-Slices are cut as Slicer's slice views cut them: the moving volume itself, under the transform node, through vtkImageReslice. Needs
-what Testing/requirements.txt lists, the morphseek wheel and matplotlib.
+Slices are cut as Slicer's slice views cut them: the moving volume itself, under the transform node,
+through vtkImageReslice. Needs what Testing/requirements.txt lists, the morphseek wheel and
+matplotlib.
 """
 
 from __future__ import annotations
@@ -25,7 +28,11 @@ from MorphSeekLib.request import PRESETS, RegistrationRequest
 
 BACKGROUND, TEXT, FIXED, MOVING = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a"
 # Plane: RAS axes of the picture's right and down, as a radiologist looks at it.
-PLANES = {"axial": ((-1, 0, 0), (0, -1, 0)), "coronal": ((-1, 0, 0), (0, 0, -1)), "sagittal": ((0, -1, 0), (0, 0, -1))}
+PLANES = {
+    "axial": ((-1, 0, 0), (0, -1, 0)),
+    "coronal": ((-1, 0, 0), (0, 0, -1)),
+    "sagittal": ((0, -1, 0), (0, 0, -1)),
+}
 
 
 def load(scene: Any, path: Path, labels: bool) -> Any:
@@ -58,8 +65,14 @@ def cut(volume: Any, plane: str, center: np.ndarray, size: np.ndarray, step: flo
     right, down = (np.array(axis, dtype=float) for axis in PLANES[plane])
     columns, rows = (int(abs(size @ axis) / step) for axis in (right, down))
     xy_to_ras = np.eye(4)
-    xy_to_ras[:3, 0], xy_to_ras[:3, 1], xy_to_ras[:3, 2] = right * step, down * step, np.cross(right, down) * step
-    xy_to_ras[:3, 3] = center - xy_to_ras[:3, 0] * (columns - 1) / 2 - xy_to_ras[:3, 1] * (rows - 1) / 2
+    xy_to_ras[:3, 0], xy_to_ras[:3, 1], xy_to_ras[:3, 2] = (
+        right * step,
+        down * step,
+        np.cross(right, down) * step,
+    )
+    xy_to_ras[:3, 3] = (
+        center - xy_to_ras[:3, 0] * (columns - 1) / 2 - xy_to_ras[:3, 1] * (rows - 1) / 2
+    )
     to_index = vtk.vtkGeneralTransform()
     to_index.PostMultiply()
     to_index.Concatenate(slicer.util.vtkMatrixFromArray(xy_to_ras))
@@ -77,12 +90,26 @@ def cut(volume: Any, plane: str, center: np.ndarray, size: np.ndarray, step: flo
     reslice.SetOutputOrigin(0, 0, 0)
     reslice.SetOutputSpacing(1, 1, 1)
     reslice.SetOutputExtent(0, columns - 1, 0, rows - 1, 0, 0)
-    reslice.SetInterpolationMode(vtk.VTK_NEAREST_INTERPOLATION if volume.IsA("vtkMRMLLabelMapVolumeNode") else vtk.VTK_LINEAR_INTERPOLATION)
+    reslice.SetInterpolationMode(
+        vtk.VTK_NEAREST_INTERPOLATION
+        if volume.IsA("vtkMRMLLabelMapVolumeNode")
+        else vtk.VTK_LINEAR_INTERPOLATION
+    )
     reslice.Update()
-    return vtk.util.numpy_support.vtk_to_numpy(reslice.GetOutput().GetPointData().GetScalars()).reshape(rows, columns)
+    return vtk.util.numpy_support.vtk_to_numpy(
+        reslice.GetOutput().GetPointData().GetScalars()
+    ).reshape(rows, columns)
 
 
-def draw(path: Path, fixed: Any, moving: Any, transform: Any, labels: tuple[Any, Any] | None, title: str, planes: tuple[str, ...]) -> None:
+def draw(
+    path: Path,
+    fixed: Any,
+    moving: Any,
+    transform: Any,
+    labels: tuple[Any, Any] | None,
+    title: str,
+    planes: tuple[str, ...],
+) -> None:
     center, size = center_and_size(fixed)
     if labels is not None:
         where = np.argwhere(geometry.array_of(labels[0]))[:, ::-1].mean(axis=0)
@@ -100,13 +127,32 @@ def draw(path: Path, fixed: Any, moving: Any, transform: Any, labels: tuple[Any,
         node.SetAndObserveTransformNodeID(None)
         return cuts
 
-    columns = [("fixed", fixed, None, None), ("moving, before", moving, None, None), ("moving, under the transform", moving, transform, None)]
+    columns = [
+        ("fixed", fixed, None, None),
+        ("moving, before", moving, None, None),
+        ("moving, under the transform", moving, transform, None),
+    ]
     if labels is not None:
-        columns += [("labels before", fixed, None, (labels[1], None)), ("labels after", fixed, None, (labels[1], transform))]
+        columns += [
+            ("labels before", fixed, None, (labels[1], None)),
+            ("labels after", fixed, None, (labels[1], transform)),
+        ]
     heights = [len(s) for s in slices(fixed)]
     width = slices(fixed)[0].shape[1]
-    figure = Figure(figsize=(2.3 * len(columns), 2.3 * sum(heights) / width + 0.5), dpi=80, facecolor=BACKGROUND)
-    grid = figure.add_gridspec(len(planes), len(columns), left=0.004, right=0.996, top=0.9, bottom=0.01, wspace=0.02, hspace=0.02, height_ratios=heights)
+    figure = Figure(
+        figsize=(2.3 * len(columns), 2.3 * sum(heights) / width + 0.5), dpi=80, facecolor=BACKGROUND
+    )
+    grid = figure.add_gridspec(
+        len(planes),
+        len(columns),
+        left=0.004,
+        right=0.996,
+        top=0.9,
+        bottom=0.01,
+        wspace=0.02,
+        hspace=0.02,
+        height_ratios=heights,
+    )
     figure.suptitle(title, color=TEXT, fontsize=10, y=0.985)
     for column, (name, node, under, outline) in enumerate(columns):
         low, high = np.percentile(geometry.array_of(node), (1, 99.7))
@@ -114,7 +160,10 @@ def draw(path: Path, fixed: Any, moving: Any, transform: Any, labels: tuple[Any,
             axes = figure.add_subplot(grid[row, column])
             axes.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="bilinear")
             if outline is not None:
-                for drawn, color in ((slices(labels[0])[row], FIXED), (slices(*outline)[row], MOVING)):
+                for drawn, color in (
+                    (slices(labels[0])[row], FIXED),
+                    (slices(*outline)[row], MOVING),
+                ):
                     for value in np.unique(drawn[drawn > 0]):
                         axes.contour(drawn == value, [0.5], colors=color, linewidths=0.8)
             axes.set_axis_off()
@@ -142,13 +191,32 @@ def main() -> None:
         request = RegistrationRequest(fixed, moving, preset=args.preset)
         if labels:
             request.fixed_labels, request.moving_labels = labels
-        done = register(request, lambda event: event.message and print(f"{100 * event.fraction:3.0f} %  {event.stage}  {event.message}"))
+        done = register(
+            request,
+            lambda event: (
+                event.message
+                and print(f"{100 * event.fraction:3.0f} %  {event.stage}  {event.message}")
+            ),
+        )
         found = done.result
-        title = f"{args.preset}: {found['similarity']} {found['similarity_before']:.3f} -> {found['similarity_after']:.3f}"
-        title += f", mean Dice {found['dice_before']:.2f} -> {found['dice_after']:.2f}" if labels else ""
+        title = (
+            f"{args.preset}: {found['similarity']} {found['similarity_before']:.3f} ->"
+            f" {found['similarity_after']:.3f}"
+        )
+        title += (
+            f", mean Dice {found['dice_before']:.2f} -> {found['dice_after']:.2f}" if labels else ""
+        )
         title += f", folding {found['njd_percent']:.3f} %"
         print(f"{title}, {found['seconds']['total']:.1f} s")
-        draw(args.out, fixed, moving, done.nodes["transform"], tuple(labels) or None, title, tuple(args.planes))
+        draw(
+            args.out,
+            fixed,
+            moving,
+            done.nodes["transform"],
+            tuple(labels) or None,
+            title,
+            tuple(args.planes),
+        )
     print(args.out, args.out.stat().st_size, "bytes")
 
 

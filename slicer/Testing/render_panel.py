@@ -1,9 +1,10 @@
-"""Draws Screenshots/panel.png: the panel after a real registration of the demonstration pair, through its own button;
-beside it the panel with its options opened.
+"""Draws Screenshots/panel.png: the panel after a real registration of the demonstration pair,
+through its own button; beside it the panel with its options opened.
 
     QT_QPA_PLATFORM=offscreen python slicer/Testing/render_panel.py OUT.png
 
-Everything but Slicer's own widget classes (stand_ins.py) is real: the .ui, MorphSeek.py, the worker, the nodes.
+Everything but Slicer's own widget classes (stand_ins.py) is real: the .ui, MorphSeek.py, the
+worker, the nodes.
 """
 
 import sys
@@ -25,7 +26,11 @@ def add_volume(name, image, kind="vtkMRMLScalarVolumeNode"):
     node = slicer.mrmlScene.AddNewNodeByClass(kind, name)
     node.CreateDefaultDisplayNodes()
     slicer.util.updateVolumeFromArray(node, image.array)
-    node.SetIJKToRASMatrix(slicer.util.vtkMatrixFromArray(np.diag([-1.0, -1.0, 1.0, 1.0]) @ index_to_physical(image.grid)))
+    node.SetIJKToRASMatrix(
+        slicer.util.vtkMatrixFromArray(
+            np.diag([-1.0, -1.0, 1.0, 1.0]) @ index_to_physical(image.grid)
+        )
+    )
     return node
 
 
@@ -44,7 +49,11 @@ def picture(panel):
 
 def beside(images, gap=24):
     """Return images side by side."""
-    sheet = QtGui.QImage(sum(i.width() for i in images) + gap * (len(images) - 1), max(i.height() for i in images), QtGui.QImage.Format_RGB32)
+    sheet = QtGui.QImage(
+        sum(i.width() for i in images) + gap * (len(images) - 1),
+        max(i.height() for i in images),
+        QtGui.QImage.Format_RGB32,
+    )
     sheet.fill(QtCore.Qt.white)
     painter, x = QtGui.QPainter(sheet), 0
     for image in images:
@@ -66,9 +75,15 @@ def main(path):
         widget.enter()
         pair = phantom.make_pair(size=72)
         parameters = widget._parameters
-        parameters.fixed, parameters.moving = add_volume("Abdomen MR", pair.fixed), add_volume("Abdomen CT", pair.moving)
+        parameters.fixed, parameters.moving = (
+            add_volume("Abdomen MR", pair.fixed),
+            add_volume("Abdomen CT", pair.moving),
+        )
         labels = "vtkMRMLLabelMapVolumeNode"
-        parameters.fixed_labels, parameters.moving_labels = add_volume("MR organs", pair.fixed_labels, labels), add_volume("CT organs", pair.moving_labels, labels)
+        parameters.fixed_labels, parameters.moving_labels = (
+            add_volume("MR organs", pair.fixed_labels, labels),
+            add_volume("CT organs", pair.moving_labels, labels),
+        )
         parameters.preset = "MR <- CT"
         widget.ui.registerButton.click()
         while widget._registration is not None or widget._asking is not None:

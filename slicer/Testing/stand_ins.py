@@ -1,9 +1,11 @@
-"""What the Slicer application adds to its core, as far as the module uses it, on PySide6: for tests, never shipped.
+"""What the Slicer application adds to its core, as far as the module uses it, on PySide6: for
+tests, never shipped.
 
-`install` puts `qt`, `slicer.ScriptedLoadableModule`, `slicer.parameterNodeWrapper` and the application's parts of `slicer` beside
-the real core (slicer-core on PyPI), and takes them away again. They speak PythonQt's dialect and keep its rules: a Qt property is
-an attribute (so `label.text()` fails here as it does in Slicer), a misspelt one is an error, and a parameter connects only to the
-widget classes that Slicer's own connectors take.
+`install` puts `qt`, `slicer.ScriptedLoadableModule`, `slicer.parameterNodeWrapper` and the
+application's parts of `slicer` beside the real core (slicer-core on PyPI), and takes them away
+again. They speak PythonQt's dialect and keep its rules: a Qt property is an attribute (so
+`label.text()` fails here as it does in Slicer), a misspelt one is an error, and a parameter
+connects only to the widget classes that Slicer's own connectors take.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ MODULE = Path(__file__).resolve().parents[1] / "MorphSeek"
 
 
 def application() -> QtWidgets.QApplication:
-    """Return the one application, without a display and with a look like Slicer's on a plain desktop."""
+    """Return the one application, without a display and with a look like Slicer's on a plain
+    desktop.
+    """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     app = QtWidgets.QApplication.instance()
     if app is None:
@@ -38,11 +42,13 @@ def application() -> QtWidgets.QApplication:
     return app
 
 
-# ------------------------------------------------------------------------------------------------------ PythonQt's dialect
+# ------------------------------------------------------------------------------- PythonQt's dialect
 
 
 class Dialect:
-    """A PySide6 object as PythonQt shows it: properties are attributes, everything else is the object's own."""
+    """A PySide6 object as PythonQt shows it: properties are attributes, everything else is the
+    object's own.
+    """
 
     def __init__(self, wrapped: QtCore.QObject):
         object.__setattr__(self, "wrapped", wrapped)
@@ -70,7 +76,7 @@ class QFileDialog:
         return cls.answer
 
 
-# --------------------------------------------------------------------------------- CTK's and MRML's widgets that the panel has
+# ------------------------------------------------------ CTK's and MRML's widgets that the panel has
 
 
 class ctkCollapsibleButton(QtWidgets.QWidget):
@@ -107,13 +113,23 @@ class ctkCollapsibleButton(QtWidgets.QWidget):
         arrow = QtWidgets.QStyleOption()
         arrow.palette, arrow.state = self.palette(), QtWidgets.QStyle.State_Enabled
         arrow.rect = QtCore.QRect(6, 6, 10, 10)
-        shape = QtWidgets.QStyle.PE_IndicatorArrowRight if self._collapsed else QtWidgets.QStyle.PE_IndicatorArrowDown
+        shape = (
+            QtWidgets.QStyle.PE_IndicatorArrowRight
+            if self._collapsed
+            else QtWidgets.QStyle.PE_IndicatorArrowDown
+        )
         self.style().drawPrimitive(shape, arrow, painter, self)
-        painter.drawText(QtCore.QRect(22, 0, self.width() - 22, self.HEADER - 2), QtCore.Qt.AlignVCenter, self._text)
+        painter.drawText(
+            QtCore.QRect(22, 0, self.width() - 22, self.HEADER - 2),
+            QtCore.Qt.AlignVCenter,
+            self._text,
+        )
 
 
 def _kept(kind: Any, name: str) -> QtCore.Property:
-    return QtCore.Property(kind, lambda self: self._values[name], lambda self, value: self._set(name, value))
+    return QtCore.Property(
+        kind, lambda self: self._values[name], lambda self, value: self._set(name, value)
+    )
 
 
 class qMRMLNodeComboBox(QtWidgets.QWidget):
@@ -124,11 +140,18 @@ class qMRMLNodeComboBox(QtWidgets.QWidget):
     nodeTypes = _kept("QStringList", "nodeTypes")
     noneDisplay = _kept(str, "noneDisplay")
     showChildNodeTypes, noneEnabled = _kept(bool, "showChildNodeTypes"), _kept(bool, "noneEnabled")
-    addEnabled, removeEnabled, renameEnabled = (_kept(bool, name) for name in ("addEnabled", "removeEnabled", "renameEnabled"))
+    addEnabled, removeEnabled, renameEnabled = (
+        _kept(bool, name) for name in ("addEnabled", "removeEnabled", "renameEnabled")
+    )
 
     def __init__(self, parent: QtWidgets.QWidget | None = None):
         super().__init__(parent)
-        self._values = {"nodeTypes": [], "showChildNodeTypes": True, "noneEnabled": False, "noneDisplay": "None"}
+        self._values = {
+            "nodeTypes": [],
+            "showChildNodeTypes": True,
+            "noneEnabled": False,
+            "noneDisplay": "None",
+        }
         self._values |= {"addEnabled": True, "removeEnabled": True, "renameEnabled": False}
         self._box = QtWidgets.QComboBox()
         self._box.setSizePolicy(QtWidgets.QSizePolicy.Ignored, QtWidgets.QSizePolicy.Fixed)
@@ -145,11 +168,20 @@ class qMRMLNodeComboBox(QtWidgets.QWidget):
             self.currentNodeChanged.emit(node)
 
     def _fill(self, caller: Any = None, event: Any = None) -> None:
-        accepted = [node for node in slicer.util.getNodesByClass("vtkMRMLNode") if self._accepts(node)] if self._scene else []
+        accepted = (
+            [node for node in slicer.util.getNodesByClass("vtkMRMLNode") if self._accepts(node)]
+            if self._scene
+            else []
+        )
         self._nodes = ([None] if self._values["noneEnabled"] else []) + accepted
         self._box.blockSignals(True)
         self._box.clear()
-        self._box.addItems([self._values["noneDisplay"] if node is None else node.GetName() for node in self._nodes])
+        self._box.addItems(
+            [
+                self._values["noneDisplay"] if node is None else node.GetName()
+                for node in self._nodes
+            ]
+        )
         self._box.blockSignals(False)
         self.setCurrentNode(self._current)  # reports it if it is gone
 
@@ -199,7 +231,9 @@ CUSTOM = {cls.__name__: cls for cls in (ctkCollapsibleButton, qMRMLNodeComboBox,
 class Loader(QUiLoader):
     """Qt's loader, with the stand-ins for CTK's and MRML's classes."""
 
-    def createWidget(self, name: str, parent: QtWidgets.QWidget | None = None, object_name: str = "") -> QtWidgets.QWidget:
+    def createWidget(
+        self, name: str, parent: QtWidgets.QWidget | None = None, object_name: str = ""
+    ) -> QtWidgets.QWidget:
         if name not in CUSTOM:
             return super().createWidget(name, parent, object_name)
         widget = CUSTOM[name](parent)
@@ -213,8 +247,14 @@ class Loader(QUiLoader):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Swallow the loader's remark that it cannot connect the scene's signal, which qMRMLWidget.setMRMLScene stands for."""
-    previous = QtCore.qInstallMessageHandler(lambda kind, context, text: None if text.startswith("QObject::connect") else sys.stderr.write(text + "\n"))
+    """Swallow the loader's remark that it cannot connect the scene's signal, which
+    qMRMLWidget.setMRMLScene stands for.
+    """
+    previous = QtCore.qInstallMessageHandler(
+        lambda kind, context, text: (
+            None if text.startswith("QObject::connect") else sys.stderr.write(text + "\n")
+        )
+    )
     try:
         yield
     finally:
@@ -223,11 +263,19 @@ def _quiet() -> Iterator[None]:
 
 def child_widgets(panel: Dialect) -> types.SimpleNamespace:
     """Return the panel's named widgets as attributes: slicer.util.childWidgetVariables."""
-    children = [child for child in panel.wrapped.findChildren(QtWidgets.QWidget) if child.objectName()]
-    return types.SimpleNamespace(**{child.objectName(): Dialect(child) for child in children if not child.objectName().startswith("qt_")})
+    children = [
+        child for child in panel.wrapped.findChildren(QtWidgets.QWidget) if child.objectName()
+    ]
+    return types.SimpleNamespace(
+        **{
+            child.objectName(): Dialect(child)
+            for child in children
+            if not child.objectName().startswith("qt_")
+        }
+    )
 
 
-# ------------------------------------------------------------------------------------------------------ parameter node wrapper
+# --------------------------------------------------------------------------- parameter node wrapper
 
 
 class WithinRange(typing.NamedTuple):
@@ -250,8 +298,16 @@ class Parameter:
 
     def __init__(self, name: str, annotation: Any, default: Any):
         self.name, self.default = name, default
-        self.kind, *self.notes = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Annotated else (annotation,)
-        args = typing.get_args(self.kind) if typing.get_origin(self.kind) is typing.Union else (self.kind,)
+        self.kind, *self.notes = (
+            typing.get_args(annotation)
+            if typing.get_origin(annotation) is typing.Annotated
+            else (annotation,)
+        )
+        args = (
+            typing.get_args(self.kind)
+            if typing.get_origin(self.kind) is typing.Union
+            else (self.kind,)
+        )
         self.node_classes = tuple(kind for kind in args if issubclass(kind, slicer.vtkMRMLNode))
         if typing.get_origin(self.kind) is typing.Union and type(None) not in args:
             raise TypeError(f"{name}: a union of node classes must contain None")
@@ -280,8 +336,15 @@ class Parameter:
             node.SetParameter(self.name, str(value))
 
     def connector(self, widget: Dialect) -> tuple:
-        """Return (read, write, changed signal) for a widget that Slicer can connect to this type, as Slicer sets it up."""
-        classes = {bool: "QCheckBox", int: "QSpinBox", float: "QDoubleSpinBox", str: "QComboBox" if self.notes else "QLineEdit"}
+        """Return (read, write, changed signal) for a widget that Slicer can connect to this type,
+        as Slicer sets it up.
+        """
+        classes = {
+            bool: "QCheckBox",
+            int: "QSpinBox",
+            float: "QDoubleSpinBox",
+            str: "QComboBox" if self.notes else "QLineEdit",
+        }
         found = type(widget.wrapped).__name__
         expected = "qMRMLNodeComboBox" if self.node_classes else classes[self.kind]
         if found != expected:
@@ -299,15 +362,28 @@ class Parameter:
         choices = self.notes[0].choices
         widget.clear()
         widget.addItems([str(choice) for choice in choices])
-        return lambda: choices[widget.currentIndex], lambda value: widget.setCurrentIndex(choices.index(value)), widget.currentIndexChanged
+        return (
+            lambda: choices[widget.currentIndex],
+            lambda value: widget.setCurrentIndex(choices.index(value)),
+            widget.currentIndexChanged,
+        )
 
 
 def parameterNodeWrapper(cls: type) -> type:
-    """Give a class of annotated fields the properties that read and write a vtkMRMLScriptedModuleNode."""
+    """Give a class of annotated fields the properties that read and write a
+    vtkMRMLScriptedModuleNode.
+    """
     parameters = {}
     for name, annotation in typing.get_type_hints(cls, include_extras=True).items():
         parameters[name] = parameter = Parameter(name, annotation, getattr(cls, name, None))
-        setattr(cls, name, property(lambda self, p=parameter: p.read(self.parameterNode), lambda self, value, p=parameter: p.write(self.parameterNode, value)))
+        setattr(
+            cls,
+            name,
+            property(
+                lambda self, p=parameter: p.read(self.parameterNode),
+                lambda self, value, p=parameter: p.write(self.parameterNode, value),
+            ),
+        )
 
     def __init__(self: Any, node: Any) -> None:
         self.parameterNode, self._connected = node, {}
@@ -316,7 +392,11 @@ def parameterNodeWrapper(cls: type) -> type:
                 parameter.write(node, parameter.default)
 
     def connect(self: Any, gui: Any) -> int:
-        widgets = {w.wrapped.property("SlicerParameterName"): w for w in vars(gui).values() if w.wrapped.property("SlicerParameterName")}
+        widgets = {
+            w.wrapped.property("SlicerParameterName"): w
+            for w in vars(gui).values()
+            if w.wrapped.property("SlicerParameterName")
+        }
         links = {name: parameters[name].connector(widget) for name, widget in widgets.items()}
         state = {"updating": False}
 
@@ -331,7 +411,10 @@ def parameterNodeWrapper(cls: type) -> type:
             return lambda *ignored: None if state["updating"] else setattr(self, name, read())
 
         show()
-        slots = [(changed, changed.connect(keeper(name, read))) for name, (read, _, changed) in links.items()]
+        slots = [
+            (changed, changed.connect(keeper(name, read)))
+            for name, (read, _, changed) in links.items()
+        ]
         tag = self.parameterNode.AddObserver(vtk.vtkCommand.ModifiedEvent, show)
         self._connected[tag] = slots
         return tag
@@ -341,13 +424,20 @@ def parameterNodeWrapper(cls: type) -> type:
             changed.disconnect(connection)
         self.parameterNode.RemoveObserver(tag)
 
-    cls.__init__, cls.connectGui, cls.disconnectGui, cls.allParameters = __init__, connect, disconnect, parameters
-    cls.AddObserver = lambda self, event, callback, priority=0.0: self.parameterNode.AddObserver(event, callback, priority)
+    cls.__init__, cls.connectGui, cls.disconnectGui, cls.allParameters = (
+        __init__,
+        connect,
+        disconnect,
+        parameters,
+    )
+    cls.AddObserver = lambda self, event, callback, priority=0.0: self.parameterNode.AddObserver(
+        event, callback, priority
+    )
     cls.RemoveObserver = lambda self, tag: self.parameterNode.RemoveObserver(tag)
     return cls
 
 
-# -------------------------------------------------------------------------------------------------- ScriptedLoadableModule.py
+# ------------------------------------------------------------------------ ScriptedLoadableModule.py
 
 
 class Layout(QtWidgets.QVBoxLayout):
@@ -392,35 +482,56 @@ class ScriptedLoadableModuleTest(unittest.TestCase):
         pass
 
 
-# -------------------------------------------------------------------------------------------------------------------- putting in
+# --------------------------------------------------------------------------------------- putting in
 
 
 @contextlib.contextmanager
 def install() -> Iterator[types.SimpleNamespace]:
-    """Make `import MorphSeek` work; yield (errors, confirm): the messages shown, and what the user answers to questions."""
+    """Make `import MorphSeek` work; yield (errors, confirm): the messages shown, and what the user
+    answers to questions.
+    """
     application()
     said = types.SimpleNamespace(errors=[], questions=[], confirm=True)
     qt = types.ModuleType("qt")
     for module in (QtWidgets, QtGui, QtCore):
-        vars(qt).update({name: getattr(module, name) for name in dir(module) if name.startswith("Q")})
+        vars(qt).update(
+            {name: getattr(module, name) for name in dir(module) if name.startswith("Q")}
+        )
     qt.QUiLoader, qt.QFileDialog = Loader, QFileDialog
     scripted = types.ModuleType("slicer.ScriptedLoadableModule")
-    for cls in (ScriptedLoadableModule, ScriptedLoadableModuleWidget, ScriptedLoadableModuleLogic, ScriptedLoadableModuleTest):
+    for cls in (
+        ScriptedLoadableModule,
+        ScriptedLoadableModuleWidget,
+        ScriptedLoadableModuleLogic,
+        ScriptedLoadableModuleTest,
+    ):
         setattr(scripted, cls.__name__, cls)
     wrapper = types.ModuleType("slicer.parameterNodeWrapper")
-    wrapper.parameterNodeWrapper, wrapper.WithinRange, wrapper.Choice = parameterNodeWrapper, WithinRange, Choice
+    wrapper.parameterNodeWrapper, wrapper.WithinRange, wrapper.Choice = (
+        parameterNodeWrapper,
+        WithinRange,
+        Choice,
+    )
 
     def confirm(text: str, **ignored: Any) -> bool:
         said.questions.append(text)
         return said.confirm
 
     patch = pytest.MonkeyPatch()
-    for name, module in (("qt", qt), ("slicer.ScriptedLoadableModule", scripted), ("slicer.parameterNodeWrapper", wrapper)):
+    for name, module in (
+        ("qt", qt),
+        ("slicer.ScriptedLoadableModule", scripted),
+        ("slicer.parameterNodeWrapper", wrapper),
+    ):
         patch.setitem(sys.modules, name, module)
     patch.delitem(sys.modules, "MorphSeek", raising=False)
     patch.syspath_prepend(str(MODULE))
     patch.setattr(slicer, "mrmlScene", slicer.vtkMRMLScene(), raising=False)
-    app = types.SimpleNamespace(layoutManager=lambda: None, testingEnabled=lambda: False, processEvents=lambda: application().processEvents())
+    app = types.SimpleNamespace(
+        layoutManager=lambda: None,
+        testingEnabled=lambda: False,
+        processEvents=lambda: application().processEvents(),
+    )
     app.setOverrideCursor, app.restoreOverrideCursor = lambda cursor: None, lambda: None
     patch.setattr(slicer, "app", app, raising=False)
     patch.setattr(slicer.util, "childWidgetVariables", child_widgets)

@@ -14,18 +14,31 @@ EXTENSION = Path(__file__).resolve().parents[1]
 
 # Of slicer-extension-catalog-entry-schema-v1.0.1: required, and all that may be there.
 REQUIRED = {"$schema", "category", "scm_url"}
-ALLOWED = REQUIRED | {"scm_revision", "scm_type", "build_dependencies", "build_subdirectory", "enabled", "tier"}
+ALLOWED = REQUIRED | {
+    "scm_revision",
+    "scm_type",
+    "build_dependencies",
+    "build_subdirectory",
+    "enabled",
+    "tier",
+}
 
 
 def test_catalogue_entry() -> None:
     entry = json.loads((EXTENSION / "MorphSeek.json").read_text(encoding="utf-8"))
     assert REQUIRED <= entry.keys() <= ALLOWED
-    assert re.fullmatch(r"https://raw\.githubusercontent\.com/Slicer/Slicer/main/Schemas/slicer-extension-catalog-entry-schema-v1\.0\.\d\.json#", entry["$schema"])
+    assert re.fullmatch(
+        r"https://raw\.githubusercontent\.com/Slicer/Slicer/main/Schemas/slicer-extension-catalog-entry-schema-v1\.0\.\d\.json#",
+        entry["$schema"],
+    )
     assert entry["category"] == "Registration" and entry["scm_url"].startswith("https://")
     assert entry["build_dependencies"] == [] and entry["tier"] in range(1, 6)
 
 
-@pytest.mark.parametrize("name", ["HOMEPAGE", "CATEGORY", "CONTRIBUTORS", "DESCRIPTION", "ICONURL", "SCREENSHOTURLS", "DEPENDS"])
+@pytest.mark.parametrize(
+    "name",
+    ["HOMEPAGE", "CATEGORY", "CONTRIBUTORS", "DESCRIPTION", "ICONURL", "SCREENSHOTURLS", "DEPENDS"],
+)
 def test_extension_variables(name: str) -> None:
     text = (EXTENSION / "CMakeLists.txt").read_text(encoding="utf-8")
     (value,) = re.findall(rf'set\(EXTENSION_{name} "([^"]+)"\)', text)
@@ -45,7 +58,11 @@ def test_pictures_are_small() -> None:
 
 def test_links_of_the_user_s_page_lead_somewhere() -> None:
     page = (EXTENSION / "README.md").read_text(encoding="utf-8")
-    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", page) if "://" not in target]
+    targets = [
+        target.partition("#")[0]
+        for target in re.findall(r"\]\(([^)]+)\)", page)
+        if "://" not in target
+    ]
     assert targets
     for target in targets:
         assert not target or (EXTENSION / target).exists(), target
@@ -53,4 +70,6 @@ def test_links_of_the_user_s_page_lead_somewhere() -> None:
 
 def test_the_user_s_page_explains_every_preset() -> None:
     page = (EXTENSION / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| ([^|]+) \|", page.partition("| preset |")[2].partition("\n\n")[0], re.MULTILINE) == list(PRESETS)
+    assert re.findall(
+        r"^\| ([^|]+) \|", page.partition("| preset |")[2].partition("\n\n")[0], re.MULTILINE
+    ) == list(PRESETS)

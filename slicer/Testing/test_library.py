@@ -46,7 +46,9 @@ class Study:
         logic = slicer.vtkSlicerVolumesLogic()
         logic.SetMRMLScene(self.scene)
         for name, path in paths.items():
-            setattr(self, name, logic.AddArchetypeVolume(str(path), name, 1 if "labels" in name else 0))
+            setattr(
+                self, name, logic.AddArchetypeVolume(str(path), name, 1 if "labels" in name else 0)
+            )
 
     def request(self, **fields: Any) -> RegistrationRequest:
         return RegistrationRequest(self.fixed, self.moving, **{**QUICK, **fields})
@@ -79,22 +81,44 @@ def study(paths: dict[str, Path]) -> Study:
     return Study(paths)
 
 
-LANDMARKS = np.array([(12.0, -7.0, 30.0), (4.0, -2.0, 36.0), (22.0, -12.0, 20.0), (15.0, 1.0, 41.0), (1.0, -15.0, 17.0)]) * FLIP  # RAS
+# RAS
+LANDMARKS = (
+    np.array(
+        [
+            (12.0, -7.0, 30.0),
+            (4.0, -2.0, 36.0),
+            (22.0, -12.0, 20.0),
+            (15.0, 1.0, 41.0),
+            (1.0, -15.0, 17.0),
+        ]
+    )
+    * FLIP
+)
 
 
 @pytest.fixture(scope="module")
 def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
     """One registration with every output, and everything transferred."""
     study = Study(paths)
-    everything = [study.moving_labels, study.segmentation(study.moving_labels), study.points(LANDMARKS)]
+    everything = [
+        study.moving_labels,
+        study.segmentation(study.moving_labels),
+        study.points(LANDMARKS),
+    ]
     labels = {"fixed_labels": study.fixed_labels, "moving_labels": study.moving_labels}
-    return study, register(study.request(**{name: True for name in OUTPUTS}, search="on", transfer=everything, **labels))
+    return study, register(
+        study.request(
+            **{name: True for name in OUTPUTS}, search="on", transfer=everything, **labels
+        )
+    )
 
 
 @pytest.fixture(scope="module")
 def expected(images: dict[str, sitk.Image]) -> morphseek.RegistrationResult:
     """The same registration without Slicer."""
-    return morphseek.register(images["fixed"], images["moving"], **{**QUICK, "search": "on"}, uncertainty="on")
+    return morphseek.register(
+        images["fixed"], images["moving"], **{**QUICK, "search": "on"}, uncertainty="on"
+    )
 
 
 def to_itk(node: Any) -> sitk.Image:
@@ -137,16 +161,20 @@ def segment_array(node: Any, index: int, reference: Any) -> np.ndarray:
     """Where a segment is on a volume's grid, as Slicer's own export says."""
     labels = node.GetScene().AddNewNodeByClass("vtkMRMLLabelMapVolumeNode")
     name = node.GetSegmentation().GetNthSegmentID(index)
-    assert slicer.vtkSlicerSegmentationsModuleLogic.ExportSegmentsToLabelmapNode(node, [name], labels, reference)
+    assert slicer.vtkSlicerSegmentationsModuleLogic.ExportSegmentsToLabelmapNode(
+        node, [name], labels, reference
+    )
     return slicer.util.arrayFromVolume(labels) != 0
 
 
 def inside(image: sitk.Image, margin: int = 3) -> np.ndarray:
     """Some voxel centres away from the border, RAS."""
-    return (points_of(image)[margin:-margin:4, margin:-margin:5, margin:-margin:5].reshape(-1, 3)) * FLIP
+    return (
+        points_of(image)[margin:-margin:4, margin:-margin:5, margin:-margin:5].reshape(-1, 3)
+    ) * FLIP
 
 
-# ------------------------------------------------------------------------------------------------------ volumes and results
+# ------------------------------------------------------------------------------ volumes and results
 
 
 @pytest.mark.parametrize("name", ["fixed", "moving", "fixed_labels", "moving_labels"])
@@ -155,29 +183,47 @@ def test_loaded_volumes_are_itks(name: str, study: Study, images: dict[str, sitk
     np.testing.assert_array_equal(geometry.array_of(node), sitk.GetArrayFromImage(image))
     matrix = geometry.matrix_of(node)
     for index in ((0, 0, 0), (7, 3, 11), (20, 19, 2)):
-        np.testing.assert_allclose((matrix @ (*index, 1))[:3], image.TransformIndexToPhysicalPoint(index), atol=1e-4)
+        np.testing.assert_allclose(
+            (matrix @ (*index, 1))[:3], image.TransformIndexToPhysicalPoint(index), atol=1e-4
+        )
     np.testing.assert_allclose(geometry.to_matrix(geometry.to_geometry(matrix)), matrix, atol=1e-12)
 
 
-def test_transformed_volume(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+def test_transformed_volume(
+    finished: tuple[Study, Registration],
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+):
     node = finished[1].nodes["transformed_volume"]
     assert difference(geometry.array_of(node), expected.warped) < 1e-4
-    np.testing.assert_allclose(geometry.matrix_of(node), geometry.matrix_of(finished[0].fixed), atol=1e-4)
+    np.testing.assert_allclose(
+        geometry.matrix_of(node), geometry.matrix_of(finished[0].fixed), atol=1e-4
+    )
     before = sitk.GetArrayFromImage(sitk.Resample(images["moving"], images["fixed"]))
     fixed = sitk.GetArrayFromImage(images["fixed"])
     assert difference(geometry.array_of(node), fixed) < 0.4 * difference(before, fixed)
 
 
-def test_grid_transform_resamples_as_itk(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+def test_grid_transform_resamples_as_itk(
+    finished: tuple[Study, Registration],
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+):
     study, done = finished
     slicers = geometry.array_of(resampled(study.moving, done.nodes["transform"], study.fixed))
-    itks = sitk.GetArrayFromImage(sitk.Resample(images["moving"], images["fixed"], expected.to_sitk(), sitk.sitkLinear, 0.0))
+    itks = sitk.GetArrayFromImage(
+        sitk.Resample(images["moving"], images["fixed"], expected.to_sitk(), sitk.sitkLinear, 0.0)
+    )
     assert difference(slicers, geometry.array_of(done.nodes["transformed_volume"])) <= 0.001
     assert difference(slicers, itks) <= 0.001
 
 
-def test_moving_side_is_what_moves(finished: tuple[Study, Registration], images: dict[str, sitk.Image]):
-    """A landmark of the moving image under the node lies where ITK's transform brings it back from."""
+def test_moving_side_is_what_moves(
+    finished: tuple[Study, Registration], images: dict[str, sitk.Image]
+):
+    """A landmark of the moving image under the node lies where ITK's transform brings it back
+    from.
+    """
     study, done = finished
     moved = slicer.util.arrayFromMarkupsControlPoints(done.nodes["transferred"][2])
     grid = sitk.Cast(to_vectors(done.nodes["transform"]), sitk.sitkVectorFloat64)
@@ -193,14 +239,24 @@ def to_vectors(node: Any) -> sitk.Image:
         return sitk.ReadImage(str(Path(folder, "t.nrrd")), sitk.sitkVectorFloat32)
 
 
-def test_landmarks_of_morphseek(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
+def test_landmarks_of_morphseek(
+    finished: tuple[Study, Registration], expected: morphseek.RegistrationResult
+):
     moved = slicer.util.arrayFromMarkupsControlPoints(finished[1].nodes["transferred"][2])
     assert np.linalg.norm(itk_points(expected.to_sitk(), moved) - LANDMARKS, axis=1).max() < 0.01
 
 
-def test_label_map_is_nearest(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+def test_label_map_is_nearest(
+    finished: tuple[Study, Registration],
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+):
     node = finished[1].nodes["transferred"][0]
-    itks = sitk.GetArrayFromImage(sitk.Resample(images["moving_labels"], images["fixed"], expected.to_sitk(), sitk.sitkNearestNeighbor))
+    itks = sitk.GetArrayFromImage(
+        sitk.Resample(
+            images["moving_labels"], images["fixed"], expected.to_sitk(), sitk.sitkNearestNeighbor
+        )
+    )
     ours = geometry.array_of(node)
     assert node.IsA("vtkMRMLLabelMapVolumeNode") and ours.dtype == itks.dtype
     assert np.count_nonzero(ours != itks) <= 1e-4 * itks.size
@@ -213,26 +269,40 @@ def test_segmentation_is_the_label_map(finished: tuple[Study, Registration]):
     for i, name in enumerate(("liver", "kidney", "spleen"), 1):
         segment = segmentation.GetSegmentation().GetNthSegment(i - 1)
         assert segment.GetName() == name
-        assert segment.GetColor() == study.scene.GetFirstNodeByName("organs").GetSegmentation().GetNthSegment(i - 1).GetColor()
-        np.testing.assert_array_equal(segment_array(segmentation, i - 1, study.fixed), geometry.array_of(labels) == i)
+        assert (
+            segment.GetColor()
+            == study.scene.GetFirstNodeByName("organs")
+            .GetSegmentation()
+            .GetNthSegment(i - 1)
+            .GetColor()
+        )
+        np.testing.assert_array_equal(
+            segment_array(segmentation, i - 1, study.fixed), geometry.array_of(labels) == i
+        )
 
 
 def test_dice(finished: tuple[Study, Registration], images: dict[str, sitk.Image]):
     _, done = finished
     fixed = images["fixed_labels"]
-    identity = sitk.Resample(images["moving_labels"], fixed, sitk.Transform(), sitk.sitkNearestNeighbor)
+    identity = sitk.Resample(
+        images["moving_labels"], fixed, sitk.Transform(), sitk.sitkNearestNeighbor
+    )
     after = sitk.GetImageFromArray(geometry.array_of(done.nodes["transferred"][0]))
     after.CopyInformation(fixed)
     for column, moving in enumerate((identity, after)):
         measure = sitk.LabelOverlapMeasuresImageFilter()
         measure.Execute(fixed, moving)
         for label in (1, 2, 3):
-            assert done.result["dice"][str(label)][column] == pytest.approx(measure.GetDiceCoefficient(label), abs=2e-3)
+            assert done.result["dice"][str(label)][column] == pytest.approx(
+                measure.GetDiceCoefficient(label), abs=2e-3
+            )
     assert done.result["dice_after"] > done.result["dice_before"] + 0.1
 
 
 def test_a_label_that_is_gone_counts_as_missed(study: Study):
-    """Labels of both label maps are scored, also where warping or the fixed grid leaves no voxel of one; those of one map alone are not."""
+    """Labels of both label maps are scored, also where warping or the fixed grid leaves no voxel of
+    one; those of one map alone are not.
+    """
     fixed, moving = geometry.array_of(study.fixed_labels), geometry.array_of(study.moving_labels)
     fixed[:], moving[:] = 0, 1
     fixed[5:15, 5:15, 5:15], fixed[:3, :3, :3], fixed[-3:, -3:, -3:] = 1, 2, 3
@@ -240,53 +310,99 @@ def test_a_label_that_is_gone_counts_as_missed(study: Study):
     study.moving_labels.SetOrigin(1000, 0, 0)
     scratch = slicer.vtkMRMLScene()
     reference = transfer.on_scratch(scratch, study.fixed)
-    first, before = (transfer.labels_on(scratch, node, reference) for node in (study.fixed_labels, study.moving_labels))
+    first, before = (
+        transfer.labels_on(scratch, node, reference)
+        for node in (study.fixed_labels, study.moving_labels)
+    )
     assert transfer.dice(first, before) == {"1": 0.0, "2": 0.0}
     layers = transfer.layers(scratch, study.moving_labels)
     layers[0].in_world()
-    assert transfer.dice(first, transfer.by_name(layers, [np.where(fixed == 1, 1, 0)])) == {"1": 1.0, "2": 0.0}
+    assert transfer.dice(first, transfer.by_name(layers, [np.where(fixed == 1, 1, 0)])) == {
+        "1": 1.0,
+        "2": 0.0,
+    }
 
 
-@pytest.mark.parametrize("kinds", [("uint8", "float32"), ("float64", "int16"), ("float32", "float32")])
-def test_dice_of_label_maps_of_different_types(kinds: tuple[str, str], finished: tuple[Study, Registration], study: Study):
+@pytest.mark.parametrize(
+    "kinds", [("uint8", "float32"), ("float64", "int16"), ("float32", "float32")]
+)
+def test_dice_of_label_maps_of_different_types(
+    kinds: tuple[str, str], finished: tuple[Study, Registration], study: Study
+):
     for node, kind in zip((study.fixed_labels, study.moving_labels), kinds):
         slicer.util.updateVolumeFromArray(node, geometry.array_of(node).astype(kind))
-    done = register(study.request(search="on", fixed_labels=study.fixed_labels, moving_labels=study.moving_labels))
-    assert done.result["dice"] == finished[1].result["dice"] and {*done.result["dice"]} == {"1", "2", "3"}
+    done = register(
+        study.request(
+            search="on", fixed_labels=study.fixed_labels, moving_labels=study.moving_labels
+        )
+    )
+    assert done.result["dice"] == finished[1].result["dice"] and {*done.result["dice"]} == {
+        "1",
+        "2",
+        "3",
+    }
     assert done.result["warnings"] == finished[1].result["warnings"]
 
 
 def test_labels_are_whole_numbers(study: Study):
-    slicer.util.updateVolumeFromArray(study.moving_labels, np.array([[[0, 0.5, 1, -2], [7.25, 300, np.nan, np.inf]]], np.float32))
+    slicer.util.updateVolumeFromArray(
+        study.moving_labels, np.array([[[0, 0.5, 1, -2], [7.25, 300, np.nan, np.inf]]], np.float32)
+    )
     (layer,) = transfer.layers(slicer.vtkMRMLScene(), study.moving_labels)
     assert layer.names() == {"-2": -2, "1": 1, "300": 300}
 
 
 def test_labels_without_a_common_number_are_told(study: Study):
     geometry.array_of(study.moving_labels)[geometry.array_of(study.moving_labels) > 0] += 10
-    done = register(study.request(fixed_labels=study.fixed_labels, moving_labels=study.moving_labels))
+    done = register(
+        study.request(fixed_labels=study.fixed_labels, moving_labels=study.moving_labels)
+    )
     assert done.result["dice"] == {} and "dice_after" not in done.result
     assert any("Dice was not measured" in warning for warning in done.result["warnings"])
 
 
-def test_inverse(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+def test_inverse(
+    finished: tuple[Study, Registration],
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+):
     study, done = finished
     inverse = done.nodes["inverse_transform"]
     itk = expected.inverse().to_sitk()
     points = inside(images["moving"])
-    assert np.linalg.norm(from_world(inverse, points) - itk_points(itk, points), axis=1).max() < 0.01
+    assert (
+        np.linalg.norm(from_world(inverse, points) - itk_points(itk, points), axis=1).max() < 0.01
+    )
     there_and_back = from_world(done.nodes["transform"], from_world(inverse, LANDMARKS))
     assert np.linalg.norm(there_and_back - LANDMARKS, axis=1).max() < 0.1
     slicers = geometry.array_of(resampled(study.fixed, inverse, study.moving))
-    assert difference(slicers, sitk.GetArrayFromImage(sitk.Resample(images["fixed"], images["moving"], itk, sitk.sitkLinear, 0.0))) <= 0.001
+    assert (
+        difference(
+            slicers,
+            sitk.GetArrayFromImage(
+                sitk.Resample(images["fixed"], images["moving"], itk, sitk.sitkLinear, 0.0)
+            ),
+        )
+        <= 0.001
+    )
 
 
-def test_magnitude_and_jacobian(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult, images: dict[str, sitk.Image]):
+def test_magnitude_and_jacobian(
+    finished: tuple[Study, Registration],
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+):
     nodes = finished[1].nodes
     length = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
-    np.testing.assert_allclose(geometry.array_of(nodes["displacement_magnitude"]), length, atol=0.01)
+    np.testing.assert_allclose(
+        geometry.array_of(nodes["displacement_magnitude"]), length, atol=0.01
+    )
     where = points_of(images["fixed"])
-    columns = [np.stack(np.gradient(phi, axis=(2, 1, 0)), axis=-1) for phi in (where + expected.displacement_mm, where)]  # d phi / d index
+    # d phi / d index
+    columns = [
+        np.stack(np.gradient(phi, axis=(2, 1, 0)), axis=-1)
+        for phi in (where + expected.displacement_mm, where)
+    ]
     jacobian = np.linalg.det(columns[0]) / np.linalg.det(columns[1])
     inner = (slice(2, -2),) * 3
     assert np.abs(geometry.array_of(nodes["jacobian"]) - jacobian)[inner].mean() < 0.01
@@ -296,12 +412,17 @@ def test_magnitude_and_jacobian(finished: tuple[Study, Registration], expected: 
 def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
     study, done = finished
     node = done.nodes["uncertainty"]
-    np.testing.assert_allclose(geometry.array_of(node), expected.uncertainty, atol=0.02)  # mm; the geometry went through MRML
+    # mm; the geometry went through MRML
+    np.testing.assert_allclose(geometry.array_of(node), expected.uncertainty, atol=0.02)
     np.testing.assert_allclose(geometry.matrix_of(node), geometry.matrix_of(study.fixed), atol=1e-6)
-    assert done.result["uncertainty"]["source"] == "search" and node.GetName().endswith("uncertainty (mm)")
+    assert done.result["uncertainty"]["source"] == "search" and node.GetName().endswith(
+        "uncertainty (mm)"
+    )
 
 
-def test_h5_from_slicer_to_itk(finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path):
+def test_h5_from_slicer_to_itk(
+    finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path
+):
     node = finished[1].nodes["transform"]
     batch.save(node, tmp_path / "transform.h5")
     points = inside(images["fixed"])
@@ -309,27 +430,47 @@ def test_h5_from_slicer_to_itk(finished: tuple[Study, Registration], images: dic
     assert np.linalg.norm(from_world(node, points) - itk, axis=1).max() < 1e-3
 
 
-def test_h5_from_morphseek_to_slicer(expected: morphseek.RegistrationResult, images: dict[str, sitk.Image], study: Study, tmp_path: Path):
+def test_h5_from_morphseek_to_slicer(
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+    study: Study,
+    tmp_path: Path,
+):
     morphseek.io.write_transform(tmp_path / "transform.h5", expected.to_sitk())
     node = batch.load(study.scene, tmp_path / "transform.h5", "vtkMRMLTransformNode")
     points = inside(images["fixed"])
-    assert np.linalg.norm(from_world(node, points) - itk_points(expected.to_sitk(), points), axis=1).max() < 0.01
+    assert (
+        np.linalg.norm(
+            from_world(node, points) - itk_points(expected.to_sitk(), points), axis=1
+        ).max()
+        < 0.01
+    )
 
 
 def test_references(finished: tuple[Study, Registration]):
     study, done = finished
     node, inverse = done.nodes["transform"], done.nodes["inverse_transform"]
     fixed, moving = node.GetFixedNodeReferenceRole(), node.GetMovingNodeReferenceRole()
-    assert (node.GetNodeReference(fixed), node.GetNodeReference(moving)) == (study.fixed, study.moving)
-    assert (inverse.GetNodeReference(fixed), inverse.GetNodeReference(moving)) == (study.moving, study.fixed)
+    assert (node.GetNodeReference(fixed), node.GetNodeReference(moving)) == (
+        study.fixed,
+        study.moving,
+    )
+    assert (inverse.GetNodeReference(fixed), inverse.GetNodeReference(moving)) == (
+        study.moving,
+        study.fixed,
+    )
 
 
-def test_scene_saved_and_loaded(finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path):
+def test_scene_saved_and_loaded(
+    finished: tuple[Study, Registration], images: dict[str, sitk.Image], tmp_path: Path
+):
     study, done = finished
     for name in ("transform", "transformed_volume"):
         node = done.nodes[name]
         node.AddDefaultStorageNode()
-        node.GetStorageNode().SetFileName(str(tmp_path / f"{name}{'.h5' if name == 'transform' else '.nrrd'}"))
+        node.GetStorageNode().SetFileName(
+            str(tmp_path / f"{name}{'.h5' if name == 'transform' else '.nrrd'}")
+        )
         assert node.GetStorageNode().WriteData(node)
     study.scene.SetRootDirectory(str(tmp_path))
     study.scene.SetURL(str(tmp_path / "scene.mrml"))
@@ -342,22 +483,34 @@ def test_scene_saved_and_loaded(finished: tuple[Study, Registration], images: di
     assert node.GetNodeReference(node.GetFixedNodeReferenceRole()).GetName() == "fixed"
     assert node.GetNodeReference(node.GetMovingNodeReferenceRole()).GetName() == "moving"
     points = inside(images["fixed"])
-    assert np.linalg.norm(from_world(node, points) - from_world(done.nodes["transform"], points), axis=1).max() < 0.01
+    assert (
+        np.linalg.norm(
+            from_world(node, points) - from_world(done.nodes["transform"], points), axis=1
+        ).max()
+        < 0.01
+    )
     volume = again.GetFirstNodeByName("moving on fixed")
-    np.testing.assert_array_equal(geometry.array_of(volume), geometry.array_of(done.nodes["transformed_volume"]))
+    np.testing.assert_array_equal(
+        geometry.array_of(volume), geometry.array_of(done.nodes["transformed_volume"])
+    )
 
 
-# ---------------------------------------------------------------------------------------------- what the user's nodes are due
+# -------------------------------------------------------------------- what the user's nodes are due
 
 
-def test_inputs_stay_as_they_are(finished: tuple[Study, Registration], paths: dict[str, Path], images: dict[str, sitk.Image]):
+def test_inputs_stay_as_they_are(
+    finished: tuple[Study, Registration], paths: dict[str, Path], images: dict[str, sitk.Image]
+):
     study, _ = finished
     for name, path in paths.items():
         node = getattr(study, name)
         assert node.GetName() == name and node.GetStorageNode().GetFileName() == str(path)
         assert node.GetParentTransformNode() is None and not node.GetModifiedSinceRead()
         np.testing.assert_array_equal(geometry.array_of(node), sitk.GetArrayFromImage(images[name]))
-    np.testing.assert_array_equal(slicer.util.arrayFromMarkupsControlPoints(study.scene.GetFirstNodeByName("landmarks")), LANDMARKS)
+    np.testing.assert_array_equal(
+        slicer.util.arrayFromMarkupsControlPoints(study.scene.GetFirstNodeByName("landmarks")),
+        LANDMARKS,
+    )
 
 
 def turned(angle: float = 0.2, shift: tuple[float, ...] = (5.0, -3.0, 2.0)) -> np.ndarray:
@@ -377,8 +530,14 @@ def itk_turned(image: sitk.Image, ras: np.ndarray) -> sitk.Image:
 
 
 def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
-    """Linear parents, one of them under another: as if the scans had been taken there. The user's nodes keep their parents."""
-    first, second, other = turned(0.2), turned(-0.1, (0.0, 8.0, 1.0)), turned(-0.15, (-4.0, 2.0, 6.0))
+    """Linear parents, one of them under another: as if the scans had been taken there. The user's
+    nodes keep their parents.
+    """
+    first, second, other = (
+        turned(0.2),
+        turned(-0.1, (0.0, 8.0, 1.0)),
+        turned(-0.15, (-4.0, 2.0, 6.0)),
+    )
     outer, inner, own = study.linear(second), study.linear(first), study.linear(other)
     inner.SetAndObserveTransformNodeID(outer.GetID())
     study.fixed.SetAndObserveTransformNodeID(inner.GetID())
@@ -388,22 +547,38 @@ def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
         node.SetAndObserveTransformNodeID(own.GetID())
     matrix = geometry.matrix_of(study.fixed)
     done = register(study.request(transfer=[landmarks, labels], displacement_magnitude=True))
-    assert study.fixed.GetParentTransformNode() is inner and study.moving.GetParentTransformNode() is own
+    assert (
+        study.fixed.GetParentTransformNode() is inner
+        and study.moving.GetParentTransformNode() is own
+    )
     np.testing.assert_array_equal(geometry.matrix_of(study.fixed), matrix)
 
     fixed, moving = itk_turned(images["fixed"], second @ first), itk_turned(images["moving"], other)
     result = morphseek.register(fixed, moving, **QUICK)
     assert difference(geometry.array_of(done.nodes["transformed_volume"]), result.warped) < 1e-3
-    np.testing.assert_allclose(to_itk(done.nodes["transformed_volume"]).GetOrigin(), fixed.GetOrigin(), atol=1e-3)
+    np.testing.assert_allclose(
+        to_itk(done.nodes["transformed_volume"]).GetOrigin(), fixed.GetOrigin(), atol=1e-3
+    )
     moved_points, moved_labels = done.nodes["transferred"]
     in_world = LANDMARKS @ other[:3, :3].T + other[:3, 3]
-    back = from_world(done.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(moved_points))
+    back = from_world(
+        done.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(moved_points)
+    )
     assert np.linalg.norm(back - in_world, axis=1).max() < 0.01
-    nearest = sitk.GetArrayFromImage(sitk.Resample(itk_turned(images["moving_labels"], other), fixed, result.to_sitk(), sitk.sitkNearestNeighbor))
+    nearest = sitk.GetArrayFromImage(
+        sitk.Resample(
+            itk_turned(images["moving_labels"], other),
+            fixed,
+            result.to_sitk(),
+            sitk.sitkNearestNeighbor,
+        )
+    )
     assert np.count_nonzero(geometry.array_of(moved_labels) != nearest) <= 1e-3 * nearest.size
 
 
-def test_volume_under_a_grid_transform(finished: tuple[Study, Registration], study: Study, images: dict[str, sitk.Image]):
+def test_volume_under_a_grid_transform(
+    finished: tuple[Study, Registration], study: Study, images: dict[str, sitk.Image]
+):
     """A bending parent: the copy is resampled by it, as ITK does; the node itself is left alone."""
     scratch = slicer.vtkMRMLScene()
     parent = study.scene.AddNewNodeByClass("vtkMRMLGridTransformNode")
@@ -412,10 +587,14 @@ def test_volume_under_a_grid_transform(finished: tuple[Study, Registration], stu
     before = study.nodes()
     copied = geometry.in_world(scratch, study.moving)
     assert study.nodes() == before and copied.GetScene() is scratch
-    np.testing.assert_array_equal(geometry.array_of(study.moving), sitk.GetArrayFromImage(images["moving"]))
+    np.testing.assert_array_equal(
+        geometry.array_of(study.moving), sitk.GetArrayFromImage(images["moving"])
+    )
     vectors = sitk.DisplacementFieldTransform(sitk.Cast(to_vectors(parent), sitk.sitkVectorFloat64))
     grid = to_itk(copied)
-    itks = sitk.GetArrayFromImage(sitk.Resample(images["moving"], grid, vectors, sitk.sitkLinear, 0.0))
+    itks = sitk.GetArrayFromImage(
+        sitk.Resample(images["moving"], grid, vectors, sitk.sitkLinear, 0.0)
+    )
     known = within(grid, images["fixed"])
     assert known.mean() > 0.2
     assert np.abs(geometry.array_of(copied) - itks)[known].mean() <= 0.001 * np.ptp(itks)
@@ -424,22 +603,39 @@ def test_volume_under_a_grid_transform(finished: tuple[Study, Registration], stu
 def curved(study: Study, image: sitk.Image) -> Any:
     """A grid transform node that bends the space of an image by up to 4 mm, under a linear one."""
     where = points_of(image)[::4, ::4, ::4]
-    grid = {"spacing": (4 * np.array(image.GetSpacing())).tolist(), "origin": image.GetOrigin(), "direction": image.GetDirection()}
+    grid = {
+        "spacing": (4 * np.array(image.GetSpacing())).tolist(),
+        "origin": image.GetOrigin(),
+        "direction": image.GetDirection(),
+    }
     node = study.scene.AddNewNodeByClass("vtkMRMLGridTransformNode", "curved")
-    node.SetAndObserveTransformFromParent(geometry.grid_transform((4 * np.sin(where[..., ::-1] / 9)).astype(np.float32), grid))
+    node.SetAndObserveTransformFromParent(
+        geometry.grid_transform((4 * np.sin(where[..., ::-1] / 9)).astype(np.float32), grid)
+    )
     node.SetAndObserveTransformNodeID(study.linear(turned(0.05, (2.0, 1.0, 0.0))).GetID())
     return node
 
 
 def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Image]):
-    """Resampled once, as by Transfer now, through the parent as it was at the start; Dice is that of what is transferred."""
+    """Resampled once, as by Transfer now, through the parent as it was at the start; Dice is that
+    of what is transferred.
+    """
     labels, parent = study.moving_labels, curved(study, images["moving"])
     segmentation = study.segmentation(labels)
     for node in (study.moving, labels, segmentation):
         node.SetAndObserveTransformNodeID(parent.GetID())
-    straight = slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, study.moving_labels, "straight")
+    straight = slicer.vtkSlicerVolumesLogic.CloneVolume(
+        study.scene, study.moving_labels, "straight"
+    )
     straight.SetAndObserveTransformNodeID(None)
-    registration = Registration(study.request(transform=None, transfer=[labels, straight, segmentation], fixed_labels=study.fixed_labels, moving_labels=labels))
+    registration = Registration(
+        study.request(
+            transform=None,
+            transfer=[labels, straight, segmentation],
+            fixed_labels=study.fixed_labels,
+            moving_labels=labels,
+        )
+    )
     registration.start()
     vectors = slicer.util.arrayFromGridTransform(parent)
     vectors += 20
@@ -451,14 +647,19 @@ def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Imag
     made, straight_made, organs = registration.nodes["transferred"]
     array = geometry.array_of(made)
     assert "transform" not in registration.nodes
-    np.testing.assert_array_equal(array, geometry.array_of(transfer.transfer(labels, transform, study.fixed)))
+    np.testing.assert_array_equal(
+        array, geometry.array_of(transfer.transfer(labels, transform, study.fixed))
+    )
     np.testing.assert_allclose(geometry.matrix_of(made), geometry.matrix_of(study.fixed), atol=1e-6)
     for i in range(3):
         np.testing.assert_array_equal(segment_array(organs, i, study.fixed), array == i + 1)
     late = geometry.array_of(transfer.transfer(straight, transform, study.fixed))
     assert np.count_nonzero(geometry.array_of(straight_made) != late) <= 1e-3 * late.size
 
-    points = from_world(parent, from_world(transform, points_of(images["fixed"]).reshape(-1, 3) * FLIP)) * FLIP
+    points = (
+        from_world(parent, from_world(transform, points_of(images["fixed"]).reshape(-1, 3) * FLIP))
+        * FLIP
+    )
     to_world = geometry.matrix_of(labels)[:3]
     index = np.rint((points - to_world[:, 3]) @ np.linalg.inv(to_world[:, :3]).T).astype(int)
     known = ((index >= 0) & (index < images["moving"].GetSize())).all(axis=1)
@@ -467,19 +668,27 @@ def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Imag
     assert np.count_nonzero(array.ravel() != truth) <= 1e-4 * truth.size
     fixed = geometry.array_of(study.fixed_labels)
     for label in (1, 2, 3):
-        overlap = 2 * np.count_nonzero((fixed == label) & (array == label)) / (np.count_nonzero(fixed == label) + np.count_nonzero(array == label))
+        overlap = (
+            2
+            * np.count_nonzero((fixed == label) & (array == label))
+            / (np.count_nonzero(fixed == label) + np.count_nonzero(array == label))
+        )
         assert registration.result["dice"][str(label)][1] == overlap
 
 
 def within(grid: sitk.Image, other: sitk.Image) -> np.ndarray:
-    """Which voxels of one grid lie well inside another's: there ITK and Slicer both know the displacement."""
+    """Which voxels of one grid lie well inside another's: there ITK and Slicer both know the
+    displacement.
+    """
     index = np.linalg.inv(np.reshape(other.GetDirection(), (3, 3)) * other.GetSpacing())
     position = (points_of(grid) - other.GetOrigin()) @ index.T
     return ((position > 0.5) & (position < np.array(other.GetSize()) - 1.5)).all(axis=-1)
 
 
 def wide(paths: dict[str, Path], folder: Path, kind: int) -> dict[str, Path]:
-    """Label maps written as arrays of numpy's default integer type are, which Slicer loads as such."""
+    """Label maps written as arrays of numpy's default integer type are, which Slicer loads as
+    such.
+    """
     made = dict(paths)
     for name in ("fixed_labels", "moving_labels"):
         made[name] = folder / f"{name}.nii.gz"
@@ -488,25 +697,39 @@ def wide(paths: dict[str, Path], folder: Path, kind: int) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", [sitk.sitkInt64, sitk.sitkUInt64])
-def test_labels_of_64_bits(kind: int, finished: tuple[Study, Registration], paths: dict[str, Path], tmp_path: Path):
+def test_labels_of_64_bits(
+    kind: int, finished: tuple[Study, Registration], paths: dict[str, Path], tmp_path: Path
+):
     """As those of 8 bits, on every way: Slicer's resampling crashes on them."""
     study = Study(wide(paths, tmp_path, kind))
     fixed, moving = study.fixed_labels, study.moving_labels
     assert moving.GetImageData().GetScalarTypeAsString().endswith("long")
     scratch, narrow = slicer.vtkMRMLScene(), finished[0].moving_labels
-    masks = [transfer.mask_on(scratch, node, transfer.on_scratch(scratch, study.fixed)) for node in (moving, narrow)]
+    masks = [
+        transfer.mask_on(scratch, node, transfer.on_scratch(scratch, study.fixed))
+        for node in (moving, narrow)
+    ]
     np.testing.assert_array_equal(*masks)
-    done = register(study.request(search="on", transfer=[moving], fixed_labels=fixed, moving_labels=moving))
+    done = register(
+        study.request(search="on", transfer=[moving], fixed_labels=fixed, moving_labels=moving)
+    )
     assert done.result["dice"] == finished[1].result["dice"]
-    for made in (done.nodes["transferred"][0], transfer.transfer(moving, done.nodes["transform"], study.fixed)):
+    for made in (
+        done.nodes["transferred"][0],
+        transfer.transfer(moving, done.nodes["transform"], study.fixed),
+    ):
         assert geometry.array_of(made).dtype == np.int32
-        np.testing.assert_array_equal(geometry.array_of(made), geometry.array_of(finished[1].nodes["transferred"][0]))
+        np.testing.assert_array_equal(
+            geometry.array_of(made), geometry.array_of(finished[1].nodes["transferred"][0])
+        )
     assert moving.GetImageData().GetScalarTypeAsString().endswith("long")
 
 
 def test_segments_of_64_bits(study: Study, finished: tuple[Study, Registration]):
     """Slicer's own import makes none, but a script can."""
-    image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(study.moving_labels)
+    image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(
+        study.moving_labels
+    )
     cast = vtk.vtkImageCast()
     cast.SetInputData(image)
     cast.SetOutputScalarTypeToLong()
@@ -520,10 +743,22 @@ def test_segments_of_64_bits(study: Study, finished: tuple[Study, Registration])
     segment.AddRepresentation(transfer.BINARY, image)
     assert node.GetSegmentation().AddSegment(segment, "kidney")
     made = transfer.transfer(node, finished[1].nodes["transform"], study.fixed)
-    np.testing.assert_array_equal(segment_array(made, 0, study.fixed), geometry.array_of(finished[1].nodes["transferred"][0]) == 2)
+    np.testing.assert_array_equal(
+        segment_array(made, 0, study.fixed),
+        geometry.array_of(finished[1].nodes["transferred"][0]) == 2,
+    )
 
 
-@pytest.mark.parametrize("kind", [vtk.VTK_LONG, vtk.VTK_UNSIGNED_LONG, vtk.VTK_LONG_LONG, vtk.VTK_UNSIGNED_LONG_LONG, vtk.VTK_ID_TYPE])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        vtk.VTK_LONG,
+        vtk.VTK_UNSIGNED_LONG,
+        vtk.VTK_LONG_LONG,
+        vtk.VTK_UNSIGNED_LONG_LONG,
+        vtk.VTK_ID_TYPE,
+    ],
+)
 def test_voxels_of_64_bits(kind: int, study: Study):
     """A copy has none, and lies where the volume does; nor has what is filled with them."""
     values = geometry.array_of(study.moving_labels).copy()
@@ -531,7 +766,10 @@ def test_voxels_of_64_bits(kind: int, study: Study):
         node.GetImageData().AllocateScalars(kind, 1)
         geometry.array_of(node)[:] = values
         copied = geometry.copy_volume(slicer.vtkMRMLScene(), node)
-        assert geometry.array_of(copied).dtype == narrow and node.GetImageData().GetScalarType() == kind
+        assert (
+            geometry.array_of(copied).dtype == narrow
+            and node.GetImageData().GetScalarType() == kind
+        )
         np.testing.assert_array_equal(geometry.array_of(copied), values)
         np.testing.assert_array_equal(geometry.matrix_of(copied), geometry.matrix_of(node))
         geometry.fill_volume(copied, geometry.array_of(node), np.eye(4))
@@ -539,7 +777,9 @@ def test_voxels_of_64_bits(kind: int, study: Study):
         np.testing.assert_array_equal(geometry.array_of(copied), values)
 
 
-def test_numbers_of_more_than_32_bits_are_refused(finished: tuple[Study, Registration], study: Study):
+def test_numbers_of_more_than_32_bits_are_refused(
+    finished: tuple[Study, Registration], study: Study
+):
     labels = study.moving_labels
     labels.GetImageData().AllocateScalars(vtk.VTK_LONG, 1)
     array = geometry.array_of(labels)
@@ -549,8 +789,14 @@ def test_numbers_of_more_than_32_bits_are_refused(finished: tuple[Study, Registr
     assert study.request(transfer=[labels]).validate() == ""
     array[0, 0, 0] += 1
     slicer.util.arrayFromVolumeModified(labels)
-    reason = "moving_labels has label numbers of more than 32 bits .*: give its labels smaller numbers"
-    for fields in ({"transfer": [labels]}, {"moving_mask": labels}, {"fixed_labels": study.fixed_labels, "moving_labels": labels}):
+    reason = (
+        "moving_labels has label numbers of more than 32 bits .*: give its labels smaller numbers"
+    )
+    for fields in (
+        {"transfer": [labels]},
+        {"moving_mask": labels},
+        {"fixed_labels": study.fixed_labels, "moving_labels": labels},
+    ):
         with pytest.raises(ValueError, match=reason):
             Registration(study.request(**fields)).start()
     with pytest.raises(ValueError, match=reason):
@@ -559,11 +805,15 @@ def test_numbers_of_more_than_32_bits_are_refused(finished: tuple[Study, Registr
 
 @pytest.mark.parametrize("kind", ["segmentation", "label map"])
 def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
-    """A mask on the labels' grid, under a transform of its own, is the nearest resampling onto the fixed volume."""
+    """A mask on the labels' grid, under a transform of its own, is the nearest resampling onto the
+    fixed volume.
+    """
     matrix = turned(0.05, (2.0, 1.0, 0.0))
     labels = itk_turned(images["moving_labels"], matrix)
     mask = sitk.Resample(labels, images["fixed"], sitk.Transform(), sitk.sitkNearestNeighbor) > 0
-    node = study.segmentation(study.moving_labels) if kind == "segmentation" else study.moving_labels
+    node = (
+        study.segmentation(study.moving_labels) if kind == "segmentation" else study.moving_labels
+    )
     node.SetAndObserveTransformNodeID(study.linear(matrix).GetID())
     done = register(study.request(fixed_mask=node))
     scratch = slicer.vtkMRMLScene()
@@ -587,22 +837,42 @@ def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Imag
     node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
     done = register(study.request(initial_transform=node, initial="none", refine=0))
     points = inside(images["fixed"])
-    assert np.linalg.norm(from_world(done.nodes["transform"], points) - from_world(node, points), axis=1).max() < 1e-3
+    assert (
+        np.linalg.norm(
+            from_world(done.nodes["transform"], points) - from_world(node, points), axis=1
+        ).max()
+        < 1e-3
+    )
     under = geometry.array_of(resampled(study.moving, node, study.fixed))
     assert difference(geometry.array_of(done.nodes["transformed_volume"]), under) <= 0.001
 
 
-def test_coarser_field(study: Study, finished: tuple[Study, Registration], images: dict[str, sitk.Image]):
+def test_coarser_field(
+    study: Study, finished: tuple[Study, Registration], images: dict[str, sitk.Image]
+):
     done = register(study.request(field_spacing=5.0, transformed_volume=None))
     assert "transformed_volume" not in done.nodes  # a transform alone is an answer, too
-    coarse, full = (slicer.util.arrayFromGridTransform(node) for node in (done.nodes["transform"], finished[1].nodes["transform"]))
+    coarse, full = (
+        slicer.util.arrayFromGridTransform(node)
+        for node in (done.nodes["transform"], finished[1].nodes["transform"])
+    )
     assert coarse.size < full.size / 10
     points = inside(images["fixed"])
-    assert np.linalg.norm(from_world(done.nodes["transform"], points) - from_world(finished[1].nodes["transform"], points), axis=1).mean() < 0.75
+    assert (
+        np.linalg.norm(
+            from_world(done.nodes["transform"], points)
+            - from_world(finished[1].nodes["transform"], points),
+            axis=1,
+        ).mean()
+        < 0.75
+    )
 
 
 def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.RegistrationResult):
-    volume, transform = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"), study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform")
+    volume, transform = (
+        study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"),
+        study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform"),
+    )
     volume.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
     kinds = [node.GetClassName() for node in outputs.nodes_of(study.scene)]
     done = register(study.request(search="on", transformed_volume=volume, transform=transform))
@@ -614,22 +884,34 @@ def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Regist
 
 
 def test_nodes_deleted_while_it_runs(study: Study):
-    """The user removes inputs and a node for an output: the results come all the same, in new nodes."""
+    """The user removes inputs and a node for an output: the results come all the same, in new
+    nodes.
+    """
     mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
-    registration = Registration(study.request(transformed_volume=mine, transfer=[study.moving_labels]))
+    registration = Registration(
+        study.request(transformed_volume=mine, transfer=[study.moving_labels])
+    )
     registration.start()
     for node in (mine, study.moving, study.moving_labels):
         study.scene.RemoveNode(node)
     registration.wait()
-    made = [registration.nodes["transformed_volume"], registration.nodes["transform"], *registration.nodes["transferred"]]
+    made = [
+        registration.nodes["transformed_volume"],
+        registration.nodes["transform"],
+        *registration.nodes["transferred"],
+    ]
     assert mine not in made and all(node.GetScene() is study.scene for node in made)
 
 
 def test_markups_changed_while_it_runs(study: Study):
-    """They are transferred as they were at the start, points and parent: a bending one, which a copy could follow."""
+    """They are transferred as they were at the start, points and parent: a bending one, which a
+    copy could follow.
+    """
     landmarks, parent = study.points(LANDMARKS), study.scene.AddNode(bent())
     landmarks.SetAndObserveTransformNodeID(parent.GetID())
-    at_start = np.array([landmarks.GetNthControlPointPositionWorld(i) for i in range(len(LANDMARKS))])
+    at_start = np.array(
+        [landmarks.GetNthControlPointPositionWorld(i) for i in range(len(LANDMARKS))]
+    )
     registration = Registration(study.request(transfer=[landmarks, landmarks]))
     registration.start()
     slicer.util.arrayFromGridTransform(parent)[:] += 20
@@ -639,7 +921,9 @@ def test_markups_changed_while_it_runs(study: Study):
     landmarks.AddControlPoint(1, 2, 3)
     registration.wait()
     for made in registration.nodes["transferred"]:
-        back = from_world(registration.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(made))
+        back = from_world(
+            registration.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(made)
+        )
         np.testing.assert_allclose(back, at_start, atol=0.01)
 
 
@@ -659,7 +943,12 @@ def test_segmentation_changed_while_it_runs(study: Study):
     segmentation.SetSegmentIndex(segmentation.GetNthSegmentID(0), 2)
     registration.wait()
     (made,) = registration.nodes["transferred"]
-    assert [made.GetSegmentation().GetNthSegment(i).GetName() for i in range(4)] == ["liver", "body", "kidney", "spleen"]
+    assert [made.GetSegmentation().GetNthSegment(i).GetName() for i in range(4)] == [
+        "liver",
+        "body",
+        "kidney",
+        "spleen",
+    ]
     liver, whole, kidney, spleen = (segment_array(made, i, study.fixed) for i in range(4))
     np.testing.assert_array_equal(whole, liver | kidney | spleen)
     assert kidney.any()
@@ -694,11 +983,16 @@ def test_empty_segments(study: Study, finished: tuple[Study, Registration]):
     only = study.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "only")
     only.GetSegmentation().AddEmptySegment("nothing", "nothing")
     during = register(study.request(transfer=[node, only])).nodes["transferred"]
-    afterwards = [transfer.transfer(n, finished[1].nodes["transform"], study.fixed) for n in (node, only)]
+    afterwards = [
+        transfer.transfer(n, finished[1].nodes["transform"], study.fixed) for n in (node, only)
+    ]
     for made, count in zip((*during, *afterwards), (4, 1, 4, 1)):
         assert made.GetSegmentation().GetNumberOfSegments() == count
         assert not segment_array(made, count - 1, study.fixed).any()
-    assert segment_array(during[0], 0, study.fixed).any() and segment_array(afterwards[0], 0, study.fixed).any()
+    assert (
+        segment_array(during[0], 0, study.fixed).any()
+        and segment_array(afterwards[0], 0, study.fixed).any()
+    )
 
 
 def test_segmentation_made_of_surfaces(study: Study, finished: tuple[Study, Registration]):
@@ -713,7 +1007,12 @@ def test_segmentation_made_of_surfaces(study: Study, finished: tuple[Study, Regi
     labels = geometry.array_of(finished[1].nodes["transferred"][0])
     for i in (0, 1):
         array = segment_array(made, i, study.fixed)
-        assert 2 * np.count_nonzero(array & (labels == i + 1)) / (array.sum() + np.count_nonzero(labels == i + 1)) > 0.7
+        assert (
+            2
+            * np.count_nonzero(array & (labels == i + 1))
+            / (array.sum() + np.count_nonzero(labels == i + 1))
+            > 0.7
+        )
 
 
 def test_undo(study: Study):
@@ -731,7 +1030,7 @@ def test_undo(study: Study):
     assert not made & names and before <= names
 
 
-# ------------------------------------------------------------------------------------------------------- cancel, crash, errors
+# ---------------------------------------------------------------------------- cancel, crash, errors
 
 
 def leftovers() -> set[str]:
@@ -769,14 +1068,20 @@ def test_cancel_in_the_middle(study: Study, clean: None):
     registration.start()
     events = until(registration, lambda event: event.stage == "refine" and event.fraction > 0.1)
     pid = registration.pid
-    assert alive(pid) and [*dict.fromkeys(event.stage for event in events)] == ["prepare", "align", "refine"]
+    assert alive(pid) and [*dict.fromkeys(event.stage for event in events)] == [
+        "prepare",
+        "align",
+        "refine",
+    ]
     assert STAGES.keys() >= {"prepare", "align", "refine"}
     fractions = [event.fraction for event in events]
     assert fractions == sorted(fractions) and fractions[-1] < 1
     began = time.monotonic()
     registration.cancel()
     assert not alive(pid) and time.monotonic() - began < 1
-    assert registration.state == "cancelled" and registration.poll() == [] and registration.nodes == {}
+    assert (
+        registration.state == "cancelled" and registration.poll() == [] and registration.nodes == {}
+    )
 
 
 def test_killed_from_outside_then_again(study: Study, paths: dict[str, Path]):
@@ -795,7 +1100,10 @@ def test_error_of_the_engine(study: Study, clean: None):
     geometry.array_of(study.moving)[:] = 7
     with pytest.raises(RegistrationError, match="moving") as caught:
         register(study.request())
-    assert caught.value.name == "constant_volume" and caught.value.code == morphseek.errors.ConstantVolumeError.code
+    assert (
+        caught.value.name == "constant_volume"
+        and caught.value.code == morphseek.errors.ConstantVolumeError.code
+    )
 
 
 def test_publication_is_all_or_nothing(study: Study, monkeypatch: pytest.MonkeyPatch, clean: None):
@@ -824,8 +1132,17 @@ def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch
         (b"5\nnull\n[1]\n", "ended unexpectedly"),
     ],
 )
-def test_what_others_print_does_no_harm(said: bytes, reason: str, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: None):
-    """A launcher, or a message of the system in another encoding, on the worker's standard output."""
+def test_what_others_print_does_no_harm(
+    said: bytes,
+    reason: str,
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clean: None,
+):
+    """A launcher, or a message of the system in another encoding, on the worker's standard
+    output.
+    """
     fake = tmp_path / "python"
     fake.write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.buffer.write({said!r})\n")
     fake.chmod(0o755)
@@ -855,7 +1172,7 @@ def test_interrupted_wait_cancels(study: Study, clean: None):
     assert registration.state == "cancelled"
 
 
-# ------------------------------------------------------------------------------------------------------------------- requests
+# ----------------------------------------------------------------------------------------- requests
 
 
 def test_a_sound_request(study: Study):
@@ -869,7 +1186,11 @@ def test_a_sound_request(study: Study):
     for smoothness in ("low", "2.5"):
         request = study.request(smoothness=smoothness)
         assert request.validate() == "" and request.options()["smoothness"] == smoothness
-    assert study.request(preset="MR <- CT", threads=2).options() == {**QUICK, "similarity": "mind", "threads": 2}
+    assert study.request(preset="MR <- CT", threads=2).options() == {
+        **QUICK,
+        "similarity": "mind",
+        "threads": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -878,26 +1199,60 @@ def test_a_sound_request(study: Study):
         (lambda s, r: setattr(r, "fixed", None), "Select the fixed volume"),
         (lambda s, r: setattr(r, "moving", None), "Select the moving volume"),
         (lambda s, r: setattr(r, "moving", s.fixed), "the same"),
-        (lambda s, r: setattr(r, "moving", s.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode")), "moving volume holds no image"),
+        (
+            lambda s, r: setattr(r, "moving", s.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode")),
+            "moving volume holds no image",
+        ),
         (lambda s, r: setattr(r, "fixed", s.points(LANDMARKS)), "fixed volume is no scalar volume"),
         (lambda s, r: setattr(r, "fixed_mask", s.fixed), "fixed mask is neither"),
-        (lambda s, r: setattr(r, "moving_mask", s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode")), "moving mask has no segments"),
-        (lambda s, r: setattr(r, "initial_transform", s.scene.AddNode(bent())), "initial transform is not linear"),
+        (
+            lambda s, r: setattr(
+                r, "moving_mask", s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode")
+            ),
+            "moving mask has no segments",
+        ),
+        (
+            lambda s, r: setattr(r, "initial_transform", s.scene.AddNode(bent())),
+            "initial transform is not linear",
+        ),
         (lambda s, r: already_there(s, r), "on the moving volume already"),
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
         (lambda s, r: no_common_segment(s, r), "none in common"),
         (lambda s, r: segment_twice(s, r), "one is there twice"),
         (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be transferred"),
-        (lambda s, r: setattr(r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]), "bare has no segments"),
+        (
+            lambda s, r: setattr(
+                r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]
+            ),
+            "bare has no segments",
+        ),
         (lambda s, r: setattr(r, "field_spacing", -1.0), "field spacing"),
-        (lambda s, r: setattr(r, "smoothness", "stiff"), "smoothness must be auto, low, high or a number of mm"),
-        (lambda s, r: setattr(r, "smoothness", "nan"), "smoothness must be auto, low, high or a number of mm"),
+        (
+            lambda s, r: setattr(r, "smoothness", "stiff"),
+            "smoothness must be auto, low, high or a number of mm",
+        ),
+        (
+            lambda s, r: setattr(r, "smoothness", "nan"),
+            "smoothness must be auto, low, high or a number of mm",
+        ),
         (lambda s, r: setattr(r, "model", "/nowhere/net.onnx"), "no model file"),
-        (lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)), "at least one output"),
+        (
+            lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)),
+            "at least one output",
+        ),
         (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
-        (lambda s, r: (setattr(r, "transformed_volume", new(s)), setattr(r, "jacobian", r.transformed_volume)), "two outputs"),
+        (
+            lambda s, r: (
+                setattr(r, "transformed_volume", new(s)),
+                setattr(r, "jacobian", r.transformed_volume),
+            ),
+            "two outputs",
+        ),
         (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
-        (lambda s, r: under_its_own_output(s, r), "moving lies under earlier, which would be overwritten"),
+        (
+            lambda s, r: under_its_own_output(s, r),
+            "moving lies under earlier, which would be overwritten",
+        ),
         (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),
     ],
 )
@@ -917,8 +1272,14 @@ def new(study: Study) -> Any:
 
 def bent() -> Any:
     node = slicer.vtkMRMLGridTransformNode()
-    geometry_of = {"spacing": [5, 5, 5], "origin": [0, 0, 0], "direction": np.eye(3).ravel().tolist()}
-    node.SetAndObserveTransformFromParent(geometry.grid_transform(np.ones((3, 3, 3, 3), np.float32), geometry_of))
+    geometry_of = {
+        "spacing": [5, 5, 5],
+        "origin": [0, 0, 0],
+        "direction": np.eye(3).ravel().tolist(),
+    }
+    node.SetAndObserveTransformFromParent(
+        geometry.grid_transform(np.ones((3, 3, 3, 3), np.float32), geometry_of)
+    )
     return node
 
 
@@ -935,31 +1296,55 @@ def under_its_own_output(study: Study, request: RegistrationRequest) -> None:
 
 
 def segment_twice(study: Study, request: RegistrationRequest) -> None:
-    request.fixed_labels, request.moving_labels = study.segmentation(study.fixed_labels), study.segmentation(study.moving_labels)
+    request.fixed_labels, request.moving_labels = (
+        study.segmentation(study.fixed_labels),
+        study.segmentation(study.moving_labels),
+    )
     for i in range(2):
         request.moving_labels.GetSegmentation().GetNthSegment(i).SetName("one")
     request.fixed_labels.GetSegmentation().GetNthSegment(0).SetName("one")
 
 
 def no_common_segment(study: Study, request: RegistrationRequest) -> None:
-    request.fixed_labels, request.moving_labels = study.segmentation(study.fixed_labels), study.segmentation(study.moving_labels)
+    request.fixed_labels, request.moving_labels = (
+        study.segmentation(study.fixed_labels),
+        study.segmentation(study.moving_labels),
+    )
     for i in range(3):
         request.moving_labels.GetSegmentation().GetNthSegment(i).SetName(f"other {i}")
 
 
-# ------------------------------------------------------------------------------------------------------- batch and installation
+# --------------------------------------------------------------------------- batch and installation
 
 
-def test_batch(paths: dict[str, Path], images: dict[str, sitk.Image], expected: morphseek.RegistrationResult, study: Study, tmp_path: Path):
+def test_batch(
+    paths: dict[str, Path],
+    images: dict[str, sitk.Image],
+    expected: morphseek.RegistrationResult,
+    study: Study,
+    tmp_path: Path,
+):
     batch.save(study.points(LANDMARKS), tmp_path / "points.mrk.json")
     header = "name,fixed,moving,fixed_labels,moving_labels,landmarks\n"
     first = f"one,{paths['fixed']},{paths['moving']},{paths['fixed_labels']},{paths['moving_labels']},points.mrk.json\n"
     (tmp_path / "study.csv").write_text(f"{header}{first}two,absent.nrrd,{paths['moving']},,,\n")
     shown: list[str] = []
-    rows = batch.run(tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"})
-    assert len(shown) == 2 and rows[0]["error"] == "" and "absent.nrrd cannot be read" in rows[1]["error"]
+    rows = batch.run(
+        tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"}
+    )
+    assert (
+        len(shown) == 2
+        and rows[0]["error"] == ""
+        and "absent.nrrd cannot be read" in rows[1]["error"]
+    )
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"results.csv", "one.nii.gz", "one.h5", "one-labels.nii.gz", "one-landmarks.mrk.json"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "results.csv",
+        "one.nii.gz",
+        "one.h5",
+        "one-labels.nii.gz",
+        "one-landmarks.mrk.json",
+    }
     warped = sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / "out" / "one.nii.gz")))
     assert difference(warped, expected.warped) < 1e-4
     points = inside(images["fixed"])
@@ -967,8 +1352,15 @@ def test_batch(paths: dict[str, Path], images: dict[str, sitk.Image], expected: 
     assert np.linalg.norm(itk - itk_points(expected.to_sitk(), points), axis=1).max() < 1e-3
 
 
-@pytest.mark.parametrize("text, reason", [("a,b\n1,2\n", "columns fixed and moving"), ("name,fixed,moving\na,1,2\na,3,4\n", "more than once"),
-        ("name,fixed,moving\n../a,1,2\n", "no name for files"), ("name,fixed,moving\na,1,2\na-jacobian,3,4\n", "would both write a-jacobian.nii.gz")])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("a,b\n1,2\n", "columns fixed and moving"),
+        ("name,fixed,moving\na,1,2\na,3,4\n", "more than once"),
+        ("name,fixed,moving\n../a,1,2\n", "no name for files"),
+        ("name,fixed,moving\na,1,2\na-jacobian,3,4\n", "would both write a-jacobian.nii.gz"),
+    ],
+)
 def test_batch_list_that_is_wrong(text: str, reason: str, tmp_path: Path):
     (tmp_path / "study.csv").write_text(text)
     with pytest.raises(ValueError, match=reason):
@@ -976,17 +1368,29 @@ def test_batch_list_that_is_wrong(text: str, reason: str, tmp_path: Path):
 
 
 def test_batch_carries_labels_that_nothing_is_compared_with(paths: dict[str, Path], tmp_path: Path):
-    (tmp_path / "study.csv").write_text(f"name,fixed,moving,fixed_labels,moving_labels\none,{paths['fixed']},{paths['moving']},,{paths['moving_labels']}\n")
+    (tmp_path / "study.csv").write_text(
+        f"name,fixed,moving,fixed_labels,moving_labels\none,{paths['fixed']},{paths['moving']},,{paths['moving_labels']}\n"
+    )
     (row,) = batch.run(tmp_path / "study.csv", tmp_path / "out", **QUICK)
     assert row["error"] == "" and "dice_after" not in row
-    assert set(np.unique(sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / "out" / "one-labels.nii.gz"))))) == {0, 1, 2, 3}
+    assert set(
+        np.unique(
+            sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / "out" / "one-labels.nii.gz")))
+        )
+    ) == {0, 1, 2, 3}
 
 
 class Environment:
     """Stands for Slicer's Python: what is installed, in which version, and pip."""
 
     REQUIRES = {
-        "morphseek": ["numpy>=99", "SimpleITK>=99", "onnxruntime>=1.26", "rich>=13", "torch>=2; extra == 'training'"],
+        "morphseek": [
+            "numpy>=99",
+            "SimpleITK>=99",
+            "onnxruntime>=1.26",
+            "rich>=13",
+            "torch>=2; extra == 'training'",
+        ],
         "onnxruntime": ["numpy>=1.21.6", "flatbuffers", "oldpack; python_version < '3'"],
         "rich": ["pygments>=2.13"],
     }
@@ -1006,7 +1410,11 @@ class Environment:
     def pip(self, arguments: list[str]) -> None:
         self.calls.append(arguments)
         assert arguments[0] == "--no-deps"
-        self.installed |= {argument.split(">")[0]: "99.0" for argument in arguments[1:] if not argument.startswith("--")}
+        self.installed |= {
+            argument.split(">")[0]: "99.0"
+            for argument in arguments[1:]
+            if not argument.startswith("--")
+        }
 
 
 @pytest.fixture
@@ -1022,25 +1430,43 @@ def test_installation_asks_first(environment: Environment):
     assert not install.ensure(lambda question: questions.append(question), environment.pip)
     assert environment.calls == [] and "stay as they are" in questions[0]
     assert install.ensure(lambda question: True, environment.pip)
-    assert environment.calls == [["--no-deps", "morphseek"], ["--no-deps", "onnxruntime>=1.26"], ["--no-deps", "flatbuffers"]]
+    assert environment.calls == [
+        ["--no-deps", "morphseek"],
+        ["--no-deps", "onnxruntime>=1.26"],
+        ["--no-deps", "flatbuffers"],
+    ]
     assert install.ensure(lambda question: pytest.fail("nothing is missing"), environment.pip)
 
 
 def test_installation_that_does_nothing_ends(environment: Environment):
     environment.installed["morphseek"] = "1.0"
-    assert not install.ensure(lambda question: True, lambda arguments: environment.calls.append(arguments))
+    assert not install.ensure(
+        lambda question: True, lambda arguments: environment.calls.append(arguments)
+    )
     assert len(environment.calls) == 1
 
 
 @pytest.mark.parametrize("version, wanted", [("12.9", ["rich>=13"]), ("14.0rc1", [])])
 def test_requirements_have_versions(version: str, wanted: list[str], environment: Environment):
-    environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26", "flatbuffers": "1.0", "rich": version}
+    environment.installed |= {
+        "morphseek": "1.0",
+        "onnxruntime": "1.26",
+        "flatbuffers": "1.0",
+        "rich": version,
+    }
     assert install.missing() == wanted
 
 
-def test_every_demand_on_a_package_counts(environment: Environment, monkeypatch: pytest.MonkeyPatch):
+def test_every_demand_on_a_package_counts(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(Environment.REQUIRES, "flatbuffers", ["pygments<2.19,>=2.15"])
-    environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26", "flatbuffers": "1.0", "pygments": "2.14"}
+    environment.installed |= {
+        "morphseek": "1.0",
+        "onnxruntime": "1.26",
+        "flatbuffers": "1.0",
+        "pygments": "2.14",
+    }
     assert install.missing() == ["pygments<2.19,>=2.15"]
     environment.installed["pygments"] = "2.12"
     assert install.missing() == ["pygments<2.19,>=2.13,>=2.15"]
@@ -1048,16 +1474,23 @@ def test_every_demand_on_a_package_counts(environment: Environment, monkeypatch:
 
 def test_a_package_that_does_not_run_is_installed_anew(environment: Environment):
     environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26"}
-    assert install.ensure(lambda question: True, environment.pip, runs=False)  # for want of flatbuffers, perhaps
+    # for want of flatbuffers, perhaps
+    assert install.ensure(lambda question: True, environment.pip, runs=False)
     assert install.ensure(lambda question: True, environment.pip, runs=False)
     assert not install.ensure(lambda question: False, environment.pip, runs=False)
-    assert environment.calls == [["--no-deps", "flatbuffers"], ["--no-deps", "--force-reinstall", "morphseek"]]
+    assert environment.calls == [
+        ["--no-deps", "flatbuffers"],
+        ["--no-deps", "--force-reinstall", "morphseek"],
+    ]
 
 
 def test_a_file_replaces_what_is_installed(environment: Environment):
     environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26"}
     assert install.ensure(lambda question: True, environment.pip, "/usb/morphseek.whl")
-    assert environment.calls == [["--no-deps", "--force-reinstall", "/usb/morphseek.whl"], ["--no-deps", "flatbuffers"]]
+    assert environment.calls == [
+        ["--no-deps", "--force-reinstall", "/usb/morphseek.whl"],
+        ["--no-deps", "flatbuffers"],
+    ]
 
 
 def test_the_package_here_is_complete():

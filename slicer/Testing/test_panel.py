@@ -1,4 +1,6 @@
-"""The panel's .ui file against Qt, against MorphSeek.py, and against the engine's own table of options."""
+"""The panel's .ui file against Qt, against MorphSeek.py, and against the engine's own table of
+options.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,20 @@ MODULE = stand_ins.MODULE
 UI = MODULE / "Resources" / "UI" / "MorphSeek.ui"
 TREE = ast.parse((MODULE / "MorphSeek.py").read_text(encoding="utf-8"))
 XML = {widget.get("name"): widget for widget in ElementTree.parse(UI).iter("widget")}
-KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform"}  # parameters that no widget shows
-INPUTS = ("QPushButton", "QToolButton", "QComboBox", "QCheckBox", "QRadioButton", "QSpinBox", "QDoubleSpinBox", "QSlider", "QLineEdit", "qMRMLNodeComboBox")
+# parameters that no widget shows
+KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform"}
+INPUTS = (
+    "QPushButton",
+    "QToolButton",
+    "QComboBox",
+    "QCheckBox",
+    "QRadioButton",
+    "QSpinBox",
+    "QDoubleSpinBox",
+    "QSlider",
+    "QLineEdit",
+    "qMRMLNodeComboBox",
+)
 
 
 def property_of(widget: ElementTree.Element, name: str) -> str | None:
@@ -27,7 +41,11 @@ def property_of(widget: ElementTree.Element, name: str) -> str | None:
     return None if found is None else "".join(found.itertext()).strip()
 
 
-BOUND = {property_of(widget, "SlicerParameterName"): widget for widget in XML.values() if property_of(widget, "SlicerParameterName")}
+BOUND = {
+    property_of(widget, "SlicerParameterName"): widget
+    for widget in XML.values()
+    if property_of(widget, "SlicerParameterName")
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +63,11 @@ def panel(module: typing.Any) -> stand_ins.Dialect:
 
 def parameters() -> dict[str, ast.expr]:
     """The annotated fields of MorphSeekParameterNode, from the source."""
-    (cls,) = (node for node in TREE.body if isinstance(node, ast.ClassDef) and node.name == "MorphSeekParameterNode")
+    (cls,) = (
+        node
+        for node in TREE.body
+        if isinstance(node, ast.ClassDef) and node.name == "MorphSeekParameterNode"
+    )
     return {node.target.id: node.annotation for node in cls.body if isinstance(node, ast.AnnAssign)}
 
 
@@ -55,7 +77,12 @@ def used_widgets() -> set[str]:
     for node in ast.walk(TREE):
         if isinstance(node, ast.Attribute):
             owner = node.value
-            if isinstance(owner, ast.Name) and owner.id == "ui" or isinstance(owner, ast.Attribute) and owner.attr == "ui":
+            if (
+                isinstance(owner, ast.Name)
+                and owner.id == "ui"
+                or isinstance(owner, ast.Attribute)
+                and owner.attr == "ui"
+            ):
                 found.add(node.attr)
     return found
 
@@ -63,21 +90,31 @@ def used_widgets() -> set[str]:
 def engine_options() -> dict[str, dict[str, str]]:
     """The engine's options, from the tags of its source: choices, min, max, default."""
     text = (MODULE.parents[1] / "engine" / "options.go").read_text(encoding="utf-8")
-    tags = re.findall(r"`json:\"(\w+)\" ([^`]*)`", text.split("type Options struct")[1].split("\n}")[0])
+    tags = re.findall(
+        r"`json:\"(\w+)\" ([^`]*)`", text.split("type Options struct")[1].split("\n}")[0]
+    )
     return {name: dict(re.findall(r"(\w+):\"([^\"]*)\"", rest)) for name, rest in tags}
 
 
 def test_qt_loads_the_file_and_knows_every_widget_and_property(panel: stand_ins.Dialect) -> None:
-    loaded = {child.objectName(): child for child in [panel.wrapped, *panel.wrapped.findChildren(QtWidgets.QWidget)]}
+    loaded = {
+        child.objectName(): child
+        for child in [panel.wrapped, *panel.wrapped.findChildren(QtWidgets.QWidget)]
+    }
     for name, element in XML.items():
         assert type(loaded[name]).__name__ == element.get("class")
-        unknown = {bytes(p).decode() for p in loaded[name].dynamicPropertyNames()} - {"SlicerParameterName"}
+        unknown = {bytes(p).decode() for p in loaded[name].dynamicPropertyNames()} - {
+            "SlicerParameterName"
+        }
         assert not {p for p in unknown if not p.startswith("_")}, f"{name} has no such property"
 
 
 def test_names_are_unique() -> None:
     names = [widget.get("name") for widget in ElementTree.parse(UI).iter("widget")]
-    bound = [property_of(widget, "SlicerParameterName") for widget in ElementTree.parse(UI).iter("widget")]
+    bound = [
+        property_of(widget, "SlicerParameterName")
+        for widget in ElementTree.parse(UI).iter("widget")
+    ]
     bound = [name for name in bound if name]
     assert len(set(names)) == len(names) and len(set(bound)) == len(bound)
 
@@ -88,7 +125,13 @@ def test_every_widget_that_the_module_uses_is_in_the_file() -> None:
 
 
 def test_every_widget_that_a_user_can_operate_is_bound_or_used() -> None:
-    idle = {name for name, w in XML.items() if w.get("class") in INPUTS and name not in used_widgets() and property_of(w, "SlicerParameterName") is None}
+    idle = {
+        name
+        for name, w in XML.items()
+        if w.get("class") in INPUTS
+        and name not in used_widgets()
+        and property_of(w, "SlicerParameterName") is None
+    }
     assert not idle
 
 
@@ -113,7 +156,9 @@ def naming_widget(module: typing.Any) -> typing.Any:
 
 def test_every_output_has_its_selector(module: typing.Any) -> None:
     widget = naming_widget(module)
-    assert {widget._outputSelector(name) for name in OUTPUTS} == {BOUND[name].get("name") for name in OUTPUTS}
+    assert {widget._outputSelector(name) for name in OUTPUTS} == {
+        BOUND[name].get("name") for name in OUTPUTS
+    }
 
 
 def test_presets_are_the_library_s(module: typing.Any) -> None:
@@ -125,18 +170,30 @@ def items(parameter: str) -> list[str]:
     return [property_of(item, "text") or "" for item in BOUND[parameter].findall("item")]
 
 
-@pytest.mark.parametrize("parameter, table", [("initial", "INITIAL"), ("search", "SEARCH"), ("device", "DEVICE")])
-def test_menus_translate_to_every_choice_of_the_engine(module: typing.Any, parameter: str, table: str) -> None:
+@pytest.mark.parametrize(
+    "parameter, table", [("initial", "INITIAL"), ("search", "SEARCH"), ("device", "DEVICE")]
+)
+def test_menus_translate_to_every_choice_of_the_engine(
+    module: typing.Any, parameter: str, table: str
+) -> None:
     words = getattr(module, table)
     assert items(parameter) == list(words)
-    assert [word for word in words.values() if word is not None] and {*words.values()} - {None} == {*engine_options()[parameter]["choices"].split("|")}
+    assert [word for word in words.values() if word is not None] and {*words.values()} - {None} == {
+        *engine_options()[parameter]["choices"].split("|")
+    }
 
 
 @pytest.mark.parametrize("parameter", ["steps", "trajectories", "refine", "threads"])
 def test_spin_boxes_have_the_engine_s_range_and_default(module: typing.Any, parameter: str) -> None:
     option, widget = engine_options()[parameter], BOUND[parameter]
-    assert [property_of(widget, name) for name in ("minimum", "maximum", "value")] == [option["min"], option["max"], option["default"]]
-    annotation = typing.get_type_hints(module.MorphSeekParameterNode, include_extras=True)[parameter]
+    assert [property_of(widget, name) for name in ("minimum", "maximum", "value")] == [
+        option["min"],
+        option["max"],
+        option["default"],
+    ]
+    annotation = typing.get_type_hints(module.MorphSeekParameterNode, include_extras=True)[
+        parameter
+    ]
     assert tuple(annotation.__metadata__[0]) == (float(option["min"]), float(option["max"]))
     assert module.MorphSeekParameterNode.allParameters[parameter].default == int(option["default"])
 
@@ -144,7 +201,11 @@ def test_spin_boxes_have_the_engine_s_range_and_default(module: typing.Any, para
 def test_smoothness_has_the_engine_s_words() -> None:
     option = engine_options()["smoothness"]
     assert SMOOTHNESS == tuple(option["choices"].split("|")) and option["number"] == "mm"
-    assert not [word for word in SMOOTHNESS if word not in (property_of(BOUND["smoothness"], "toolTip") or "")]
+    assert not [
+        word
+        for word in SMOOTHNESS
+        if word not in (property_of(BOUND["smoothness"], "toolTip") or "")
+    ]
 
 
 def test_overrides_are_all_on_the_panel() -> None:
@@ -152,25 +213,37 @@ def test_overrides_are_all_on_the_panel() -> None:
 
 
 def test_node_boxes_hold_the_parameter_s_classes_and_get_the_scene(module: typing.Any) -> None:
-    connected = {c.findtext("receiver") for c in ElementTree.parse(UI).iter("connection") if c.findtext("slot") == "setMRMLScene(vtkMRMLScene*)"}
+    connected = {
+        c.findtext("receiver")
+        for c in ElementTree.parse(UI).iter("connection")
+        if c.findtext("slot") == "setMRMLScene(vtkMRMLScene*)"
+    }
     boxes = {w.get("name"): w for w in XML.values() if w.get("class") == "qMRMLNodeComboBox"}
     assert connected == boxes.keys()
     for name, box in boxes.items():
-        classes = module.MorphSeekParameterNode.allParameters[property_of(box, "SlicerParameterName")].node_classes
+        classes = module.MorphSeekParameterNode.allParameters[
+            property_of(box, "SlicerParameterName")
+        ].node_classes
         listed = [string.text for string in box.find("property[@name='nodeTypes']").iter("string")]
         assert listed == [kind.__name__ for kind in classes], name
-        assert property_of(box, "noneEnabled") == "true" and property_of(box, "addEnabled") == property_of(box, "removeEnabled") == "false", name
+        assert (
+            property_of(box, "noneEnabled") == "true"
+            and property_of(box, "addEnabled") == property_of(box, "removeEnabled") == "false"
+        ), name
 
 
 def test_everything_a_user_can_operate_has_a_tool_tip() -> None:
     for name, widget in XML.items():
         if widget.get("class") in INPUTS:
             tip = property_of(widget, "toolTip")
-            assert tip and tip[-1] in ".:" or name in ("registerButton", "reviewButton"), name  # these two say what is missing
+            # these two say what is missing
+            assert tip and tip[-1] in ".:" or name in ("registerButton", "reviewButton"), name
 
 
 def test_sections_are_in_order() -> None:
-    sections = [property_of(w, "text") for w in XML.values() if w.get("class") == "ctkCollapsibleButton"]
+    sections = [
+        property_of(w, "text") for w in XML.values() if w.get("class") == "ctkCollapsibleButton"
+    ]
     assert sections == ["Inputs", "Outputs", "Transfer", "Advanced", "Result", "Review"]
 
 

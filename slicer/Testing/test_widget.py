@@ -1,4 +1,6 @@
-"""The panel's wiring: MorphSeek.py on the real Slicer core, with real Qt widgets and a scripted registration in the worker's place."""
+"""The panel's wiring: MorphSeek.py on the real Slicer core, with real Qt widgets and a scripted
+registration in the worker's place.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,24 @@ import stand_ins
 from MorphSeekLib.request import Event, RegistrationRequest
 
 METRICS = {
-    "similarity": "normalized mutual information", "similarity_before": 1.0861, "similarity_after": 1.2748, "njd_percent": 0.0123,
-    "seconds": {"total": 24.66}, "model": "none", "device": "cpu", "warnings": ["the masks were ignored"],
-    "dice": {"liver": [0.5, 0.9]}, "dice_before": 0.5, "dice_after": 0.9,
-}  # fmt: skip
-DESCRIPTION = {"version": "0.1.0", "options": [], "models": [], "devices": {"cpu": "8 cores", "cuda": "NVIDIA H100"}}
+    "similarity": "normalized mutual information",
+    "similarity_before": 1.0861,
+    "similarity_after": 1.2748,
+    "njd_percent": 0.0123,
+    "seconds": {"total": 24.66},
+    "model": "none",
+    "device": "cpu",
+    "warnings": ["the masks were ignored"],
+    "dice": {"liver": [0.5, 0.9]},
+    "dice_before": 0.5,
+    "dice_after": 0.9,
+}
+DESCRIPTION = {
+    "version": "0.1.0",
+    "options": [],
+    "models": [],
+    "devices": {"cpu": "8 cores", "cuda": "NVIDIA H100"},
+}
 
 
 class ScriptedRegistration:
@@ -33,7 +48,13 @@ class ScriptedRegistration:
     made: list[ScriptedRegistration] = []
 
     def __init__(self, request: RegistrationRequest, scene: Any = None):
-        self.request, self.state, self.error, self.result, self.nodes = request, "ready", None, None, {}
+        self.request, self.state, self.error, self.result, self.nodes = (
+            request,
+            "ready",
+            None,
+            None,
+            {},
+        )
         self.polls = list(self.script)
         self.made.append(self)
 
@@ -56,14 +77,23 @@ class ScriptedRegistration:
             return events
         self.state = self.end
         if self.end == "failed":
-            self.error = MorphSeekLib.registration.RegistrationError("the volumes do not overlap", "no_overlap", 7)
+            self.error = MorphSeekLib.registration.RegistrationError(
+                "the volumes do not overlap", "no_overlap", 7
+            )
         else:
             self.result = METRICS
-            for name, kind in (("transformed_volume", "vtkMRMLScalarVolumeNode"), ("transform", "vtkMRMLGridTransformNode")):
+            for name, kind in (
+                ("transformed_volume", "vtkMRMLScalarVolumeNode"),
+                ("transform", "vtkMRMLGridTransformNode"),
+            ):
                 if wanted := getattr(self.request, name):
-                    self.nodes[name] = slicer.mrmlScene.AddNewNodeByClass(kind, name) if wanted is True else wanted
+                    self.nodes[name] = (
+                        slicer.mrmlScene.AddNewNodeByClass(kind, name) if wanted is True else wanted
+                    )
             if node := self.nodes.get("transformed_volume"):
-                slicer.util.updateVolumeFromArray(node, slicer.util.arrayFromVolume(self.request.fixed) + 1)
+                slicer.util.updateVolumeFromArray(
+                    node, slicer.util.arrayFromVolume(self.request.fixed) + 1
+                )
                 node.CopyOrientation(self.request.fixed)
         return []
 
@@ -93,7 +123,10 @@ class Panel:
     def layers(self) -> tuple[Any, ...]:
         """Background, foreground and opacity of the slice views."""
         view = slicer.mrmlScene.GetFirstNodeByClass("vtkMRMLSliceCompositeNode")
-        names = [slicer.mrmlScene.GetNodeByID(i).GetName() if i else None for i in (view.GetBackgroundVolumeID(), view.GetForegroundVolumeID())]
+        names = [
+            slicer.mrmlScene.GetNodeByID(i).GetName() if i else None
+            for i in (view.GetBackgroundVolumeID(), view.GetForegroundVolumeID())
+        ]
         return (*names, round(view.GetForegroundOpacity(), 2))
 
     def wait(self, ready: Any, seconds: float = 20) -> None:
@@ -113,9 +146,13 @@ class Panel:
         return ScriptedRegistration.made[-1]
 
 
-def volume(name: str, kind: str = "vtkMRMLScalarVolumeNode", shape: tuple[int, ...] = (8, 10, 12)) -> Any:
+def volume(
+    name: str, kind: str = "vtkMRMLScalarVolumeNode", shape: tuple[int, ...] = (8, 10, 12)
+) -> Any:
     node = slicer.mrmlScene.AddNewNodeByClass(kind, name)
-    values = np.arange(np.prod(shape), dtype=np.float32 if "Scalar" in kind else np.int16).reshape(shape)
+    values = np.arange(np.prod(shape), dtype=np.float32 if "Scalar" in kind else np.int16).reshape(
+        shape
+    )
     slicer.util.updateVolumeFromArray(node, values)
     node.CreateDefaultDisplayNodes()
     return node
@@ -145,14 +182,22 @@ def panel(said: Any) -> Iterator[Panel]:
     panel.widget.cleanup()
 
 
-# ------------------------------------------------------------------------------------------------------- the Register button
+# ------------------------------------------------------------------------------ the Register button
 
 
 def test_says_what_is_missing_until_it_can_register(panel: Panel) -> None:
     def state() -> tuple[bool, str, str]:
-        return panel.ui.registerButton.enabled, panel.ui.registerButton.toolTip, panel.ui.statusLabel.text
+        return (
+            panel.ui.registerButton.enabled,
+            panel.ui.registerButton.toolTip,
+            panel.ui.statusLabel.text,
+        )
 
-    assert state() == (False, "Select the fixed and the moving volume", "Select the fixed and the moving volume")
+    assert state() == (
+        False,
+        "Select the fixed and the moving volume",
+        "Select the fixed and the moving volume",
+    )
     panel.ui.fixedSelector.setCurrentNode(volume("fixed"))
     assert state() == (False, "Select the moving volume", "Select the moving volume")
     panel.ui.movingSelector.setCurrentNode(volume("moving"))
@@ -165,44 +210,85 @@ def test_says_what_is_missing_until_it_can_register(panel: Panel) -> None:
 def test_a_removed_volume_disables_it(panel: Panel) -> None:
     panel.select_volumes()
     slicer.mrmlScene.RemoveNode(panel.parameters.moving)
-    assert not panel.ui.registerButton.enabled and panel.ui.statusLabel.text == "Select the moving volume"
+    assert (
+        not panel.ui.registerButton.enabled
+        and panel.ui.statusLabel.text == "Select the moving volume"
+    )
 
 
-# ------------------------------------------------------------------------------- panel <-> parameter node -> request, each way
+# ---------------------------------------------------- panel <-> parameter node -> request, each way
 
 
 def operate(panel: Panel) -> dict[str, Any]:
     """Set every widget away from its default; return what the request must be."""
     ui = panel.ui
     panel.select_volumes()
-    nodes = {name: volume(name, "vtkMRMLLabelMapVolumeNode") for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels")}
+    nodes = {
+        name: volume(name, "vtkMRMLLabelMapVolumeNode")
+        for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels")
+    }
     points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
     linear = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode", "near")
     grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "grid")
     jacobian, uncertainty = volume("jacobian"), volume("uncertainty")
     for selector, node in (
-        (ui.fixedMaskSelector, nodes["fixed_mask"]), (ui.movingMaskSelector, nodes["moving_mask"]), (ui.fixedLabelsSelector, nodes["fixed_labels"]),
-        (ui.movingLabelsSelector, nodes["moving_labels"]), (ui.landmarksSelector, points), (ui.initialTransformSelector, linear),
-        (ui.inverseTransformSelector, grid), (ui.jacobianSelector, jacobian), (ui.uncertaintySelector, uncertainty),
-    ):  # fmt: skip
+        (ui.fixedMaskSelector, nodes["fixed_mask"]),
+        (ui.movingMaskSelector, nodes["moving_mask"]),
+        (ui.fixedLabelsSelector, nodes["fixed_labels"]),
+        (ui.movingLabelsSelector, nodes["moving_labels"]),
+        (ui.landmarksSelector, points),
+        (ui.initialTransformSelector, linear),
+        (ui.inverseTransformSelector, grid),
+        (ui.jacobianSelector, jacobian),
+        (ui.uncertaintySelector, uncertainty),
+    ):
         selector.setCurrentNode(node)
     ui.presetComboBox.setCurrentText("Best")
     ui.transformCheckBox.setChecked(False)
-    for box in (ui.inverseTransformCheckBox, ui.displacementMagnitudeCheckBox, ui.jacobianCheckBox, ui.uncertaintyCheckBox):
+    for box in (
+        ui.inverseTransformCheckBox,
+        ui.displacementMagnitudeCheckBox,
+        ui.jacobianCheckBox,
+        ui.uncertaintyCheckBox,
+    ):
         box.setChecked(True)
     ui.initialComboBox.setCurrentText("centres of mass")
     ui.searchComboBox.setCurrentText("do not search")
     ui.deviceComboBox.setCurrentText("CPU")
     ui.smoothnessLineEdit.setText(" 2.5 ")
     ui.modelLineEdit.setText(" hippocampus ")
-    for box, value in ((ui.stepsSpinBox, 5), (ui.trajectoriesSpinBox, 6), (ui.refineSpinBox, 0), (ui.threadsSpinBox, 3), (ui.fieldSpacingSpinBox, 2.5)):
+    for box, value in (
+        (ui.stepsSpinBox, 5),
+        (ui.trajectoriesSpinBox, 6),
+        (ui.refineSpinBox, 0),
+        (ui.threadsSpinBox, 3),
+        (ui.fieldSpacingSpinBox, 2.5),
+    ):
         box.setValue(value)
     return {
-        **nodes, "fixed": panel.parameters.fixed, "moving": panel.parameters.moving, "preset": "Best", "initial_transform": linear,
-        "initial": "com", "search": "off", "smoothness": "2.5", "device": "cpu", "model": "hippocampus", "steps": 5, "trajectories": 6, "refine": 0, "threads": 3,
-        "field_spacing": 2.5, "transformed_volume": True, "transform": None, "inverse_transform": grid, "displacement_magnitude": True,
-        "jacobian": jacobian, "uncertainty": uncertainty, "transfer": [nodes["moving_labels"], points],
-    }  # fmt: skip
+        **nodes,
+        "fixed": panel.parameters.fixed,
+        "moving": panel.parameters.moving,
+        "preset": "Best",
+        "initial_transform": linear,
+        "initial": "com",
+        "search": "off",
+        "smoothness": "2.5",
+        "device": "cpu",
+        "model": "hippocampus",
+        "steps": 5,
+        "trajectories": 6,
+        "refine": 0,
+        "threads": 3,
+        "field_spacing": 2.5,
+        "transformed_volume": True,
+        "transform": None,
+        "inverse_transform": grid,
+        "displacement_magnitude": True,
+        "jacobian": jacobian,
+        "uncertainty": uncertainty,
+        "transfer": [nodes["moving_labels"], points],
+    }
 
 
 def test_every_widget_reaches_the_request(panel: Panel) -> None:
@@ -211,7 +297,9 @@ def test_every_widget_reaches_the_request(panel: Panel) -> None:
     assert vars(request) == expected
     assert expected.keys() == vars(RegistrationRequest()).keys()
     defaults = {"transformed_volume"}  # left as it was
-    assert {name for name, value in vars(RegistrationRequest()).items() if expected[name] == value} == defaults
+    assert {
+        name for name, value in vars(RegistrationRequest()).items() if expected[name] == value
+    } == defaults
 
 
 def test_defaults_leave_everything_to_the_preset(panel: Panel) -> None:
@@ -219,7 +307,11 @@ def test_defaults_leave_everything_to_the_preset(panel: Panel) -> None:
     request = panel.widget.logic.request(panel.parameters)
     expected = RegistrationRequest(fixed=panel.parameters.fixed, moving=panel.parameters.moving)
     options = {**request.options()}
-    assert {options.pop(name) for name in ("steps", "threads")} == {0} and options.pop("trajectories") == 1 and options.pop("device") == "auto"
+    assert (
+        {options.pop(name) for name in ("steps", "threads")} == {0}
+        and options.pop("trajectories") == 1
+        and options.pop("device") == "auto"
+    )
     assert options == expected.options() == {}
     assert request.stages() == expected.stages()
 
@@ -228,20 +320,36 @@ def test_moving_labels_alone_are_transferred_but_not_scored(panel: Panel) -> Non
     panel.select_volumes()
     panel.ui.movingLabelsSelector.setCurrentNode(segmentation("organs"))
     request = panel.widget.logic.request(panel.parameters)
-    assert [node.GetName() for node in request.transfer] == ["organs"] and request.moving_labels is None and request.validate() == ""
+    assert (
+        [node.GetName() for node in request.transfer] == ["organs"]
+        and request.moving_labels is None
+        and request.validate() == ""
+    )
 
 
 def test_the_parameter_node_reaches_the_panel(panel: Panel) -> None:
     p, ui = panel.parameters, panel.ui
     p.preset, p.refine, p.model, p.field_spacing, p.make_jacobian = "Fast", 7, "none", 4.0, True
-    assert (ui.presetComboBox.currentText, ui.refineSpinBox.value, ui.modelLineEdit.text, ui.fieldSpacingSpinBox.value) == ("Fast", 7, "none", 4.0)
-    assert ui.jacobianCheckBox.checked and ui.jacobianSelector.enabled and not ui.inverseTransformSelector.enabled
+    assert (
+        ui.presetComboBox.currentText,
+        ui.refineSpinBox.value,
+        ui.modelLineEdit.text,
+        ui.fieldSpacingSpinBox.value,
+    ) == ("Fast", 7, "none", 4.0)
+    assert (
+        ui.jacobianCheckBox.checked
+        and ui.jacobianSelector.enabled
+        and not ui.inverseTransformSelector.enabled
+    )
 
 
 def test_preset_and_settings_show_their_stages(panel: Panel) -> None:
     panel.ui.presetComboBox.setCurrentText("Brain MR")
     assert "one person or two" in panel.ui.presetDescriptionLabel.text
-    assert "Search" not in panel.ui.stagesLabel.text and "local correlation" in panel.ui.stagesLabel.text
+    assert (
+        "Search" not in panel.ui.stagesLabel.text
+        and "local correlation" in panel.ui.stagesLabel.text
+    )
     assert "Smoothness" not in panel.ui.stagesLabel.text
     for text, shown in (("low", "Smoothness: low"), ("2.5", "Smoothness: 2.5 mm")):
         panel.ui.smoothnessLineEdit.setText(text)
@@ -249,7 +357,10 @@ def test_preset_and_settings_show_their_stages(panel: Panel) -> None:
     panel.ui.refineSpinBox.setValue(0)
     assert "Smoothness" not in panel.ui.stagesLabel.text  # nothing deforms
     panel.ui.modelLineEdit.setText("hippo<campus>")
-    assert "Refinement" not in panel.ui.stagesLabel.text and "hippo&lt;campus&gt;" in panel.ui.stagesLabel.text
+    assert (
+        "Refinement" not in panel.ui.stagesLabel.text
+        and "hippo&lt;campus&gt;" in panel.ui.stagesLabel.text
+    )
 
 
 def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,26 +374,42 @@ def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.Monk
     assert panel.parameters.model == "/models/knee.onnx"
 
 
-# ---------------------------------------------------------------------------------------------------------- while it runs
+# ------------------------------------------------------------------------------------ while it runs
 
 
 def test_progress_is_shown(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [[Event("align", 0.2, None, "affine, 4 mm")], [Event("refine", 0.514, 41.0, "")], [Event("finish", 0.9, 130.0, "")]]
+    events = [
+        [Event("align", 0.2, None, "affine, 4 mm")],
+        [Event("refine", 0.514, 41.0, "")],
+        [Event("finish", 0.9, 130.0, "")],
+    ]
     monkeypatch.setattr(ScriptedRegistration, "script", events)
     panel.select_volumes()
     ui = panel.ui
     ui.registerButton.click()
     panel.widget._pollTimer.stop()  # the test polls
-    assert (ui.registerButton.text, ui.registerButton.enabled, ui.progressBar.wrapped.isHidden()) == ("Cancel", True, False)
+    assert (
+        ui.registerButton.text,
+        ui.registerButton.enabled,
+        ui.progressBar.wrapped.isHidden(),
+    ) == ("Cancel", True, False)
     assert not ui.inputsCollapsibleButton.enabled and not ui.advancedCollapsibleButton.enabled
     seen = []
     for _ in range(3):
         panel.widget.onPoll()
         seen.append((ui.statusLabel.text, ui.progressBar.value))
-    assert seen == [("Initial alignment", 20), ("Refinement, about 40 s left", 51), ("Measuring, about 2 min left", 90)]
+    assert seen == [
+        ("Initial alignment", 20),
+        ("Refinement, about 40 s left", 51),
+        ("Measuring, about 2 min left", 90),
+    ]
     assert "align: affine, 4 mm" in ui.logTextEdit.plainText
     panel.widget.onPoll()
-    assert (ui.registerButton.text, ui.registerButton.enabled, ui.progressBar.wrapped.isHidden()) == ("Register", True, True)
+    assert (
+        ui.registerButton.text,
+        ui.registerButton.enabled,
+        ui.progressBar.wrapped.isHidden(),
+    ) == ("Register", True, True)
     assert ui.inputsCollapsibleButton.enabled
 
 
@@ -298,7 +425,10 @@ def test_cancel(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     before = slicer.mrmlScene.GetNumberOfNodes()
     panel.ui.registerButton.click()
     panel.ui.registerButton.click()
-    assert ScriptedRegistration.made[-1].state == "cancelled" and not panel.widget._pollTimer.isActive()
+    assert (
+        ScriptedRegistration.made[-1].state == "cancelled"
+        and not panel.widget._pollTimer.isActive()
+    )
     assert panel.ui.statusLabel.text == "Cancelled. Nothing was added to the scene."
     assert panel.ui.registerButton.text == "Register" and panel.ui.registerButton.enabled
     assert slicer.mrmlScene.GetNumberOfNodes() == before and not panel.said.errors
@@ -306,26 +436,38 @@ def test_cancel(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert panel.register().state == "finished"
 
 
-@pytest.mark.parametrize("end, script, message", [
-    ("failed", [], "the volumes do not overlap"),
-    ("unstartable", [], "the disk is full"),
-    ("finished", [ValueError("broken")], "broken"),
-])  # fmt: skip
-def test_a_failure_is_one_message_and_the_next_run_works(panel: Panel, monkeypatch: pytest.MonkeyPatch, end: str, script: list, message: str) -> None:
+@pytest.mark.parametrize(
+    "end, script, message",
+    [
+        ("failed", [], "the volumes do not overlap"),
+        ("unstartable", [], "the disk is full"),
+        ("finished", [ValueError("broken")], "broken"),
+    ],
+)
+def test_a_failure_is_one_message_and_the_next_run_works(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch, end: str, script: list, message: str
+) -> None:
     monkeypatch.setattr(ScriptedRegistration, "end", end)
     monkeypatch.setattr(ScriptedRegistration, "script", script)
     panel.select_volumes()
     registration = panel.register()
     assert panel.said.errors == [message]
-    assert panel.ui.statusLabel.text == f"Not registered. {message}" and message in panel.ui.logTextEdit.plainText
+    assert (
+        panel.ui.statusLabel.text == f"Not registered. {message}"
+        and message in panel.ui.logTextEdit.plainText
+    )
     assert not registration.running and not panel.widget._pollTimer.isActive()
-    assert panel.ui.registerButton.text == "Register" and panel.ui.registerButton.enabled and panel.parameters.last_transform is None
+    assert (
+        panel.ui.registerButton.text == "Register"
+        and panel.ui.registerButton.enabled
+        and panel.parameters.last_transform is None
+    )
     monkeypatch.setattr(ScriptedRegistration, "end", "finished")
     monkeypatch.setattr(ScriptedRegistration, "script", [])
     assert panel.register().state == "finished" and panel.said.errors == [message]
 
 
-# ------------------------------------------------------------------------------------------------- the result and its review
+# ------------------------------------------------------------------------ the result and its review
 
 
 def test_result_table(panel: Panel) -> None:
@@ -334,12 +476,23 @@ def test_result_table(panel: Panel) -> None:
     table = panel.ui.resultTable
     rows = [[table.item(i, j).text() for j in range(3)] for i in range(table.rowCount)]
     assert rows == [
-        ["Similarity", "1.086", "1.275"], ["Dice (overlap of the labels)", "0.500", "0.900"], ["Folding", "", "0.012 %"],
-        ["Time", "", "24.7 s"], ["Network", "", "none"], ["Device", "", "cpu"], ["Dice of liver", "0.500", "0.900"],
-    ]  # fmt: skip
+        ["Similarity", "1.086", "1.275"],
+        ["Dice (overlap of the labels)", "0.500", "0.900"],
+        ["Folding", "", "0.012 %"],
+        ["Time", "", "24.7 s"],
+        ["Network", "", "none"],
+        ["Device", "", "cpu"],
+        ["Dice of liver", "0.500", "0.900"],
+    ]
     assert table.item(0, 0).toolTip() == "normalized mutual information; higher is better"
-    assert panel.ui.warningsLabel.text == "Note: the masks were ignored" and not panel.ui.warningsLabel.wrapped.isHidden()
-    assert not panel.ui.resultCollapsibleButton.collapsed and not panel.ui.reviewCollapsibleButton.collapsed
+    assert (
+        panel.ui.warningsLabel.text == "Note: the masks were ignored"
+        and not panel.ui.warningsLabel.wrapped.isHidden()
+    )
+    assert (
+        not panel.ui.resultCollapsibleButton.collapsed
+        and not panel.ui.reviewCollapsibleButton.collapsed
+    )
 
 
 def test_review(panel: Panel) -> None:
@@ -369,7 +522,9 @@ def test_review(panel: Panel) -> None:
     assert panel.layers == ("fixed", "moving", 0.8)
 
 
-def test_a_result_that_comes_in_another_module_is_shown_on_return(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_comes_in_another_module_is_shown_on_return(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ScriptedRegistration, "script", [[]])
     panel.select_volumes()
     panel.ui.flickerRadioButton.setChecked(True)
@@ -378,10 +533,14 @@ def test_a_result_that_comes_in_another_module_is_shown_on_return(panel: Panel, 
     panel.wait(lambda: panel.widget._registration is None)
     assert panel.layers == (None, None, 0.0) and not panel.widget._flickerTimer.isActive()
     panel.widget.enter()
-    assert panel.layers == ("fixed", "transformed_volume", 1.0) and panel.widget._flickerTimer.isActive()
+    assert (
+        panel.layers == ("fixed", "transformed_volume", 1.0)
+        and panel.widget._flickerTimer.isActive()
+    )
     panel.widget.exit()
     panel.widget.enter()
-    assert not panel.widget._flickerTimer.isActive()  # once: what the user has seen is for the Review button
+    # once: what the user has seen is for the Review button
+    assert not panel.widget._flickerTimer.isActive()
 
 
 def test_a_new_result_is_shown_itself(panel: Panel) -> None:
@@ -389,14 +548,18 @@ def test_a_new_result_is_shown_itself(panel: Panel) -> None:
     panel.register()
     panel.ui.beforeCheckBox.setChecked(True)
     panel.register()
-    assert panel.layers[:2] == ("fixed", "transformed_volume") and not panel.ui.beforeCheckBox.checked
+    assert (
+        panel.layers[:2] == ("fixed", "transformed_volume") and not panel.ui.beforeCheckBox.checked
+    )
 
 
 def test_review_needs_a_transformed_volume(panel: Panel) -> None:
     panel.select_volumes()
     panel.ui.transformedVolumeCheckBox.setChecked(False)
     panel.register()
-    assert not panel.ui.reviewButton.enabled and "transformed volume" in panel.ui.reviewButton.toolTip
+    assert (
+        not panel.ui.reviewButton.enabled and "transformed volume" in panel.ui.reviewButton.toolTip
+    )
     assert panel.layers == (None, None, 0.0)
     assert panel.parameters.last_transform.GetName() == "transform"
 
@@ -411,7 +574,8 @@ def test_checkerboard_is_made_of_both_volumes(panel: Panel) -> None:
     slicer.util.updateVolumeFromArray(fixed, np.full(shape, 60.0, np.float32))
     slicer.util.updateVolumeFromArray(other, np.full(shape, 20.0, np.float32))
     board = panel.widget.logic.checkerboard(fixed, other, squares=4)
-    # 64 mm along x: cubes of 16 mm, that is 8 voxels of 2 mm along x and y and 16 of 1 mm along z. (20 - 10) / 50 of a window of 200 at 100: 140.
+    # 64 mm along x: cubes of 16 mm, that is 8 voxels of 2 mm along x and y and 16 of 1 mm along z.
+    # (20 - 10) / 50 of a window of 200 at 100: 140.
     expected = np.indices(shape)
     odd = (expected[0] // 16 + expected[1] // 8 + expected[2] // 8) % 2
     assert np.array_equal(slicer.util.arrayFromVolume(board), np.where(odd, 140.0, 60.0))
@@ -425,7 +589,9 @@ def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
     slicer.util.updateVolumeFromArray(other, np.ones((4, 4, 4), np.float32))
     other.SetSpacing(2, 2, 2)
     transform = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode")
-    matrix = slicer.util.vtkMatrixFromArray(np.array([[1.0, 0, 0, 30], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
+    matrix = slicer.util.vtkMatrixFromArray(
+        np.array([[1.0, 0, 0, 30], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    )
     transform.SetMatrixTransformToParent(matrix)
     for node in (fixed, other):
         node.GetDisplayNode().AutoWindowLevelOff()
@@ -435,7 +601,8 @@ def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
     assert board.GetOrigin() == (30.0, 0.0, 0.0) and board.GetTransformNodeID() is None
     array = slicer.util.arrayFromVolume(board)
     assert array[1, 1, 1] == 0 and array[1, 1, 5] == 1
-    assert fixed.GetTransformNodeID() == other.GetTransformNodeID() == transform.GetID()  # the user's nodes are as they were
+    # the user's nodes are as they were
+    assert fixed.GetTransformNodeID() == other.GetTransformNodeID() == transform.GetID()
 
 
 def test_checkerboard_of_integers_of_64_bits(panel: Panel) -> None:
@@ -451,7 +618,7 @@ def test_checkerboard_of_integers_of_64_bits(panel: Panel) -> None:
     assert board[0, 0, 0] == 0 and board[0, 0, 4] == 1
 
 
-# ---------------------------------------------------------------------------------------------------------------- transfer
+# ----------------------------------------------------------------------------------------- transfer
 
 
 def test_transfer_afterwards(panel: Panel) -> None:
@@ -461,9 +628,15 @@ def test_transfer_afterwards(panel: Panel) -> None:
     panel.select_volumes()
     points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
     points.AddControlPoint(1.0, 2.0, 3.0)
-    assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (False, "Select moving labels or landmarks")
+    assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (
+        False,
+        "Select moving labels or landmarks",
+    )
     ui.landmarksSelector.setCurrentNode(points)
-    assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (False, "Register first, or select a transform under Outputs")
+    assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (
+        False,
+        "Register first, or select a transform under Outputs",
+    )
     grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "shift")
     shift = vtk.vtkTransform()
     shift.Translate(-10, 0, 0)  # from the parent: fixed -> moving
@@ -471,15 +644,24 @@ def test_transfer_afterwards(panel: Panel) -> None:
     ui.transformSelector.setCurrentNode(grid)
     assert ui.transferButton.enabled
     ui.transferButton.click()
-    (made,) = [node for node in slicer.util.getNodesByClass("vtkMRMLMarkupsFiducialNode") if node is not points]
-    assert made.GetNthControlPointPosition(0) == pytest.approx((11.0, 2.0, 3.0)) and not panel.said.errors
+    (made,) = [
+        node
+        for node in slicer.util.getNodesByClass("vtkMRMLMarkupsFiducialNode")
+        if node is not points
+    ]
+    assert (
+        made.GetNthControlPointPosition(0) == pytest.approx((11.0, 2.0, 3.0))
+        and not panel.said.errors
+    )
     assert "transferred: points (registered)" in ui.logTextEdit.plainText
 
 
-# ----------------------------------------------------------------------------------------------------- the life of the scene
+# ---------------------------------------------------------------------------- the life of the scene
 
 
-def test_leaving_the_module_keeps_it_running_and_closing_the_scene_ends_it(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_the_module_keeps_it_running_and_closing_the_scene_ends_it(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ScriptedRegistration, "script", [[]] * 1000)
     panel.select_volumes()
     panel.ui.registerButton.click()
@@ -489,12 +671,17 @@ def test_leaving_the_module_keeps_it_running_and_closing_the_scene_ends_it(panel
     assert registration.running and panel.ui.registerButton.text == "Cancel"
     slicer.mrmlScene.Clear()
     assert registration.state == "cancelled" and not panel.widget._pollTimer.isActive()
-    assert panel.ui.registerButton.text == "Register" and panel.ui.statusLabel.text == "Select the fixed and the moving volume"
+    assert (
+        panel.ui.registerButton.text == "Register"
+        and panel.ui.statusLabel.text == "Select the fixed and the moving volume"
+    )
     panel.select_volumes()  # the panel works on the new scene
     assert panel.ui.registerButton.enabled
 
 
-def test_a_scene_closed_while_the_package_is_asked_does_not_stop_the_question(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scene_closed_while_the_package_is_asked_does_not_stop_the_question(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: time.sleep(0.3) or DESCRIPTION)
     import MorphSeek
 
@@ -515,7 +702,11 @@ def test_volumes_that_go_while_it_runs(panel: Panel, monkeypatch: pytest.MonkeyP
     panel.ui.registerButton.click()
     slicer.mrmlScene.RemoveNode(panel.parameters.fixed)
     panel.wait(lambda: panel.widget._registration is None)
-    assert panel.parameters.last_fixed is None and not panel.ui.reviewButton.enabled and not panel.widget._reviewing
+    assert (
+        panel.parameters.last_fixed is None
+        and not panel.ui.reviewButton.enabled
+        and not panel.widget._reviewing
+    )
 
 
 def test_cleanup_ends_everything(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -532,19 +723,30 @@ def test_cleanup_ends_everything(said: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path) -> None:
     expected = operate(panel)
-    names = {name: value.GetName() if isinstance(value, slicer.vtkMRMLNode) else value for name, value in expected.items() if name != "transfer"}
+    names = {
+        name: value.GetName() if isinstance(value, slicer.vtkMRMLNode) else value
+        for name, value in expected.items()
+        if name != "transfer"
+    }
     slicer.mrmlScene.Commit(str(tmp_path / "scene.mrml"))
     slicer.mrmlScene.Clear()
     assert panel.parameters.preset == "Automatic" and panel.parameters.fixed is None
     slicer.mrmlScene.SetURL(str(tmp_path / "scene.mrml"))
     slicer.mrmlScene.Import()
     request = panel.widget.logic.request(panel.parameters)
-    assert {n: v.GetName() if isinstance(v, slicer.vtkMRMLNode) else v for n, v in vars(request).items() if n != "transfer"} == names
+    assert {
+        n: v.GetName() if isinstance(v, slicer.vtkMRMLNode) else v
+        for n, v in vars(request).items()
+        if n != "transfer"
+    } == names
     assert [node.GetName() for node in request.transfer] == ["moving_labels", "points"]
-    assert panel.ui.presetComboBox.currentText == "Best" and panel.ui.landmarksSelector.currentNode().GetName() == "points"
+    assert (
+        panel.ui.presetComboBox.currentText == "Best"
+        and panel.ui.landmarksSelector.currentNode().GetName() == "points"
+    )
 
 
-# -------------------------------------------------------------------------------------------------- the package and the imports
+# ---------------------------------------------------------------------- the package and the imports
 
 
 def test_devices_found(panel: Panel) -> None:
@@ -552,7 +754,9 @@ def test_devices_found(panel: Panel) -> None:
     assert panel.ui.installFrame.wrapped.isHidden()
 
 
-def test_a_missing_package_is_said_and_installed_after_asking(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_said_and_installed_after_asking(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from MorphSeekLib import install
 
     state = {"installed": False}
@@ -574,21 +778,31 @@ def test_a_missing_package_is_said_and_installed_after_asking(said: Any, monkeyp
     panel = Panel(said)
     panel.select_volumes()
     ui = panel.ui
-    assert not ui.installFrame.wrapped.isHidden() and "No module named morphseek" in ui.installLabel.text
-    assert not ui.registerButton.enabled and ui.statusLabel.text.startswith("Install the MorphSeek package first")
+    assert (
+        not ui.installFrame.wrapped.isHidden()
+        and "No module named morphseek" in ui.installLabel.text
+    )
+    assert not ui.registerButton.enabled and ui.statusLabel.text.startswith(
+        "Install the MorphSeek package first"
+    )
     said.confirm = False
     ui.installButton.click()
     assert len(said.questions) == 1 and not pip
     said.confirm = True
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", "/usb/morphseek-0.1.0.whl")
     ui.installFileButton.click()
-    assert pip == [["--no-deps", "/usb/morphseek-0.1.0.whl"]] and "/usb/morphseek-0.1.0.whl" in said.questions[-1]
+    assert (
+        pip == [["--no-deps", "/usb/morphseek-0.1.0.whl"]]
+        and "/usb/morphseek-0.1.0.whl" in said.questions[-1]
+    )
     panel.wait(lambda: panel.widget._asking is None)
     assert ui.installFrame.wrapped.isHidden() and ui.registerButton.enabled and not said.errors
     panel.widget.cleanup()
 
 
-def test_a_package_that_is_there_and_does_not_run_is_installed_anew(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_there_and_does_not_run_is_installed_anew(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from MorphSeekLib import install
 
     pip: list[list[str]] = []
@@ -611,7 +825,9 @@ def test_a_package_that_is_there_and_does_not_run_is_installed_anew(said: Any, m
     panel.widget.cleanup()
 
 
-def test_an_installation_that_fails_is_a_message(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installation_that_fails_is_a_message(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from MorphSeekLib import install
 
     def pip_install(arguments: list[str]) -> None:
@@ -623,16 +839,26 @@ def test_an_installation_that_fails_is_a_message(panel: Panel, monkeypatch: pyte
     assert len(panel.said.errors) == 1 and "no network" in panel.said.errors[0]
 
 
-def test_a_library_that_cannot_be_imported_leaves_a_panel_that_says_so(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MorphSeekLib", "MorphSeekLib.request", "MorphSeekLib.process", "MorphSeekLib.registration"):
+def test_a_library_that_cannot_be_imported_leaves_a_panel_that_says_so(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "MorphSeekLib",
+        "MorphSeekLib.request",
+        "MorphSeekLib.process",
+        "MorphSeekLib.registration",
+    ):
         monkeypatch.setitem(sys.modules, name, None)
     panel = Panel(said)
-    assert panel.ui.statusLabel.text.startswith("The module could not be loaded: ModuleNotFoundError") and not panel.ui.registerButton.enabled
+    assert (
+        panel.ui.statusLabel.text.startswith("The module could not be loaded: ModuleNotFoundError")
+        and not panel.ui.registerButton.enabled
+    )
     assert panel.ui.presetComboBox.count == 6
     panel.widget.cleanup()
 
 
-# ------------------------------------------------------------------------------------------------------------------ for real
+# ----------------------------------------------------------------------------------------- for real
 
 
 def test_the_module_s_own_self_test_with_the_real_worker() -> None:
@@ -643,28 +869,40 @@ def test_the_module_s_own_self_test_with_the_real_worker() -> None:
         test.runTest()
 
 
-def test_the_examples_of_the_user_s_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_the_examples_of_the_user_s_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     page = (stand_ins.MODULE.parent / "README.md").read_text(encoding="utf-8")
     script, study = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     with stand_ins.install():
         for name, shift in (("MR", 0), ("CT", 2)):
             z, y, x = np.indices((24, 24, 24)) - 12
             node = volume(name, shape=(24, 24, 24))
-            body = 100.0 * (((x - shift) / 9) ** 2 + (y / 7) ** 2 + (z / 10) ** 2 < 1) + 50.0 * ((x - shift - 3) ** 2 + y**2 + z**2 < 9)
+            body = 100.0 * (((x - shift) / 9) ** 2 + (y / 7) ** 2 + (z / 10) ** 2 < 1) + 50.0 * (
+                (x - shift - 3) ** 2 + y**2 + z**2 < 9
+            )
             slicer.util.updateVolumeFromArray(node, body.astype(np.float32))
             node.SetSpacing(4, 4, 4)
             MorphSeekLib.batch.save(node, tmp_path / f"{name}.nrrd")
-        slicer.util.updateVolumeFromArray(volume("CT organs", "vtkMRMLLabelMapVolumeNode"), (body > 120).astype(np.int16))
+        slicer.util.updateVolumeFromArray(
+            volume("CT organs", "vtkMRMLLabelMapVolumeNode"), (body > 120).astype(np.int16)
+        )
         slicer.util.getNode("CT organs").SetSpacing(4, 4, 4)
         variables = {"slicer": slicer}
         exec(script, variables)
-        assert variables["moved_organs"].GetName() == "CT organs (registered)" and variables["transformed"].GetImageData().GetDimensions() == (24, 24, 24)
+        assert variables["moved_organs"].GetName() == "CT organs (registered)" and variables[
+            "transformed"
+        ].GetImageData().GetDimensions() == (24, 24, 24)
         before, after, folding = map(float, capsys.readouterr().out.split())
         assert after > before and folding == 0
         monkeypatch.chdir(tmp_path)
         Path("study.csv").write_text("name,fixed,moving\nanna,MR.nrrd,CT.nrrd\n")
         exec(study, variables)
-        assert Path("results/anna.nii.gz").is_file() and Path("results/anna.h5").is_file() and variables["rows"][0]["error"] == ""
+        assert (
+            Path("results/anna.nii.gz").is_file()
+            and Path("results/anna.h5").is_file()
+            and variables["rows"][0]["error"] == ""
+        )
 
 
 def test_through_the_buttons_with_the_real_worker() -> None:
@@ -679,7 +917,11 @@ def test_through_the_buttons_with_the_real_worker() -> None:
         panel.wait(lambda: panel.widget._registration is None, 60)
         assert panel.ui.statusLabel.text.startswith("Done in") and not said.errors
         assert panel.parameters.last_transform.IsA("vtkMRMLGridTransformNode")
-        assert slicer.util.arrayFromVolume(panel.parameters.last_transformed_volume).shape == (8, 10, 12)
+        assert slicer.util.arrayFromVolume(panel.parameters.last_transformed_volume).shape == (
+            8,
+            10,
+            12,
+        )
         panel.widget.cleanup()
 
 
@@ -688,7 +930,11 @@ def test_the_worker_is_heard_although_slicer_s_event_loop_keeps_python_s_lock() 
     with stand_ins.install():
         panel = Panel(None)
         panel.select_volumes()
-        panel.parameters.model, panel.parameters.search, panel.parameters.refine = "none", "do not search", 0
+        panel.parameters.model, panel.parameters.search, panel.parameters.refine = (
+            "none",
+            "do not search",
+            0,
+        )
         sys.setswitchinterval(1000)  # no thread gets the lock unless this one gives it up
         try:
             panel.ui.registerButton.click()

@@ -1,4 +1,7 @@
-"""Helpers of the make_golden.py scripts: grids, smooth random images and fields, and the JSON that package golden reads."""
+"""Helpers of the make_golden.py scripts: grids, smooth random images and fields, and the JSON that
+package golden reads.
+"""
+
 import base64
 import json
 from pathlib import Path
@@ -43,13 +46,20 @@ def smooth(rng, image, sigma, amplitude):
 
 
 def smooth_field(rng, image, sigma, amplitude):
-    """A smooth random displacement field in mm (64-bit vectors holding 32-bit values, as ITK's transform wants them)."""
+    """A smooth random displacement field in mm (64-bit vectors holding 32-bit values, as ITK's
+    transform wants them).
+    """
     planes = [sitk.GetArrayFromImage(smooth(rng, image, sigma, amplitude)) for _ in range(3)]
     return like(np.stack(planes, -1).astype(np.float64), image)
 
 
 def geometry(image):
-    return {"Size": image.GetSize(), "Spacing": image.GetSpacing(), "Origin": image.GetOrigin(), "Direction": image.GetDirection()}
+    return {
+        "Size": image.GetSize(),
+        "Spacing": image.GetSpacing(),
+        "Origin": image.GetOrigin(),
+        "Direction": image.GetDirection(),
+    }
 
 
 def floats(array):
@@ -62,7 +72,10 @@ def packed(image):
 
 def affine(transform):
     """An sitk.AffineTransform as the engine's Affine: p -> M p + T."""
-    m, c, t = (np.array(v) for v in (transform.GetMatrix(), transform.GetCenter(), transform.GetTranslation()))
+    m, c, t = (
+        np.array(v)
+        for v in (transform.GetMatrix(), transform.GetCenter(), transform.GetTranslation())
+    )
     return {"M": list(m), "T": list(t + c - m.reshape(3, 3) @ c)}
 
 

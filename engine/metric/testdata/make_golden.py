@@ -1,4 +1,7 @@
-"""Writes golden.json: what numpy, scipy and MONAI say of overlap, surface distance and similarity."""
+"""Writes golden.json: what numpy, scipy and MONAI say of overlap, surface distance and
+similarity.
+"""
+
 import sys
 from pathlib import Path
 
@@ -19,16 +22,20 @@ def smooth(sigma, amplitude):
     return sitk.GetArrayFromImage(g.smooth(rng, grid, sigma, amplitude))
 
 
-# Label maps that resemble each other: thresholds of one image and of a disturbed copy. Labels touch the border.
+# Label maps that resemble each other: thresholds of one image and of a disturbed copy. Labels touch
+# the border.
 base = smooth(2, 1)
 a = np.digitize(base, [-0.4, 0.1, 0.5]).astype(np.float32)
 b = np.digitize(base + smooth(1, 0.35), [-0.4, 0.1, 0.5]).astype(np.float32)
 b[0, 0, 0] = 7  # in one map only
 labels = [1, 2, 3]
 one_hot = [torch.tensor(np.stack([x == l for l in labels])[None]) for x in (a, b)]
-hd95 = compute_hausdorff_distance(*one_hot, include_background=True, percentile=95, spacing=grid.GetSpacing()[::-1])[0]
+hd95 = compute_hausdorff_distance(
+    *one_hot, include_background=True, percentile=95, spacing=grid.GetSpacing()[::-1]
+)[0]
 overlap = {
-    "A": g.packed(g.like(a, grid)), "B": g.packed(g.like(b, grid)),
+    "A": g.packed(g.like(a, grid)),
+    "B": g.packed(g.like(b, grid)),
     "Labels": labels,
     "Dice": [2 * ((a == l) & (b == l)).sum() / ((a == l).sum() + (b == l).sum()) for l in labels],
     "HD95": hd95.tolist(),
@@ -37,7 +44,8 @@ overlap = {
 # Exact distances to scattered points.
 points = rng.random((10, 12, 14)) < 0.01
 edt = {
-    "Grid": g.geometry(grid), "Points": np.flatnonzero(points).tolist(),
+    "Grid": g.geometry(grid),
+    "Points": np.flatnonzero(points).tolist(),
     "Want": g.floats(distance_transform_edt(~points, sampling=grid.GetSpacing()[::-1])),
 }
 
@@ -51,7 +59,10 @@ def local(x, y, w, radius):
     """Mean squared local correlation by direct summation over windows."""
     kernel = np.ones((2 * radius + 1,) * 3)
     x, y = x.astype(np.float64) - x.mean(), y.astype(np.float64) - y.mean()
-    n, sx, sy, sxx, syy, sxy = (convolve(w * v, kernel, mode="constant") for v in (np.ones_like(x), x, y, x * x, y * y, x * y))
+    n, sx, sy, sxx, syy, sxy = (
+        convolve(w * v, kernel, mode="constant")
+        for v in (np.ones_like(x), x, y, x * x, y * y, x * y)
+    )
     with np.errstate(all="ignore"):
         cc = (sxy - sx * sy / n) ** 2 / ((sxx - sx * sx / n) * (syy - sy * sy / n))
     return np.nan_to_num(cc)[w > 0].mean()
@@ -65,10 +76,22 @@ def information(x, y, bins):
     return hx + hy - hxy, (hx + hy) / hxy
 
 
-similarity = {"A": g.packed(g.like(x, grid)), "B": g.packed(g.like(y, grid)), "Mask": g.packed(g.like(mask, grid)), "Radius": 2, "Bins": 24}
+similarity = {
+    "A": g.packed(g.like(x, grid)),
+    "B": g.packed(g.like(y, grid)),
+    "Mask": g.packed(g.like(mask, grid)),
+    "Radius": 2,
+    "Bins": 24,
+}
 for name, w in ("Whole", np.ones_like(mask)), ("Masked", mask):
     p, q = x[w > 0].astype(np.float64), y[w > 0].astype(np.float64)
     mi, nmi = information(x[w > 0], y[w > 0], 24)
-    similarity[name] = {"MSE": np.mean((p - q) ** 2), "NCC": np.corrcoef(p, q)[0, 1], "LNCC": local(x, y, w, 2), "MI": mi, "NMI": nmi}
+    similarity[name] = {
+        "MSE": np.mean((p - q) ** 2),
+        "NCC": np.corrcoef(p, q)[0, 1],
+        "LNCC": local(x, y, w, 2),
+        "MI": mi,
+        "NMI": nmi,
+    }
 
 g.write(__file__, {"Overlap": overlap, "EDT": edt, "Similarity": similarity})

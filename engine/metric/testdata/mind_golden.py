@@ -1,7 +1,10 @@
-"""Writes mind_golden.f32: a small image and its MIND-SSC by the authors' torch formulation (Heinrich et al., MICCAI 2013).
+"""Writes mind_golden.f32: a small image and its MIND-SSC by the authors' torch formulation
+(Heinrich et al., MICCAI 2013).
 
-Layout: 11*10*9 image voxels (z, y, x), then 12 channels of them. Run in this folder: python mind_golden.py
+Layout: 11*10*9 image voxels (z, y, x), then 12 channels of them. Run in this folder: python
+mind_golden.py
 """
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -34,5 +37,7 @@ def mind_ssc(img, radius, dilation):
 
 rng = np.random.default_rng(7)
 image = rng.normal(size=(11, 10, 9)).cumsum(0).cumsum(2).astype(np.float32)
-features = mind_ssc(torch.from_numpy(image)[None, None].double(), RADIUS, DILATION)[0].float().numpy()
+features = (
+    mind_ssc(torch.from_numpy(image)[None, None].double(), RADIUS, DILATION)[0].float().numpy()
+)
 np.concatenate([image.ravel(), features.ravel()]).astype("<f4").tofile("mind_golden.f32")

@@ -1,9 +1,11 @@
-"""The methods under comparison, one small file a tool. A tool is imported only where it runs: in a process of its own.
+"""The methods under comparison, one small file a tool. A tool is imported only where it runs: in a
+process of its own.
 
-A new method is one more file with a list METHODS, named in _FILES. ``register`` reads two image files and leaves in the job's
-folder what a user of the tool would keep, its transform; that process is what is measured. ``field`` turns it, unmeasured and in
-a process of its own, into the one convention that everybody is scored in: the displacement in mm, LPS, of every voxel of the
-fixed image, to the point of the moving image to sample there.
+A new method is one more file with a list METHODS, named in _FILES. ``register`` reads two image
+files and leaves in the job's folder what a user of the tool would keep, its transform; that process
+is what is measured. ``field`` turns it, unmeasured and in a process of its own, into the one
+convention that everybody is scored in: the displacement in mm, LPS, of every voxel of the fixed
+image, to the point of the moving image to sample there.
 """
 
 from __future__ import annotations
@@ -60,4 +62,6 @@ class Method:
     only: str = ""
 
 
-METHODS: dict[str, Method] = {m.name: m for file in _FILES for m in importlib.import_module(f".{file}", __name__).METHODS}
+METHODS: dict[str, Method] = {
+    m.name: m for file in _FILES for m in importlib.import_module(f".{file}", __name__).METHODS
+}

@@ -1,4 +1,6 @@
-"""One step of one method, for a process of its own: python -m methods version|register|field NAME [JOB], JOB being JSON."""
+"""One step of one method, for a process of its own: python -m methods version|register|field NAME
+[JOB], JOB being JSON.
+"""
 
 import json
 import sys

@@ -23,7 +23,15 @@ def _sitk_affine(job: Job, fixed, moving):
 def _our_affine(job: Job, fixed, moving):
     import morphseek
 
-    result = morphseek.register(job.fixed, job.moving, threads=job.threads, device="cpu", model="none", search="off", refine=0)
+    result = morphseek.register(
+        job.fixed,
+        job.moving,
+        threads=job.threads,
+        device="cpu",
+        model="none",
+        search="off",
+        refine=0,
+    )
     return morphseek.io.read_transform(result.initial)
 
 
@@ -35,15 +43,20 @@ def _register(start, job: Job) -> None:
 
     from .shared import isotropic, lowest
 
-    fixed, moving = (sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving))
+    fixed, moving = (
+        sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving)
+    )
     linear = start(job, fixed, moving)
     target = isotropic(fixed)
     source = sitk.Resample(moving, target, linear, sitk.sitkLinear, lowest(moving))
     arrays = (sitk.GetArrayFromImage(image) for image in (target, source))
     # float32: half precision has no 3-D convolution on the CPU.
-    voxels = convex_adam_pt(*arrays, device=torch.device("cpu"), dtype=torch.float32)  # (z, y, x, 3), components z, y, x
+    # (z, y, x, 3), components z, y, x
+    voxels = convex_adam_pt(*arrays, device=torch.device("cpu"), dtype=torch.float32)
     matrix = np.array(target.GetDirection()).reshape(3, 3) * target.GetSpacing()
-    field = sitk.GetImageFromArray(np.asarray(voxels, np.float64)[..., ::-1] @ matrix.T, isVector=True)
+    field = sitk.GetImageFromArray(
+        np.asarray(voxels, np.float64)[..., ::-1] @ matrix.T, isVector=True
+    )
     field.CopyInformation(target)
     total = sitk.CompositeTransform([linear, sitk.DisplacementFieldTransform(field)])
     sitk.WriteTransform(total, str(job.folder / "transform.h5"))
@@ -57,9 +70,24 @@ def _field(job: Job):
     return as_field(sitk.ReadTransform(str(job.folder / "transform.h5")), job.fixed)
 
 
-_HOW = "its defaults (MIND, grid 6, 80 iterations of Adam) in isotropic voxels; it has no affine of its own, so it gets "
+_HOW = (
+    "its defaults (MIND, grid 6, 80 iterations of Adam) in isotropic voxels; it has no affine of"
+    " its own, so it gets "
+)
 
 METHODS = [
-    Method("convexadam", _HOW + "SimpleITK's, in its time", _version, partial(_register, _sitk_affine), _field),
-    Method("convexadam-after-ours", _HOW + "MorphSeek's, in its time: the two deformable parts compared", _version, partial(_register, _our_affine), _field),
+    Method(
+        "convexadam",
+        _HOW + "SimpleITK's, in its time",
+        _version,
+        partial(_register, _sitk_affine),
+        _field,
+    ),
+    Method(
+        "convexadam-after-ours",
+        _HOW + "MorphSeek's, in its time: the two deformable parts compared",
+        _version,
+        partial(_register, _our_affine),
+        _field,
+    ),
 ]

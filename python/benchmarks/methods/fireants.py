@@ -1,6 +1,7 @@
 """FireANTs, where there is a CUDA device.
 
-It pins SimpleITK 2.2.1, which MorphSeek is too new for: pip install --no-deps fireants, then hydra-core, scikit-image and tqdm.
+It pins SimpleITK 2.2.1, which MorphSeek is too new for: pip install --no-deps fireants, then
+hydra-core, scikit-image and tqdm.
 """
 
 from . import Job, Method
@@ -24,9 +25,20 @@ def _register(job: Job) -> None:
     from fireants.registration.affine import AffineRegistration
     from fireants.registration.greedy import GreedyRegistration
 
-    pair = [BatchedImages([Image.load_file(str(path), device=_DEVICE)]) for path in (job.fixed, job.moving)]
+    pair = [
+        BatchedImages([Image.load_file(str(path), device=_DEVICE)])
+        for path in (job.fixed, job.moving)
+    ]
     loss = {"loss_type": "mi"} if job.two_modalities else {"loss_type": "cc", "cc_kernel_size": 5}
-    affine = AffineRegistration([8, 4, 2, 1], [200, 100, 50, 20], *pair, **loss, optimizer="Adam", optimizer_lr=3e-3, init_rigid="cof")
+    affine = AffineRegistration(
+        [8, 4, 2, 1],
+        [200, 100, 50, 20],
+        *pair,
+        **loss,
+        optimizer="Adam",
+        optimizer_lr=3e-3,
+        init_rigid="cof",
+    )
     affine.optimize()
     deform = GreedyRegistration(
         [4, 2, 1],
@@ -53,8 +65,9 @@ def _field(job: Job):
 METHODS = [
     Method(
         "fireants",
-        "affine from the image centres, then its greedy compositive deformation, both by cross-correlation of 5 voxels (mutual information for two "
-        "modalities): the settings of its tutorial",
+        "affine from the image centres, then its greedy compositive deformation, both by"
+        " cross-correlation of 5 voxels (mutual information for two modalities): the settings of"
+        " its tutorial",
         _version,
         _register,
         _field,

@@ -25,20 +25,27 @@ def _register(deformable: bool, fine: bool, job: Job) -> None:
         reader = sitk.ImageFileReader()
         reader.SetFileName(str(job.fixed))
         reader.ReadImageInformation()
-        small = min(reader.GetSize()) < 64  # a quarter of that leaves its coarsest level nothing to see
+        # a quarter of that leaves its coarsest level nothing to see
+        small = min(reader.GetSize()) < 64
         affine, deformation = ("-n 100x100", "-n 100x100") if small else (affine, "-n 100x100x30")
         deformation += " -s 1.732vox 0.3vox"
     greedy = Greedy3D()
     greedy.execute(f"{common} {affine} -a -ia-image-centers -o {job.folder}/affine.mat")
     if deformable:
-        greedy.execute(f"{common} {deformation} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz")
+        greedy.execute(
+            f"{common} {deformation} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz"
+        )
 
 
 def _field(job: Job):
     import SimpleITK as sitk
     from picsl_greedy import Greedy3D
 
-    chain = [str(path) for path in (job.folder / "warp.nii.gz", job.folder / "affine.mat") if path.exists()]
+    chain = [
+        str(path)
+        for path in (job.folder / "warp.nii.gz", job.folder / "affine.mat")
+        if path.exists()
+    ]
     Greedy3D().execute(f"-rf {job.fixed} -rc {job.folder}/total.mha -r {' '.join(chain)}")
     return sitk.ReadImage(f"{job.folder}/total.mha")
 
@@ -46,23 +53,25 @@ def _field(job: Job):
 METHODS = [
     Method(
         "greedy-affine",
-        "affine from the image centres, by NCC 2x2x2 (NMI for two modalities), 100x50x10 iterations: the settings of its tutorial",
+        "affine from the image centres, by NCC 2x2x2 (NMI for two modalities), 100x50x10"
+        " iterations: the settings of its tutorial",
         _version,
         partial(_register, False, False),
         _field,
     ),
     Method(
         "greedy",
-        "affine from the image centres, then deformable, both by NCC 2x2x2 (NMI for two modalities: it has no MIND), 100x50x10 iterations: "
-        "the settings of its tutorial",
+        "affine from the image centres, then deformable, both by NCC 2x2x2 (NMI for two modalities:"
+        " it has no MIND), 100x50x10 iterations: the settings of its tutorial",
         _version,
         partial(_register, True, False),
         _field,
     ),
     Method(
         "greedy-fine",
-        "the same with more iterations, 100x100x30, and less smoothing of the field, 0.3 voxels in place of 0.7; small images on two levels instead of three: "
-        "the best that we found for it on a few of these pairs",
+        "the same with more iterations, 100x100x30, and less smoothing of the field, 0.3 voxels in"
+        " place of 0.7; small images on two levels instead of three: the best that we found for it"
+        " on a few of these pairs",
         _version,
         partial(_register, True, True),
         _field,

@@ -1,4 +1,6 @@
-"""MorphSeek: its legs one after the other, its presets, its network for the hippocampus, and its compiled program."""
+"""MorphSeek: its legs one after the other, its presets, its network for the hippocampus, and its
+compiled program.
+"""
 
 import shutil
 import subprocess
@@ -11,7 +13,9 @@ _PROGRAM = "MorphSeekRegistration"
 
 
 def _version() -> str:
-    """The version and the digest of the compiled engine: one version is built many times while it is worked on."""
+    """The version and the digest of the compiled engine: one version is built many times while it
+    is worked on.
+    """
     import hashlib
     from pathlib import Path
 
@@ -41,33 +45,71 @@ def _field(job: Job):
 def _program_version() -> str:
     program = shutil.which(_PROGRAM)
     if program is None:
-        raise FileNotFoundError(f"{_PROGRAM} is not on PATH (built by CMake wherever ITK is found; see plugin/)")
-    return subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
+        raise FileNotFoundError(
+            f"{_PROGRAM} is not on PATH (built by CMake wherever ITK is found; see plugin/)"
+        )
+    return subprocess.run(
+        [program, "--version"], check=True, capture_output=True, text=True
+    ).stdout.split()[-1]
 
 
 def _run_program(job: Job) -> None:
-    command = [_PROGRAM, job.fixed, job.moving, "--output-transform", job.folder / "transform.h5", "--device", "cpu", "--threads", str(job.threads)]
+    command = [
+        _PROGRAM,
+        job.fixed,
+        job.moving,
+        "--output-transform",
+        job.folder / "transform.h5",
+        "--device",
+        "cpu",
+        "--threads",
+        str(job.threads),
+    ]
     subprocess.run(command, check=True)
 
 
 def _method(name: str, how: str, only: str = "", **options: Any) -> Method:
-    return Method(f"morphseek-{name}", how, _version, partial(_register, options), _field, ours=True, only=only)
+    return Method(
+        f"morphseek-{name}",
+        how,
+        _version,
+        partial(_register, options),
+        _field,
+        ours=True,
+        only=only,
+    )
 
 
 METHODS = [
-    _method("affine", "the initial transform alone: what the other legs add is the difference", model="none", search="off", refine=0),
+    _method(
+        "affine",
+        "the initial transform alone: what the other legs add is the difference",
+        model="none",
+        search="off",
+        refine=0,
+    ),
     _method("refine", "affine, then the refinement on the pair", model="none", search="off"),
     _method("search", "affine, then the discrete search", model="none", search="on", refine=0),
     _method("fast", "--preset fast", preset="fast"),
-    _method("default", "no option at all: affine, then the search where the images match badly, then the refinement"),
+    _method(
+        "default",
+        "no option at all: affine, then the search where the images match badly, then the"
+        " refinement",
+    ),
     Method(
         "morphseek-program",
-        f"no option at all, by the compiled program {_PROGRAM} (where it is on PATH): what a start without Python's libraries saves",
+        f"no option at all, by the compiled program {_PROGRAM} (where it is on PATH): what a start"
+        " without Python's libraries saves",
         _program_version,
         _run_program,
         _field,
         ours=True,
     ),
     _method("best", "--preset best", preset="best"),
-    _method("hippocampus", "--model hippocampus, trained on other people of the same source", only="hippocampus", model="hippocampus"),
+    _method(
+        "hippocampus",
+        "--model hippocampus, trained on other people of the same source",
+        only="hippocampus",
+        model="hippocampus",
+    ),
 ]

@@ -1,4 +1,6 @@
-"""What several methods need: an affine for those that have none of their own, an isotropic grid, fields in the one convention."""
+"""What several methods need: an affine for those that have none of their own, an isotropic grid,
+fields in the one convention.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +14,38 @@ def as_field(transform: sitk.Transform, fixed: Path) -> sitk.Image:
     """Return the displacement in mm of every voxel of the fixed image."""
     grid = sitk.ReadImage(str(fixed))
     return sitk.TransformToDisplacementField(
-        transform, sitk.sitkVectorFloat32, grid.GetSize(), grid.GetOrigin(), grid.GetSpacing(), grid.GetDirection()
+        transform,
+        sitk.sitkVectorFloat32,
+        grid.GetSize(),
+        grid.GetOrigin(),
+        grid.GetSpacing(),
+        grid.GetDirection(),
     )
 
 
 def affine(fixed: sitk.Image, moving: sitk.Image) -> sitk.AffineTransform:
     """Register by SimpleITK's affine, from fixed to moving space, float32 images.
 
-    Image centres first, then Mattes mutual information as in SimpleITK's own tutorials. Theirs are whole heads; so that small images
-    keep enough to count, no level has fewer than 16 voxels along an axis, and up to 200 000 voxels are all sampled.
+    Image centres first, then Mattes mutual information as in SimpleITK's own tutorials. Theirs are
+    whole heads; so that small images keep enough to count, no level has fewer than 16 voxels along
+    an axis, and up to 200 000 voxels are all sampled.
     """
-    shrink = sorted({max(1, min(factor, min(fixed.GetSize()) // 16)) for factor in (4, 2, 1)}, reverse=True)
-    start = sitk.CenteredTransformInitializer(fixed, moving, sitk.AffineTransform(3), sitk.CenteredTransformInitializerFilter.GEOMETRY)
+    shrink = sorted(
+        {max(1, min(factor, min(fixed.GetSize()) // 16)) for factor in (4, 2, 1)}, reverse=True
+    )
+    start = sitk.CenteredTransformInitializer(
+        fixed, moving, sitk.AffineTransform(3), sitk.CenteredTransformInitializerFilter.GEOMETRY
+    )
     method = sitk.ImageRegistrationMethod()
     method.SetMetricAsMattesMutualInformation(32)
     method.SetMetricSamplingStrategy(method.RANDOM)
-    method.SetMetricSamplingPercentagePerLevel([min(1.0, 2e5 * factor**3 / fixed.GetNumberOfPixels()) for factor in shrink], seed=1)
+    method.SetMetricSamplingPercentagePerLevel(
+        [min(1.0, 2e5 * factor**3 / fixed.GetNumberOfPixels()) for factor in shrink], seed=1
+    )
     method.SetInterpolator(sitk.sitkLinear)
-    method.SetOptimizerAsGradientDescent(1.0, 100, convergenceMinimumValue=1e-6, convergenceWindowSize=10)
+    method.SetOptimizerAsGradientDescent(
+        1.0, 100, convergenceMinimumValue=1e-6, convergenceWindowSize=10
+    )
     method.SetOptimizerScalesFromPhysicalShift()
     method.SetShrinkFactorsPerLevel(shrink)
     method.SetSmoothingSigmasPerLevel([factor / 2 if factor > 1 else 0 for factor in shrink])
@@ -39,7 +55,8 @@ def affine(fixed: sitk.Image, moving: sitk.Image) -> sitk.AffineTransform:
 
 
 def isotropic(fixed: sitk.Image) -> sitk.Image:
-    """Return the fixed image for a method that counts in voxels: resampled to cubic voxels of the same volume where its own are not.
+    """Return the fixed image for a method that counts in voxels: resampled to cubic voxels of the
+    same volume where its own are not.
 
     A longest side of up to 1.5 shortest ones passes as cubic.
     """
@@ -50,7 +67,17 @@ def isotropic(fixed: sitk.Image) -> sitk.Image:
     size = np.ceil(np.array(fixed.GetSize()) * spacing / side).astype(int).tolist()
     # Cubic voxels fill the same box: the first centre moves by half the difference of the sides.
     first = fixed.TransformContinuousIndexToPhysicalPoint(((side / spacing - 1) / 2).tolist())
-    return sitk.Resample(fixed, size, sitk.Transform(), sitk.sitkLinear, first, [side] * 3, fixed.GetDirection(), 0.0, fixed.GetPixelID())
+    return sitk.Resample(
+        fixed,
+        size,
+        sitk.Transform(),
+        sitk.sitkLinear,
+        first,
+        [side] * 3,
+        fixed.GetDirection(),
+        0.0,
+        fixed.GetPixelID(),
+    )
 
 
 def lowest(image: sitk.Image) -> float:

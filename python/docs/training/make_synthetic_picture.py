@@ -1,6 +1,7 @@
 """Draw ../img/synthetic.jpg, 24 pairs of the generator: `python make_synthetic_picture.py`.
 
-Each pair is four views of one slice: fixed, moving, and both again with the outlines of the labels that a visit gets.
+Each pair is four views of one slice: fixed, moving, and both again with the outlines of the labels
+that a visit gets.
 """
 
 from pathlib import Path
@@ -13,7 +14,18 @@ from morphseek.training.synthetic import BODIES, SyntheticSource
 
 SIZE, COLUMNS, LABELS = 96, 3, 8
 COLOURS = np.array(
-    [[0, 0, 0], [255, 80, 80], [80, 255, 80], [90, 140, 255], [255, 220, 60], [255, 90, 255], [60, 240, 240], [255, 160, 60], [200, 200, 255]], np.uint8
+    [
+        [0, 0, 0],
+        [255, 80, 80],
+        [80, 255, 80],
+        [90, 140, 255],
+        [255, 220, 60],
+        [255, 90, 255],
+        [60, 240, 240],
+        [255, 160, 60],
+        [200, 200, 255],
+    ],
+    np.uint8,
 )
 
 
@@ -38,7 +50,10 @@ def tile(index: int) -> np.ndarray:
         return plane if axis == 0 else plane[::-1]  # the head is up
 
     views = [outlined(cut(image), 0 * cut(image)) for image in (s.fixed, s.moving)]
-    views += [outlined(cut(image), cut(labels)) for image, labels in ((s.fixed, s.fixed_map), (s.moving, s.moving_map))]
+    views += [
+        outlined(cut(image), cut(labels))
+        for image, labels in ((s.fixed, s.fixed_map), (s.moving, s.moving_map))
+    ]
     return np.pad(np.concatenate(views, axis=1), ((2, 2), (4, 4), (0, 0)), constant_values=255)
 
 

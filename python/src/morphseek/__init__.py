@@ -6,9 +6,11 @@
 >>> result.displacement.shape
 (3, 48, 48, 48)
 
-:func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points. :func:`evaluate` scores
-many pairs, :mod:`morphseek.batch` registers them into folders. :mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
-first used, so that ``morphseek.training`` works without the compiled engine.
+:func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points.
+:func:`evaluate` scores many pairs, :mod:`morphseek.batch` registers them into folders.
+:mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The
+names load when they are first used, so that ``morphseek.training`` works without the compiled
+engine.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from .registration import Progress, RegistrationResult, load, register
     from .transform import DenseTransform
 
-# Two of the libraries beneath us call home unless told otherwise before they load: ONNX Runtime (telemetry; here for the training, the
-# engine sees to its own) and nipype (a look for updates). MorphSeek promises that no connection is opened, whatever was set.
+# Two of the libraries beneath us call home unless told otherwise before they load: ONNX Runtime
+# (telemetry; here for the training, the engine sees to its own) and nipype (a look for updates).
+# MorphSeek promises that no connection is opened, whatever was set.
 os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 
 _WHERE = {

@@ -1,4 +1,6 @@
-"""The way to the compiled engine: the one place where addresses, JSON and error texts become Python."""
+"""The way to the compiled engine: the one place where addresses, JSON and error texts become
+Python.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,15 @@ if hasattr(os, "register_at_fork"):
 def call(function: Callable, *args: Any) -> Any:
     """Call an engine function; its errors come out as :mod:`morphseek.errors`.
 
-    Arrays travel as the address of their first element, None as address 0. The call holds the arrays: the engine works outside Python's
-    lock, and memory that nobody holds would be another thread's before it is done.
+    Arrays travel as the address of their first element, None as address 0. The call holds the
+    arrays: the engine works outside Python's lock, and memory that nobody holds would be another
+    thread's before it is done.
     """
     if _forked:  # the Go runtime's threads do not survive a fork: a call would hang
         raise errors.InvalidHandleError(
-            "this process was forked after morphseek had been loaded, where the engine cannot run. Start workers with "
-            "multiprocessing.get_context('spawn') (or 'forkserver'), or import morphseek only in the worker"
+            "this process was forked after morphseek had been loaded, where the engine cannot run."
+            " Start workers with multiprocessing.get_context('spawn') (or 'forkserver'), or import"
+            " morphseek only in the worker"
         )
     try:
         return function(*map(_crossing, args))
@@ -45,7 +49,8 @@ def call(function: Callable, *args: Any) -> Any:
 
 
 def check_text(name: str, value: str) -> None:
-    """See that the engine will read what Python means: text without a NUL that UTF-8 can hold (a path on Linux may be other bytes).
+    """See that the engine will read what Python means: text without a NUL that UTF-8 can hold (a
+    path on Linux may be other bytes).
 
     Raises
     ------
@@ -58,7 +63,10 @@ def check_text(name: str, value: str) -> None:
     except UnicodeEncodeError:
         foreign = True
     if foreign:
-        raise errors.InvalidArgumentError(f"{name} {value!r} has a NUL or characters that are not UTF-8; rename what it stands for")
+        raise errors.InvalidArgumentError(
+            f"{name} {value!r} has a NUL or characters that are not UTF-8; rename what it"
+            " stands for"
+        )
 
 
 def _crossing(arg: Any) -> Any:
@@ -77,7 +85,9 @@ def version() -> str:
 
 @functools.cache
 def option_table() -> list[dict[str, Any]]:
-    """Return the engine's options: dicts with name, type, default, help and, where they have them, choices, prefix, number, min, max."""
+    """Return the engine's options: dicts with name, type, default, help and, where they have them,
+    choices, prefix, number, min, max.
+    """
     return json.loads(call(gopy.OptionTable))
 
 
@@ -86,16 +96,21 @@ _opened = False
 
 
 def open_engine() -> None:
-    """Open the process's engine, once, with the ONNX Runtime of the ``onnxruntime`` wheel unless the environment names one."""
+    """Open the process's engine, once, with the ONNX Runtime of the ``onnxruntime`` wheel unless
+    the environment names one.
+    """
     global _opened
-    with _opening:  # a second one would take the first's place, and wait until that has nothing to do
+    # a second one would take the first's place, and wait until that has nothing to do
+    with _opening:
         if not _opened:
             call(gopy.Open, "" if os.environ.get("MORPHSEEK_ORT_LIBRARY") else _wheel_runtime(), "")
             _opened = True
 
 
 def _wheel_runtime() -> str:
-    """Return the path of the shared library inside the ``onnxruntime`` wheel, or an empty string. Nothing is imported."""
+    """Return the path of the shared library inside the ``onnxruntime`` wheel, or an empty string.
+    Nothing is imported.
+    """
     spec = importlib.util.find_spec("onnxruntime")
     if spec is None or spec.origin is None:
         return ""
@@ -118,8 +133,9 @@ def devices() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``library``, ``version`` and ``providers`` of the ONNX Runtime in use; ``gpus``, dicts with name and bytes, that the NVIDIA driver
-        shows; ``devices``, dicts with name, usable and, where it is not, error and remedy.
+        ``library``, ``version`` and ``providers`` of the ONNX Runtime in use; ``gpus``, dicts with
+        name and bytes, that the NVIDIA driver shows; ``devices``, dicts with name, usable and,
+        where it is not, error and remedy.
     """
     open_engine()
     return json.loads(call(gopy.Devices))

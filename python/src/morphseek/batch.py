@@ -1,11 +1,14 @@
-"""Registering into folders: one pair, or a list of pairs by several workers, here or on a Dask cluster.
+"""Registering into folders: one pair, or a list of pairs by several workers, here or on a Dask
+cluster.
 
-The workers here are threads, not processes. The work is the engine's and runs outside Python's lock, so that threads lose nothing; they
-share its network session, whose weights and workspace are then in memory once, and Ctrl-C reaches all of them. On a cluster
-the same function runs in Dask's worker processes, on the folders that they share.
+The workers here are threads, not processes. The work is the engine's and runs outside Python's
+lock, so that threads lose nothing; they share its network session, whose weights and workspace are
+then in memory once, and Ctrl-C reaches all of them. On a cluster the same function runs in Dask's
+worker processes, on the folders that they share.
 
-A pair is finished when its folder has ``pair.json``, which is written last. It holds a fingerprint of the files' content, the options, the
-model and the library's version: where that is unchanged, the pair is not done again.
+A pair is finished when its folder has ``pair.json``, which is written last. It holds a fingerprint
+of the files' content, the options, the model and the library's version: where that is unchanged,
+the pair is not done again.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ def register_into(
     extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
     **inputs: Any,
 ) -> dict[str, Any]:
-    """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on an error, none.
+    """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
+    an error, none.
 
     Parameters
     ----------
@@ -66,9 +70,11 @@ def register_into(
     html : bool
         Write report.html.
     seal : str
-        File in the folder that says that its results are whole: it is removed just before new ones come, and is the caller's to write.
+        File in the folder that says that its results are whole: it is removed just before new ones
+        come, and is the caller's to write.
     extra : callable, optional
-        Returns what else report.json shall hold; under "truth", what :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
+        Returns what else report.json shall hold; under "truth", what
+        :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
     **inputs
         Masks, initial transform and progress: of :func:`morphseek.register`.
 
@@ -79,9 +85,18 @@ def register_into(
     """
     fixed_labels, moving_labels = labels
     io.check_apart(
-        out, registration.OUTPUTS, {"fixed": images[0], "moving": images[1], "fixed labels": fixed_labels, "moving labels": moving_labels, **inputs}
+        out,
+        registration.OUTPUTS,
+        {
+            "fixed": images[0],
+            "moving": images[1],
+            "fixed labels": fixed_labels,
+            "moving labels": moving_labels,
+            **inputs,
+        },
     )
-    # First: an unwritable folder, labels on another grid, and what are no labels, fail before the work.
+    # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
+    # work.
     with io.output_folder(out, registration.OUTPUTS, seal) as folder:
         images = io.read(images[0], "fixed"), io.read(images[1], "moving")
         if fixed_labels is not None:
@@ -96,7 +111,9 @@ def register_into(
         if fixed_labels is not None and moving_labels is not None:
             scores = evaluation.score_labels(result, fixed_labels, moving_labels)
             if not scores:
-                result.metrics["warnings"].append("The two label maps have no label in common: no overlap was measured.")
+                result.metrics["warnings"].append(
+                    "The two label maps have no label in common: no overlap was measured."
+                )
         result.options.pop("cache", None)
         summary = result.report()
         if scores:
@@ -128,7 +145,12 @@ def register_into(
 
             others.append(page)
         if moving_labels is not None:
-            others.append(lambda: io.write_image(folder / "warped_labels.nii.gz", result.apply(moving_labels, interpolation="nearest")))
+            others.append(
+                lambda: io.write_image(
+                    folder / "warped_labels.nii.gz",
+                    result.apply(moving_labels, interpolation="nearest"),
+                )
+            )
         result.write(folder, summary, *others)
     return summary
 
@@ -170,8 +192,16 @@ class Outcome:
     def __str__(self) -> str:
         if self.error:
             return f"{self.id}: {self.error}: {self.message}"
-        dice = "" if self.dice_after is None else f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}  "
-        return f"{self.id}: {self.status}" + ("" if self.njd_percent is None else f"  {dice}NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s")
+        dice = (
+            ""
+            if self.dice_after is None
+            else f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}  "
+        )
+        return f"{self.id}: {self.status}" + (
+            ""
+            if self.njd_percent is None
+            else f"  {dice}NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s"
+        )
 
 
 @dataclasses.dataclass
@@ -189,7 +219,10 @@ class Batch:
     def summary(self) -> dict[str, Any]:
         """Return how many pairs have which status, and the means over the finished ones."""
         states = [p.status for p in self.pairs]
-        counts = {"pairs": len(states), **{state: states.count(state) for state in ("done", "skipped", "failed", "pending")}}
+        counts = {
+            "pairs": len(states),
+            **{state: states.count(state) for state in ("done", "skipped", "failed", "pending")},
+        }
         means = {}
         for name in ("dice_before", "dice_after", "njd_percent", "seconds"):
             values = [getattr(p, name) for p in self.pairs if getattr(p, name) is not None]
@@ -198,16 +231,27 @@ class Batch:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {"summary": self.summary(), "version": _core.version(), "options": self.options, "pairs": [dataclasses.asdict(p) for p in self.pairs]}
+        return {
+            "summary": self.summary(),
+            "version": _core.version(),
+            "options": self.options,
+            "pairs": [dataclasses.asdict(p) for p in self.pairs],
+        }
 
     def write(self, folder: str | os.PathLike) -> None:
         """Write summary.csv (one row a pair) and summary.json (everything)."""
         text = StringIO()
-        table = csv.DictWriter(text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n")
+        table = csv.DictWriter(
+            text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n"
+        )
         table.writeheader()
         content = self.to_dict()
-        table.writerows({**row, "warnings": " | ".join(row["warnings"])} for row in content["pairs"])
-        for name, written in zip(SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")):
+        table.writerows(
+            {**row, "warnings": " | ".join(row["warnings"])} for row in content["pairs"]
+        )
+        for name, written in zip(
+            SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")
+        ):
             io.write_text(Path(folder) / name, written)
 
 
@@ -228,15 +272,19 @@ def run(
     Parameters
     ----------
     pairs : path or sequence
-        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels, fixed_mask, moving_mask and id, the name of
-        the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns do not count. Paths are relative to the file.
-        Or a list of (fixed, moving), or of dicts with those names: paths, relative to the working folder.
+        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
+        fixed_mask, moving_mask and id, the name of the pair's folder. Separated by commas,
+        semicolons or tabs; empty rows and columns do not count. Paths are relative to the file. Or
+        a list of (fixed, moving), or of dicts with those names: paths, relative to the working
+        folder.
     out : path
-        Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json. summary.csv and summary.json have all pairs.
+        Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json.
+        summary.csv and summary.json have all pairs.
     workers : int
         Pairs at a time; each gets its share of the cores unless `threads` is given.
     scheduler : str, optional
-        Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread unless `threads` is given.
+        Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread
+        unless `threads` is given.
     html : bool
         Write report.html for each pair, which takes about as long as a small registration.
     command : str
@@ -244,8 +292,8 @@ def run(
     anew : bool
         Do pairs again that are finished.
     progress : callable or bool, optional
-        Called with a :class:`morphseek.Progress` over the whole list, whose message names the pair that is finished; returning False stops
-        the batch. True shows a bar.
+        Called with a :class:`morphseek.Progress` over the whole list, whose message names the pair
+        that is finished; returning False stops the batch. True shows a bar.
     **options
         Of :func:`morphseek.register`.
 
@@ -259,8 +307,8 @@ def run(
     InputUnreadableError
         The list cannot be read, lacks a column or has an id twice.
     CancelledError, KeyboardInterrupt
-        The batch was stopped. Finished pairs are kept, others have no files; the same call goes on from there. Pairs
-        that a cluster is at are finished by it.
+        The batch was stopped. Finished pairs are kept, others have no files; the same call goes on
+        from there. Pairs that a cluster is at are finished by it.
     """
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
@@ -278,10 +326,18 @@ def run(
         pass  # an unwritable folder fails before the work
     for name in SUMMARIES:
         if (Path(out) / name).is_dir():
-            raise errors.OutputUnwritableError(f"{Path(out) / name} is a folder; the summary cannot take its place, choose another output folder")
+            raise errors.OutputUnwritableError(
+                f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
+                " output folder"
+            )
     token = uuid.uuid4().hex
-    jobs = [_Job(pair, str(Path(out).absolute() / pair.id), options, model, html, command, anew, token) for pair in listed]
-    batch = Batch([Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown)
+    jobs = [
+        _Job(pair, str(Path(out).absolute() / pair.id), options, model, html, command, anew, token)
+        for pair in listed
+    ]
+    batch = Batch(
+        [Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown
+    )
     meter = _Meter(batch, progress)
     try:
         if scheduler:
@@ -295,7 +351,9 @@ def run(
 
 
 def read_list(source: str | os.PathLike | Sequence[Any]) -> list[Pair]:
-    """Return the pairs of a CSV file, or of a list; see :func:`run`. A pair without id is called NUMBER-MOVING-to-FIXED."""
+    """Return the pairs of a CSV file, or of a list; see :func:`run`. A pair without id is called
+    NUMBER-MOVING-to-FIXED.
+    """
     if isinstance(source, (str, os.PathLike)):
         where, folder, rows = f"pairs: {source}", Path(source).parent, _table(Path(source))
     else:
@@ -304,10 +362,16 @@ def read_list(source: str | os.PathLike | Sequence[Any]) -> list[Pair]:
     for number, row in enumerate(rows, 1):
         files = {image: row[image] for image in IMAGES if row.get(image)}
         name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
-        if name.startswith((".", "summary.")) or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name):
-            raise errors.InputUnreadableError(f"{where}, row {number}: the id {name!r} is no name for a folder")
+        if name.startswith((".", "summary.")) or any(
+            c in '/\\:*?"<>|' or ord(c) < 32 for c in name
+        ):
+            raise errors.InputUnreadableError(
+                f"{where}, row {number}: the id {name!r} is no name for a folder"
+            )
         if name.lower() in pairs:
-            raise errors.InputUnreadableError(f"{where}, row {number}: the id {name} is there twice")
+            raise errors.InputUnreadableError(
+                f"{where}, row {number}: the id {name} is there twice"
+            )
         pairs[name.lower()] = Pair(name, str(folder.absolute()), files)
     if not pairs:
         raise errors.InputUnreadableError(f"{where}: there is no pair")
@@ -325,31 +389,52 @@ def _table(path: Path) -> Iterator[dict[str, str]]:
         raise errors.InputUnreadableError(f"pairs: {path} has a column twice: {', '.join(heading)}")
     if not rows or not {"fixed", "moving"} <= columns or columns - {*IMAGES, "id"}:
         raise errors.InputUnreadableError(
-            f"pairs: {path} needs a header with the columns fixed and moving, may have {', '.join(IMAGES[2:])} and id, and no others; "
-            f"and a row for each pair. Its header: {', '.join(heading) or 'none'}; rows below: {len(rows)}"
+            f"pairs: {path} needs a header with the columns fixed and moving, may have"
+            f" {', '.join(IMAGES[2:])} and id, and no others; and a row for each pair. Its header:"
+            f" {', '.join(heading) or 'none'}; rows below: {len(rows)}"
         )
     for number, cells in enumerate(rows, 1):
         row = dict(zip(heading, cells))
         if any(cells[len(heading) :]) or not row["fixed"] or not row["moving"]:
-            raise errors.InputUnreadableError(f"pairs: {path}, row {number}: there must be a fixed and a moving image, and no more cells than columns")
+            raise errors.InputUnreadableError(
+                f"pairs: {path}, row {number}: there must be a fixed and a moving image, and no"
+                " more cells than columns"
+            )
         yield row
 
 
 def _given(pairs: Any) -> Iterator[dict[str, str]]:
     """Return the rows of a list of pairs or of dicts, as :func:`_table` does."""
     if not isinstance(pairs, Iterable):
-        raise errors.InvalidArgumentError(f"pairs are given as {type(pairs).__name__}; give the path of a CSV file, or a list of (fixed, moving)")
+        raise errors.InvalidArgumentError(
+            f"pairs are given as {type(pairs).__name__}; give the path of a CSV file, or a list of"
+            " (fixed, moving)"
+        )
     for number, pair in enumerate(pairs, 1):
-        row = pair if isinstance(pair, Mapping) else dict(zip(IMAGES, pair)) if isinstance(pair, (list, tuple)) and len(pair) == 2 else {}
-        row = {name: str(value) if name == "id" else value for name, value in row.items() if value is not None}
+        row = (
+            pair
+            if isinstance(pair, Mapping)
+            else (
+                dict(zip(IMAGES, pair))
+                if isinstance(pair, (list, tuple)) and len(pair) == 2
+                else {}
+            )
+        )
+        row = {
+            name: str(value) if name == "id" else value
+            for name, value in row.items()
+            if value is not None
+        }
         if not {"fixed", "moving"} <= row.keys() or row.keys() - {*IMAGES, "id"}:
             raise errors.InvalidArgumentError(
-                f"pairs, row {number}: give (fixed, moving), or a dict with these, which may have {', '.join(IMAGES[2:])} and id, and no others"
+                f"pairs, row {number}: give (fixed, moving), or a dict with these, which may have"
+                f" {', '.join(IMAGES[2:])} and id, and no others"
             )
         for name, value in row.items():
             if not isinstance(value, (str, os.PathLike)):
                 raise errors.InvalidArgumentError(
-                    f"pairs, row {number}: {name} is given as {type(value).__name__}; a batch takes paths, give images to morphseek.register"
+                    f"pairs, row {number}: {name} is given as {type(value).__name__}; a batch takes"
+                    " paths, give images to morphseek.register"
                 )
             if not os.fspath(value) and name != "id":
                 raise errors.InvalidArgumentError(f"pairs, row {number}: {name} is an empty path")
@@ -378,40 +463,68 @@ class _Job:
     batch: str  # which call of run() it belongs to
 
     def fingerprint(self) -> str:
-        """Return a hash of all that the result depends on. Threads may change its last bit, no more."""
-        options = {name: value for name, value in registration.all_options(self.options).items() if name not in ("threads", "cache", "model")}
-        content = {image: _content(self.pair.path(image), image.replace("_", " ")) for image in self.pair.files}
-        return hashlib.sha256(json.dumps([_core.version(), options, self.model, content]).encode()).hexdigest()
+        """Return a hash of all that the result depends on. Threads may change its last bit, no
+        more.
+        """
+        options = {
+            name: value
+            for name, value in registration.all_options(self.options).items()
+            if name not in ("threads", "cache", "model")
+        }
+        content = {
+            image: _content(self.pair.path(image), image.replace("_", " "))
+            for image in self.pair.files
+        }
+        return hashlib.sha256(
+            json.dumps([_core.version(), options, self.model, content]).encode()
+        ).hexdigest()
 
 
 def _content(path: Path, name: str) -> list[str]:
     """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
     hashes = []
     try:
-        for file in sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else io.parts(path):
+        for file in (
+            sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else io.parts(path)
+        ):
             content = hashlib.sha256()
             with open(file, "rb") as stream:
                 while chunk := stream.read(1 << 20):
                     content.update(chunk)
             hashes.append(content.hexdigest())
     except OSError as error:
-        raise errors.InputUnreadableError(f"{name}: {error.filename} cannot be read: {error.strerror}; check the list") from None
+        raise errors.InputUnreadableError(
+            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
+        ) from None
     return hashes
 
 
 def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcome:
-    """Do a job, unless it is done. Errors come back in the outcome: another pair's worker has no use for them."""
+    """Do a job, unless it is done. Errors come back in the outcome: another pair's worker has no
+    use for them.
+    """
     pair = job.pair
     outcome = Outcome(pair.id, pair.files["fixed"], pair.files["moving"])
     try:
         folder, fingerprint = Path(job.folder), job.fingerprint()
         before = _finished(folder)
-        same = before.get("fingerprint") == fingerprint and all(_size(folder / name) == size for name, size in before["files"].items())
-        if same and (not job.html or "report.html" in before["files"]) and (not job.anew or before["batch"] == job.batch):
+        same = before.get("fingerprint") == fingerprint and all(
+            _size(folder / name) == size for name, size in before["files"].items()
+        )
+        if (
+            same
+            and (not job.html or "report.html" in before["files"])
+            and (not job.anew or before["batch"] == job.batch)
+        ):
             io.remove_left(folder)  # by a process that was killed just after its last file
-            # Of this very batch: a worker of the cluster was lost between its last file and its answer.
+            # Of this very batch: a worker of the cluster was lost between its last file and its
+            # answer.
             with contextlib.suppress(TypeError):  # a result of another making is none
-                return dataclasses.replace(outcome, status="done" if before["batch"] == job.batch else "skipped", **before["result"])
+                return dataclasses.replace(
+                    outcome,
+                    status="done" if before["batch"] == job.batch else "skipped",
+                    **before["result"],
+                )
         images = {image: pair.path(image) for image in pair.files}
         summary = register_into(
             folder,
@@ -426,24 +539,51 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
         )
-        result = evaluation.without_nan({name: summary.get(name) for name in ("dice_before", "dice_after", "njd_percent", "model", "device", "warnings")})
+        result = evaluation.without_nan(
+            {
+                name: summary.get(name)
+                for name in (
+                    "dice_before",
+                    "dice_after",
+                    "njd_percent",
+                    "model",
+                    "device",
+                    "warnings",
+                )
+            }
+        )
         result["seconds"] = summary["seconds"]["total"]
-        files = {name: _size(folder / name) for name in registration.OUTPUTS if (folder / name).is_file()}
-        finished = {"fingerprint": fingerprint, "batch": job.batch, "files": files, "result": result}
+        files = {
+            name: _size(folder / name) for name in registration.OUTPUTS if (folder / name).is_file()
+        }
+        finished = {
+            "fingerprint": fingerprint,
+            "batch": job.batch,
+            "files": files,
+            "result": result,
+        }
         io.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
         return dataclasses.replace(outcome, status="done", **result)
     except errors.CancelledError:
         return outcome
     except Exception as error:
-        code = error.exit_code if isinstance(error, errors.MorphSeekError) else errors.InternalError.exit_code
-        return dataclasses.replace(outcome, status="failed", error=type(error).__name__, message=str(error), exit_code=code)
+        code = (
+            error.exit_code
+            if isinstance(error, errors.MorphSeekError)
+            else errors.InternalError.exit_code
+        )
+        return dataclasses.replace(
+            outcome, status="failed", error=type(error).__name__, message=str(error), exit_code=code
+        )
 
 
 def _finished(folder: Path) -> dict[str, Any]:
     """Return what pair.json holds; nothing where it is missing or unsound."""
     try:
         found = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
-        whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(found["files"], dict)
+        whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(
+            found["files"], dict
+        )
         return found if whole else {}
     except (OSError, ValueError, AttributeError):
         return {}
@@ -454,7 +594,9 @@ def _size(path: Path) -> int:
 
 
 class _Meter:
-    """The batch's progress, from its pairs'. Workers call it, but only the caller's thread gets to see an error of the caller's function."""
+    """The batch's progress, from its pairs'. Workers call it, but only the caller's thread gets to
+    see an error of the caller's function.
+    """
 
     def __init__(self, batch: Batch, progress: Callable[[Progress], Any] | bool | None):
         self._callback = callback_of(progress)
@@ -495,7 +637,15 @@ class _Meter:
             return
         total = len(self._places)
         try:
-            if says_no(self._callback(Progress(f"{self._done}/{total}", (self._done + sum(self._running.values())) / total, message))):
+            if says_no(
+                self._callback(
+                    Progress(
+                        f"{self._done}/{total}",
+                        (self._done + sum(self._running.values())) / total,
+                        message,
+                    )
+                )
+            ):
                 self.stop(errors.CancelledError("the batch was cancelled"))
         except Exception as error:
             self.stop(error)
@@ -543,17 +693,31 @@ def _client(scheduler: str) -> Client:
     try:
         from distributed import Client
     except ModuleNotFoundError:
-        raise errors.InvalidArgumentError("scheduler: the package distributed is needed: pip install 'morphseek[dask]'") from None
+        raise errors.InvalidArgumentError(
+            "scheduler: the package distributed is needed: pip install 'morphseek[dask]'"
+        ) from None
     try:
         return Client(scheduler, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise errors.InvalidArgumentError(f"scheduler: there is no Dask scheduler at {scheduler}: {error}") from None
+        raise errors.InvalidArgumentError(
+            f"scheduler: there is no Dask scheduler at {scheduler}: {error}"
+        ) from None
 
 
 def _answer(future: Any, job: _Job) -> Outcome:
-    """Return a future's outcome; an error of Dask's own (every worker that took the pair died, say) is the pair's."""
+    """Return a future's outcome; an error of Dask's own (every worker that took the pair died, say)
+    is the pair's.
+    """
     try:
         return future.result()
     except Exception as error:
         files = job.pair.files
-        return Outcome(job.pair.id, files["fixed"], files["moving"], "failed", error=type(error).__name__, message=str(error), exit_code=errors.RuntimeFailedError.exit_code)
+        return Outcome(
+            job.pair.id,
+            files["fixed"],
+            files["moving"],
+            "failed",
+            error=type(error).__name__,
+            message=str(error),
+            exit_code=errors.RuntimeFailedError.exit_code,
+        )

@@ -1,9 +1,10 @@
 """What can go wrong, one class a cause.
 
-The classes are made from the engine's own table of failures, so Python, C and the command line agree: every class has a
-``code`` (C's ``ms_status``), a ``name`` and an ``exit_code`` (the command line's). All of them derive from
-:class:`MorphSeekError`; each is also the built-in exception that a caller who does not know MorphSeek would catch: a
-``ValueError`` for a bad volume or option, an ``OSError`` for a file, a ``MemoryError`` or a ``RuntimeError``.
+The classes are made from the engine's own table of failures, so Python, C and the command line
+agree: every class has a ``code`` (C's ``ms_status``), a ``name`` and an ``exit_code`` (the command
+line's). All of them derive from :class:`MorphSeekError`; each is also the built-in exception that a
+caller who does not know MorphSeek would catch: a ``ValueError`` for a bad volume or option, an
+``OSError`` for a file, a ``MemoryError`` or a ``RuntimeError``.
 
 >>> from morphseek import errors
 >>> issubclass(errors.NoOverlapError, errors.MorphSeekError), issubclass(errors.NoOverlapError, ValueError)
@@ -38,9 +39,23 @@ class MorphSeekError(Exception):
     exit_code: int = 1
 
 
-# The built-in that each class also is: by the class of error (its exit code), but for those that Python has a word for.
-_BY_EXIT = {1: RuntimeError, 2: ValueError, 3: ValueError, 4: RuntimeError, 5: RuntimeError, 6: OSError, 130: RuntimeError}
-_BY_NAME = {"out_of_memory": MemoryError, "input_unreadable": OSError, "model_not_found": LookupError, "snapshot_corrupt": ValueError}
+# The built-in that each class also is: by the class of error (its exit code), but for those that
+# Python has a word for.
+_BY_EXIT = {
+    1: RuntimeError,
+    2: ValueError,
+    3: ValueError,
+    4: RuntimeError,
+    5: RuntimeError,
+    6: OSError,
+    130: RuntimeError,
+}
+_BY_NAME = {
+    "out_of_memory": MemoryError,
+    "input_unreadable": OSError,
+    "model_not_found": LookupError,
+    "snapshot_corrupt": ValueError,
+}
 
 TABLE: list[dict] = json.loads(_gopy.FaultTable())
 """The engine's table: dicts with ``code``, ``name``, ``python`` (the class) and ``exit``."""
@@ -50,10 +65,14 @@ for _info in TABLE:
     _builtin = _BY_NAME.get(_info["name"], _BY_EXIT[_info["exit"]])
     _class = type(
         _info["python"],
-        (_builtin, MorphSeekError),  # this way round whatever unpickles by __new__ alone, as Dask does, finds the right one
+        # this way round whatever unpickles by __new__ alone, as Dask does, finds the right one
+        (_builtin, MorphSeekError),
         {
             "__module__": __name__,
-            "__doc__": f"{_info['name'].replace('_', ' ').capitalize()} (code {_info['code']}, exit code {_info['exit']}).",
+            "__doc__": (
+                f"{_info['name'].replace('_', ' ').capitalize()} (code {_info['code']}, exit code"
+                f" {_info['exit']})."
+            ),
             "code": _info["code"],
             "name": _info["name"],
             "exit_code": _info["exit"],
@@ -61,7 +80,13 @@ for _info in TABLE:
     )
     globals()[_info["python"]] = _BY_CODE[_info["code"]] = _class
 
-__all__ = ["MorphSeekError", "TABLE", "from_engine", "from_exception", *(info["python"] for info in TABLE)]
+__all__ = [
+    "MorphSeekError",
+    "TABLE",
+    "from_engine",
+    "from_exception",
+    *(info["python"] for info in TABLE),
+]
 
 
 def from_engine(error: Exception) -> MorphSeekError:
@@ -73,13 +98,18 @@ def from_engine(error: Exception) -> MorphSeekError:
 
 
 def from_exception(error: BaseException) -> MorphSeekError:
-    """Return any exception as one of these: itself, if it is one, a defect, if nothing better is known."""
+    """Return any exception as one of these: itself, if it is one, a defect, if nothing better is
+    known.
+    """
     if isinstance(error, MorphSeekError):
         return error
     if isinstance(error, KeyboardInterrupt):
         return globals()["CancelledError"]("cancelled")
     if isinstance(error, MemoryError):
-        return globals()["OutOfMemoryError"]("the registration needs more memory than there is; close other programs or use smaller volumes")
+        return globals()["OutOfMemoryError"](
+            "the registration needs more memory than there is; close other programs or use smaller"
+            " volumes"
+        )
     return globals()["InternalError"](f"{type(error).__name__}: {error}")
 
 

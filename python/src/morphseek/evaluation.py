@@ -19,12 +19,30 @@ import numpy as np
 import SimpleITK as sitk
 
 from . import _core, errors, io
-from .registration import Bar, Progress, RegistrationResult, callback_of, checked_options, register, says_no
+from .registration import (
+    Bar,
+    Progress,
+    RegistrationResult,
+    callback_of,
+    checked_options,
+    register,
+    says_no,
+)
 from .transform import resample_identity
 
 _MEANS = (
-    "dice_before", "dice_after", "dice_check", "dice_inverse", "hd95_after", "volume_error_percent", "volume_bias_percent", "njd_percent", "sdlogj", "seconds", "cpu_seconds",
-)  # fmt: skip
+    "dice_before",
+    "dice_after",
+    "dice_check",
+    "dice_inverse",
+    "hd95_after",
+    "volume_error_percent",
+    "volume_bias_percent",
+    "njd_percent",
+    "sdlogj",
+    "seconds",
+    "cpu_seconds",
+)
 
 #: What an evaluation leaves in a folder.
 FILES = ("results.json", "results.csv")
@@ -32,12 +50,15 @@ FILES = ("results.json", "results.csv")
 
 @dataclasses.dataclass(frozen=True)
 class LabelScore:
-    """Agreement of one label between the fixed map and the moving map, before and after the registration.
+    """Agreement of one label between the fixed map and the moving map, before and after the
+    registration.
 
-    "Before" is the identity in physical space. Distances are in mm, None where one map has lost the label.
+    "Before" is the identity in physical space. Distances are in mm, None where one map has lost the
+    label.
 
-    The error of volume is by how many percent the transform mistakes the label's volume in the moving image: its Jacobian determinant,
-    summed over the fixed label, against the volume of the moving label. It means something where both images hold the structure whole.
+    The error of volume is by how many percent the transform mistakes the label's volume in the
+    moving image: its Jacobian determinant, summed over the fixed label, against the volume of the
+    moving label. It means something where both images hold the structure whole.
     """
 
     label: int
@@ -48,14 +69,17 @@ class LabelScore:
     volume_error_percent: float
 
 
-def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> list[LabelScore]:
+def score_labels(
+    result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike
+) -> list[LabelScore]:
     """Score a registration by the labels that both images have, as Learn2Reg does.
 
     Parameters
     ----------
     result : RegistrationResult
     fixed_labels, moving_labels : ImageLike
-        Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie on their image's grid.
+        Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie
+        on their image's grid.
 
     Returns
     -------
@@ -74,13 +98,19 @@ def score_labels(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
     after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
     volumes = _volume_errors(result, fixed, moving, len(shared))
     return [
-        LabelScore(label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volume)
+        LabelScore(
+            label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volume
+        )
         for i, (label, volume) in enumerate(zip(shared, volumes), 1)
     ]
 
 
-def _volume_errors(result: RegistrationResult, fixed: io.Image, moving: io.Image, count: int) -> list[float]:
-    """Return :attr:`LabelScore.volume_error_percent` of the labels 1 to count, which both maps have."""
+def _volume_errors(
+    result: RegistrationResult, fixed: io.Image, moving: io.Image, count: int
+) -> list[float]:
+    """Return :attr:`LabelScore.volume_error_percent` of the labels 1 to count, which both maps
+    have.
+    """
     numbers, there = (image.array.astype(np.intp).ravel() for image in (fixed, moving))
     predicted = np.bincount(numbers, result.jacobian().ravel(), count + 1) * _voxel(fixed)
     true = np.bincount(there, minlength=count + 1) * _voxel(moving)
@@ -92,21 +122,31 @@ def _voxel(image: io.Image) -> float:
     return abs(np.linalg.det(image.index_to_physical[:3, :3]))
 
 
-def _shared(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> tuple[io.Image, io.Image, list[int]]:
-    """Return the two label maps and the labels that both have. The maps hold the labels' numbers in that list, from 1: the engine's voxels
-    are float32, which does not hold every label."""
+def _shared(
+    result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike
+) -> tuple[io.Image, io.Image, list[int]]:
+    """Return the two label maps and the labels that both have. The maps hold the labels' numbers in
+    that list, from 1: the engine's voxels are float32, which does not hold every label.
+    """
     fixed = on_fixed_grid(fixed_labels, result.grid)
     moving = io.read_on(moving_labels, result.moving_grid, "moving labels")
     shared = sorted(_values(fixed) & _values(moving))
-    return fixed.like(_numbered(fixed.array, shared)), moving.like(_numbered(moving.array, shared)), shared
+    return (
+        fixed.like(_numbered(fixed.array, shared)),
+        moving.like(_numbered(moving.array, shared)),
+        shared,
+    )
 
 
 def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
-    """Return the fixed labels if they lie on the fixed image's grid (:attr:`morphseek.io.Image.grid`), else raise GridMismatchError."""
+    """Return the fixed labels if they lie on the fixed image's grid
+    (:attr:`morphseek.io.Image.grid`), else raise GridMismatchError.
+    """
     labels = io.read_on(labels, grid, "fixed labels")
     if not _core.call(_core.gopy.SameGrid, grid, labels.grid):
         raise errors.GridMismatchError(
-            f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto it, with nearest neighbours"
+            f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto"
+            " it, with nearest neighbours"
         )
     return labels
 
@@ -119,8 +159,11 @@ def _values(labels: io.Image) -> set[int]:
 
 
 def check_labels(labels: io.Image) -> None:
-    """Raise InvalidArgumentError where a map has a value that is no label, before the work instead of after it."""
-    if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:  # every value of the others is one
+    """Raise InvalidArgumentError where a map has a value that is no label, before the work instead
+    of after it.
+    """
+    # every value of the others is one
+    if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:
         _values(labels)
 
 
@@ -131,10 +174,14 @@ def _check_labels(values: np.ndarray, name: str) -> None:
     """Raise InvalidArgumentError for the first value of a map that is no label."""
     whole = np.isfinite(values) & (values == np.rint(values))
     if not whole.all():
-        raise errors.InvalidArgumentError(f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers")
+        raise errors.InvalidArgumentError(
+            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers"
+        )
     for value in map(int, values):
         if abs(value) > _MAX_LABEL:
-            raise errors.InvalidArgumentError(f"the {name} have the value {value}; labels must lie within +-2^53, renumber them")
+            raise errors.InvalidArgumentError(
+                f"the {name} have the value {value}; labels must lie within +-2^53, renumber them"
+            )
 
 
 def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
@@ -182,13 +229,21 @@ class PairScore:
     seconds: float = math.nan
     cpu_seconds: float = math.nan
     cached: bool = False
-    """The registration was done before; ``seconds`` are what it took then, and no part of the means."""
+    """The registration was done before; ``seconds`` are what it took then, and no part of the
+    means.
+    """
     error: str = ""
     exit_code: int = 0
 
     def __str__(self) -> str:
-        dice = f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}" if self.labels else "no label in common"
-        return f"{self.fixed} <- {self.moving}  " + (self.error or f"{dice}  NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s")
+        dice = (
+            f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}"
+            if self.labels
+            else "no label in common"
+        )
+        return f"{self.fixed} <- {self.moving}  " + (
+            self.error or f"{dice}  NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s"
+        )
 
 
 @dataclasses.dataclass
@@ -212,12 +267,18 @@ class Evaluation:
     wilcoxon: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
-        """Return means over the pairs that were scored, the worst pair, and the counts; ``unscored`` are those without a common label."""
+        """Return means over the pairs that were scored, the worst pair, and the counts;
+        ``unscored`` are those without a common label.
+        """
         scored = [p for p in self.pairs if not p.error]
 
         def mean(name: str) -> float | None:
             counted = [p for p in scored if not (p.cached and name in ("seconds", "cpu_seconds"))]
-            values = [v for v in (getattr(p, name) for p in counted) if v is not None and not math.isnan(v)]
+            values = [
+                v
+                for v in (getattr(p, name) for p in counted)
+                if v is not None and not math.isnan(v)
+            ]
             return float(np.mean(values)) if values else None
 
         by_label: dict[int, list[float]] = {}
@@ -232,7 +293,11 @@ class Evaluation:
             "unscored": len(scored) - len(with_dice),
             "cached": sum(p.cached for p in scored),
             **{name: mean(name) for name in _MEANS},
-            "worst": None if worst is None else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after},
+            "worst": (
+                None
+                if worst is None
+                else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after}
+            ),
             "dice_by_label": {label: float(np.mean(v)) for label, v in sorted(by_label.items())},
         }
 
@@ -249,20 +314,47 @@ class Evaluation:
 
     def write(self, folder: str | os.PathLike) -> None:
         """Write the files of :meth:`save` into an existing folder."""
-        columns = ["fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before", "hd95_after", "volume_error_percent", "njd_percent", "seconds", "error"]
+        columns = [
+            "fixed",
+            "moving",
+            "label",
+            "name",
+            "dice_before",
+            "dice_after",
+            "hd95_before",
+            "hd95_after",
+            "volume_error_percent",
+            "njd_percent",
+            "seconds",
+            "error",
+        ]
         rows = StringIO()
         writer = csv.DictWriter(rows, columns, restval="", lineterminator="\n")
         writer.writeheader()
         for pair in self.pairs:
-            row = {"fixed": pair.fixed, "moving": pair.moving, "njd_percent": pair.njd_percent, "seconds": pair.seconds, "error": pair.error}
+            row = {
+                "fixed": pair.fixed,
+                "moving": pair.moving,
+                "njd_percent": pair.njd_percent,
+                "seconds": pair.seconds,
+                "error": pair.error,
+            }
             for score in pair.labels or [None]:
-                of_label = {} if score is None else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
+                of_label = (
+                    {}
+                    if score is None
+                    else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
+                )
                 writer.writerow(without_nan({**row, **of_label}))
-        for name, text in zip(FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())):
+        for name, text in zip(
+            FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())
+        ):
             io.write_text(Path(folder) / name, text)
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write results.json (everything) and results.csv (one row a pair and label): both or, on an error, none."""
+        """Write results.json (everything) and results.csv (one row a pair and label): both or, on
+        an error, none.
+        """
         with io.output_folder(folder) as temporary:
             self.write(temporary)
 
@@ -284,11 +376,13 @@ def evaluate(
     Parameters
     ----------
     pairs : path or sequence of (fixed, moving)
-        CSV in UTF-8 with the columns fixed and moving, or without a heading and these two first; or JSON: a list of pairs, or a Learn2Reg-like file of several
-        lists, of which `subset` names one. A file that is not there is looked for in `data`.
+        CSV in UTF-8 with the columns fixed and moving, or without a heading and these two first; or
+        JSON: a list of pairs, or a Learn2Reg-like file of several lists, of which `subset` names
+        one. A file that is not there is looked for in `data`.
     data : path
-        Folder with ``images`` and ``labels``; a pair's entries are file names there, suffix optional. An entry with a slash is a
-        path below `data`, its label map the same path with "images" replaced by "labels".
+        Folder with ``images`` and ``labels``; a pair's entries are file names there, suffix
+        optional. An entry with a slash is a path below `data`, its label map the same path with
+        "images" replaced by "labels".
     subset : str, optional
         Which list of a JSON file.
     labels_csv : path, optional
@@ -296,13 +390,16 @@ def evaluate(
     against : path, optional
         Folder of another evaluation of the same pairs, for the Wilcoxon test.
     check : bool
-        Compute Dice a second time with SimpleITK alone, from the transform written to a file and read back (``dice_check``).
+        Compute Dice a second time with SimpleITK alone, from the transform written to a file and
+        read back (``dice_check``).
     inverse : bool
-        Measure Dice in the moving image's space, too (``dice_inverse``): the fixed labels, carried over by the inverse transform, against
-        the moving ones, where the fixed image reaches. Dice on the fixed grid is blind to what the transform jumps over; where this one
-        is much lower, the transform is good for carrying labels over and for little else.
+        Measure Dice in the moving image's space, too (``dice_inverse``): the fixed labels, carried
+        over by the inverse transform, against the moving ones, where the fixed image reaches. Dice
+        on the fixed grid is blind to what the transform jumps over; where this one is much lower,
+        the transform is good for carrying labels over and for little else.
     progress : callable or bool, optional
-        Called with every :class:`PairScore`; returning False stops the evaluation. True shows a bar.
+        Called with every :class:`PairScore`; returning False stops the evaluation. True shows a
+        bar.
     **options
         Of :func:`morphseek.register`, but for ``uncertainty``.
 
@@ -321,14 +418,22 @@ def evaluate(
     listed = read_pairs(find_list(pairs, data), subset)
     options, _ = checked_options(options)
     if options.get("uncertainty", "off") != "off":
-        raise errors.InvalidArgumentError("uncertainty: an evaluation has no place for it; register, or a batch, writes it for each pair")
+        raise errors.InvalidArgumentError(
+            "uncertainty: an evaluation has no place for it; register, or a batch, writes it for"
+            " each pair"
+        )
     root = Path(data)
     if not root.is_dir():
-        raise errors.InputUnreadableError(f"data: {root} is no folder; give the one with images and labels")
+        raise errors.InputUnreadableError(
+            f"data: {root} is no folder; give the one with images and labels"
+        )
     merge, names = read_labels_csv(labels_csv) if labels_csv else (None, {})
     other = _read_run(against) if against else None
     if other is not None and not other.keys() & set(listed):
-        raise errors.InvalidArgumentError(f"against: {against} has no pair in common with {len(listed)} listed here; evaluate both over the same pairs")
+        raise errors.InvalidArgumentError(
+            f"against: {against} has no pair in common with {len(listed)} listed here; evaluate"
+            " both over the same pairs"
+        )
     scores: list[PairScore] = []
     callback = callback_of(progress)
     bar = callback if isinstance(callback, Bar) else None
@@ -340,7 +445,9 @@ def evaluate(
 
     try:
         for fixed, moving in listed:
-            scores.append(_evaluate_pair(root, fixed, moving, merge, check, inverse, options, bar and within))
+            scores.append(
+                _evaluate_pair(root, fixed, moving, merge, check, inverse, options, bar and within)
+            )
             if bar is not None:
                 bar.say(str(scores[-1]))
             elif callback is not None and says_no(callback(scores[-1])):
@@ -366,21 +473,36 @@ def _evaluate_pair(
 ) -> PairScore:
     score = PairScore(fixed, moving)
     try:
-        images = [io.read(find_file(root, name, "images"), f"{which} {name}") for which, name in (("fixed", fixed), ("moving", moving))]
-        labels = [merge_labels(io.read(find_file(root, name, "labels"), f"labels of {name}"), merge) for name in (fixed, moving)]
-        labels = [on_fixed_grid(labels[0], images[0].grid), io.read_on(labels[1], images[1].grid, "moving labels")]
+        images = [
+            io.read(find_file(root, name, "images"), f"{which} {name}")
+            for which, name in (("fixed", fixed), ("moving", moving))
+        ]
+        labels = [
+            merge_labels(io.read(find_file(root, name, "labels"), f"labels of {name}"), merge)
+            for name in (fixed, moving)
+        ]
+        labels = [
+            on_fixed_grid(labels[0], images[0].grid),
+            io.read_on(labels[1], images[1].grid, "moving labels"),
+        ]
         for image in labels:  # before the work
             check_labels(image)
         started = time.process_time()
         result = register(*images, progress=progress, **options)
         score.cpu_seconds = time.process_time() - started
         score.labels = score_labels(result, *labels)
-        score.dice_before, score.dice_after = mean_dice(score.labels, "before"), mean_dice(score.labels)
+        score.dice_before, score.dice_after = (
+            mean_dice(score.labels, "before"),
+            mean_dice(score.labels),
+        )
         distances = [s.hd95_after for s in score.labels if s.hd95_after is not None]
         score.hd95_after = float(np.mean(distances)) if distances else math.nan
         if score.labels:
             volumes = np.array([s.volume_error_percent for s in score.labels])
-            score.volume_error_percent, score.volume_bias_percent = float(np.abs(volumes).mean()), float(volumes.mean())
+            score.volume_error_percent, score.volume_bias_percent = (
+                float(np.abs(volumes).mean()),
+                float(volumes.mean()),
+            )
         score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
         score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
         if check:
@@ -392,15 +514,21 @@ def _evaluate_pair(
     except errors.MorphSeekError as error:
         score.error, score.exit_code = f"{error.name}: {error}", error.exit_code
     except Exception as error:  # a defect costs one pair, not the others' results
-        score.error, score.exit_code = f"{type(error).__name__}: {error}", errors.InternalError.exit_code
+        score.error, score.exit_code = (
+            f"{type(error).__name__}: {error}",
+            errors.InternalError.exit_code,
+        )
     return score
 
 
-def inverse_dice(result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike) -> float:
+def inverse_dice(
+    result: RegistrationResult, fixed_labels: io.ImageLike, moving_labels: io.ImageLike
+) -> float:
     """Return the mean Dice, over the labels that both images have, in the moving image's space.
 
-    The fixed labels, carried over by the inverse transform with nearest neighbours, are compared with the moving ones on the moving image's
-    grid, wherever the fixed image reaches. NaN without a common label.
+    The fixed labels, carried over by the inverse transform with nearest neighbours, are compared
+    with the moving ones on the moving image's grid, wherever the fixed image reaches. NaN without a
+    common label.
 
     Raises
     ------
@@ -408,9 +536,14 @@ def inverse_dice(result: RegistrationResult, fixed_labels: io.ImageLike, moving_
         As :func:`score_labels`.
     """
     fixed, moving, _ = _shared(result, fixed_labels, moving_labels)
-    carried = result.inverse().apply(fixed.like(fixed.array + 1), interpolation="nearest", background=0.0)  # 0: beyond the fixed image
+    # 0: beyond the fixed image
+    carried = result.inverse().apply(
+        fixed.like(fixed.array + 1), interpolation="nearest", background=0.0
+    )
     known = carried.array > 0
-    there = np.where(known, resample_identity(moving, result.moving_grid, "nearest", 0.0), 0).astype(np.float32)
+    there = np.where(
+        known, resample_identity(moving, result.moving_grid, "nearest", 0.0), 0
+    ).astype(np.float32)
     here = np.where(known, carried.array - 1, 0).astype(np.float32)
     scores = _agreement(carried.like(there), here)
     return float(np.mean([score["dice"] for score in scores.values()])) if scores else math.nan
@@ -427,22 +560,37 @@ def _independent_dice(result: RegistrationResult, fixed: io.Image, moving: io.Im
     warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(a, warped)
-    return float(np.mean([overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)])) if shared else math.nan
+    return (
+        float(np.mean([overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)]))
+        if shared
+        else math.nan
+    )
 
 
 def without_nan(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with None, an empty cell, for every NaN."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in row.items()
+    }
 
 
 def find_list(pairs: Any, data: str | os.PathLike) -> Any:
-    """Return the file of a list of pairs: where it is said to be, or else in the data folder; a list itself as it is."""
-    if not isinstance(pairs, (str, os.PathLike)) or Path(pairs).exists() or not (Path(data) / pairs).is_file():
+    """Return the file of a list of pairs: where it is said to be, or else in the data folder; a
+    list itself as it is.
+    """
+    if (
+        not isinstance(pairs, (str, os.PathLike))
+        or Path(pairs).exists()
+        or not (Path(data) / pairs).is_file()
+    ):
         return pairs
     return Path(data) / pairs
 
 
-def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None) -> list[tuple[str, str]]:
+def read_pairs(
+    source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None
+) -> list[tuple[str, str]]:
     """Return the (fixed, moving) names of a pair list; see :func:`evaluate`.
 
     >>> read_pairs([("a", "b")])
@@ -455,30 +603,48 @@ def read_pairs(source: str | os.PathLike | Sequence[tuple[str, str]], subset: st
         try:
             content = json.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
-            raise errors.InputUnreadableError(f"pairs: {path} cannot be read: {error.strerror}") from None
+            raise errors.InputUnreadableError(
+                f"pairs: {path} cannot be read: {error.strerror}"
+            ) from None
         except ValueError as error:
-            raise errors.InputUnreadableError(f"pairs: {path} is not a list of pairs: {error}") from None
+            raise errors.InputUnreadableError(
+                f"pairs: {path} is not a list of pairs: {error}"
+            ) from None
     else:
         content = _columns(read_table(path, "pairs", {"fixed", "moving"}))
     if isinstance(content, list):
         if subset is not None:
-            raise errors.InvalidArgumentError(f"pairs: {path} is one list of pairs, so there is no {subset!r} to choose; leave out subset, or check the file")
+            raise errors.InvalidArgumentError(
+                f"pairs: {path} is one list of pairs, so there is no {subset!r} to choose; leave"
+                " out subset, or check the file"
+            )
         return _as_pairs(content, str(path))
     if not isinstance(content, dict):
-        raise errors.InputUnreadableError(f"pairs: {path} holds neither a list of pairs nor an object with such lists")
+        raise errors.InputUnreadableError(
+            f"pairs: {path} holds neither a list of pairs nor an object with such lists"
+        )
     nested = content.get("pairs")
     lists = {**content, **(nested if isinstance(nested, dict) else {})}
-    lists = {key: value for key, value in lists.items() if isinstance(value, list) and value and not isinstance(value[0], (str, int))}
+    lists = {
+        key: value
+        for key, value in lists.items()
+        if isinstance(value, list) and value and not isinstance(value[0], (str, int))
+    }
     if subset is None and len(lists) == 1:
         subset = next(iter(lists))
     if subset not in lists:
         missing = "" if subset is None else f"no list {subset!r}; "
-        raise errors.InvalidArgumentError(f"pairs: {path}: {missing}it has the lists {', '.join(sorted(lists)) or '(none)'}; choose one with subset")
+        raise errors.InvalidArgumentError(
+            f"pairs: {path}: {missing}it has the lists {', '.join(sorted(lists)) or '(none)'};"
+            " choose one with subset"
+        )
     return _as_pairs(lists[subset], f"{path}, {subset}")
 
 
 def _columns(rows: list[list[str]]) -> list[list[str]]:
-    """Return the columns fixed and moving of a table: by its heading where it has one, else the first two."""
+    """Return the columns fixed and moving of a table: by its heading where it has one, else the
+    first two.
+    """
     heading = [cell.lower() for cell in rows[0]] if rows else []
     if not {"fixed", "moving"} <= set(heading):
         return rows
@@ -490,8 +656,8 @@ _SEPARATORS = ",;\t"
 
 
 def read_table(path: str | os.PathLike, what: str, heading: Collection[str]) -> list[list[str]]:
-    """Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped, all rows of one length, those rows and columns
-    dropped that are empty.
+    """Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped,
+    all rows of one length, those rows and columns dropped that are empty.
 
     Parameters
     ----------
@@ -499,7 +665,8 @@ def read_table(path: str | os.PathLike, what: str, heading: Collection[str]) -> 
     what : str
         What error messages call it.
     heading : collection of str
-        Columns by which the separator is known (comma, semicolon or tab), unless a line ``sep=`` in front names it.
+        Columns by which the separator is known (comma, semicolon or tab), unless a line ``sep=`` in
+        front names it.
 
     Raises
     ------
@@ -511,34 +678,64 @@ def read_table(path: str | os.PathLike, what: str, heading: Collection[str]) -> 
         with contextlib.suppress(UnicodeDecodeError):
             text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets put a mark in front
     except (OSError, ValueError) as error:  # ValueError: no path at all
-        raise errors.InputUnreadableError(f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise errors.InputUnreadableError(
+            f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
+        ) from None
     if "\0" in text:
-        raise errors.InputUnreadableError(f'{what}: {path} is no text in UTF-8; save it anew as "CSV UTF-8"')
+        raise errors.InputUnreadableError(
+            f'{what}: {path} is no text in UTF-8; save it anew as "CSV UTF-8"'
+        )
     separators = _SEPARATORS
-    if said := re.match(rf'"?sep=([{_SEPARATORS}])"?[{_SEPARATORS}]*(\r\n?|\n|$)', text, re.IGNORECASE):
+    if said := re.match(
+        rf'"?sep=([{_SEPARATORS}])"?[{_SEPARATORS}]*(\r\n?|\n|$)', text, re.IGNORECASE
+    ):
         separators, text = said[1], text[said.end() :]
     try:
         tables = [_rows(text, separator) for separator in separators]
     except csv.Error as error:
         raise errors.InputUnreadableError(f"{what}: {path} is not a CSV file: {error}") from None
-    return next((rows for rows in tables if rows and set(heading) <= {cell.lower() for cell in rows[0]}), tables[0])
+    return next(
+        (rows for rows in tables if rows and set(heading) <= {cell.lower() for cell in rows[0]}),
+        tables[0],
+    )
 
 
 def _rows(text: str, separator: str) -> list[list[str]]:
-    rows = [[cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)]
+    rows = [
+        [cell.strip() for cell in row]
+        for row in csv.reader(
+            StringIO(text, newline=""), delimiter=separator, skipinitialspace=True
+        )
+    ]
     rows = [row for row in rows if any(row)]
-    used = [c for c in range(max(map(len, rows), default=0)) if any(row[c] for row in rows if c < len(row))]
+    used = [
+        c
+        for c in range(max(map(len, rows), default=0))
+        if any(row[c] for row in rows if c < len(row))
+    ]
     return [[row[c] if c < len(row) else "" for c in used] for row in rows]
 
 
 def _as_pairs(rows: Any, where: str) -> list[tuple[str, str]]:
     pairs = []
     if not isinstance(rows, Iterable):
-        raise errors.InvalidArgumentError(f"{where} are given as {type(rows).__name__}; give a path, or a list of (fixed, moving)")
+        raise errors.InvalidArgumentError(
+            f"{where} are given as {type(rows).__name__}; give a path, or a list of (fixed, moving)"
+        )
     for row in rows:
-        entry: tuple[Any, ...] = (row.get("fixed"), row.get("moving")) if isinstance(row, dict) else tuple(row) if isinstance(row, (list, tuple)) else ()
-        if len(entry) < 2 or not all(isinstance(name, (str, os.PathLike)) and str(name) for name in entry[:2]):
-            raise errors.InputUnreadableError(f"{where}: {row!r} is not a pair of names (fixed, moving)")
+        entry: tuple[Any, ...] = (
+            (row.get("fixed"), row.get("moving"))
+            if isinstance(row, dict)
+            else tuple(row)
+            if isinstance(row, (list, tuple))
+            else ()
+        )
+        if len(entry) < 2 or not all(
+            isinstance(name, (str, os.PathLike)) and str(name) for name in entry[:2]
+        ):
+            raise errors.InputUnreadableError(
+                f"{where}: {row!r} is not a pair of names (fixed, moving)"
+            )
         pairs.append((str(entry[0]), str(entry[1])))
     if not pairs:
         raise errors.InputUnreadableError(f"{where} holds no pair")
@@ -549,10 +746,15 @@ _SUFFIXES = ("", ".nii.gz", ".nii", ".nrrd", ".mha", ".mhd")
 
 
 def find_file(root: Path, name: str, kind: str) -> Path:
-    """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See :func:`evaluate`."""
+    """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See
+    :func:`evaluate`.
+    """
     if "/" in name:
         if kind == "labels" and "images" not in name:
-            raise errors.InputUnreadableError(f"{root / name}: where its label map is cannot be told; a path in a pair list must have \"images\" in it, which \"labels\" replaces")
+            raise errors.InputUnreadableError(
+                f"{root / name}: where its label map is cannot be told; a path in a pair list must"
+                ' have "images" in it, which "labels" replaces'
+            )
         base = root / (name if kind == "images" else name.replace("images", "labels", 1))
     else:
         base = root / kind / name
@@ -560,32 +762,48 @@ def find_file(root: Path, name: str, kind: str) -> Path:
         path = base.with_name(base.name + suffix)
         if path.exists():
             return path
-    raise errors.InputUnreadableError(f"{base}: there is no such file, with or without {', '.join(_SUFFIXES[1:])}; check the data folder and the pair list")
+    raise errors.InputUnreadableError(
+        f"{base}: there is no such file, with or without {', '.join(_SUFFIXES[1:])}; check the data"
+        " folder and the pair list"
+    )
 
 
 def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
-    """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged names."""
+    """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged
+    names.
+    """
     heading, *table = read_table(path, "labels", {"id", "name"}) or [[]]
     try:
         cells = [dict(zip(map(str.lower, heading), row)) for row in table]
         rows = [(int(row["id"]), row["name"], row.get("structure", "")) for row in cells]
     except (KeyError, ValueError) as error:
-        raise errors.InputUnreadableError(f"labels: {path} needs the columns id and name, and may have structure: {error!r}") from None
+        raise errors.InputUnreadableError(
+            f"labels: {path} needs the columns id and name, and may have structure: {error!r}"
+        ) from None
     rows = [row for row in rows if row[0] != 0]  # the background, whatever a table calls it
     ids = [row[0] for row in rows]
     if not rows:
-        raise errors.InputUnreadableError(f"labels: {path} has no labels; it needs the columns id and name, and a row for each label")
+        raise errors.InputUnreadableError(
+            f"labels: {path} has no labels; it needs the columns id and name, and a row for each"
+            " label"
+        )
     if len(set(ids)) < len(ids):
-        raise errors.InputUnreadableError(f"labels: {path} has the id {next(i for i in ids if ids.count(i) > 1)} twice")
+        raise errors.InputUnreadableError(
+            f"labels: {path} has the id {next(i for i in ids if ids.count(i) > 1)} twice"
+        )
     if not any(structure for _, _, structure in rows):
         return {i: i for i in ids}, {i: name for i, name, _ in rows}
     structures = [structure or name for _, name, structure in rows]
     names = list(dict.fromkeys(structures))
-    return {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}, dict(enumerate(names, 1))
+    return {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}, dict(
+        enumerate(names, 1)
+    )
 
 
 def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
-    """Return the label map with every label renamed as `merge` says, and without those that it does not name."""
+    """Return the label map with every label renamed as `merge` says, and without those that it does
+    not name.
+    """
     if merge is None:
         return labels
     values, inverse = np.unique(labels.array, return_inverse=True)
@@ -595,7 +813,9 @@ def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
 
 
 def run_file(folder: str | os.PathLike) -> Path:
-    """Return the file that an earlier evaluation is read from, given its folder or the file itself."""
+    """Return the file that an earlier evaluation is read from, given its folder or the file
+    itself.
+    """
     return Path(folder) / FILES[0] if Path(folder).is_dir() else Path(folder)
 
 
@@ -603,17 +823,33 @@ def _read_run(folder: str | os.PathLike) -> dict[tuple[str, str], float]:
     path = run_file(folder)
     try:
         pairs = json.loads(path.read_text(encoding="utf-8"))["pairs"]
-        return {(p["fixed"], p["moving"]): p["dice_after"] for p in pairs if p["dice_after"] is not None}
+        return {
+            (p["fixed"], p["moving"]): p["dice_after"] for p in pairs if p["dice_after"] is not None
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise errors.InputUnreadableError(f"against: {path} is not an evaluation's results.json: {error!r}") from None
+        raise errors.InputUnreadableError(
+            f"against: {path} is not an evaluation's results.json: {error!r}"
+        ) from None
 
 
-def _wilcoxon(scores: list[PairScore], other: dict[tuple[str, str], float]) -> dict[str, Any] | None:
+def _wilcoxon(
+    scores: list[PairScore], other: dict[tuple[str, str], float]
+) -> dict[str, Any] | None:
     from scipy.stats import wilcoxon
 
-    common = [(s.dice_after, other[s.fixed, s.moving]) for s in scores if (s.fixed, s.moving) in other and not math.isnan(s.dice_after)]
+    common = [
+        (s.dice_after, other[s.fixed, s.moving])
+        for s in scores
+        if (s.fixed, s.moving) in other and not math.isnan(s.dice_after)
+    ]
     if not common:  # none that could be scored
         return None
     difference = np.array([a - b for a, b in common])
     p_value = float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
-    return {"pairs": len(common), "mean_difference": float(difference.mean()), "p_value": p_value, "better": int((difference > 0).sum()), "worse": int((difference < 0).sum())}
+    return {
+        "pairs": len(common),
+        "mean_difference": float(difference.mean()),
+        "p_value": p_value,
+        "better": int((difference > 0).sum()),
+        "worse": int((difference < 0).sum()),
+    }

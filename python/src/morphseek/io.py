@@ -1,7 +1,9 @@
-"""Images in and out: one :class:`Image` for numpy, SimpleITK, ITK, nibabel, files and DICOM folders.
+"""Images in and out: one :class:`Image` for numpy, SimpleITK, ITK, nibabel, files and DICOM
+folders.
 
-Arrays are C-contiguous with axes (z, y, x); spacing and origin are in the order (x, y, z), in LPS millimetres, as ITK's.
-Files are read and written by SimpleITK. Every file is written in a temporary folder beside its place and moved there when it is complete.
+Arrays are C-contiguous with axes (z, y, x); spacing and origin are in the order (x, y, z), in LPS
+millimetres, as ITK's. Files are read and written by SimpleITK. Every file is written in a temporary
+folder beside its place and moved there when it is complete.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike, Any]
 _IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 _PAIRS = (".hdr", ".img", ".hdr.gz", ".img.gz")  # a header and its voxels
-_hdf5 = threading.Lock()  # ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
+# ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
+_hdf5 = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,22 +78,34 @@ class Image:
         for field, length in (("spacing", 3), ("origin", 3), ("direction", 9)):
             values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
             if values.size != length:
-                raise errors.InvalidArgumentError(f"{self.name}: {field} has {values.size} numbers; it needs {length}")
+                raise errors.InvalidArgumentError(
+                    f"{self.name}: {field} has {values.size} numbers; it needs {length}"
+                )
             object.__setattr__(self, field, tuple(values.tolist()))
 
     def __repr__(self) -> str:
         size = " x ".join(str(n) for n in self.array.shape[::-1])
-        return f"Image({size} voxels of {' x '.join(f'{s:g}' for s in self.spacing)} mm, {self.array.dtype})"
+        return (
+            f"Image({size} voxels of {' x '.join(f'{s:g}' for s in self.spacing)} mm,"
+            f" {self.array.dtype})"
+        )
 
     @property
     def grid(self) -> np.ndarray:
-        """The geometry as the engine takes it: 18 float64, size, spacing, origin (x, y, z) and the row-major direction."""
-        return np.array([*self.array.shape[::-1], *self.spacing, *self.origin, *self.direction], dtype=np.float64)
+        """The geometry as the engine takes it: 18 float64, size, spacing, origin (x, y, z) and the
+        row-major direction.
+        """
+        return np.array(
+            [*self.array.shape[::-1], *self.spacing, *self.origin, *self.direction],
+            dtype=np.float64,
+        )
 
     @classmethod
     def on_grid(cls, array: np.ndarray, grid: np.ndarray, name: str = "image") -> Image:
         """Return ``array`` on a geometry given as in :attr:`grid`."""
-        spacing, origin, direction = (tuple(float(v) for v in grid[a:b]) for a, b in ((3, 6), (6, 9), (9, 18)))
+        spacing, origin, direction = (
+            tuple(float(v) for v in grid[a:b]) for a, b in ((3, 6), (6, 9), (9, 18))
+        )
         return cls(array, spacing, origin, direction, name)
 
     @property
@@ -120,7 +135,9 @@ class Image:
 
 
 def index_to_physical(grid: np.ndarray) -> np.ndarray:
-    """4x4 matrix from the continuous index (x, y, z) to LPS mm of a grid as in :attr:`Image.grid`."""
+    """4x4 matrix from the continuous index (x, y, z) to LPS mm of a grid as in
+    :attr:`Image.grid`.
+    """
     m = np.eye(4)
     m[:3, :3] = grid[9:18].reshape(3, 3) * grid[3:6]
     m[:3, 3] = grid[6:9]
@@ -137,11 +154,15 @@ def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
 
 def grid_of(image: sitk.Image) -> np.ndarray:
     """Return the grid of a 3-D SimpleITK image as in :attr:`Image.grid`."""
-    return np.array([*image.GetSize(), *image.GetSpacing(), *image.GetOrigin(), *image.GetDirection()], dtype=np.float64)
+    return np.array(
+        [*image.GetSize(), *image.GetSpacing(), *image.GetOrigin(), *image.GetDirection()],
+        dtype=np.float64,
+    )
 
 
 def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
-    """Return what :func:`read` does; a numpy array, which brings no geometry, lies on `grid` (:attr:`Image.grid`).
+    """Return what :func:`read` does; a numpy array, which brings no geometry, lies on `grid`
+    (:attr:`Image.grid`).
 
     Raises
     ------
@@ -153,21 +174,24 @@ def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
         return image
     if image.array.shape != tuple(grid[2::-1]):
         raise errors.GridMismatchError(
-            f"the {name}: the array has shape {image.array.shape}, its image {tuple(int(n) for n in grid[2::-1])} (z, y, x); "
-            "give an image with its geometry (SimpleITK, nibabel, a path) if it lies on another grid"
+            f"the {name}: the array has shape {image.array.shape}, its image"
+            f" {tuple(int(n) for n in grid[2::-1])} (z, y, x); give an image with its geometry"
+            " (SimpleITK, nibabel, a path) if it lies on another grid"
         )
     return Image.on_grid(image.array, grid, name)
 
 
 def read(source: ImageLike, name: str = "image") -> Image:
-    """Return any supported image as an :class:`Image`; voxels are shared, not copied, where they can be.
+    """Return any supported image as an :class:`Image`; voxels are shared, not copied, where they
+    can be.
 
     Parameters
     ----------
     source : ImageLike
-        numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk image. nibabel image: its
-        (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies where its file does. Path of a file that SimpleITK reads
-        (NIfTI, NRRD, MetaImage, ...) or of a folder with one DICOM series.
+        numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk
+        image. nibabel image: its (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies
+        where its file does. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...) or of
+        a folder with one DICOM series.
     name : str
         What error messages call it ("fixed", "moving mask").
 
@@ -193,7 +217,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, (str, os.PathLike)):
         image = _from_path(Path(source), name)
     elif isinstance(source, sitk.Image):
-        image = _from_sitk(sitk.Image(source), name)  # the view makes it a copy, and leaves the caller's alone, whichever thread is at it
+        # the view makes it a copy, and leaves the caller's alone, whichever thread is at it
+        image = _from_sitk(sitk.Image(source), name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
@@ -202,7 +227,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
         image = Image(source)
     else:
         raise errors.InvalidArgumentError(
-            f"{name} is a {type(source).__name__}; give a numpy array, a SimpleITK, itk or nibabel image, or a path"
+            f"{name} is a {type(source).__name__}; give a numpy array, a SimpleITK, itk or nibabel"
+            " image, or a path"
         )
     return dataclasses.replace(image, array=_checked(image.array, name), name=name)
 
@@ -211,11 +237,19 @@ def _checked(array: np.ndarray, name: str) -> np.ndarray:
     while array.ndim > 3 and array.shape[0] == 1:
         array = array[0]
     if array.ndim == 2:
-        raise errors.ThinVolumeError(f"{name} volume is two-dimensional (shape {array.shape}); registration needs a 3-D volume")
+        raise errors.ThinVolumeError(
+            f"{name} volume is two-dimensional (shape {array.shape}); registration needs a 3-D"
+            " volume"
+        )
     if array.ndim != 3:
-        raise errors.InvalidArgumentError(f"{name} volume has shape {array.shape}; give one 3-D volume (z, y, x), one time point of a series")
+        raise errors.InvalidArgumentError(
+            f"{name} volume has shape {array.shape}; give one 3-D volume (z, y, x), one time point"
+            " of a series"
+        )
     if array.dtype.kind not in "buif":
-        raise errors.InvalidArgumentError(f"{name} volume has dtype {array.dtype}; voxels must be real numbers")
+        raise errors.InvalidArgumentError(
+            f"{name} volume has dtype {array.dtype}; voxels must be real numbers"
+        )
     return array
 
 
@@ -228,12 +262,24 @@ class _Held:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    """Return an image of SimpleITK's that nobody else has: where two share their voxels, a view of one moves it and leaves the memory to the other."""
-    if image.GetPixelIDTypeAsString().startswith("label of"):  # of which a view would end the process
-        raise errors.InvalidArgumentError(f"{name} volume is a SimpleITK label map object; give SimpleITK.LabelMapToLabel of it")
+    """Return an image of SimpleITK's that nobody else has: where two share their voxels, a view of
+    one moves it and leaves the memory to the other.
+    """
+    # of which a view would end the process
+    if image.GetPixelIDTypeAsString().startswith("label of"):
+        raise errors.InvalidArgumentError(
+            f"{name} volume is a SimpleITK label map object; give SimpleITK.LabelMapToLabel of it"
+        )
     array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
-    return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), image.GetOrigin(), direction, name)
+    return _in_space(
+        array,
+        image.GetNumberOfComponentsPerPixel(),
+        image.GetSpacing(),
+        image.GetOrigin(),
+        direction,
+        name,
+    )
 
 
 def _from_itk(image: Any, name: str) -> Image:
@@ -241,23 +287,43 @@ def _from_itk(image: Any, name: str) -> Image:
     array = itk.array_view_from_image(image)
     # ITK's origin is that of index 0, which what is left by a cropping filter need not begin with.
     first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
-    return _in_space(array, image.GetNumberOfComponentsPerPixel(), image.GetSpacing(), first, itk.array_from_matrix(image.GetDirection()), name)
+    return _in_space(
+        array,
+        image.GetNumberOfComponentsPerPixel(),
+        image.GetSpacing(),
+        first,
+        itk.array_from_matrix(image.GetDirection()),
+        name,
+    )
 
 
-def _in_space(array: np.ndarray, components: int, spacing: Any, origin: Any, direction: np.ndarray, name: str) -> Image:
-    """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first three axes."""
+def _in_space(
+    array: np.ndarray, components: int, spacing: Any, origin: Any, direction: np.ndarray, name: str
+) -> Image:
+    """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first
+    three axes.
+    """
     if components != 1:
-        raise errors.InvalidArgumentError(f"{name} volume has {components} components a voxel; give a scalar volume")
+        raise errors.InvalidArgumentError(
+            f"{name} volume has {components} components a voxel; give a scalar volume"
+        )
     if len(direction) >= 3 and _is_sheared(direction[:3, :3]):
         raise _sheared(name)
-    return Image(_checked(array, name), tuple(spacing)[:3], tuple(origin)[:3], tuple(direction[:3, :3].ravel()))
+    return Image(
+        _checked(array, name),
+        tuple(spacing)[:3],
+        tuple(origin)[:3],
+        tuple(direction[:3, :3].ravel()),
+    )
 
 
 def _from_nibabel(image: Any, name: str) -> Image:
     import nibabel
 
     if image.affine is None:
-        raise errors.InvalidArgumentError("the nibabel image has no affine, so it lies nowhere; give it one")
+        raise errors.InvalidArgumentError(
+            "the nibabel image has no affine, so it lies nowhere; give it one"
+        )
     array = np.asanyarray(image.dataobj).T
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
         return dataclasses.replace(_nifti_place(image, name), array=array)
@@ -270,14 +336,22 @@ def _from_nibabel(image: Any, name: str) -> Image:
 
 
 def _nifti_place(image: Any, name: str) -> Image:
-    """Return one voxel with the geometry of a nibabel NIfTI. ITK reads it: which of the two forms counts, what stands for a missing one
-    and what unit the numbers are in is then the same as for the file.
+    """Return one voxel with the geometry of a nibabel NIfTI. ITK reads it: which of the two forms
+    counts, what stands for a missing one and what unit the numbers are in is then the same as for
+    the file.
     """
     import nibabel
 
-    header = type(image)(image.dataobj, image.affine, image.header).header  # that of a file, if the affine was changed since
+    # that of a file, if the affine was changed since
+    header = type(image)(image.dataobj, image.affine, image.header).header
     place = nibabel.Nifti1Header()  # SimpleITK reads no NIfTI-2
-    for field in ("pixdim", "xyzt_units", "qform_code", "sform_code", *(f for f in header if f.startswith(("quatern", "qoffset", "srow")))):
+    for field in (
+        "pixdim",
+        "xyzt_units",
+        "qform_code",
+        "sform_code",
+        *(f for f in header if f.startswith(("quatern", "qoffset", "srow"))),
+    ):
         place[field] = header[field]
     with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
         path = Path(folder, "header.nii")
@@ -286,13 +360,14 @@ def _nifti_place(image: Any, name: str) -> Image:
 
 
 def _is_sheared(direction: np.ndarray) -> bool:
-    return bool(np.abs(direction.T @ direction - np.eye(3)).max() > 1e-3)  # the cosines of the angles between the axes
+    # the cosines of the angles between the axes
+    return bool(np.abs(direction.T @ direction - np.eye(3)).max() > 1e-3)
 
 
 def _sheared(name: str) -> errors.MorphSeekError:
     return errors.InvalidDirectionError(
-        f"{name}: the axes of the volume are not at right angles (its affine is sheared); "
-        "resample it onto a straight grid first, for instance by nibabel.processing.resample_to_output"
+        f"{name}: the axes of the volume are not at right angles (its affine is sheared); resample"
+        " it onto a straight grid first, for instance by nibabel.processing.resample_to_output"
     )
 
 
@@ -309,11 +384,15 @@ def _from_path(path: Path, name: str) -> Image:
     except errors.MorphSeekError:
         raise
     except OSError as error:
-        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {error.strerror}") from None
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read: {error.strerror}"
+        ) from None
     except RuntimeError as error:
         if "orthonormal direction" in str(error):
             raise _sheared(name) from None
-        raise errors.InputUnreadableError(f"{name}: {path} cannot be read as an image: {_reason(error)}") from None
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read as an image: {_reason(error)}"
+        ) from None
     try:
         return _from_sitk(image, name)
     except errors.InvalidArgumentError as error:
@@ -321,7 +400,9 @@ def _from_path(path: Path, name: str) -> Image:
 
 
 def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
-    """Return what ITK reads from a file. Looking for the format it asks HDF5, too, which must be alone."""
+    """Return what ITK reads from a file. Looking for the format it asks HDF5, too, which must be
+    alone.
+    """
     with _hdf5:
         found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
         if found == "HDF5ImageIO":
@@ -330,7 +411,9 @@ def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
 
 
 def parts(path: Path) -> list[Path]:
-    """Return the files that an image is in: its own and, where one has the geometry and another the voxels, that one."""
+    """Return the files that an image is in: its own and, where one has the geometry and another the
+    voxels, that one.
+    """
     suffix = path.suffix.lower()
     if suffix in (".mhd", ".nhdr", ".mha", ".nrrd"):  # the latter two may name another file, too
         with open(path, "rb") as file:
@@ -340,18 +423,30 @@ def parts(path: Path) -> list[Path]:
         others = [path.parent / name for name in _data_files(header) if name != "LOCAL"]
     else:
         suffix = next((suffix for suffix in _PAIRS if path.name.endswith(suffix)), None)
-        others = [path.with_name(path.name.removesuffix(suffix) + other) for other in _PAIRS if other != suffix] if suffix else []
+        others = (
+            [
+                path.with_name(path.name.removesuffix(suffix) + other)
+                for other in _PAIRS
+                if other != suffix
+            ]
+            if suffix
+            else []
+        )
     return [path, *(file for file in others if file.is_file())]
 
 
 def _data_files(header: bytes) -> list[str]:
-    """Return the names of the files with the voxels: one; a pattern with the first and the last number and maybe the step; or a list, a line each."""
+    """Return the names of the files with the voxels: one; a pattern with the first and the last
+    number and maybe the step; or a list, a line each.
+    """
     named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header, re.M)
     if not named:
         return []
     text = os.fsdecode(named[1])
     if re.fullmatch(r"LIST( \d+)?", text):
-        return [line.strip() for line in os.fsdecode(header[named.end() :]).splitlines() if line.strip()]
+        return [
+            line.strip() for line in os.fsdecode(header[named.end() :]).splitlines() if line.strip()
+        ]
     series = re.fullmatch(r"(\S*%0?\d*d\S*) +(-?\d+) +(-?\d+)(?: +(-?\d+))?(?: +\d+)?", text)
     if not series:
         return [text]
@@ -364,11 +459,15 @@ def _check_text(path: Path, name: str, error: type[errors.MorphSeekError]) -> No
     try:
         os.fspath(path).encode("utf-8")
     except UnicodeEncodeError:
-        raise error(f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename it") from None
+        raise error(
+            f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename it"
+        ) from None
 
 
 def _dicom(folder: Path, name: str) -> sitk.Image:
-    """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with gaps evenly, and only warn."""
+    """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with
+    gaps evenly, and only warn.
+    """
     files, position = _dicom_files(folder, name), "0020|0032"
     reader = sitk.ImageSeriesReader()
     reader.SetImageIO("GDCMImageIO")
@@ -376,13 +475,27 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
     reader.MetaDataDictionaryArrayUpdateOn()
     image = reader.Execute()
     slices = range(len(files))
-    scales = {tuple(reader.GetMetaData(i, key) for key in ("0028|1053", "0028|1052") if reader.HasMetaDataKey(i, key)) for i in slices}
-    if len(scales) > 1:  # PET: the type that the first slice's slope asks for does not hold the others
+    scales = {
+        tuple(
+            reader.GetMetaData(i, key)
+            for key in ("0028|1053", "0028|1052")
+            if reader.HasMetaDataKey(i, key)
+        )
+        for i in slices
+    }
+    # PET: the type that the first slice's slope asks for does not hold the others
+    if len(scales) > 1:
         reader.SetOutputPixelType(sitk.sitkFloat64)
         image = reader.Execute()
-    if len(files) > 1 and image.GetDepth() == len(files) and all(reader.HasMetaDataKey(i, position) for i in slices):
+    if (
+        len(files) > 1
+        and image.GetDepth() == len(files)
+        and all(reader.HasMetaDataKey(i, position) for i in slices)
+    ):
         try:
-            corners = np.array([[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices])
+            corners = np.array(
+                [[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices]
+            )
         except ValueError:  # nothing that can be compared
             return image
         _check_stack(image, corners, folder, name)
@@ -390,33 +503,49 @@ def _dicom(folder: Path, name: str) -> sitk.Image:
 
 
 def _check_stack(image: sitk.Image, corners: np.ndarray, folder: Path, name: str) -> None:
-    """See that every slice of a series lies where its header says, (x, y, z): ITK stacks them straight and evenly from the first to the last."""
+    """See that every slice of a series lies where its header says, (x, y, z): ITK stacks them
+    straight and evenly from the first to the last.
+    """
     gaps = np.diff(corners @ np.array(image.GetDirection()).reshape(3, 3)[:, 2])
     step = abs(np.median(gaps))
     if step < 1e-3 * min(image.GetSpacing()[:2]):
-        raise errors.InputUnreadableError(f"{name}: {len(corners)} slices in {folder} are all at one position; give one volume, each slice at its own place")
+        raise errors.InputUnreadableError(
+            f"{name}: {len(corners)} slices in {folder} are all at one position; give one volume,"
+            " each slice at its own place"
+        )
     if np.ptp(gaps) > 0.1 * step:
         raise errors.InputUnreadableError(
-            f"{name}: the slices in {folder} are {gaps.min():.1f} to {gaps.max():.1f} mm apart; complete the series, or resample it evenly"
+            f"{name}: the slices in {folder} are {gaps.min():.1f} to {gaps.max():.1f} mm apart;"
+            " complete the series, or resample it evenly"
         )
     read = np.array([image.TransformIndexToPhysicalPoint((0, 0, i)) for i in range(len(corners))])
     off = np.linalg.norm(corners - read, axis=1).max()
-    if off > 0.1 * step + 0.005 * step * len(corners):  # direction cosines of three digits lean by so little
+    # direction cosines of three digits lean by so little
+    if off > 0.1 * step + 0.005 * step * len(corners):
         raise errors.InputUnreadableError(
-            f"{name}: the slices in {folder} are no straight stack (a tilted gantry?): read as one, some would be {off:.1f} mm off; "
-            "resample the series first, for instance by dcm2niix"
+            f"{name}: the slices in {folder} are no straight stack (a tilted gantry?): read as one,"
+            f" some would be {off:.1f} mm off; resample the series first, for instance by dcm2niix"
         )
 
 
 def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
-    """See that a NIfTI or Analyze file has all its voxels: ITK reads the missing ones as zeros, without a word."""
+    """See that a NIfTI or Analyze file has all its voxels: ITK reads the missing ones as zeros,
+    without a word.
+    """
     if path.name.lower().endswith(_PAIRS):
         path = next((part for part in parts(path) if part.name.endswith((".img", ".img.gz"))), path)
-        if path.name.lower().endswith((".hdr", ".hdr.gz")):  # its voxels are where ITK alone finds them
+        # its voxels are where ITK alone finds them
+        if path.name.lower().endswith((".hdr", ".hdr.gz")):
             return
     try:
-        dims = [int(image.GetMetaData(f"dim[{i}]")) for i in range(1, 1 + int(image.GetMetaData("dim[0]")))]
-        expected = int(float(image.GetMetaData("vox_offset"))) + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
+        dims = [
+            int(image.GetMetaData(f"dim[{i}]"))
+            for i in range(1, 1 + int(image.GetMetaData("dim[0]")))
+        ]
+        expected = (
+            int(float(image.GetMetaData("vox_offset")))
+            + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
+        )
     except (RuntimeError, ValueError):  # another version of the format
         return
     if math.prod(dims) != image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel():
@@ -429,11 +558,16 @@ def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
         else:  # cut short, or compressed in several parts, whose last one declares its own length
             file.seek(0)
             found = 0
-            with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.open(file) as stream:
+            with (
+                contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile),
+                gzip.open(file) as stream,
+            ):
                 while part := stream.read(1 << 20):
                     found += len(part)
     if found < expected:
-        raise errors.InputUnreadableError(f"{name}: {path} is cut short: {found} of {expected} bytes are there; copy it again")
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is cut short: {found} of {expected} bytes are there; copy it again"
+        )
 
 
 def _declared(path: Path) -> int:
@@ -445,12 +579,20 @@ def _declared(path: Path) -> int:
 
 def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
     reader = sitk.ImageSeriesReader
-    series = {uid: reader.GetGDCMSeriesFileNames(str(folder), uid) for uid in reader.GetGDCMSeriesIDs(str(folder))}
+    series = {
+        uid: reader.GetGDCMSeriesFileNames(str(folder), uid)
+        for uid in reader.GetGDCMSeriesIDs(str(folder))
+    }
     if not series:
-        raise errors.InputUnreadableError(f"{name}: the folder {folder} holds no DICOM series; give a folder of slices or a file")
+        raise errors.InputUnreadableError(
+            f"{name}: the folder {folder} holds no DICOM series; give a folder of slices or a file"
+        )
     if len(series) > 1:
         listing = "; ".join(f"{uid} ({len(files)} files)" for uid, files in series.items())
-        raise errors.InputUnreadableError(f"{name}: the folder {folder} holds {len(series)} DICOM series ({listing}); move one into its own folder")
+        raise errors.InputUnreadableError(
+            f"{name}: the folder {folder} holds {len(series)} DICOM series ({listing}); move one"
+            " into its own folder"
+        )
     return next(iter(series.values()))
 
 
@@ -462,14 +604,16 @@ def _reason(error: Exception) -> str:
     return " ".join(text.split())
 
 
-_HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".hdf4", ".he2", ".he4", ".h4", ".hd4")  # which ITK gives to one library
+# which ITK gives to one library
+_HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".hdf4", ".he2", ".he4", ".h4", ".hd4")
 
 #: Endings of the transform files that ITK knows.
 _TRANSFORMS = (*_HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
 
 def read_transform(source: Any) -> sitk.Transform:
-    """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path of a ``.tfm``/``.h5`` file.
+    """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path
+    of a ``.tfm``/``.h5`` file.
 
     Examples
     --------
@@ -483,38 +627,61 @@ def read_transform(source: Any) -> sitk.Transform:
         _check_text(path, "transform", errors.InputUnreadableError)
         try:
             if path.is_dir():
-                raise errors.InputUnreadableError(f"transform: {path} is a folder; of a registration's folder give transform.h5")
+                raise errors.InputUnreadableError(
+                    f"transform: {path} is a folder; of a registration's folder give transform.h5"
+                )
             if not path.is_file():
-                raise errors.InputUnreadableError(f"transform: {path} does not exist; check the path")
+                raise errors.InputUnreadableError(
+                    f"transform: {path} does not exist; check the path"
+                )
             with _hdf5:
                 source = sitk.ReadTransform(str(path))
-                source.TransformPoint((0.0,) * source.GetDimension())  # of a file that was cut short it cannot
+                # of a file that was cut short it cannot
+                source.TransformPoint((0.0,) * source.GetDimension())
             _check_alone(source, path)
         except errors.MorphSeekError:
             raise
         except OSError as error:
-            raise errors.InputUnreadableError(f"transform: {path} cannot be read: {error.strerror}") from None
+            raise errors.InputUnreadableError(
+                f"transform: {path} cannot be read: {error.strerror}"
+            ) from None
         except RuntimeError as error:
             if path.suffix.lower() not in _TRANSFORMS:
-                raise errors.InputUnreadableError(f"transform: {path} is no transform; give an .h5 or .tfm file") from None
+                raise errors.InputUnreadableError(
+                    f"transform: {path} is no transform; give an .h5 or .tfm file"
+                ) from None
             reason = _reason(error)
             if "Could not create Transform IO" in reason:  # ITK blames the suffix
                 reason = "it is cut short, damaged, or no transform"
-            raise errors.InputUnreadableError(f"transform: {path} cannot be read: {reason}") from None
+            raise errors.InputUnreadableError(
+                f"transform: {path} cannot be read: {reason}"
+            ) from None
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
-            raise errors.InvalidArgumentError(f"the transform is {source.GetDimension()}-D; images here are 3-D")
+            raise errors.InvalidArgumentError(
+                f"the transform is {source.GetDimension()}-D; images here are 3-D"
+            )
         return source
     try:
         matrix = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):
         raise errors.InvalidArgumentError(
-            f"the transform is given as {type(source).__name__}; give a SimpleITK transform, a 4x4 matrix of numbers, or the path of a .tfm or .h5 file"
+            f"the transform is given as {type(source).__name__}; give a SimpleITK transform, a 4x4"
+            " matrix of numbers, or the path of a .tfm or .h5 file"
         ) from None
-    if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.allclose(matrix[3], (0, 0, 0, 1)):
-        raise errors.InvalidArgumentError("a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path of a .tfm or .h5 file")
+    if (
+        matrix.shape != (4, 4)
+        or not np.isfinite(matrix).all()
+        or not np.allclose(matrix[3], (0, 0, 0, 1))
+    ):
+        raise errors.InvalidArgumentError(
+            "a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path"
+            " of a .tfm or .h5 file"
+        )
     if abs(np.linalg.det(matrix[:3, :3])) < 1e-12:
-        raise errors.SingularTransformError(f"the transform's matrix {matrix[:3, :3].tolist()} cannot be inverted; correct it")
+        raise errors.SingularTransformError(
+            f"the transform's matrix {matrix[:3, :3].tolist()} cannot be inverted; correct it"
+        )
     affine = sitk.AffineTransform(3)
     affine.SetMatrix(matrix[:3, :3].ravel())
     affine.SetTranslation(matrix[:3, 3])
@@ -522,12 +689,20 @@ def read_transform(source: Any) -> sitk.Transform:
 
 
 def _check_alone(transform: sitk.Transform, path: Path) -> None:
-    """See that a text file has no more transforms than ITK took from it: of several that are not in a composite one, the first."""
-    if transform.GetTransformEnum() == sitk.sitkComposite or path.suffix.lower() not in (".tfm", ".txt"):
+    """See that a text file has no more transforms than ITK took from it: of several that are not in
+    a composite one, the first.
+    """
+    if transform.GetTransformEnum() == sitk.sitkComposite or path.suffix.lower() not in (
+        ".tfm",
+        ".txt",
+    ):
         return
     count = len(re.findall(rb"^Transform:", path.read_bytes(), re.M))
     if count > 1:
-        raise errors.InputUnreadableError(f"transform: {path} holds {count} transforms side by side; write them as one composite transform")
+        raise errors.InputUnreadableError(
+            f"transform: {path} holds {count} transforms side by side; write them as one composite"
+            " transform"
+        )
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:
@@ -540,34 +715,50 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
     """
     if transform.GetDimension() != 3 or not transform.IsLinear():
         raise errors.InvalidArgumentError(
-            f"initial_transform is a {transform.GetName()}; a registration starts from a rigid or affine 3-D transform. "
-            "Resample the moving image by a deformable transform first"
+            f"initial_transform is a {transform.GetName()}; a registration starts from a rigid or"
+            " affine 3-D transform. Resample the moving image by a deformable transform first"
         )
     matrix = np.eye(4)
     matrix[:3, 3] = transform.TransformPoint((0.0, 0.0, 0.0))
     for axis in range(3):
-        matrix[:3, axis] = np.array(transform.TransformPoint(tuple(np.eye(3)[axis]))) - matrix[:3, 3]
+        matrix[:3, axis] = (
+            np.array(transform.TransformPoint(tuple(np.eye(3)[axis]))) - matrix[:3, 3]
+        )
     return matrix
 
 
-#: Endings of the image formats that keep a grid's place and directions, and that are told when a disk is full.
+# : Endings of the image formats that keep a grid's place and directions, and that are told when a
+# disk is full.
 _FORMATS = (".nii", ".nii.gz", ".nrrd", ".nhdr", ".mha", ".mhd", *_PAIRS)
 
 
 def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bool = True) -> None:
-    """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI intent 1007)."""
+    """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI
+    intent 1007).
+    """
     image = image.to_sitk() if isinstance(image, Image) else image
     if not Path(path).name.lower().endswith(_FORMATS):
-        raise errors.OutputUnwritableError(f"{path}: its ending is that of no image format that keeps a volume's grid; use .nii.gz, .nrrd or .mha")
-    if Path(path).name.lower().endswith((".nii", ".nii.gz")) and _is_sheared(np.array(image.GetDirection()).reshape(image.GetDimension(), -1)):
         raise errors.OutputUnwritableError(
-            f"{path}: the axes of this grid are not at right angles, and ITK would straighten them in a NIfTI; "
-            "resample the fixed image onto a straight grid first"
+            f"{path}: its ending is that of no image format that keeps a volume's grid; use"
+            " .nii.gz, .nrrd or .mha"
+        )
+    if Path(path).name.lower().endswith((".nii", ".nii.gz")) and _is_sheared(
+        np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
+    ):
+        raise errors.OutputUnwritableError(
+            f"{path}: the axes of this grid are not at right angles, and ITK would straighten them"
+            " in a NIfTI; resample the fixed image onto a straight grid first"
         )
 
     def write(temporary: Path) -> None:
         if not compress:
-            _reserve(temporary, (1 << 16) + image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())
+            _reserve(
+                temporary,
+                (1 << 16)
+                + image.GetNumberOfPixels()
+                * image.GetNumberOfComponentsPerPixel()
+                * image.GetSizeOfPixelComponent(),
+            )
         sitk.WriteImage(image, str(temporary), useCompression=compress)
 
     with replacing(path) as temporary:
@@ -600,7 +791,9 @@ def write_array(path: str | os.PathLike, array: np.ndarray) -> None:
 
 
 def at_once(*writers: Callable[[], Any]) -> None:
-    """Call each in a thread of its own, and wait for all: what they do is mostly outside Python's lock. The first one's error is raised."""
+    """Call each in a thread of its own, and wait for all: what they do is mostly outside Python's
+    lock. The first one's error is raised.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(len(writers)) as pool:
@@ -618,7 +811,9 @@ def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike) -
 
 
 def _reserve(path: Path, size: int) -> None:
-    """See that the disk takes size bytes: where it does not, ITK's text writer says nothing, and HDF5 crashes as the process ends."""
+    """See that the disk takes size bytes: where it does not, ITK's text writer says nothing, and
+    HDF5 crashes as the process ends.
+    """
     if hasattr(os, "posix_fallocate"):
         with open(path, "wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -627,7 +822,9 @@ def _reserve(path: Path, size: int) -> None:
 
 
 def _check_nifti(path: Path) -> None:
-    """ITK does not notice that a disk is full while it writes a NIfTI: see whether the end of its voxels is there."""
+    """ITK does not notice that a disk is full while it writes a NIfTI: see whether the end of its
+    voxels is there.
+    """
     import nibabel
 
     try:
@@ -635,8 +832,15 @@ def _check_nifti(path: Path) -> None:
     except (nibabel.filebasedimages.ImageFileError, EOFError, OSError):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
     voxels = Path(header.file_map["image"].filename)
-    expected = int(header.dataobj.offset) + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
-    if (_declared(voxels) != expected % 2**32) if voxels.name.lower().endswith(".gz") else voxels.stat().st_size < expected:
+    expected = (
+        int(header.dataobj.offset)
+        + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
+    )
+    if (
+        (_declared(voxels) != expected % 2**32)
+        if voxels.name.lower().endswith(".gz")
+        else voxels.stat().st_size < expected
+    ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -645,19 +849,26 @@ def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeek
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
         usage = shutil.disk_usage(folder) if folder.is_dir() else None
-        full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16  # /proc has no size
+        # /proc has no size
+        full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16
     if full:
-        return errors.DiskFullError(f"{path}: the disk is full; free some space or choose another folder")
+        return errors.DiskFullError(
+            f"{path}: the disk is full; free some space or choose another folder"
+        )
     if isinstance(error, FileNotFoundError) and not folder.exists():
-        return errors.OutputUnwritableError(f"{path} cannot be written: there is no folder {folder}; make it first")
+        return errors.OutputUnwritableError(
+            f"{path} cannot be written: there is no folder {folder}; make it first"
+        )
     return errors.OutputUnwritableError(f"{path} cannot be written: {_reason(error)}")
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Give a temporary place for a file of that name; the file becomes ``path`` when the block ends well and is removed otherwise.
+    """Give a temporary place for a file of that name; the file becomes ``path`` when the block ends
+    well and is removed otherwise.
 
-    Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along, under the name that the header says.
+    Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along,
+    under the name that the header says.
     """
     path = Path(path)
     _check_text(path, "output", errors.OutputUnwritableError)
@@ -665,16 +876,23 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
         yield temporary / path.name
         if not (temporary / path.name).exists():
             others = ", ".join(sorted(file.name for file in temporary.iterdir()))
-            raise errors.OutputUnwritableError(f"{path} cannot be written under that name (ITK makes {others} of it); write its ending in lower case")
+            raise errors.OutputUnwritableError(
+                f"{path} cannot be written under that name (ITK makes {others} of it); write its"
+                " ending in lower case"
+            )
 
 
 @contextlib.contextmanager
-def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), seal: str = "") -> Iterator[Path]:
-    """Give an empty folder to write to; its files appear in ``folder`` together when the block ends well, or not at all.
+def output_folder(
+    folder: str | os.PathLike, replaced: Collection[str] = (), seal: str = ""
+) -> Iterator[Path]:
+    """Give an empty folder to write to; its files appear in ``folder`` together when the block ends
+    well, or not at all.
 
-    ``folder`` is made if need be, and removed again on failure if it was. Files there called one of ``replaced`` belong to what
-    was there before: those that the block did not write are removed when it ends well. ``seal`` is the file that says that what was
-    there before is whole: it goes before the first new file comes.
+    ``folder`` is made if need be, and removed again on failure if it was. Files there called one of
+    ``replaced`` belong to what was there before: those that the block did not write are removed
+    when it ends well. ``seal`` is the file that says that what was there before is whole: it goes
+    before the first new file comes.
     """
     folder = Path(folder)
     _check_text(folder, "output", errors.OutputUnwritableError)
@@ -684,7 +902,9 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), sea
             made = [p for p in (folder, *folder.parents) if not p.exists()]
             folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise errors.OutputUnwritableError(f"output: {folder} is a file; results go to a folder, choose another name") from None
+            raise errors.OutputUnwritableError(
+                f"output: {folder} is a file; results go to a folder, choose another name"
+            ) from None
         except OSError as error:
             raise _output_error(error, folder) from None
         with _staging(folder, "output", replaced, seal) as temporary:
@@ -697,8 +917,11 @@ def output_folder(folder: str | os.PathLike, replaced: Collection[str] = (), sea
 
 
 @contextlib.contextmanager
-def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str = "") -> Iterator[Path]:
-    """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one called ``name`` last.
+def _staging(
+    folder: Path, name: str, replaced: Collection[str] = (), seal: str = ""
+) -> Iterator[Path]:
+    """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one
+    called ``name`` last.
 
     What processes that were killed left there is removed.
     """
@@ -712,7 +935,10 @@ def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str 
         new = sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name))
         for path in new:  # before the first of them takes its place
             if (folder / path.name).is_dir():
-                raise errors.OutputUnwritableError(f"{folder / path.name} is a folder, where a file is to be written; move it away or choose another place")
+                raise errors.OutputUnwritableError(
+                    f"{folder / path.name} is a folder, where a file is to be written; move it away"
+                    " or choose another place"
+                )
         try:
             if seal:
                 (folder / seal).unlink(missing_ok=True)
@@ -731,8 +957,10 @@ def _staging(folder: Path, name: str, replaced: Collection[str] = (), seal: str 
 
 @functools.cache
 def _staging_prefix() -> str:
-    """What a staging folder's name begins with. It is locked as long as its process lives, however that ends; locks on folders do not
-    reach other hosts, so the name says on which one they count."""
+    """What a staging folder's name begins with. It is locked as long as its process lives, however
+    that ends; locks on folders do not reach other hosts, so the name says on which one they
+    count.
+    """
     import socket
 
     return f".morphseek-{socket.gethostname()}-"
@@ -742,7 +970,9 @@ _OTHERS_AGE = 86400.0  # seconds after which a staging folder whose lock says no
 
 
 def _lock(folder: Path, wait: bool) -> int | None:
-    """Return the open lock of a folder; None where another process holds it, or the system has no such locks."""
+    """Return the open lock of a folder; None where another process holds it, or the system has no
+    such locks.
+    """
     if fcntl is None:
         return None
     handle = os.open(folder, os.O_RDONLY)
@@ -783,8 +1013,11 @@ def _remove_if_left(folder: Path) -> None:
             os.close(lock)
 
 
-def check_apart(folder: str | os.PathLike, names: Collection[str], inputs: Mapping[str, Any]) -> None:
-    """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own inputs.
+def check_apart(
+    folder: str | os.PathLike, names: Collection[str], inputs: Mapping[str, Any]
+) -> None:
+    """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
+    inputs.
 
     Parameters
     ----------
@@ -797,28 +1030,47 @@ def check_apart(folder: str | os.PathLike, names: Collection[str], inputs: Mappi
     ------
     InvalidArgumentError
     """
-    written = {os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)}
+    written = {
+        os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
+    }
     for what, given in inputs.items():
         if isinstance(given, (str, os.PathLike)):
             path = Path(given)
             files = [path]
             with contextlib.suppress(OSError, ValueError):
                 files = parts(path) if path.is_file() else files
-            # The file itself, and the name, which may be a link to it: a result takes the place of either.
-            if not written.isdisjoint(place for file in files for place in (os.path.realpath(file), os.path.join(os.path.realpath(file.parent), file.name))):
-                raise errors.InvalidArgumentError(f"{what.replace('_', ' ')}: {path} is where a result would be written; choose another place for the output")
+            # The file itself, and the name, which may be a link to it: a result takes the place of
+            # either.
+            if not written.isdisjoint(
+                place
+                for file in files
+                for place in (
+                    os.path.realpath(file),
+                    os.path.join(os.path.realpath(file.parent), file.name),
+                )
+            ):
+                raise errors.InvalidArgumentError(
+                    f"{what.replace('_', ' ')}: {path} is where a result would be written; choose"
+                    " another place for the output"
+                )
 
 
 def _written(name: str) -> list[str]:
     """Return the names of the files that an output of that name may come in."""
-    for header, others in ((".mhd", (".raw", ".zraw")), (".nhdr", (".raw", ".raw.gz")), *((pair, _PAIRS) for pair in _PAIRS)):
+    for header, others in (
+        (".mhd", (".raw", ".zraw")),
+        (".nhdr", (".raw", ".raw.gz")),
+        *((pair, _PAIRS) for pair in _PAIRS),
+    ):
         if name.lower().endswith(header):
             return [name, *(name[: -len(header)] + other for other in others)]
     return [name]
 
 
 def as_kind_of(source: ImageLike, image: Image) -> Any:
-    """Return ``image`` as what ``source`` is: an array for an array, a SimpleITK image for a path."""
+    """Return ``image`` as what ``source`` is: an array for an array, a SimpleITK image for a
+    path.
+    """
     if isinstance(source, Image):
         return image
     if isinstance(source, np.ndarray):
@@ -826,7 +1078,8 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
     if hasattr(source, "affine") and hasattr(source, "dataobj"):
         voxels, affine = image.array.T, _RAS_TO_LPS @ image.index_to_physical
         try:
-            return type(source)(voxels, affine, dtype=voxels.dtype)  # NIfTI: 64-bit integers only if one says so
+            # NIfTI: 64-bit integers only if one says so
+            return type(source)(voxels, affine, dtype=voxels.dtype)
         except TypeError:
             return type(source)(voxels, affine)
     if hasattr(source, "GetLargestPossibleRegion"):
@@ -844,4 +1097,6 @@ def read_vectors(path: str | os.PathLike) -> np.ndarray:
     try:
         return sitk.GetArrayFromImage(_read_file(Path(path), sitk.sitkVectorFloat32))
     except RuntimeError as error:
-        raise errors.InputUnreadableError(f"{path} cannot be read as a vector image: {_reason(error)}") from None
+        raise errors.InputUnreadableError(
+            f"{path} cannot be read as a vector image: {_reason(error)}"
+        ) from None

@@ -1,7 +1,9 @@
-"""The command-line module ``MorphSeekRegistration`` (plugin/) as a nipype interface: ``pip install morphseek[nipype]``.
+"""The command-line module ``MorphSeekRegistration`` (plugin/) as a nipype interface: ``pip install
+morphseek[nipype]``.
 
-nipype runs a workflow of such nodes over a cohort on many processes or, by its plugins, on a cluster's scheduler (SLURM, SGE, Dask).
-The executable must be on PATH. plugin/examples/cohort.py is a worked example.
+nipype runs a workflow of such nodes over a cohort on many processes or, by its plugins, on a
+cluster's scheduler (SLURM, SGE, Dask). The executable must be on PATH. plugin/examples/cohort.py is
+a worked example.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ def _trait(option: dict[str, Any]) -> Any:
     """Return the trait of an engine option; left undefined, the engine's default holds."""
     info = {"argstr": f"--{option['name']} %s", "desc": option["help"]}
     if "number" in option:
-        return traits.Either(traits.Enum(*option["choices"]), traits.Range(low=float(option["min"]), high=float(option["max"])), **info)
+        return traits.Either(
+            traits.Enum(*option["choices"]),
+            traits.Range(low=float(option["min"]), high=float(option["max"])),
+            **info,
+        )
     if "choices" in option and "prefix" not in option:
         return traits.Enum(*option["choices"], **info)
     if option["type"] == "string":
@@ -29,18 +35,68 @@ def _trait(option: dict[str, Any]) -> Any:
 
 
 class _Inputs(CommandLineInputSpec):
-    fixed = File(exists=True, mandatory=True, position=0, argstr="%s", desc="image onto which the other is brought")
-    moving = File(exists=True, mandatory=True, position=1, argstr="%s", desc="image that is brought onto the fixed one")
-    fixed_mask = File(exists=True, argstr="--fixed-mask %s", desc="where not zero, the fixed image counts")
-    moving_mask = File(exists=True, argstr="--moving-mask %s", desc="where not zero, the moving image counts")
-    moving_labels = File(exists=True, argstr="--moving-labels %s", desc="label map to be brought along")
-    initial_transform = File(exists=True, argstr="--initial-transform %s", desc="where the registration starts, fixed to moving")
-    model_directory = traits.Directory(exists=True, argstr="--model-directory %s", desc="a further folder of models")
-    runtime_library = File(exists=True, argstr="--runtime-library %s", desc="the ONNX Runtime library")
-    warped = File(argstr="--output-volume %s", name_source="moving", name_template="%s_warped.nii.gz", keep_extension=False, desc="the moving image on the fixed grid")
-    transform = File(argstr="--output-transform %s", name_source="moving", name_template="%s_transform.h5", keep_extension=False, desc="the displacement field, fixed to moving")
-    report = File(argstr="--report %s", name_source="moving", name_template="%s_report.json", keep_extension=False, desc="what was measured, as JSON")
-    warped_labels = File(argstr="--output-labels %s", name_source="moving_labels", name_template="%s_warped.nii.gz", keep_extension=False, desc="the moving labels on the fixed grid")
+    fixed = File(
+        exists=True,
+        mandatory=True,
+        position=0,
+        argstr="%s",
+        desc="image onto which the other is brought",
+    )
+    moving = File(
+        exists=True,
+        mandatory=True,
+        position=1,
+        argstr="%s",
+        desc="image that is brought onto the fixed one",
+    )
+    fixed_mask = File(
+        exists=True, argstr="--fixed-mask %s", desc="where not zero, the fixed image counts"
+    )
+    moving_mask = File(
+        exists=True, argstr="--moving-mask %s", desc="where not zero, the moving image counts"
+    )
+    moving_labels = File(
+        exists=True, argstr="--moving-labels %s", desc="label map to be brought along"
+    )
+    initial_transform = File(
+        exists=True,
+        argstr="--initial-transform %s",
+        desc="where the registration starts, fixed to moving",
+    )
+    model_directory = traits.Directory(
+        exists=True, argstr="--model-directory %s", desc="a further folder of models"
+    )
+    runtime_library = File(
+        exists=True, argstr="--runtime-library %s", desc="the ONNX Runtime library"
+    )
+    warped = File(
+        argstr="--output-volume %s",
+        name_source="moving",
+        name_template="%s_warped.nii.gz",
+        keep_extension=False,
+        desc="the moving image on the fixed grid",
+    )
+    transform = File(
+        argstr="--output-transform %s",
+        name_source="moving",
+        name_template="%s_transform.h5",
+        keep_extension=False,
+        desc="the displacement field, fixed to moving",
+    )
+    report = File(
+        argstr="--report %s",
+        name_source="moving",
+        name_template="%s_report.json",
+        keep_extension=False,
+        desc="what was measured, as JSON",
+    )
+    warped_labels = File(
+        argstr="--output-labels %s",
+        name_source="moving_labels",
+        name_template="%s_warped.nii.gz",
+        keep_extension=False,
+        desc="the moving labels on the fixed grid",
+    )
 
 
 InputSpec = type(
@@ -48,7 +104,8 @@ InputSpec = type(
     (_Inputs,),
     {
         "__doc__": "The module's inputs: files, and the engine's options.",
-        "__module__": __name__,  # or pickle, by which workers get their nodes, does not find the class
+        # or pickle, by which workers get their nodes, does not find the class
+        "__module__": __name__,
         **{option["name"]: _trait(option) for option in _core.option_table()},
     },
 )
@@ -60,7 +117,9 @@ class OutputSpec(TraitedSpec):
     warped = File(exists=True, desc="the moving image on the fixed grid")
     transform = File(exists=True, desc="the displacement field, fixed to moving")
     report = File(exists=True, desc="what was measured, as JSON")
-    warped_labels = File(desc="the moving labels on the fixed grid; undefined without moving labels")
+    warped_labels = File(
+        desc="the moving labels on the fixed grid; undefined without moving labels"
+    )
 
 
 class MorphSeekRegistration(CommandLine):

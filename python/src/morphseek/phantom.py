@@ -1,7 +1,9 @@
-"""A made-up pair of trunks with a known answer: an MR-like fixed and a CT-like moving image, with labels.
+"""A made-up pair of trunks with a known answer: an MR-like fixed and a CT-like moving image, with
+labels.
 
-The anatomy is a formula, evaluated at every voxel: the fixed image at its own points, the moving image at the points that a
-smooth, invertible map gives. Nothing is resampled, so the true transform is exact.
+The anatomy is a formula, evaluated at every voxel: the fixed image at its own points, the moving
+image at the points that a smooth, invertible map gives. Nothing is resampled, so the true transform
+is exact.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ LABELS = {
 
 _CONTRASTS = ("MR", "CT")  # of _TISSUES
 
-# Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield units.
+# Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield
+# units.
 _TISSUES = {
     "air": (8, -1000),
     "fat": (95, -95),
@@ -80,7 +83,9 @@ class PhantomPair:
     truth: Callable[[np.ndarray], np.ndarray]
 
     def target_points(self, step: int = 3) -> np.ndarray:
-        """Return every `step`-th voxel centre inside a labelled organ of the fixed image, (n, 3) LPS mm: where to measure the error."""
+        """Return every `step`-th voxel centre inside a labelled organ of the fixed image, (n, 3)
+        LPS mm: where to measure the error.
+        """
         return _physical(self.fixed, self._targets(step))
 
     def _targets(self, step: int) -> np.ndarray:
@@ -90,7 +95,8 @@ class PhantomPair:
         return np.argwhere(inside)
 
     def errors(self, result: RegistrationResult, step: int = 3) -> dict[str, Any]:
-        """Measure how far a registration of the pair carries points from where they truly lie in the moving image.
+        """Measure how far a registration of the pair carries points from where they truly lie in
+        the moving image.
 
         Parameters
         ----------
@@ -102,8 +108,9 @@ class PhantomPair:
         Returns
         -------
         dict
-            ``points``, their number; ``before``, ``initial`` (after the initial transform) and ``after``, each a dict of ``mean_mm``,
-            ``median_mm`` and ``p95_mm``; ``organs``, a list of the same for each organ with its ``label`` and ``name``.
+            ``points``, their number; ``before``, ``initial`` (after the initial transform) and
+            ``after``, each a dict of ``mean_mm``, ``median_mm`` and ``p95_mm``; ``organs``, a list
+            of the same for each organ with its ``label`` and ``name``.
         """
         index = self._targets(step)
         points = _physical(self.fixed, index)
@@ -111,7 +118,11 @@ class PhantomPair:
         moving = np.linalg.inv(self.moving.index_to_physical)
         place = true @ moving[:3, :3].T + moving[:3, 3]
         seen = ((place >= 0) & (place <= np.array(self.moving.array.shape[::-1]) - 1)).all(axis=1)
-        points, true, labels = points[seen], true[seen], self.fixed_labels.array[tuple(index[seen].T)]
+        points, true, labels = (
+            points[seen],
+            true[seen],
+            self.fixed_labels.array[tuple(index[seen].T)],
+        )
         found = {
             "before": points,
             "initial": points @ result.initial[:3, :3].T + result.initial[:3, 3],
@@ -120,9 +131,16 @@ class PhantomPair:
         distances = {when: np.linalg.norm(there - true, axis=1) for when, there in found.items()}
 
         def summary(which: np.ndarray) -> dict[str, Any]:
-            return {"points": int(np.count_nonzero(which)), **{when: _spread(d[which]) for when, d in distances.items()}}
+            return {
+                "points": int(np.count_nonzero(which)),
+                **{when: _spread(d[which]) for when, d in distances.items()},
+            }
 
-        organs = [{"label": label, "name": name, **summary(labels == label)} for label, name in LABELS.items() if (labels == label).any()]
+        organs = [
+            {"label": label, "name": name, **summary(labels == label)}
+            for label, name in LABELS.items()
+            if (labels == label).any()
+        ]
         return {**summary(labels > 0), "organs": organs}
 
 
@@ -133,10 +151,16 @@ def _physical(image: Image, index: np.ndarray) -> np.ndarray:
 
 
 def _spread(distances: np.ndarray) -> dict[str, float]:
-    return {"mean_mm": float(distances.mean()), "median_mm": float(np.median(distances)), "p95_mm": float(np.percentile(distances, 95))}
+    return {
+        "mean_mm": float(distances.mean()),
+        "median_mm": float(np.median(distances)),
+        "p95_mm": float(np.percentile(distances, 95)),
+    }
 
 
-def make_pair(size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR", "CT")) -> PhantomPair:
+def make_pair(
+    size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR", "CT")
+) -> PhantomPair:
     """Make the pair.
 
     Parameters
@@ -157,18 +181,23 @@ def make_pair(size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR",
     --------
     >>> pair = make_pair(size=32)
     >>> pair.fixed, pair.moving
-    (Image(32 x 32 x 32 voxels of 12 x 9.375 x 10.5 mm, float32), Image(36 x 36 x 28 voxels of 10 x 8 x 12 mm, float32))
+    (Image(32 x 32 x 32 voxels of 12 x 9.375 x 10.5 mm, float32), Image(36 x 36 x 28 voxels of 10 x
+    8 x 12 mm, float32))
     """
     unknown = [contrast for contrast in contrasts if contrast not in _CONTRASTS]
     if unknown or len(contrasts) != 2:
-        raise InvalidArgumentError(f"contrasts is {contrasts!r}; give two, each of {', '.join(_CONTRASTS)}")
+        raise InvalidArgumentError(
+            f"contrasts is {contrasts!r}; give two, each of {', '.join(_CONTRASTS)}"
+        )
     rng = np.random.default_rng(seed)
     spacing = _FIELD_OF_VIEW / size
     fixed = _grid((size, size, size), spacing, np.eye(3), np.array([0.0, 0.0, -40.0]))
     # The moving patient lies rotated and shifted in an oblique, differently sampled, taller scan.
     moving_size = tuple(int(round(f * size)) for f in (1.125, 1.125, 0.875))
     moving_spacing = np.array([10.0, 8.0, 12.0]) * 32 / size
-    moving = _grid(moving_size, moving_spacing, _rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, -28.0]))
+    moving = _grid(
+        moving_size, moving_spacing, _rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, -28.0])
+    )
     bend = _Bend(rng)
     linear = _rotation(-0.06, 0.04, 0.13) @ np.diag([1.06, 0.95, 1.04])
     shift = np.array([-14.0, 19.0, -22.0])
@@ -188,13 +217,23 @@ def make_pair(size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR",
             values = _mr_noise(values, rng)
         else:
             values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)
-        images += [grid.like(values.astype(np.float32)), grid.like(labels.reshape(grid.array.shape))]
+        images += [
+            grid.like(values.astype(np.float32)),
+            grid.like(labels.reshape(grid.array.shape)),
+        ]
     return PhantomPair(images[0], images[2], images[1], images[3], truth)
 
 
-def _grid(size: tuple[int, ...], spacing: np.ndarray, direction: np.ndarray, center: np.ndarray) -> Image:
+def _grid(
+    size: tuple[int, ...], spacing: np.ndarray, direction: np.ndarray, center: np.ndarray
+) -> Image:
     origin = center - direction @ (spacing * (np.array(size) - 1) / 2)
-    return Image(np.zeros(size[::-1], np.uint8), tuple(spacing.tolist()), tuple(origin.tolist()), tuple(direction.ravel().tolist()))
+    return Image(
+        np.zeros(size[::-1], np.uint8),
+        tuple(spacing.tolist()),
+        tuple(origin.tolist()),
+        tuple(direction.ravel().tolist()),
+    )
 
 
 def _points(image: Image) -> np.ndarray:
@@ -213,7 +252,9 @@ def _rotation(x: float, y: float, z: float) -> np.ndarray:
 
 
 class _Bend:
-    """p -> p + d(p), d a few plane waves. Its gradient's norm stays below 0.6, so the map is invertible."""
+    """p -> p + d(p), d a few plane waves. Its gradient's norm stays below 0.6, so the map is
+    invertible.
+    """
 
     def __init__(self, rng: np.random.Generator, waves: int = 6, bound: float = 0.6):
         direction = rng.normal(size=(waves, 3))
@@ -227,7 +268,10 @@ class _Bend:
     def displacement(self, p: np.ndarray) -> np.ndarray:
         d = np.zeros_like(p)
         for k, phase, amplitude in zip(self.k, self.phase, self.amplitude):
-            d += np.sin(p[:, 0] * k[0] + p[:, 1] * k[1] + p[:, 2] * k[2] + phase)[:, None] * amplitude
+            d += (
+                np.sin(p[:, 0] * k[0] + p[:, 1] * k[1] + p[:, 2] * k[2] + phase)[:, None]
+                * amplitude
+            )
         return d
 
     def __call__(self, p: np.ndarray) -> np.ndarray:
@@ -241,7 +285,9 @@ class _Bend:
 
 
 def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.ndarray]:
-    """Paint the anatomy at the points p, tissue over tissue, each with an edge about a voxel wide."""
+    """Paint the anatomy at the points p, tissue over tissue, each with an edge about a voxel
+    wide.
+    """
     x, y, z = np.ascontiguousarray(p.T, dtype=np.float32)
     edge = np.float32(0.35 * np.mean(grid.spacing))
     values = np.full(len(p), _TISSUES["air"][contrast], np.float32)
@@ -259,11 +305,15 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
         distance = np.full(len(x), np.float32(1e3))
         near = np.flatnonzero(dx**2 + dy**2 + dz**2 < (max(radii) + 10 * edge) ** 2)
         axes = _rotation(*turn) / radii
-        along = [dx[near] * axes[0, i] + dy[near] * axes[1, i] + dz[near] * axes[2, i] for i in range(3)]
+        along = [
+            dx[near] * axes[0, i] + dy[near] * axes[1, i] + dz[near] * axes[2, i] for i in range(3)
+        ]
         distance[near] = (np.sqrt(along[0] ** 2 + along[1] ** 2 + along[2] ** 2) - 1) * min(radii)
         return distance
 
-    def tube(cx: float | np.ndarray, cy: float | np.ndarray, rx: float, ry: float | None = None) -> np.ndarray:
+    def tube(
+        cx: float | np.ndarray, cy: float | np.ndarray, rx: float, ry: float | None = None
+    ) -> np.ndarray:
         ry = ry or rx
         return (np.hypot((x - cx) / rx, (y - cy) / ry) - 1) * min(rx, ry)
 
@@ -275,7 +325,8 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
     cavity = np.maximum(body + 34, tube(0, -8, 118, 88))
     paint(cavity, "cavity")
 
-    patient = np.random.default_rng(7)  # bowel and vessels are the patient's, whatever the deformation's seed
+    # bowel and vessels are the patient's, whatever the deformation's seed
+    patient = np.random.default_rng(7)
     for _ in range(16):
         c = (patient.uniform(-80, 80), patient.uniform(-60, 15), patient.uniform(-170, -65))
         r, turn = (patient.uniform(24, 40), 15, 15), tuple(patient.uniform(-1.5, 1.5, 3))
@@ -283,7 +334,9 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
         paint(ellipsoid(c, (r[0] - 6, 8, 8), turn), "bowel content")
 
     for side in (-1, 1):  # iliac wings, psoas
-        wing = np.abs(ellipsoid((side * 60, 30, -180), (62, 62, 58))) + np.maximum(-side * (x - side * 40), 0)
+        wing = np.abs(ellipsoid((side * 60, 30, -180), (62, 62, 58))) + np.maximum(
+            -side * (x - side * 40), 0
+        )
         paint(wing - 8, "cortex")
         paint(wing - 4, "bone")
         paint(tube(side * 38, 66, 19, 21) + np.maximum(z + 20, 0), "muscle")
@@ -298,16 +351,31 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
     paint(ellipsoid((76, 8, 128), (54, 74, 88)), "lung", 9)
     for side in (-1, 1):
         for _ in range(9):
-            c = (side * patient.uniform(50, 100), patient.uniform(-45, 55), patient.uniform(70, 165))
-            paint(ellipsoid(c, (patient.uniform(14, 26), 5, 5), tuple(patient.uniform(-1.5, 1.5, 3))), "vessel", 8 if side < 0 else 9)
+            c = (
+                side * patient.uniform(50, 100),
+                patient.uniform(-45, 55),
+                patient.uniform(70, 165),
+            )
+            paint(
+                ellipsoid(c, (patient.uniform(14, 26), 5, 5), tuple(patient.uniform(-1.5, 1.5, 3))),
+                "vessel",
+                8 if side < 0 else 9,
+            )
     paint(ellipsoid((22, -28, 112), (46, 40, 44), (0, 0.4, 0.5)), "heart", 10)
     paint(ellipsoid((26, -30, 112), (27, 22, 26), (0, 0.4, 0.5)), "vessel", 10)
 
-    lobes = np.minimum(ellipsoid((-72, 2, 22), (68, 78, 64), (0, -0.25, 0.1)), ellipsoid((0, -38, 34), (72, 34, 30), (0, 0.25, 0.2)))
+    lobes = np.minimum(
+        ellipsoid((-72, 2, 22), (68, 78, 64), (0, -0.25, 0.1)),
+        ellipsoid((0, -38, 34), (72, 34, 30), (0, 0.25, 0.2)),
+    )
     paint(lobes, "liver", 1)
     for _ in range(7):
         c = (patient.uniform(-105, -35), patient.uniform(-35, 35), patient.uniform(-5, 60))
-        paint(ellipsoid(c, (patient.uniform(22, 38), 6, 6), tuple(patient.uniform(-1.5, 1.5, 3))), "vessel", 1)
+        paint(
+            ellipsoid(c, (patient.uniform(22, 38), 6, 6), tuple(patient.uniform(-1.5, 1.5, 3))),
+            "vessel",
+            1,
+        )
     paint(ellipsoid((-38, -58, -22), (13, 14, 26), (0.3, 0.2, 0)), "gallbladder")
     paint(ellipsoid((62, -30, 30), (38, 36, 44), (0.2, 0.5, 0)), "stomach", 5)
     paint(ellipsoid((108, 40, 34), (24, 42, 44), (0.3, 0.2, -0.3)), "spleen", 4)

@@ -18,7 +18,15 @@ from . import _core, errors, io
 from .transform import DenseTransform
 
 #: What a registration may leave in a folder, one run's files replacing another's.
-OUTPUTS = ("warped.nii.gz", "transform.h5", "displacement.nrrd", "uncertainty.nrrd", "warped_labels.nii.gz", "report.json", "report.html")
+OUTPUTS = (
+    "warped.nii.gz",
+    "transform.h5",
+    "displacement.nrrd",
+    "uncertainty.nrrd",
+    "warped_labels.nii.gz",
+    "report.json",
+    "report.html",
+)
 
 
 class Progress(NamedTuple):
@@ -40,19 +48,22 @@ class Progress(NamedTuple):
 
 
 class RegistrationResult(DenseTransform):
-    """A finished registration: a :class:`~morphseek.transform.DenseTransform` with its image and its measurements.
+    """A finished registration: a :class:`~morphseek.transform.DenseTransform` with its image and
+    its measurements.
 
     Attributes
     ----------
     warped : numpy.ndarray
         The moving image resampled once onto the fixed grid: float32, shape (z, y, x).
     metrics : dict
-        ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by stage), ``model``, ``device``,
-        ``warnings`` and more: what ``report.json`` holds beside the options, the grids and the initial transform.
+        ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by
+        stage), ``model``, ``device``, ``warnings`` and more: what ``report.json`` holds beside the
+        options, the grids and the initial transform.
     options : dict
         The options that were given.
     uncertainty : numpy.ndarray or None
-        Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered with ``uncertainty="on"``.
+        Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered
+        with ``uncertainty="on"``.
     """
 
     def __init__(
@@ -74,14 +85,19 @@ class RegistrationResult(DenseTransform):
 
     def __repr__(self) -> str:
         m = self.metrics
-        spread = f", uncertainty {m['uncertainty']['mean_mm']:.1f} mm" if m.get("uncertainty") else ""
+        spread = (
+            f", uncertainty {m['uncertainty']['mean_mm']:.1f} mm" if m.get("uncertainty") else ""
+        )
         return (
-            f"{super().__repr__()[:-1]}, model {m['model']} on {m['device']}, {m['similarity']} {m['similarity_before']:.3f} -> "
-            f"{m['similarity_after']:.3f}, NJD {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
+            f"{super().__repr__()[:-1]}, model {m['model']} on {m['device']}, {m['similarity']}"
+            f" {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
+            f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
 
     def report(self) -> dict[str, Any]:
-        """Return what ``report.json`` holds: the metrics, the options, the two grids and the initial transform."""
+        """Return what ``report.json`` holds: the metrics, the options, the two grids and the
+        initial transform.
+        """
         return {
             **self.metrics,
             "options": self.options,
@@ -90,29 +106,39 @@ class RegistrationResult(DenseTransform):
             "initial_transform": self.initial.tolist(),
         }
 
-    def write(self, folder: str | os.PathLike, report: dict[str, Any], *others: Callable[[], Any]) -> None:
-        """Write the files of :meth:`save` into an existing folder, with ``report`` as report.json; ``others`` write more at the same time."""
+    def write(
+        self, folder: str | os.PathLike, report: dict[str, Any], *others: Callable[[], Any]
+    ) -> None:
+        """Write the files of :meth:`save` into an existing folder, with ``report`` as report.json;
+        ``others`` write more at the same time.
+        """
         folder = Path(folder)
 
         def fields() -> None:
-            # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves a tenth.
+            # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves
+            # a tenth.
             io.write_image(folder / "displacement.nrrd", self.to_sitk_image(), compress=False)
             if self.uncertainty is not None:
-                io.write_image(folder / "uncertainty.nrrd", io.Image.on_grid(self.uncertainty, self.grid))
+                io.write_image(
+                    folder / "uncertainty.nrrd", io.Image.on_grid(self.uncertainty, self.grid)
+                )
 
         io.at_once(
             lambda: io.write_transform(folder / "transform.h5", self.to_sitk()),
             fields,
-            lambda: io.write_image(folder / "warped.nii.gz", io.Image.on_grid(self.warped, self.grid)),
+            lambda: io.write_image(
+                folder / "warped.nii.gz", io.Image.on_grid(self.warped, self.grid)
+            ),
             lambda: io.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n"),
             *others,
         )
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one, uncertainty.nrrd to a folder: all of
-        them or, on an error, none.
+        """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one,
+        uncertainty.nrrd to a folder: all of them or, on an error, none.
 
-        Files of another registration there are replaced or removed. :func:`load` reads the folder back.
+        Files of another registration there are replaced or removed. :func:`load` reads the folder
+        back.
         """
         with io.output_folder(folder, OUTPUTS) as temporary:
             self.write(temporary, self.report())
@@ -124,27 +150,55 @@ def load(folder: str | os.PathLike) -> RegistrationResult:
     path = folder / "report.json"
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        grid, moving_grid = (np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid"))
-        initial, options = np.array(report.pop("initial_transform"), dtype=np.float64), report.pop("options")
+        grid, moving_grid = (
+            np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
+        )
+        initial, options = (
+            np.array(report.pop("initial_transform"), dtype=np.float64),
+            report.pop("options"),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise errors.InputUnreadableError(f"{path} is not a registration's report: {error!r}") from None
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: {error!r}"
+        ) from None
     mm = np.ascontiguousarray(io.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
-    if grid.shape != (18,) or moving_grid.shape != (18,) or initial.shape != (4, 4) or not all(np.isfinite(x).all() for x in (grid, moving_grid, initial)):
-        raise errors.InputUnreadableError(f"{path} is not a registration's report: its grids or its initial transform are none")
+    if (
+        grid.shape != (18,)
+        or moving_grid.shape != (18,)
+        or initial.shape != (4, 4)
+        or not all(np.isfinite(x).all() for x in (grid, moving_grid, initial))
+    ):
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: its grids or its initial transform are none"
+        )
     if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
-        raise errors.GridMismatchError(f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says")
+        raise errors.GridMismatchError(
+            f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says"
+        )
     if not np.isfinite(mm).all():
-        raise errors.InputUnreadableError(f"{folder / 'displacement.nrrd'} has displacements that are no numbers")
+        raise errors.InputUnreadableError(
+            f"{folder / 'displacement.nrrd'} has displacements that are no numbers"
+        )
     if abs(np.linalg.det(initial[:3, :3])) < 1e-12:
-        raise errors.InputUnreadableError(f"{path} is not a registration's report: its initial transform cannot be inverted")
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: its initial transform cannot be inverted"
+        )
     displacement = np.empty((3, *mm.shape[:3]), np.float32)
     _core.call(_core.gopy.FromMM, mm, grid, 0, displacement)
     warped = io.read(folder / "warped.nii.gz", "warped").float32()
-    uncertainty = io.read(folder / "uncertainty.nrrd", "uncertainty").float32() if report.get("uncertainty") else None
+    uncertainty = (
+        io.read(folder / "uncertainty.nrrd", "uncertainty").float32()
+        if report.get("uncertainty")
+        else None
+    )
     for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
         if image is not None and image.shape != mm.shape[:3]:
-            raise errors.GridMismatchError(f"{folder / name} has shape {image.shape}, another grid than {path} says")
-    return RegistrationResult(displacement, grid, moving_grid, initial, warped, report, options, uncertainty)
+            raise errors.GridMismatchError(
+                f"{folder / name} has shape {image.shape}, another grid than {path} says"
+            )
+    return RegistrationResult(
+        displacement, grid, moving_grid, initial, warped, report, options, uncertainty
+    )
 
 
 def register(
@@ -162,15 +216,18 @@ def register(
     Parameters
     ----------
     fixed, moving : ImageLike
-        numpy array (z, y, x), SimpleITK, itk or nibabel image, a file, or a folder with one DICOM series
-        (:func:`morphseek.io.read`). Spacings, orientations and fields of view may differ.
+        numpy array (z, y, x), SimpleITK, itk or nibabel image, a file, or a folder with one DICOM
+        series (:func:`morphseek.io.read`). Spacings, orientations and fields of view may differ.
     fixed_mask, moving_mask : ImageLike, optional
-        Where not zero, voxels count for the initial alignment and the similarity. A numpy array lies on its image's grid.
+        Where not zero, voxels count for the initial alignment and the similarity. A numpy array
+        lies on its image's grid.
     initial_transform : optional
-        Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, or path of a .tfm or .h5 file, from fixed to moving space:
-        where the initial alignment starts, or stays with ``initial="none"`` or ``"com"``.
+        Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, or path of a .tfm or .h5 file,
+        from fixed to moving space: where the initial alignment starts, or stays with
+        ``initial="none"`` or ``"com"``.
     progress : callable or bool, optional
-        Called with a :class:`Progress` at every change and at least once a second; returning False cancels. True shows a bar.
+        Called with a :class:`Progress` at every change and at least once a second; returning False
+        cancels. True shows a bar.
     {options}
 
     Returns
@@ -196,16 +253,19 @@ def register(
     for name in ("fixed_labels", "moving_labels"):
         if name in options:
             raise errors.InvalidArgumentError(
-                f"{name}: registering needs no labels; afterwards result.apply(moving_labels, interpolation='nearest') brings them along, "
-                "and morphseek.evaluation.score_labels(result, fixed_labels, moving_labels) measures Dice"
+                f"{name}: registering needs no labels; afterwards result.apply(moving_labels,"
+                " interpolation='nearest') brings them along, and"
+                " morphseek.evaluation.score_labels(result, fixed_labels, moving_labels) measures"
+                " Dice"
             )
     target, source = io.read(fixed, "fixed"), io.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     initial = None
     if isinstance(initial_transform, DenseTransform):
         raise errors.InvalidArgumentError(
-            f"initial_transform is a {type(initial_transform).__name__}, which bends; a registration starts from "
-            "its linear part, .initial, or from the moving image resampled by it"
+            f"initial_transform is a {type(initial_transform).__name__}, which bends; a"
+            " registration starts from its linear part, .initial, or from the moving image"
+            " resampled by it"
         )
     if initial_transform is not None:
         matrix = io.linear_part(io.read_transform(initial_transform))
@@ -235,7 +295,9 @@ def register(
     if metrics["uncertainty"]:
         uncertainty = np.empty(target.array.shape, np.float32)
         _core.call(raw.Uncertainty, uncertainty)
-    return RegistrationResult(displacement, target.grid, source.grid, matrix, warped, metrics, options, uncertainty)
+    return RegistrationResult(
+        displacement, target.grid, source.grid, matrix, warped, metrics, options, uncertainty
+    )
 
 
 def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | None:
@@ -250,19 +312,23 @@ def all_options(options: dict[str, Any]) -> dict[str, Any]:
     InvalidArgumentError
         The engine does not know the name, or not the value.
     """
-    _core.call(_core.gopy.CheckOptions, json.dumps(dict.fromkeys(options)))  # the names, before values that may be images
+    # the names, before values that may be images
+    _core.call(_core.gopy.CheckOptions, json.dumps(dict.fromkeys(options)))
     given = {name: _plain(name, value) for name, value in options.items() if value is not None}
     return json.loads(_core.call(_core.gopy.CheckOptions, json.dumps(given)))
 
 
 def plain_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that are given, as the engine takes them ("off" for False): :func:`all_options` without the others."""
+    """Return the options that are given, as the engine takes them ("off" for False):
+    :func:`all_options` without the others.
+    """
     read = all_options(options)
     return {name: read[name] for name, value in options.items() if value is not None}
 
 
 def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return :func:`plain_options` and what is known of the model that they name, before a list of pairs is begun.
+    """Return :func:`plain_options` and what is known of the model that they name, before a list of
+    pairs is begun.
 
     Raises
     ------
@@ -275,7 +341,9 @@ def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def says_no(answer: Any) -> bool:
-    """Return whether a progress callback's answer cancels: False, numpy's too, but neither None nor 0."""
+    """Return whether a progress callback's answer cancels: False, numpy's too, but neither None nor
+    0.
+    """
     return isinstance(answer, (bool, np.bool_)) and not answer
 
 
@@ -290,7 +358,10 @@ def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any],
     if progress is None or isinstance(progress, (bool, np.bool_)):
         return Bar() if progress else None
     if not callable(progress):
-        raise errors.InvalidArgumentError(f"progress is given as {type(progress).__name__}; give a function, True for a bar, or nothing")
+        raise errors.InvalidArgumentError(
+            f"progress is given as {type(progress).__name__}; give a function, True for a bar, or"
+            " nothing"
+        )
     return progress
 
 
@@ -301,7 +372,9 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (str, int, float)):
-        raise errors.InvalidArgumentError(f"{name} is given as {type(value).__name__}; options are text and numbers")
+        raise errors.InvalidArgumentError(
+            f"{name} is given as {type(value).__name__}; options are text and numbers"
+        )
     if isinstance(value, str):
         _core.check_text(name, value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -310,7 +383,9 @@ def _plain(name: str, value: Any) -> Any:
 
 
 class _Reporter:
-    """The progress callback. Exceptions do not cross the engine: one raised by the user's callback or by Ctrl-C cancels and is kept."""
+    """The progress callback. Exceptions do not cross the engine: one raised by the user's callback
+    or by Ctrl-C cancels and is kept.
+    """
 
     def __init__(self, progress: Callable[[Progress], Any] | bool | None):
         self._callback = callback_of(progress)
@@ -318,8 +393,13 @@ class _Reporter:
         self.interruption: BaseException | None = None
 
     def __enter__(self) -> _Reporter:
-        # A signal handler runs between any two instructions, so an exception of its own could leave __call__ and be lost.
-        self._handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+        # A signal handler runs between any two instructions, so an exception of its own could leave
+        # __call__ and be lost.
+        self._handler = (
+            signal.getsignal(signal.SIGINT)
+            if threading.current_thread() is threading.main_thread()
+            else None
+        )
         if callable(self._handler):
             signal.signal(signal.SIGINT, self._on_signal)
         return self
@@ -330,7 +410,8 @@ class _Reporter:
         except BaseException as error:
             self.interruption = error
         outer = getattr(self._handler, "__self__", None)
-        if isinstance(outer, _Reporter):  # a registration inside the callback of another, which only took note
+        # a registration inside the callback of another, which only took note
+        if isinstance(outer, _Reporter):
             self.interruption = outer.interruption
 
     def __exit__(self, *exc: Any) -> None:
@@ -363,9 +444,18 @@ class Bar:
         from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        message = TextColumn("{task.description}", markup=False)  # it has names and paths of the user's
-        columns = TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn(), message
-        self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        # it has names and paths of the user's
+        message = TextColumn("{task.description}", markup=False)
+        columns = (
+            TextColumn("{task.fields[stage]:<8}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+            message,
+        )
+        self._bar = RichProgress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
         self._task = self._bar.add_task("", total=1.0, stage="")
         self._bar.start()
 
@@ -387,12 +477,20 @@ def _document_options() -> None:
     table = _core.option_table()
     lines = []
     for option in table:
-        kind = "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}" if "choices" in option else {"string": "str"}.get(option["type"], option["type"])
+        kind = (
+            "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}"
+            if "choices" in option
+            else {"string": "str"}.get(option["type"], option["type"])
+        )
         kind += f' or "{option["prefix"]}..."' if "prefix" in option else ""
         kind += f" or number of {option['number']}" if "number" in option else ""
         if "min" in option:
-            kind += f" from {option['min']:g}" + (f" to {option['max']:g}" if "max" in option else "")
-        lines.append(f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}")
+            kind += f" from {option['min']:g}" + (
+                f" to {option['max']:g}" if "max" in option else ""
+            )
+        lines.append(
+            f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}"
+        )
     if register.__doc__:  # absent under python -OO
         register.__doc__ = register.__doc__.replace("{options}", "\n    ".join(lines))
     signature = inspect.signature(register)
@@ -400,7 +498,14 @@ def _document_options() -> None:
     types = {"string": str, "int": int, "float": float}
     for option in table:
         annotation = str | float if "number" in option else types[option["type"]]
-        parameters.append(inspect.Parameter(option["name"], inspect.Parameter.KEYWORD_ONLY, default=option["default"], annotation=annotation))
+        parameters.append(
+            inspect.Parameter(
+                option["name"],
+                inspect.Parameter.KEYWORD_ONLY,
+                default=option["default"],
+                annotation=annotation,
+            )
+        )
     register.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _BACKGROUND, _TEXT, _FIXED, _MOVING, _FOLD = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a", "#ff2bd6"
 _PLANES = ("axial", "coronal", "sagittal")
-# Letters at the left, right, top and bottom of each plane: radiological convention, the patient's right on the viewer's left.
+# Letters at the left, right, top and bottom of each plane: radiological convention, the patient's
+# right on the viewer's left.
 _LETTERS = {"axial": "RLAP", "coronal": "RLSI", "sagittal": "APSI"}
 
 
@@ -64,10 +65,16 @@ def write_report(
     """
     import jinja2
 
-    target, source = (_drawable(io.read(image, name)) for image, name in ((fixed, "fixed"), (moving, "moving")))
+    target, source = (
+        _drawable(io.read(image, name)) for image, name in ((fixed, "fixed"), (moving, "moving"))
+    )
     before = resample_identity(source, result.grid, "linear", minimum(source.array))
     views = _Views(result.grid, target, fixed_labels)
-    images = {"fixed": views.take(target.array), "before": views.take(before), "after": views.take(_known(result.warped))}
+    images = {
+        "fixed": views.take(target.array),
+        "before": views.take(before),
+        "after": views.take(_known(result.warped)),
+    }
     outlines = None
     if fixed_labels is not None and moving_labels is not None:
         labels = io.read_on(moving_labels, result.moving_grid, "moving labels")
@@ -81,16 +88,53 @@ def write_report(
         ]
     same = result.metrics["align"]["same_modality"]
     figures = [
-        ("Fixed, moving and warped", "The moving image as it lay before, and resampled once by the transform found.", _three(views, images)),
-        *([("Label outlines", "Fixed labels in blue, moving labels in orange, on the fixed image.", _outlines(views, images["fixed"], outlines))] if outlines else []),
-        ("Checkerboard", "Fields of the fixed and the moving image in turn: structures should run on across the borders.", _checkerboard(views, images)),
-        ("Difference", "Moving minus fixed, each scaled to its own range: grey where they agree.", _difference(views, images))
-        if same
-        else ("Edges", "Edges of the moving image, in orange, on the fixed image; the two contrasts are too different to subtract.", _edges(views, images)),
+        (
+            "Fixed, moving and warped",
+            "The moving image as it lay before, and resampled once by the transform found.",
+            _three(views, images),
+        ),
+        *(
+            [
+                (
+                    "Label outlines",
+                    "Fixed labels in blue, moving labels in orange, on the fixed image.",
+                    _outlines(views, images["fixed"], outlines),
+                )
+            ]
+            if outlines
+            else []
+        ),
+        (
+            "Checkerboard",
+            (
+                "Fields of the fixed and the moving image in turn: structures should run on across"
+                " the borders."
+            ),
+            _checkerboard(views, images),
+        ),
+        (
+            (
+                "Difference",
+                "Moving minus fixed, each scaled to its own range: grey where they agree.",
+                _difference(views, images),
+            )
+            if same
+            else (
+                "Edges",
+                (
+                    "Edges of the moving image, in orange, on the fixed image; the two contrasts"
+                    " are too different to subtract."
+                ),
+                _edges(views, images),
+            )
+        ),
         (
             "Deformation",
-            "The grid shows the deformation behind the initial transform. Below, the logarithm of the total transform's Jacobian determinant: "
-            "blue shrinks towards the moving image, orange grows, magenta marks folding.",
+            (
+                "The grid shows the deformation behind the initial transform. Below, the logarithm"
+                " of the total transform's Jacobian determinant: blue shrinks towards the moving"
+                " image, orange grows, magenta marks folding."
+            ),
             _deformation(views, result, images["after"]),
         ),
     ]
@@ -99,16 +143,29 @@ def write_report(
         caption = "The standard deviation of the displacement in mm, "
         if how["source"] == "policy":
             caption += (
-                f"over {how['samples']} samples of the network's policy: where the network itself wavers. It is no estimate of the error, which can be many times larger."
+                f"over {how['samples']} samples of the network's policy: where the network itself"
+                " wavers. It is no estimate of the error, which can be many times larger."
             )
         else:
             caption += (
-                "from how well other displacements would have matched, up to three voxels of the search's grid away. Dark: the match is sharp. "
-                "Bright: other displacements match about as well, so do not measure or set a target there without looking; "
-                "that no other place looks alike does not prove that this one is right."
+                "from how well other displacements would have matched, up to three voxels of the"
+                " search's grid away. Dark: the match is sharp. Bright: other displacements match"
+                " about as well, so do not measure or set a target there without looking; that no"
+                " other place looks alike does not prove that this one is right."
             )
-        figures.append(("Uncertainty", caption, _uncertainty(views, images["fixed"], views.take(result.uncertainty), how["p95_mm"])))
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("morphseek"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        figures.append(
+            (
+                "Uncertainty",
+                caption,
+                _uncertainty(views, images["fixed"], views.take(result.uncertainty), how["p95_mm"]),
+            )
+        )
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("morphseek"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     html = environment.get_template("report.html").render(
         title=title,
         date=datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
@@ -118,7 +175,10 @@ def write_report(
         tiles=_tiles(result, scores, truth),
         truth=truth,
         figures=[(heading, caption, _png(figure)) for heading, caption, figure in figures],
-        scores=[dataclasses.asdict(s) | {"name": (label_names or {}).get(s.label, str(s.label))} for s in scores],
+        scores=[
+            dataclasses.asdict(s) | {"name": (label_names or {}).get(s.label, str(s.label))}
+            for s in scores
+        ],
         table=_table(result, target, source),
         plan=_plan(result.metrics.get("plan")),
         seconds={name: s for name, s in result.metrics["seconds"].items() if name != "total"},
@@ -126,22 +186,56 @@ def write_report(
     io.write_text(path, html)
 
 
-def _tiles(result: RegistrationResult, scores: Sequence[LabelScore], truth: dict[str, Any] | None) -> list[tuple[str, str, str]]:
+def _tiles(
+    result: RegistrationResult, scores: Sequence[LabelScore], truth: dict[str, Any] | None
+) -> list[tuple[str, str, str]]:
     """Return the figures at the head: what, value, remark."""
     m = result.metrics
     tiles = []
     if truth:
         after, initial = truth["after"], truth["initial"]
-        remark = f"median {after['median_mm']:.1f}, 95 % below {after['p95_mm']:.1f}; by the initial transform {initial['mean_mm']:.1f}"
+        remark = (
+            f"median {after['median_mm']:.1f}, 95 % below {after['p95_mm']:.1f}; by the initial"
+            f" transform {initial['mean_mm']:.1f}"
+        )
         tiles.append(("Mean error to the truth", f"{after['mean_mm']:.1f} mm", remark))
     if scores:
-        tiles.append(("Mean Dice", f"{mean_dice(scores):.3f}", f"before {mean_dice(scores, 'before'):.3f}"))
-    tiles.append((f"Similarity ({m['similarity']})", f"{m['similarity_after']:.3f}", f"before {m['similarity_before']:.3f}"))
-    tiles.append(("Folding (NJD)", f"{m['njd_percent']:.3f} %", "none" if m["njd_percent"] == 0 else "of all voxels"))
-    tiles.append(("Mean displacement", f"{m['displacement_mean_mm']:.1f} mm", f"largest {m['displacement_max_mm']:.1f} mm"))
+        tiles.append(
+            ("Mean Dice", f"{mean_dice(scores):.3f}", f"before {mean_dice(scores, 'before'):.3f}")
+        )
+    tiles.append(
+        (
+            f"Similarity ({m['similarity']})",
+            f"{m['similarity_after']:.3f}",
+            f"before {m['similarity_before']:.3f}",
+        )
+    )
+    tiles.append(
+        (
+            "Folding (NJD)",
+            f"{m['njd_percent']:.3f} %",
+            "none" if m["njd_percent"] == 0 else "of all voxels",
+        )
+    )
+    tiles.append(
+        (
+            "Mean displacement",
+            f"{m['displacement_mean_mm']:.1f} mm",
+            f"largest {m['displacement_max_mm']:.1f} mm",
+        )
+    )
     if spread := m.get("uncertainty"):
-        tiles.append(("Uncertainty", f"{spread['mean_mm']:.1f} mm", f"95 % below {spread['p95_mm']:.1f} mm"))
-    tiles.append(("Time", f"{m['seconds']['total']:.1f} s", f"on {m['device']}, {m['threads']} threads" + (", from the cache" if m["cached"] else "")))
+        tiles.append(
+            ("Uncertainty", f"{spread['mean_mm']:.1f} mm", f"95 % below {spread['p95_mm']:.1f} mm")
+        )
+    tiles.append(
+        (
+            "Time",
+            f"{m['seconds']['total']:.1f} s",
+            f"on {m['device']}, {m['threads']} threads"
+            + (", from the cache" if m["cached"] else ""),
+        )
+    )
     return tiles
 
 
@@ -150,12 +244,34 @@ def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> lis
     return [
         ("Fixed image", repr(fixed)[6:-1]),
         ("Moving image", repr(moving)[6:-1]),
-        ("Similarity before / initial / after", f"{m['similarity_before']:.4f} / {m['similarity_align']:.4f} / {m['similarity_after']:.4f}"),
-        ("Initial transform", f"{m['align']['method']}, confidence {m['align']['confidence']:.2f}, overlap {100 * m['align']['overlap']:.0f} %"),
+        (
+            "Similarity before / initial / after",
+            (
+                f"{m['similarity_before']:.4f} / {m['similarity_align']:.4f} /"
+                f" {m['similarity_after']:.4f}"
+            ),
+        ),
+        (
+            "Initial transform",
+            (
+                f"{m['align']['method']}, confidence {m['align']['confidence']:.2f}, overlap"
+                f" {100 * m['align']['overlap']:.0f} %"
+            ),
+        ),
         ("Modality", "same" if m["align"]["same_modality"] else "different"),
-        ("Jacobian determinant", f"{m['jacobian_min']:.3f} to {m['jacobian_max']:.3f}, SDlogJ {m['sdlogj']:.4f}"),
+        (
+            "Jacobian determinant",
+            f"{m['jacobian_min']:.3f} to {m['jacobian_max']:.3f}, SDlogJ {m['sdlogj']:.4f}",
+        ),
         ("Model", m["model"]),
-        ("Network steps", ", ".join(f"{s['reward']:.4f}" for s in m["steps"]) + " (reward)" if m["steps"] else "none"),
+        (
+            "Network steps",
+            (
+                ", ".join(f"{s['reward']:.4f}" for s in m["steps"]) + " (reward)"
+                if m["steps"]
+                else "none"
+            ),
+        ),
         ("Refinement", _refinement(m["refine"])),
         ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
         ("MorphSeek", m["version"]),
@@ -163,10 +279,16 @@ def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> lis
 
 
 def _plan(plan: dict[str, Any] | None) -> list[str]:
-    """Return what the engine chose for the pair, then its reasons, in words; nothing where it gives no reason."""
+    """Return what the engine chose for the pair, then its reasons, in words; nothing where it gives
+    no reason.
+    """
     if not plan or not plan["reasons"]:  # a result of an older library has no plan
         return []
-    chosen = [f"Start: {plan['start']}", f"similarity: {plan['similarity']}", f"share of the search: {100 * plan['search']:.0f} %"]
+    chosen = [
+        f"Start: {plan['start']}",
+        f"similarity: {plan['similarity']}",
+        f"share of the search: {100 * plan['search']:.0f} %",
+    ]
     if plan["smoothness_mm"]:
         chosen.append(f"tissue moves together over {plan['smoothness_mm']:.1f} mm")
     return ["; ".join(chosen) + ".", *plan["reasons"]]
@@ -174,16 +296,27 @@ def _plan(plan: dict[str, Any] | None) -> list[str]:
 
 def _refinement(refine: dict[str, Any]) -> str:
     levels = refine["levels"] or []
-    return "none" if not levels else f"{refine['similarity']}, " + ", ".join(f"{len(l['similarity'])} iterations at {l['spacing_mm']:.1f} mm" for l in levels)
+    return (
+        "none"
+        if not levels
+        else f"{refine['similarity']}, "
+        + ", ".join(
+            f"{len(l['similarity'])} iterations at {l['spacing_mm']:.1f} mm" for l in levels
+        )
+    )
 
 
 def _known(array: np.ndarray) -> np.ndarray:
-    """Return the voxels with the least of them where there is no intensity: the engine's rule, NaN, infinite, or next to it."""
+    """Return the voxels with the least of them where there is no intensity: the engine's rule, NaN,
+    infinite, or next to it.
+    """
     if array.dtype.kind != "f":
         return array
     with np.errstate(invalid="ignore"):
         known = np.abs(array) <= 1e37
-    return array if known.all() else np.where(known, array, array[known].min() if known.any() else 0)
+    return (
+        array if known.all() else np.where(known, array, array[known].min() if known.any() else 0)
+    )
 
 
 def _drawable(image: io.Image) -> io.Image:
@@ -195,7 +328,11 @@ class _Views:
 
     def __init__(self, grid: np.ndarray, fixed: io.Image, labels: io.ImageLike | None):
         direction = grid[9:18].reshape(3, 3)
-        columns = max(itertools.permutations(range(3)), key=lambda order: sum(abs(direction[r, c]) for r, c in enumerate(order)))  # index axis that runs along x, y, z
+        # index axis that runs along x, y, z
+        columns = max(
+            itertools.permutations(range(3)),
+            key=lambda order: sum(abs(direction[r, c]) for r, c in enumerate(order)),
+        )
         self.order = [2 - columns[r] for r in (2, 1, 0)]  # array axes that run along z, y, x
         self.signs = [float(np.sign(direction[r, columns[r]])) for r in (2, 1, 0)]
         self.spacing = [float(grid[3 + columns[r]]) for r in (2, 1, 0)]
@@ -213,7 +350,10 @@ class _Views:
         """Return the axial, coronal and sagittal slice, as they are shown."""
         turned = self.turn(volume)
         z, y, x = self.center
-        return [np.ascontiguousarray(s, dtype=np.float32) for s in (turned[z], turned[::-1, y], turned[::-1, :, x])]
+        return [
+            np.ascontiguousarray(s, dtype=np.float32)
+            for s in (turned[z], turned[::-1, y], turned[::-1, :, x])
+        ]
 
     def axes(self, plane: int) -> tuple[int, int]:
         """Return which of z, y, x run down and across a plane."""
@@ -222,11 +362,18 @@ class _Views:
     def extent(self, plane: int) -> tuple[float, float, float, float]:
         """Return the plane's extent in mm from its first voxel's edge: left, right, bottom, top."""
         down, across = self.axes(plane)
-        return 0.0, self.sizes[across] * self.spacing[across], self.sizes[down] * self.spacing[down], 0.0
+        return (
+            0.0,
+            self.sizes[across] * self.spacing[across],
+            self.sizes[down] * self.spacing[down],
+            0.0,
+        )
 
 
 def _median(inside: np.ndarray, axis: int) -> int:
-    """Return the index along an axis in the middle of the voxels that are true; of all where none is."""
+    """Return the index along an axis in the middle of the voxels that are true; of all where none
+    is.
+    """
     counts = np.cumsum(np.count_nonzero(inside, axis=tuple({0, 1, 2} - {axis})))
     return int(np.searchsorted(counts, (counts[-1] + 1) // 2)) if counts[-1] else len(counts) // 2
 
@@ -249,20 +396,57 @@ def _figure(views: _Views, rows: Sequence[str], draw: Callable[[Any, int, int], 
     heights = [views.extent(p)[2] for p in range(3)]
     width = 11.0
     scale = width / sum(widths)
-    row_height = min(max(heights) * scale, 1.5 * width)  # of a long volume the planes are drawn narrower
-    figure = Figure(figsize=(width + 0.35, (row_height + 0.12) * len(rows) + 0.3), facecolor=_BACKGROUND, dpi=100)
-    grid = figure.add_gridspec(len(rows), 3, width_ratios=widths, left=0.035, right=0.995, top=1 - 0.3 / figure.get_figheight(), bottom=0.005, wspace=0.02, hspace=0.03)
+    # of a long volume the planes are drawn narrower
+    row_height = min(max(heights) * scale, 1.5 * width)
+    figure = Figure(
+        figsize=(width + 0.35, (row_height + 0.12) * len(rows) + 0.3),
+        facecolor=_BACKGROUND,
+        dpi=100,
+    )
+    grid = figure.add_gridspec(
+        len(rows),
+        3,
+        width_ratios=widths,
+        left=0.035,
+        right=0.995,
+        top=1 - 0.3 / figure.get_figheight(),
+        bottom=0.005,
+        wspace=0.02,
+        hspace=0.03,
+    )
     for r, name in enumerate(rows):
         for p, plane in enumerate(_PLANES):
             axes = figure.add_subplot(grid[r, p])
             draw(axes, r, p)
             left, right, bottom, top = views.extent(p)
-            axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect="equal", facecolor="black")
+            axes.set(
+                xlim=(left, right),
+                ylim=(bottom, top),
+                xticks=[],
+                yticks=[],
+                aspect="equal",
+                facecolor="black",
+            )
             for spine in axes.spines.values():
                 spine.set_visible(False)
-            places = ((0.02, 0.5, "left", "center"), (0.98, 0.5, "right", "center"), (0.5, 0.98, "center", "top"), (0.5, 0.02, "center", "bottom"))
+            places = (
+                (0.02, 0.5, "left", "center"),
+                (0.98, 0.5, "right", "center"),
+                (0.5, 0.98, "center", "top"),
+                (0.5, 0.02, "center", "bottom"),
+            )
             for letter, (x, y, ha, va) in zip(_LETTERS[plane], places):
-                axes.text(x, y, letter, transform=axes.transAxes, ha=ha, va=va, color="#e8d36b", fontsize=9, fontweight="bold")
+                axes.text(
+                    x,
+                    y,
+                    letter,
+                    transform=axes.transAxes,
+                    ha=ha,
+                    va=va,
+                    color="#e8d36b",
+                    fontsize=9,
+                    fontweight="bold",
+                )
             if r == 0:
                 axes.set_title(plane, color=_TEXT, fontsize=10, pad=4)
             if p == 0:
@@ -271,7 +455,9 @@ def _figure(views: _Views, rows: Sequence[str], draw: Callable[[Any, int, int], 
 
 
 def _show(axes: Any, views: _Views, plane: int, slice_: np.ndarray, **how: Any) -> Any:
-    return axes.imshow(slice_, extent=views.extent(plane), **{"cmap": "gray", "interpolation": "bilinear", **how})
+    return axes.imshow(
+        slice_, extent=views.extent(plane), **{"cmap": "gray", "interpolation": "bilinear", **how}
+    )
 
 
 def _three(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
@@ -299,7 +485,15 @@ def _outlines(views: _Views, fixed: list[np.ndarray], labels: list[list[np.ndarr
     return _figure(views, ("before", "after"), draw)
 
 
-def _contour(axes: Any, views: _Views, plane: int, values: np.ndarray, level: float, color: str, width: float = 1.1) -> None:
+def _contour(
+    axes: Any,
+    views: _Views,
+    plane: int,
+    values: np.ndarray,
+    level: float,
+    color: str,
+    width: float = 1.1,
+) -> None:
     left, right, bottom, top = views.extent(plane)
     rows, columns = values.shape
     x = (np.arange(columns) + 0.5) * right / columns
@@ -337,58 +531,96 @@ def _edges(views: _Views, images: dict[str, list[np.ndarray]]) -> Figure:
     from scipy.ndimage import gaussian_gradient_magnitude
 
     fixed = _scaled(images["fixed"])
-    edges = [[gaussian_gradient_magnitude(s, 1.0) for s in _scaled(images[key])] for key in ("before", "after")]
+    edges = [
+        [gaussian_gradient_magnitude(s, 1.0) for s in _scaled(images[key])]
+        for key in ("before", "after")
+    ]
     levels = [float(np.percentile(np.concatenate([s.ravel() for s in e]), 82)) for e in edges]
 
     def draw(axes: Any, row: int, plane: int) -> None:
         _show(axes, views, plane, fixed[plane], vmax=1.2)
         overlay = np.zeros((*fixed[plane].shape, 4), np.float32)
         overlay[..., :3] = [int(_MOVING[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        overlay[..., 3] = 0.9 * np.clip((edges[row][plane] - levels[row]) / max(levels[row], 1e-6), 0, 1)
+        overlay[..., 3] = 0.9 * np.clip(
+            (edges[row][plane] - levels[row]) / max(levels[row], 1e-6), 0, 1
+        )
         axes.imshow(overlay, extent=views.extent(plane), interpolation="bilinear")
 
     return _figure(views, ("before", "after"), draw)
 
 
 def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndarray]) -> Figure:
-    # The deformation behind the initial transform, in voxels: what is left of Phi after the linear map that it begins with.
+    # The deformation behind the initial transform, in voxels: what is left of Phi after the linear
+    # map that it begins with.
     matrix = io.index_to_physical(result.grid)
-    linear = (np.linalg.inv(matrix) @ np.linalg.inv(result.initial) @ matrix)[2::-1, [2, 1, 0, 3]]  # rows and columns in the arrays' order: z, y, x
-    index = [views.take(np.broadcast_to(i, result.shape)) for i in np.ogrid[tuple(slice(n) for n in result.shape)]]
+    # rows and columns in the arrays' order: z, y, x
+    linear = (np.linalg.inv(matrix) @ np.linalg.inv(result.initial) @ matrix)[2::-1, [2, 1, 0, 3]]
+    index = [
+        views.take(np.broadcast_to(i, result.shape))
+        for i in np.ogrid[tuple(slice(n) for n in result.shape)]
+    ]
     displacement = [views.take(u) for u in result.displacement]
 
     def rest(axis: int, plane: int) -> np.ndarray:
-        return sum(linear[axis, a] * (index[a][plane] + displacement[a][plane]) for a in range(3)) + linear[axis, 3] - index[axis][plane]
+        return (
+            sum(linear[axis, a] * (index[a][plane] + displacement[a][plane]) for a in range(3))
+            + linear[axis, 3]
+            - index[axis][plane]
+        )
 
-    turned = [[views.signs[i] * rest(views.order[i], plane) for plane in range(3)] for i in range(3)]
+    turned = [
+        [views.signs[i] * rest(views.order[i], plane) for plane in range(3)] for i in range(3)
+    ]
     jacobian = views.take(result.jacobian())
     log_jacobian = [np.log(np.maximum(j, 1e-3)) for j in jacobian]
-    bound = max(0.3, float(np.percentile(np.abs(np.concatenate([j.ravel() for j in log_jacobian])), 99)))
+    bound = max(
+        0.3, float(np.percentile(np.abs(np.concatenate([j.ravel() for j in log_jacobian])), 99))
+    )
     scaled = _scaled(warped)
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
-    colors = LinearSegmentedColormap.from_list("jacobian", ["#8fd3f4", "#2b6cb0", "#1b2024", "#b3452c", "#fbc08d"]).with_extremes(bad=_FOLD)
+    colors = LinearSegmentedColormap.from_list(
+        "jacobian", ["#8fd3f4", "#2b6cb0", "#1b2024", "#b3452c", "#fbc08d"]
+    ).with_extremes(bad=_FOLD)
 
     def draw(axes: Any, row: int, plane: int) -> None:
         if row == 1:
             shown = np.ma.masked_where(jacobian[plane] <= 0, log_jacobian[plane])
-            image = axes.imshow(shown, extent=views.extent(plane), cmap=colors, vmin=-bound, vmax=bound, interpolation="nearest")
+            image = axes.imshow(
+                shown,
+                extent=views.extent(plane),
+                cmap=colors,
+                vmin=-bound,
+                vmax=bound,
+                interpolation="nearest",
+            )
             if plane == 2:
                 _bar(axes, image)
             return
         _show(axes, views, plane, scaled[plane], vmax=1.5)
         down, across = views.axes(plane)
-        flip = -1 if plane > 0 else 1  # coronal and sagittal planes are shown upside down: S at the top
+        # coronal and sagittal planes are shown upside down: S at the top
+        flip = -1 if plane > 0 else 1
         u_down = flip * turned[down][plane] * views.spacing[down]
         u_across = turned[across][plane] * views.spacing[across]
         rows, columns = u_down.shape
-        grid_y, grid_x = np.meshgrid((np.arange(rows) + 0.5) * views.spacing[down], (np.arange(columns) + 0.5) * views.spacing[across], indexing="ij")
-        step_y, step_x = (max(1, round(9.0 * max(views.extent(0)[1:3]) / 300 / views.spacing[a])) for a in (down, across))
+        grid_y, grid_x = np.meshgrid(
+            (np.arange(rows) + 0.5) * views.spacing[down],
+            (np.arange(columns) + 0.5) * views.spacing[across],
+            indexing="ij",
+        )
+        step_y, step_x = (
+            max(1, round(9.0 * max(views.extent(0)[1:3]) / 300 / views.spacing[a]))
+            for a in (down, across)
+        )
         gx, gy = grid_x + u_across, grid_y + u_down
         nodes = np.stack((gx, gy), axis=-1)
         lines = [*nodes[::step_y], *nodes[:, ::step_x].swapaxes(0, 1)]
-        axes.add_collection(LineCollection(lines, colors=_FIXED, linewidths=0.6, alpha=0.9), autolim=False)  # one, since hundreds of lines take long
+        # one, since hundreds of lines take long
+        axes.add_collection(
+            LineCollection(lines, colors=_FIXED, linewidths=0.6, alpha=0.9), autolim=False
+        )
 
     return _figure(views, ("grid on warped", "log Jacobian"), draw)
 
@@ -396,18 +628,31 @@ def _deformation(views: _Views, result: RegistrationResult, warped: list[np.ndar
 def _bar(axes: Any, image: Any) -> Any:
     """Add a colour bar inside the axes, at the upper right."""
     bar = axes.figure.colorbar(image, cax=axes.inset_axes((0.9, 0.62, 0.025, 0.33)))
-    bar.ax.tick_params(colors=_TEXT, labelsize=7, left=True, right=False, labelleft=True, labelright=False)
+    bar.ax.tick_params(
+        colors=_TEXT, labelsize=7, left=True, right=False, labelleft=True, labelright=False
+    )
     bar.outline.set_visible(False)
     return bar
 
 
-def _uncertainty(views: _Views, fixed: list[np.ndarray], spread: list[np.ndarray], p95: float) -> Figure:
+def _uncertainty(
+    views: _Views, fixed: list[np.ndarray], spread: list[np.ndarray], p95: float
+) -> Figure:
     scaled = _scaled(fixed)
 
     def draw(axes: Any, row: int, plane: int) -> None:
         _show(axes, views, plane, scaled[plane], vmax=1.2)
         visible = 0.7 * np.clip(scaled[plane] / 0.15, 0, 1)  # in the air it says nothing
-        image = _show(axes, views, plane, spread[plane], cmap="inferno", alpha=visible, vmin=0, vmax=max(1.2 * p95, 1e-3))
+        image = _show(
+            axes,
+            views,
+            plane,
+            spread[plane],
+            cmap="inferno",
+            alpha=visible,
+            vmin=0,
+            vmax=max(1.2 * p95, 1e-3),
+        )
         if plane == 2:
             bar = _bar(axes, image)
             bar.set_alpha(1)
@@ -424,5 +669,7 @@ def _png(figure: Figure) -> str:
     canvas.draw()
     buffer = bytesio.BytesIO()
     # Opaque, and nearly as small as by the defaults in less than half the time.
-    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, "png", compress_level=3)
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(
+        buffer, "png", compress_level=3
+    )
     return base64.b64encode(buffer.getvalue()).decode()

@@ -14,7 +14,8 @@ _MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds ex
 
 
 class DenseTransform:
-    """A dense map from fixed to moving space: ``Phi(x) = x + u(x)`` at every voxel of the fixed grid.
+    """A dense map from fixed to moving space: ``Phi(x) = x + u(x)`` at every voxel of the fixed
+    grid.
 
     It is the pull-back, ITK's direction: ``warped = moving o Phi``.
 
@@ -25,8 +26,8 @@ class DenseTransform:
     grid, moving_grid : numpy.ndarray
         Geometry of the fixed and the moving image, as :attr:`morphseek.io.Image.grid`.
     initial : numpy.ndarray, optional
-        4x4 LPS matrix of the linear part that ``displacement`` contains; it continues the map outside the fixed grid in
-        :meth:`to_sitk`.
+        4x4 LPS matrix of the linear part that ``displacement`` contains; it continues the map
+        outside the fixed grid in :meth:`to_sitk`.
 
     Examples
     --------
@@ -48,26 +49,41 @@ class DenseTransform:
     np.float32(-1.0)
     """
 
-    def __init__(self, displacement: np.ndarray, grid: np.ndarray, moving_grid: np.ndarray, initial: np.ndarray | None = None):
+    def __init__(
+        self,
+        displacement: np.ndarray,
+        grid: np.ndarray,
+        moving_grid: np.ndarray,
+        initial: np.ndarray | None = None,
+    ):
         self.grid = np.ascontiguousarray(grid, dtype=np.float64)
         self.moving_grid = np.ascontiguousarray(moving_grid, dtype=np.float64)
         self.initial = np.eye(4) if initial is None else np.asarray(initial, dtype=np.float64)
         self.displacement = displacement
 
     def __repr__(self) -> str:
-        fixed, moving = (" x ".join(str(int(n)) for n in g[:3]) for g in (self.grid, self.moving_grid))
-        return f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to {self.stats()['DisplacementMaxMM']:.2f} mm)"
+        fixed, moving = (
+            " x ".join(str(int(n)) for n in g[:3]) for g in (self.grid, self.moving_grid)
+        )
+        return (
+            f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to"
+            f" {self.stats()['DisplacementMaxMM']:.2f} mm)"
+        )
 
     @property
     def displacement(self) -> np.ndarray:
-        """The displacements in voxels: float32, shape (3, z, y, x), component i along array axis i."""
+        """The displacements in voxels: float32, shape (3, z, y, x), component i along array axis
+        i.
+        """
         return self._displacement
 
     @displacement.setter
     def displacement(self, displacement: np.ndarray) -> None:
         array = np.ascontiguousarray(displacement, dtype=np.float32)
         if array.shape != (3, *self.shape):
-            raise errors.GridMismatchError(f"displacement has shape {array.shape}; the grid needs {(3, *self.shape)}")
+            raise errors.GridMismatchError(
+                f"displacement has shape {array.shape}; the grid needs {(3, *self.shape)}"
+            )
         self._displacement = array
 
     @property
@@ -78,7 +94,9 @@ class DenseTransform:
 
     @property
     def displacement_mm(self) -> np.ndarray:
-        """The displacements in LPS mm: float32, shape (z, y, x, 3), components x, y, z (ITK's). Computed at every access."""
+        """The displacements in LPS mm: float32, shape (z, y, x, 3), components x, y, z (ITK's).
+        Computed at every access.
+        """
         out = np.empty((*self.shape, 3), np.float32)
         _core.call(_core.gopy.ToMM, *self._field(), 0, out)
         return out
@@ -87,22 +105,29 @@ class DenseTransform:
         return self.displacement, self.grid
 
     def stats(self) -> dict[str, float]:
-        """Return how regular the field is and how far it moves: NJD in percent, SDlogJ, the Jacobian's range, mean and largest mm."""
+        """Return how regular the field is and how far it moves: NJD in percent, SDlogJ, the
+        Jacobian's range, mean and largest mm.
+        """
         return json.loads(_core.call(_core.gopy.Stats, *self._field(), 0))
 
     def jacobian(self) -> np.ndarray:
-        """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where it keeps volumes."""
+        """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where
+        it keeps volumes.
+        """
         out = np.empty(self.shape, np.float32)
         _core.call(_core.gopy.Jacobian, *self._field(), 0, out)
         return out
 
-    def apply(self, image: io.ImageLike, interpolation: str = "linear", background: float | None = None) -> Any:
+    def apply(
+        self, image: io.ImageLike, interpolation: str = "linear", background: float | None = None
+    ) -> Any:
         """Resample an image or label map of the moving space onto the fixed grid, once.
 
         Parameters
         ----------
         image : ImageLike
-            On any grid of the moving image's space. A numpy array lies on the moving image's own grid.
+            On any grid of the moving image's space. A numpy array lies on the moving image's own
+            grid.
         interpolation : {"linear", "nearest"}
             "nearest" for label maps.
         background : float, optional
@@ -130,9 +155,22 @@ class DenseTransform:
                     values, background, array = found, of_background, ranks
         moving = np.ascontiguousarray(array, dtype=np.float32)
         out = np.empty(self.shape, np.float32)
-        _core.call(_core.gopy.Warp, *self._field(), moving, source.grid, str(interpolation), float(background), 0, out)
+        _core.call(
+            _core.gopy.Warp,
+            *self._field(),
+            moving,
+            source.grid,
+            str(interpolation),
+            float(background),
+            0,
+            out,
+        )
         if interpolation == "nearest":
-            out = values[out.astype(np.int64)] if values is not None else out.astype(source.array.dtype)
+            out = (
+                values[out.astype(np.int64)]
+                if values is not None
+                else out.astype(source.array.dtype)
+            )
         return io.as_kind_of(image, io.Image.on_grid(out, self.grid))
 
     def transform_points(self, points: Any) -> np.ndarray:
@@ -146,14 +184,19 @@ class DenseTransform:
         Returns
         -------
         numpy.ndarray
-            float64, shape (n, 3): where the moving image shows what the fixed image shows at `points`.
+            float64, shape (n, 3): where the moving image shows what the fixed image shows at
+            `points`.
         """
         try:
             mapped = np.array(points, dtype=np.float64, order="C")
         except (TypeError, ValueError):
-            raise errors.InvalidArgumentError("points are not all numbers, or not all as many; give (n, 3), LPS mm") from None
+            raise errors.InvalidArgumentError(
+                "points are not all numbers, or not all as many; give (n, 3), LPS mm"
+            ) from None
         if mapped.ndim != 2 or mapped.shape[1] != 3:
-            raise errors.InvalidArgumentError(f"points have shape {mapped.shape}; give (n, 3), LPS mm")
+            raise errors.InvalidArgumentError(
+                f"points have shape {mapped.shape}; give (n, 3), LPS mm"
+            )
         _core.call(_core.gopy.TransformPoints, *self._field(), mapped, len(mapped))
         return mapped
 
@@ -167,12 +210,14 @@ class DenseTransform:
         return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
 
     def to_sitk(self) -> sitk.Transform:
-        """Return the map as SimpleITK's: a displacement field, inside a composite with the initial transform where there is one.
+        """Return the map as SimpleITK's: a displacement field, inside a composite with the initial
+        transform where there is one.
 
-        Inside the fixed grid both are :attr:`displacement_mm`; outside, ITK's displacement is zero and the initial transform
-        alone remains.
+        Inside the fixed grid both are :attr:`displacement_mm`; outside, ITK's displacement is zero
+        and the initial transform alone remains.
         """
-        matrix = np.linalg.inv(self.initial) @ io.index_to_physical(self.grid)  # index -> where the initial would start from
+        # index -> where the initial would start from
+        matrix = np.linalg.inv(self.initial) @ io.index_to_physical(self.grid)
         base = matrix - io.index_to_physical(self.grid)
         weights = np.hstack([matrix[:3, :3], base[:3]])  # of u, of the index and of 1
         terms = np.ones((7, *self.shape[1:]))
@@ -186,7 +231,8 @@ class DenseTransform:
         dense = sitk.DisplacementFieldTransform(image)
         if np.array_equal(self.initial, np.eye(4)):
             return dense
-        return sitk.CompositeTransform([io.read_transform(self.initial), dense])  # the last one acts first
+        # the last one acts first
+        return sitk.CompositeTransform([io.read_transform(self.initial), dense])
 
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""
@@ -194,7 +240,9 @@ class DenseTransform:
 
 
 def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the values of labels and background, sorted; the labels as places among them; and the background's place."""
+    """Return the values of labels and background, sorted; the labels as places among them; and the
+    background's place.
+    """
     found, ranks = np.unique(np.append(labels, labels.dtype.type(background)), return_inverse=True)
     return found, ranks[:-1].reshape(labels.shape), int(ranks[-1])
 
@@ -208,7 +256,11 @@ def _beyond_float32(array: np.ndarray) -> bool:
     """Whether float32, in which the engine counts, does not hold every value."""
     if array.dtype.kind in "iu":
         return beyond(array, _MAX_EXACT)
-    return array.dtype.kind == "f" and array.dtype.itemsize > 4 and not np.array_equal(array, array.astype(np.float32), equal_nan=True)
+    return (
+        array.dtype.kind == "f"
+        and array.dtype.itemsize > 4
+        and not np.array_equal(array, array.astype(np.float32), equal_nan=True)
+    )
 
 
 def _check_fits(background: float, dtype: np.dtype) -> None:
@@ -216,7 +268,9 @@ def _check_fits(background: float, dtype: np.dtype) -> None:
         return
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if not (least <= background <= most and background == int(background)):
-        raise errors.InvalidArgumentError(f"background: {background:g} is no value of the labels' type, {dtype}")
+        raise errors.InvalidArgumentError(
+            f"background: {background:g} is no value of the labels' type, {dtype}"
+        )
 
 
 def minimum(array: np.ndarray) -> float:
@@ -225,8 +279,20 @@ def minimum(array: np.ndarray) -> float:
     return float(finite.min()) if finite.size else 0.0
 
 
-def resample_identity(image: io.Image, grid: np.ndarray, interpolation: str, background: float) -> np.ndarray:
+def resample_identity(
+    image: io.Image, grid: np.ndarray, interpolation: str, background: float
+) -> np.ndarray:
     """Resample onto another grid under the identity in physical space; float32."""
     out = np.empty(tuple(int(n) for n in grid[2::-1]), np.float32)
-    _core.call(_core.gopy.Resample, image.float32(), image.grid, grid, None, interpolation, background, 0, out)
+    _core.call(
+        _core.gopy.Resample,
+        image.float32(),
+        image.grid,
+        grid,
+        None,
+        interpolation,
+        background,
+        0,
+        out,
+    )
     return out

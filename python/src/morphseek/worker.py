@@ -1,23 +1,29 @@
-"""A registration in a process of its own, for programs with a window: ``python -m morphseek.worker FOLDER``.
+"""A registration in a process of its own, for programs with a window: ``python -m morphseek.worker
+FOLDER``.
 
-FOLDER is a private one of the caller's. ``request.json`` in it says what to do; arrays are .npy files beside it, shape
-(z, y, x), and geometry is LPS mm, as in :class:`morphseek.io.Image`::
+FOLDER is a private one of the caller's. ``request.json`` in it says what to do; arrays are .npy
+files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphseek.io.Image`::
 
-    {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0, 0, 0, 1, 0, 0, 0, 1]},
+    {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
+    0, 0, 1, 0, 0, 0, 1]},
      "moving": {...}, "fixed_mask": {...}, "moving_mask": {...},    the masks may be absent
-     "initial_transform": [[...]],                                  4x4, fixed -> moving; may be absent
-     "options": {"refine": 10},                                     of morphseek.register
-     "outputs": ["warped", "displacement"],                         of OUTPUTS; "uncertainty" sets the option
-     "labels": [{"file": ...}, ...],                                label maps of the moving side, on any grid; may be absent
-     "field_spacing": 0,                                            mm between the vectors; 0: the image's own grid
-     "temporary": true}                                             remove FOLDER if the caller goes away
+     "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
+     absent "options": {"refine": 10},                                     of morphseek.register
+     "outputs": ["warped", "displacement"],                         of OUTPUTS; "uncertainty" sets
+     the option "labels": [{"file": ...}, ...],                                label maps of the
+     moving side, on any grid; may be absent "field_spacing": 0,
+     mm between the vectors; 0: the image's own grid "temporary": true}
+     remove FOLDER if the caller goes away
 
-Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}`` any number of times, then either
-``{"result": {"metrics": {...}, "files": {"warped": {"file", "spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...]}}``
-or ``{"error": {"name", "code", "class", "message"}}``. The label maps come back on the fixed grid, by nearest neighbours. The exit code is the command line's. A result line means that all files are
-whole. The process ends when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
+Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}``
+any number of times, then either ``{"result": {"metrics": {...}, "files": {"warped": {"file",
+"spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...]}}`` or ``{"error": {"name",
+"code", "class", "message"}}``. The label maps come back on the fixed grid, by nearest neighbours.
+The exit code is the command line's. A result line means that all files are whole. The process ends
+when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
 
-``python -m morphseek.worker --describe`` prints what there is: ``{"version", "options", "models", "devices"}``.
+``python -m morphseek.worker --describe`` prints what there is: ``{"version", "options", "models",
+"devices"}``.
 """
 
 from __future__ import annotations
@@ -48,14 +54,24 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     """Do what ``request.json`` in a folder says; return the result line's content."""
     try:
         request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-        inputs = {name: _read(folder, request.get(name), name) for name in ("fixed", "moving", "fixed_mask", "moving_mask")}
-        labels = [_read(folder, entry, f"label map {i}") for i, entry in enumerate(request.get("labels", ()))]
+        inputs = {
+            name: _read(folder, request.get(name), name)
+            for name in ("fixed", "moving", "fixed_mask", "moving_mask")
+        }
+        labels = [
+            _read(folder, entry, f"label map {i}")
+            for i, entry in enumerate(request.get("labels", ()))
+        ]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
         options, initial = request.get("options", {}), request.get("initial_transform")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise errors.InputUnreadableError(f"{folder / 'request.json'} is not a request: {error!r}") from None
+        raise errors.InputUnreadableError(
+            f"{folder / 'request.json'} is not a request: {error!r}"
+        ) from None
     if unknown := set(outputs) - set(OUTPUTS):
-        raise errors.InvalidArgumentError(f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}")
+        raise errors.InvalidArgumentError(
+            f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}"
+        )
     if initial is not None:
         initial = np.array(initial, dtype=np.float64)
     if "uncertainty" in outputs:
@@ -68,7 +84,14 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     moved = []
     for i, image in enumerate(labels):
         progress(Progress("outputs", 1.0, image.name))
-        moved.append(_write(folder, f"labels-{i}", result.apply(image, interpolation="nearest").array, result.grid))
+        moved.append(
+            _write(
+                folder,
+                f"labels-{i}",
+                result.apply(image, interpolation="nearest").array,
+                result.grid,
+            )
+        )
     return {"metrics": result.report(), "files": files, "labels": moved}
 
 
@@ -76,7 +99,11 @@ def _read(folder: Path, entry: dict[str, Any] | None, name: str) -> io.Image | N
     if entry is None:
         return None
     array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
-    return io.Image(array, *(tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")), name.replace("_", " "))
+    return io.Image(
+        array,
+        *(tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")),
+        name.replace("_", " "),
+    )
 
 
 def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -100,12 +127,14 @@ def _write(folder: Path, name: str, array: np.ndarray, grid: np.ndarray) -> dict
 
 
 def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the displacements of a transform with at least ``spacing`` mm between them, from its grid's first to its last voxel.
+    """Return the displacements of a transform with at least ``spacing`` mm between them, from its
+    grid's first to its last voxel.
 
     Returns
     -------
     array, grid
-        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as :attr:`io.Image.grid`.
+        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as
+        :attr:`io.Image.grid`.
 
     Examples
     --------
@@ -131,24 +160,40 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
 
 def geometry(grid: np.ndarray) -> dict[str, list[float]]:
     """Return a grid, as :attr:`io.Image.grid`, as it travels."""
-    return {"spacing": grid[3:6].tolist(), "origin": grid[6:9].tolist(), "direction": grid[9:18].tolist()}
+    return {
+        "spacing": grid[3:6].tolist(),
+        "origin": grid[6:9].tolist(),
+        "direction": grid[9:18].tolist(),
+    }
 
 
 def describe() -> dict[str, Any]:
-    """Return what a panel shows: version, the engine's options, the models, and the usable devices with their names."""
+    """Return what a panel shows: version, the engine's options, the models, and the usable devices
+    with their names.
+    """
     found = _core.devices()
     usable = {d["name"] for d in found["devices"] if d["usable"]}
     cards = {"cuda": gpu["name"] for gpu in found["gpus"][:1] if "cuda" in usable}
-    return {"version": _core.version(), "options": _core.option_table(), "models": _core.models(), "devices": {"cpu": f"{os.cpu_count()} cores", **cards}}
+    return {
+        "version": _core.version(),
+        "options": _core.option_table(),
+        "models": _core.models(),
+        "devices": {"cpu": f"{os.cpu_count()} cores", **cards},
+    }
 
 
 def _end_with_caller(folder: Path) -> None:
-    """Wait for the end of standard input, that is, of the caller; then end, whatever is under way."""
+    """Wait for the end of standard input, that is, of the caller; then end, whatever is under
+    way.
+    """
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        if json.loads((folder / "request.json").read_text(encoding="utf-8")).get("temporary") is True:
+        if (
+            json.loads((folder / "request.json").read_text(encoding="utf-8")).get("temporary")
+            is True
+        ):
             shutil.rmtree(folder, ignore_errors=True)
     os._exit(errors.CancelledError.exit_code)
 
@@ -183,7 +228,14 @@ def main(arguments: list[str]) -> int:
         failure = errors.from_exception(error)
         if isinstance(failure, errors.InternalError):
             traceback.print_exc()
-    send(error={"name": failure.name, "code": failure.code, "class": type(failure).__name__, "message": str(failure)})
+    send(
+        error={
+            "name": failure.name,
+            "code": failure.code,
+            "class": type(failure).__name__,
+            "message": str(failure),
+        }
+    )
     return failure.exit_code
 
 

@@ -1,4 +1,6 @@
-"""Shared pieces of the training tests: a phantom data set, the real one where it is, and small networks."""
+"""Shared pieces of the training tests: a phantom data set, the real one where it is, and small
+networks.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="training tests need the extra: pip install morphseek[training]")
-pytest.importorskip("monai", reason="training tests need the extra: pip install morphseek[training]")
+torch = pytest.importorskip(
+    "torch", reason="training tests need the extra: pip install morphseek[training]"
+)
+pytest.importorskip(
+    "monai", reason="training tests need the extra: pip install morphseek[training]"
+)
 
 from training_helpers import REPOSITORY, write_phantom  # noqa: E402  (after the skips)
 
@@ -36,11 +42,15 @@ def one_thread():
 
 @pytest.fixture(scope="session")
 def hippocampus() -> Path:
-    """The real hippocampus volumes; $MORPHSEEK_DATA/hippocampus, or shared/data beside the repository."""
+    """The real hippocampus volumes; $MORPHSEEK_DATA/hippocampus, or shared/data beside the
+    repository.
+    """
     root = Path(os.environ.get("MORPHSEEK_DATA", REPOSITORY.parent / "shared" / "data"))
     folder = root / "hippocampus"
     if not (folder / "split.json").exists():
-        pytest.skip(f"REAL DATA ABSENT: no {folder}/split.json; set MORPHSEEK_DATA to run this test")
+        pytest.skip(
+            f"REAL DATA ABSENT: no {folder}/split.json; set MORPHSEEK_DATA to run this test"
+        )
     return folder
 
 
@@ -52,14 +62,22 @@ def phantoms(tmp_path_factory) -> Path:
     names = [f"p{i}" for i in range(8)]
     for i, name in enumerate(names):
         write_phantom(
-            root / "images" / f"{name}.nii.gz", root / "labels" / f"{name}.nii.gz", rng.uniform(-2, 2, 3), seed=i
+            root / "images" / f"{name}.nii.gz",
+            root / "labels" / f"{name}.nii.gz",
+            rng.uniform(-2, 2, 3),
+            seed=i,
         )
     pairs = [[a, b] for a in names[:6] for b in names[:6] if a != b]
     (root / "split.json").write_text(
         json.dumps(
             {
                 "train": names[:6],
-                "pairs": {"warmup": pairs, "grpo": pairs[:10], "val": [["p6", "p7"]], "test": [["p6", "p7"], ["p7", "p6"]]},
+                "pairs": {
+                    "warmup": pairs,
+                    "grpo": pairs[:10],
+                    "val": [["p6", "p7"]],
+                    "test": [["p6", "p7"], ["p7", "p6"]],
+                },
             }
         )
     )
@@ -90,6 +108,8 @@ def tiny(phantoms):
         if preset == "best":
             options["segmentation_classes"] = 2
         dotted = {k.replace("__", "."): v for k, v in changes.items()}
-        return load(preset).replace(**(TINY | {"data.path": str(phantoms), "model.options": options} | dotted))
+        return load(preset).replace(
+            **(TINY | {"data.path": str(phantoms), "model.options": options} | dotted)
+        )
 
     return make

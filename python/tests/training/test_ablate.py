@@ -1,4 +1,6 @@
-"""Ablations: arms differ in what they claim to, finished arms are kept, tables say what the files say."""
+"""Ablations: arms differ in what they claim to, finished arms are kept, tables say what the files
+say.
+"""
 
 import json
 
@@ -10,7 +12,10 @@ from morphseek.training import ablate
 
 @pytest.fixture
 def tiny_scale(monkeypatch):
-    changes = {"data.min_size": [24, 24, 24], "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}}
+    changes = {
+        "data.min_size": [24, 24, 24],
+        "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
+    }
     monkeypatch.setitem(ablate.SCALES, "tiny", ablate.Scale("tiny", changes))
     return "tiny"
 
@@ -26,10 +31,16 @@ def test_every_arm_is_a_valid_configuration(tmp_path):
                 seen.append(d)
         for a, b in ablate.COMPARISONS[group]:
             assert {a, b} <= arms.keys()
-    ladder = {k: ablate._config(a, ablate.SCALES["small"], tmp_path, 90, 0) for k, a in ablate.GROUPS["ladder"].items()}
+    ladder = {
+        k: ablate._config(a, ablate.SCALES["small"], tmp_path, 90, 0)
+        for k, a in ablate.GROUPS["ladder"].items()
+    }
     assert ladder["dice"].run.steps == 1 and ladder["multistep"].run.steps == 3
     assert ladder["multistep"].policy.kind == "none" and ladder["paper"].policy.kind == "paper"
-    assert ladder["paper"].policy.tau_every == 10 and ladder["paper"].model.parametrisation == "displacement"
+    assert (
+        ladder["paper"].policy.tau_every == 10
+        and ladder["paper"].model.parametrisation == "displacement"
+    )
     # No row is helped by augmentation.
     for c in ladder.values():
         assert not any(v for k, v in vars(c.augment).items() if k != "fixed_share")
@@ -37,16 +48,31 @@ def test_every_arm_is_a_valid_configuration(tmp_path):
 
 def test_runs_and_tables(phantoms, tmp_path, tiny_scale):
     def go():
-        ablate.run("ladder", phantoms, tmp_path, visits=2, seeds=(0, 1), arms=("warmup", "multistep", "best"), scale=tiny_scale, warmup_visits=2, eval_steps=3)
+        ablate.run(
+            "ladder",
+            phantoms,
+            tmp_path,
+            visits=2,
+            seeds=(0, 1),
+            arms=("warmup", "multistep", "best"),
+            scale=tiny_scale,
+            warmup_visits=2,
+            eval_steps=3,
+        )
 
     go()
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("ladder/*/*/result.json"))
-    assert files == [f"ladder/{n}/result.json" for n in ("best/seed0", "best/seed1", "multistep/seed0", "multistep/seed1", "warmup/seed0")]
+    assert files == [
+        f"ladder/{n}/result.json"
+        for n in ("best/seed0", "best/seed1", "multistep/seed0", "multistep/seed1", "warmup/seed0")
+    ]
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
     go()
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
     text = ablate.tables(tmp_path)
-    results = [json.loads((tmp_path / f"ladder/best/seed{s}/result.json").read_text()) for s in (0, 1)]
+    results = [
+        json.loads((tmp_path / f"ladder/best/seed{s}/result.json").read_text()) for s in (0, 1)
+    ]
     mean = np.mean([100 * np.mean([p["steps"][3]["dice"] for p in r["pairs"]]) for r in results])
     row = next(line for line in text.splitlines() if line.startswith("| `best` |"))
     assert f"{mean:.2f} /" in row and "| 2 | 6 |" in row
@@ -62,10 +88,15 @@ def test_wilcoxon_is_scipys_and_survives_equality():
 def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, tiny_scale):
     def go(**changes):
         options = {"visits": 1, "scale": tiny_scale, "warmup_visits": 1} | changes
-        ablate.run("ladder", phantoms, tmp_path, arms=("warmup", "multistep"), eval_steps=3, **options)
+        ablate.run(
+            "ladder", phantoms, tmp_path, arms=("warmup", "multistep"), eval_steps=3, **options
+        )
 
     go()
-    with pytest.raises(ValueError, match="is of scale 'tiny' with 1 visits, not of 'tiny' with 9; choose another --out"):
+    with pytest.raises(
+        ValueError,
+        match="is of scale 'tiny' with 1 visits, not of 'tiny' with 9; choose another --out",
+    ):
         go(visits=9)
     with pytest.raises(ValueError, match="is of scale 'tiny' with 0 visits, not of 'small' with 1"):
         go(scale="small")
@@ -80,7 +111,13 @@ def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, t
 def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
     """A result that no run made: Dice and NJD of pair i after step t."""
     rng = np.random.default_rng([seed, own])
-    steps = [[{"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()} for t in range(max(own, 3) + 1)] for _ in range(pairs)]
+    steps = [
+        [
+            {"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()}
+            for t in range(max(own, 3) + 1)
+        ]
+        for _ in range(pairs)
+    ]
     result = {
         "group": group,
         "arm": arm,
@@ -106,7 +143,11 @@ def dice_at(result, t):
 def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
     r = {t: write_result(tmp_path, "steps", f"t{t}", own=t) for t in (1, 2, 3, 4)}
     text = ablate.tables(tmp_path)
-    rows = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]] for line in text.splitlines() if line.startswith("| ")}
+    rows = {
+        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    }
     assert rows["run"][7:] == ["Dice % / NJD % at its own T", "Dice % by seed (own T)"]
     for t in (1, 2, 3, 4):
         row = rows[f"`best`, T = {t}"]
@@ -114,12 +155,17 @@ def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
         assert row[7].startswith(f"{own} / ") and row[8] == own
         assert row[6].startswith(f"{dice_at(r[t], 3).mean():.2f} / ")
     x, y = dice_at(r[4], 4), dice_at(r[3], 3)
-    assert f"T = 4 against `best`, T = 3, 1 seed(s): Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g})" in text
+    assert (
+        f"T = 4 against `best`, T = 3, 1 seed(s): Dice {(x - y).mean():+.3f} (p ="
+        f" {ablate.wilcoxon(x, y):.2g})" in text
+    )
     assert "At its own T each, paired Wilcoxon" in text
 
 
 def test_the_fourth_step_is_scored(phantoms, tmp_path, tiny_scale):
-    ablate.run("steps", phantoms, tmp_path, visits=1, arms=("t4",), scale=tiny_scale, warmup_visits=1)
+    ablate.run(
+        "steps", phantoms, tmp_path, visits=1, arms=("t4",), scale=tiny_scale, warmup_visits=1
+    )
     result = json.loads((tmp_path / "steps/t4/seed0/result.json").read_text())
     assert {len(p["steps"]) for p in result["pairs"]} == {5}
     assert f"{dice_at(result, 4).mean():.2f} / " in ablate.tables(tmp_path)
@@ -135,7 +181,10 @@ def test_arms_without_a_common_seed_are_not_compared(tmp_path):
 
 
 def test_what_was_not_finite_is_null_and_left_out(tmp_path):
-    assert json.dumps(ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"})) == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
+    assert (
+        json.dumps(ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"}))
+        == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
+    )
     a = write_result(tmp_path, "ldvn", "sqrt", own=2)
     b = write_result(tmp_path, "ldvn", "one")
     b["pairs"][3]["steps"][3]["dice"] = None
@@ -143,13 +192,25 @@ def test_what_was_not_finite_is_null_and_left_out(tmp_path):
     text = ablate.tables(tmp_path)
     b["pairs"][3]["steps"][3]["dice"] = np.nan
     x, y = (np.delete(dice_at(r, 3), 3) for r in (b, a))
-    assert f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g}) without 1 pair(s) that lack it, NJD" in text
+    assert (
+        f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g}) without 1 pair(s) that lack"
+        " it, NJD" in text
+    )
     assert f"| {x.mean():.2f} |" in text and "nan" not in text
 
 
 def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scale):
     def go(arm, **changes):
-        ablate.run("ldvn", phantoms, tmp_path, visits=1, arms=(arm,), scale=tiny_scale, warmup_visits=1, changes=changes)
+        ablate.run(
+            "ldvn",
+            phantoms,
+            tmp_path,
+            visits=1,
+            arms=(arm,),
+            scale=tiny_scale,
+            warmup_visits=1,
+            changes=changes,
+        )
 
     go("sqrt", **{"data.labels": 1, "optim.lr": 1e-3})
     result = json.loads((tmp_path / "ldvn/sqrt/seed0/result.json").read_text())
@@ -157,14 +218,21 @@ def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scal
     assert result["config"]["data"]["labels"] == 1 and result["config"]["optim"]["lr"] == 1e-3
     assert "dice_2" not in result["pairs"][0]["steps"][0]
     assert json.loads((tmp_path / "warmup/warmup/config.json").read_text())["data"]["labels"] == 1
-    with pytest.raises(ValueError, match="has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out"):
+    with pytest.raises(
+        ValueError,
+        match="has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out",
+    ):
         go("sqrt")
     with pytest.raises(ValueError, match="or with other keys changed; choose another --out"):
         go("one")
-    # By hand, an arm of the same folder that was made otherwise: a table of its own, and no comparison.
+    # By hand, an arm of the same folder that was made otherwise: a table of its own, and no
+    # comparison.
     write_result(tmp_path, "ldvn", "one", scale=tiny_scale)
     text = ablate.tables(tmp_path)
-    assert text.count("### ldvn (tiny scale") == 2 and "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
+    assert (
+        text.count("### ldvn (tiny scale") == 2
+        and "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
+    )
     assert "against" not in text
 
 
@@ -180,7 +248,10 @@ def test_what_an_arm_sets_is_not_to_be_changed(tmp_path):
 
 
 def test_the_recipe_group_takes_one_element_away(tmp_path):
-    arms = {k: ablate._config(a, ablate.SCALES["small"], tmp_path, 200, 0).to_dict() for k, a in ablate.GROUPS["recipe"].items()}
+    arms = {
+        k: ablate._config(a, ablate.SCALES["small"], tmp_path, 200, 0).to_dict()
+        for k, a in ablate.GROUPS["recipe"].items()
+    }
 
     def differs(a, b):
         return {f"{s}.{k}" for s in arms[a] for k in arms[a][s] if arms[a][s][k] != arms[b][s][k]}
@@ -190,5 +261,7 @@ def test_the_recipe_group_takes_one_element_away(tmp_path):
     for key, arm in ablate.GROUPS["recipe"].items():
         if key != arm.preset:
             assert len(differs(key, arm.preset)) == pairs.get(key, 1), key
-    assert differs("scalar", "policy") == {"policy.advantage"} and differs("no_fold", "best") == {"loss.fold"}
+    assert differs("scalar", "policy") == {"policy.advantage"} and differs("no_fold", "best") == {
+        "loss.fold"
+    }
     assert all(a["run"]["steps"] == 3 for a in arms.values())

@@ -1,4 +1,6 @@
-"""Backbones: the paper's sizes, latent dimensions and head costs, and what every backbone must do."""
+"""Backbones: the paper's sizes, latent dimensions and head costs, and what every backbone must
+do.
+"""
 
 import math
 
@@ -12,7 +14,12 @@ SMALL = {
     "compact": {"widths": (4, 4, 8), "latent_channels": 8, "decoder": (8, 8)},
     "siamese": {"widths": (4, 4, 8), "reader": (4, 4), "latent_channels": 8, "decoder": (8, 8)},
     "voxelmorph-l": {"widths": (4, 4, 8, 8, 8)},
-    "transmorph": {"embed": 12, "depths": (1, 2, 1, 1), "attention_heads": (2, 2, 2, 2), "window": (2, 2, 2)},
+    "transmorph": {
+        "embed": 12,
+        "depths": (1, 2, 1, 1),
+        "attention_heads": (2, 2, 2, 2),
+        "window": (2, 2, 2),
+    },
     "nice-trans": {"widths": (4, 4, 8, 8, 8), "window": (2, 2, 2)},
 }
 
@@ -38,8 +45,8 @@ def test_sizes_of_the_paper(full, name, n_224, n_192, heads, total):
     assert math.prod(m.latent_shape((160, 192, 192))) == n_192
     assert m.latent_stride == 32
     assert m.head_parameter_count() == pytest.approx(heads, rel=0.02)
-    # TransMorph and NICE-Trans are within 1 % of the paper's 46.77 + 1.18 M and 5.71 + 0.13 M; VoxelMorph-L's docstring
-    # says why it is smaller than 27.05 M.
+    # TransMorph and NICE-Trans are within 1 % of the paper's 46.77 + 1.18 M and 5.71 + 0.13 M;
+    # VoxelMorph-L's docstring says why it is smaller than 27.05 M.
     assert m.parameter_count() == pytest.approx(total, rel=0.01)
 
 
@@ -60,8 +67,22 @@ def test_small_networks_are_small(full):
 @pytest.mark.parametrize("name", ["compact", "siamese"])
 def test_a_view_moves_and_mirrors_the_images_and_brings_the_field_back(name):
     torch.manual_seed(0)
-    m = build(name, **SMALL[name], segmentation_classes=2, offsets=[[1, 0, 2], [0, 0, 0]], mirrored=[False, False, True]).eval()
-    assert [m.view(t) for t in range(7)] == [(1, 0, 2, 0), (0, 0, 0, 0), (1, 0, 2, 1), (0, 0, 0, 0), (1, 0, 2, 0), (0, 0, 0, 1), (1, 0, 2, 0)]
+    m = build(
+        name,
+        **SMALL[name],
+        segmentation_classes=2,
+        offsets=[[1, 0, 2], [0, 0, 0]],
+        mirrored=[False, False, True],
+    ).eval()
+    assert [m.view(t) for t in range(7)] == [
+        (1, 0, 2, 0),
+        (0, 0, 0, 0),
+        (1, 0, 2, 1),
+        (0, 0, 0, 0),
+        (1, 0, 2, 0),
+        (0, 0, 0, 1),
+        (1, 0, 2, 0),
+    ]
     assert build(name, **SMALL[name]).view(1) is None
     assert build(name, **SMALL[name], offsets=[[1, 0, 2]]).view(1) == (1, 0, 2, 0)
     assert build(name, **SMALL[name], mirrored=[False, True]).view(1) == (0, 0, 0, 1)
@@ -83,7 +104,9 @@ def test_a_view_moves_and_mirrors_the_images_and_brings_the_field_back(name):
         mirrored = m.state(f.flip(-1), g.flip(-1))
         assert torch.equal(e.mu, mirrored.mu)
         there = m.step_field(mirrored.mu, mirrored)
-        torch.testing.assert_close(m.step_field(e.mu, e), torch.stack((there[:, 0], there[:, 1], -there[:, 2]), 1).flip(-1))
+        torch.testing.assert_close(
+            m.step_field(e.mu, e), torch.stack((there[:, 0], there[:, 1], -there[:, 2]), 1).flip(-1)
+        )
 
 
 def test_siamese_reads_each_image_by_itself():
@@ -158,7 +181,9 @@ def test_velocity_folds_less_than_displacement():
     for kind in ("velocity", "displacement"):
         torch.manual_seed(1)
         m = build("compact", **SMALL["compact"], parametrisation=kind)
-        raw = torch.nn.functional.interpolate(4 * torch.randn(1, 3, 6, 6, 6), scale_factor=2, mode="trilinear")
+        raw = torch.nn.functional.interpolate(
+            4 * torch.randn(1, 3, 6, 6, 6), scale_factor=2, mode="trilinear"
+        )
         found[kind] = float(njd_fraction(m.finish_field(raw)))
     assert found["displacement"] > 0.02 and found["velocity"] < 0.1 * found["displacement"]
 

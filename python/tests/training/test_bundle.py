@@ -19,7 +19,12 @@ def test_manifest():
     m = read_manifest(BUNDLE)
     assert BUNDLE.stat().st_size <= 4_000_000
     assert m["sha256"] == graph_sha256(BUNDLE)
-    assert (m["format"], m["name"], m["backbone"], m["size_multiple"]) == (1, "hippocampus", "siamese", 8)
+    assert (m["format"], m["name"], m["backbone"], m["size_multiple"]) == (
+        1,
+        "hippocampus",
+        "siamese",
+        8,
+    )
     assert m["training_data"][0]["licence"] == "CC BY-SA 4.0" and "Vanderbilt" in m["credit"]
     assert m["metrics"]["test_dice"] >= 0.86 and m["metrics"]["test_njd_percent"] <= 0.05
 
@@ -27,15 +32,21 @@ def test_manifest():
 def test_manifest_of_the_other():
     m = read_manifest(MORPHOMETRY)
     assert MORPHOMETRY.stat().st_size <= 4_000_000 and m["sha256"] == graph_sha256(MORPHOMETRY)
-    assert (m["name"], m["initial"], m["size_multiple"]) == ("hippocampus-morphometry", "affine", 8) and "Vanderbilt" in m["credit"]
+    assert (m["name"], m["initial"], m["size_multiple"]) == (
+        "hippocampus-morphometry",
+        "affine",
+        8,
+    ) and "Vanderbilt" in m["credit"]
 
 
 def test_volumes_and_the_inverse(hippocampus):
-    """Six test pairs: by the bundle for morphometry labels travel both ways better than without a network, and by smoother maps; volumes come
-    out far better than by the bundle for labels."""
+    """Six test pairs: by the bundle for morphometry labels travel both ways better than without a
+    network, and by smoother maps; volumes come out far better than by the bundle for labels.
+    """
     pairs = read_pairs(hippocampus, "test")[:12:2]
     none, labels, even = (
-        morphseek.evaluate(pairs, hippocampus, inverse=True, threads=1, model=name).summary() for name in ("none", "hippocampus", "hippocampus-morphometry")
+        morphseek.evaluate(pairs, hippocampus, inverse=True, threads=1, model=name).summary()
+        for name in ("none", "hippocampus", "hippocampus-morphometry")
     )
     assert even["dice_after"] > none["dice_after"] + 0.01
     assert even["dice_inverse"] > max(none["dice_inverse"], labels["dice_inverse"]) + 0.01
@@ -44,7 +55,9 @@ def test_volumes_and_the_inverse(hippocampus):
 
 
 def test_real_pairs(hippocampus):
-    """Twelve of the forty test pairs: Dice near the manifest's figure, no folds to speak of; and the engine finds the same fields."""
+    """Twelve of the forty test pairs: Dice near the manifest's figure, no folds to speak of; and
+    the engine finds the same fields.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -61,15 +74,36 @@ def test_real_pairs(hippocampus):
         u = np.zeros((1, 3, *grid.size), np.float32)
         zero = np.zeros((1, m["latent"]["channels"], *(n // stride for n in grid.size)), np.float32)
         for t in range(m["steps"]):
-            feed = {"fixed": pair.fixed.numpy(), "moving": pair.moving.numpy(), "u_prev": u, "epsilon": zero, "tau": np.zeros(1, np.float32)}
+            feed = {
+                "fixed": pair.fixed.numpy(),
+                "moving": pair.moving.numpy(),
+                "u_prev": u,
+                "epsilon": zero,
+                "tau": np.zeros(1, np.float32),
+            }
             u = run.run(["u"], feed | {"first": np.array([t])})[0]
             if t == 0 and len(dice) < 3:
-                images = [sitk.DICOMOrient(sitk.ReadImage(str(hippocampus / "images" / f"{name}.nii.gz")), "LPS") for name in (a, b)]
+                images = [
+                    sitk.DICOMOrient(
+                        sitk.ReadImage(str(hippocampus / "images" / f"{name}.nii.gz")), "LPS"
+                    )
+                    for name in (a, b)
+                ]
                 start = np.eye(4)
                 start[:3, 3] = moving.centre - fixed.centre
-                result = morphseek.register(*images, model=str(BUNDLE), initial="none", initial_transform=start, threads=1, steps=1)
-                by_torch = field_on_fixed_grid(torch.from_numpy(u), grid, fixed)[0].numpy() + (start[2::-1, 3] / fixed.spacing).reshape(3, 1, 1, 1)
-                np.testing.assert_allclose(result.displacement, by_torch, atol=1e-3)  # 0.1 on average where a slice of the input is missing
+                result = morphseek.register(
+                    *images,
+                    model=str(BUNDLE),
+                    initial="none",
+                    initial_transform=start,
+                    threads=1,
+                    steps=1,
+                )
+                by_torch = field_on_fixed_grid(torch.from_numpy(u), grid, fixed)[0].numpy() + (
+                    start[2::-1, 3] / fixed.spacing
+                ).reshape(3, 1, 1, 1)
+                # 0.1 on average where a slice of the input is missing
+                np.testing.assert_allclose(result.displacement, by_torch, atol=1e-3)
         s = score_pair(torch.from_numpy(u), grid, fixed, moving, 2)
         dice.append(s["dice"])
         njd.append(s["njd"])

@@ -33,36 +33,66 @@ def rotation(angle, axis):
 def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
     turn = rotation(0.2, (0.3, -0.5, 0.8))
     oblique = turn @ np.array([[0, -1, 0], [1, 0, 0], [0, 0, -1.0]]) if flipped else turn
-    fixed = volume(tmp_path / "f.nii.gz", (30, 25, 20), (0.9, 1.3, 1.6), oblique.ravel().tolist(), (10, -20, 30), 0)
-    moving = volume(tmp_path / "m.nrrd", (28, 31, 18), (1.1, 0.8, 2.0), rotation(-0.1, (0, 1, 0)).ravel().tolist(), (5, 5, 5), 1)
+    fixed = volume(
+        tmp_path / "f.nii.gz",
+        (30, 25, 20),
+        (0.9, 1.3, 1.6),
+        oblique.ravel().tolist(),
+        (10, -20, 30),
+        0,
+    )
+    moving = volume(
+        tmp_path / "m.nrrd",
+        (28, 31, 18),
+        (1.1, 0.8, 2.0),
+        rotation(-0.1, (0, 1, 0)).ravel().tolist(),
+        (5, 5, 5),
+        1,
+    )
     f, m = d.read_case(tmp_path / "f.nii.gz"), d.read_case(tmp_path / "m.nrrd")
     # Spacings that put no grid point exactly on the edge of the field of view.
     grid = d.make_grid(f, (1.47, 0.97, 1.21), (16, 16, 16), 8)
     extent = np.array(f.size) * f.spacing
-    assert all(g % 8 == 0 and g * s >= e - 1e-6 and (g - 8) * s < e for g, s, e in zip(grid.size, grid.spacing, extent, strict=True))
+    assert all(
+        g % 8 == 0 and g * s >= e - 1e-6 and (g - 8) * s < e
+        for g, s, e in zip(grid.size, grid.spacing, extent, strict=True)
+    )
 
     affine = np.eye(4)
     affine[:3, :3] = rotation(0.15, (1, 0, 0)) * 1.05
     affine[:3, 3] = m.centre - affine[:3, :3] @ f.centre + np.array([2.0, -1.0, 0.5])
     pair = d.make_sample(f, m, grid, 0, initial=affine)
 
-    # The same grid for SimpleITK: on the axes of the LPS-oriented fixed image, centred on its centre.
+    # The same grid for SimpleITK: on the axes of the LPS-oriented fixed image, centred on its
+    # centre.
     oriented = sitk.DICOMOrient(fixed, "LPS")
     direction = np.array(oriented.GetDirection()).reshape(3, 3)
     size = grid.size[::-1]
     step = grid.spacing[::-1]
-    centre = np.array(fixed.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in fixed.GetSize()]))
+    centre = np.array(
+        fixed.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in fixed.GetSize()])
+    )
     origin = centre - direction @ ((np.array(size) - 1) / 2 * step)
     t = sitk.AffineTransform(3)
     t.SetMatrix(affine[:3, :3].ravel().tolist())
     t.SetTranslation(affine[:3, 3].tolist())
 
-    for image, transform, ours, fov in ((fixed, sitk.Transform(3, sitk.sitkIdentity), pair.fixed, pair.fixed_fov), (moving, t, pair.moving, pair.moving_fov)):
+    for image, transform, ours, fov in (
+        (fixed, sitk.Transform(3, sitk.sitkIdentity), pair.fixed, pair.fixed_fov),
+        (moving, t, pair.moving, pair.moving_fov),
+    ):
         low, high = np.percentile(sitk.GetArrayViewFromImage(image), (0.5, 99.5))
-        # Axis by axis SimpleITK's own scaling, so that clipping comes after interpolation as in our rule.
+        # Axis by axis SimpleITK's own scaling, so that clipping comes after interpolation as in our
+        # rule.
         reference = sitk.Image(*(int(n) for n in size), sitk.sitkFloat32)
-        reference.SetOrigin(origin.tolist()), reference.SetSpacing(step.tolist()), reference.SetDirection(direction.ravel().tolist())
-        read = sitk.GetArrayFromImage(sitk.Resample(image, reference, transform, sitk.sitkLinear, -1e6, sitk.sitkFloat32))
+        (
+            reference.SetOrigin(origin.tolist()),
+            reference.SetSpacing(step.tolist()),
+            reference.SetDirection(direction.ravel().tolist()),
+        )
+        read = sitk.GetArrayFromImage(
+            sitk.Resample(image, reference, transform, sitk.sitkLinear, -1e6, sitk.sitkFloat32)
+        )
         outside = read < -1e5
         truth = np.where(outside, 0, np.clip((read - low) / (high - low), 0, 1))
         # A voxel exactly on the edge of the field of view may fall on either side.
@@ -79,13 +109,16 @@ def test_no_initial_transform_aligns_centres(phantoms):
     pair = d.make_sample(f, m, grid, 2)
     shifted = d.Case(m.name, m.image, m.labels, m.spacing, m.axes, m.centre + 100.0)
     assert torch.equal(d.make_sample(f, shifted, grid, 2).moving, pair.moving)
-    # 22x24x20 in 24^3: the grid's centre is the volume's, so that whole voxels coincide where parities agree.
+    # 22x24x20 in 24^3: the grid's centre is the volume's, so that whole voxels coincide where
+    # parities agree.
     assert torch.equal(pair.fixed_map[0, 0, 1:23, :, 2:22], f.labels[0, 0].float())
     assert float(pair.fixed_fov.sum()) == 22 * 24 * 20
 
 
 def test_the_engine_aligns_where_asked(phantoms, tmp_path):
-    """A crop of an image, moved in space: its centre is elsewhere in the body, the engine finds the way back."""
+    """A crop of an image, moved in space: its centre is elsewhere in the body, the engine finds the
+    way back.
+    """
     for kind in ("images", "labels"):
         whole = sitk.ReadImage(str(phantoms / kind / "p0.nii.gz"))
         part = whole[6:, :, 3:]
@@ -99,9 +132,13 @@ def test_the_engine_aligns_where_asked(phantoms, tmp_path):
         f, m = source.case("whole"), source.case("part")
         grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
         start = source.start("whole", "part")
-        dice[initial] = score_pair(torch.zeros((1, 3, *grid.size)), grid, f, m, 2, initial=start)["dice"]
+        dice[initial] = score_pair(torch.zeros((1, 3, *grid.size)), grid, f, m, 2, initial=start)[
+            "dice"
+        ]
     assert source.start("whole", "part") is start
-    np.testing.assert_allclose(start[:3, 3] + (start[:3, :3] - np.eye(3)) @ f.centre, (30.0, -20.0, 10.0), atol=0.3)
+    np.testing.assert_allclose(
+        start[:3, 3] + (start[:3, :3] - np.eye(3)) @ f.centre, (30.0, -20.0, 10.0), atol=0.3
+    )
     assert dice["rigid"] > 0.97 and dice["centres"] < 0.9
 
 
@@ -112,7 +149,9 @@ def test_mirror_flips_left_and_right_of_both(phantoms):
     plain = d.make_sample(f, m, grid, 2)
     mirrored = d.make_sample(f, m, grid, 2, d.Augmentation(mirror=1.0), np.random.default_rng(0))
     for key in ("fixed", "moving", "fixed_labels", "moving_labels"):
-        torch.testing.assert_close(getattr(mirrored, key), getattr(plain, key).flip(-1), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            getattr(mirrored, key), getattr(plain, key).flip(-1), atol=1e-5, rtol=0
+        )
 
 
 def test_augmentation_is_repeatable_and_moves_images_with_their_labels(phantoms):
@@ -132,18 +171,24 @@ def test_elastic_displacement_is_smooth_and_of_the_stated_size():
     grid = d.Grid((48, 64, 56), np.array([1.0, 1.5, 0.8]))
     a = d.Augmentation(elastic_mm=2.0)
     fields = torch.cat([a.elastic(np.random.default_rng(seed), 1.0, grid) for seed in range(40)])
-    # Noise of a standard deviation uniform up to 2 mm has a variance of 4/3 mm^2, and linear interpolation leaves 2/3 an axis.
+    # Noise of a standard deviation uniform up to 2 mm has a variance of 4/3 mm^2, and linear
+    # interpolation leaves 2/3 an axis.
     assert float(fields.var()) == pytest.approx(4 / 3 * (2 / 3) ** 3, rel=0.25)
     gradients = [torch.diff(fields, dim=k + 2) / grid.spacing[k] for k in range(3)]
     assert max(float(g.abs().max()) for g in gradients) < 1.0
-    assert torch.equal(a.elastic(np.random.default_rng(7), 0.5, grid) * 2, a.elastic(np.random.default_rng(7), 1.0, grid))
+    assert torch.equal(
+        a.elastic(np.random.default_rng(7), 0.5, grid) * 2,
+        a.elastic(np.random.default_rng(7), 1.0, grid),
+    )
 
 
 def test_elastic_augmentation_moves_images_with_their_labels(phantoms):
     f = d.read_case(phantoms / "images" / "p0.nii.gz", phantoms / "labels" / "p0.nii.gz")
     grid = d.make_grid(f, (1.0, 1.0, 1.0), (24, 24, 24), 8)
     plain = d.make_sample(f, f, grid, 2)
-    bent = d.make_sample(f, f, grid, 2, d.Augmentation(elastic_mm=3.0, fixed_share=0.0), np.random.default_rng(3))
+    bent = d.make_sample(
+        f, f, grid, 2, d.Augmentation(elastic_mm=3.0, fixed_share=0.0), np.random.default_rng(3)
+    )
     assert torch.equal(bent.fixed, plain.fixed) and not torch.equal(bent.moving, plain.moving)
     inside = [float(bent.moving[bent.moving_map == k].mean()) for k in (0, 1, 2)]
     assert inside[0] + 0.2 < inside[1] < inside[2] - 0.1
@@ -169,7 +214,9 @@ def test_learn2reg_layout(phantoms, tmp_path):
     for kind in ("images", "labels"):
         (tmp_path / f"{kind}Tr").mkdir()
         for i in (0, 1):
-            (tmp_path / f"{kind}Tr" / f"X_000{i}.nii.gz").write_bytes((phantoms / kind / f"p{i}.nii.gz").read_bytes())
+            (tmp_path / f"{kind}Tr" / f"X_000{i}.nii.gz").write_bytes(
+                (phantoms / kind / f"p{i}.nii.gz").read_bytes()
+            )
     pairs = [{"fixed": "./imagesTr/X_0000.nii.gz", "moving": "./imagesTr/X_0001.nii.gz"}]
     (tmp_path / "X_dataset.json").write_text(json.dumps({"registration_val": pairs}))
     (pair,) = d.read_pairs(tmp_path, "val")
@@ -185,10 +232,16 @@ def test_constant_volumes_are_refused(tmp_path):
         d.read_case(tmp_path / "c.nii.gz")
 
 
-@pytest.mark.parametrize("image, labels", [
-    ("images/p0.nii.gz", "labels/p0.nrrd"), ("images/p0.mha", "labels/p0.nii.gz"), ("imagesTr/p0.nii.gz", "labelsTr/p0.mha"),
-    ("imagesTr/images_0.nii.gz", "labelsTr/images_0.nii.gz"), ("imagesTr/images_0.nii.gz", "labelsTr/labels_0.nii.gz"),
-])
+@pytest.mark.parametrize(
+    "image, labels",
+    [
+        ("images/p0.nii.gz", "labels/p0.nrrd"),
+        ("images/p0.mha", "labels/p0.nii.gz"),
+        ("imagesTr/p0.nii.gz", "labelsTr/p0.mha"),
+        ("imagesTr/images_0.nii.gz", "labelsTr/images_0.nii.gz"),
+        ("imagesTr/images_0.nii.gz", "labelsTr/labels_0.nii.gz"),
+    ],
+)
 def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels):
     """In a folder whose own name has the word, and under an ending of their own."""
     root = tmp_path / "my-images" / "set"
@@ -204,11 +257,15 @@ def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels
 
 def test_an_image_beside_is_no_label_file(phantoms, tmp_path):
     for name in ("scan.nii.gz", "scan.nrrd"):
-        sitk.WriteImage(sitk.ReadImage(str(phantoms / "images" / "p0.nii.gz")), str(tmp_path / name))
+        sitk.WriteImage(
+            sitk.ReadImage(str(phantoms / "images" / "p0.nii.gz")), str(tmp_path / name)
+        )
     assert not d.PairSource(tmp_path, 2).has_labels("scan.nii.gz")
 
 
-@pytest.mark.parametrize("value, kind", [(256, np.int32), (-1, np.int16), (1.5, np.float32), (np.nan, np.float32)])
+@pytest.mark.parametrize(
+    "value, kind", [(256, np.int32), (-1, np.int16), (1.5, np.float32), (np.nan, np.float32)]
+)
 def test_labels_that_do_not_fit_are_refused(phantoms, tmp_path, value, kind):
     image = sitk.ReadImage(str(phantoms / "labels" / "p0.nii.gz"))
     values = sitk.GetArrayFromImage(image).astype(kind)
@@ -235,9 +292,22 @@ def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
     image = [{"image": f"./imagesTr/{n}.nii.gz", "label": f"./labelsTr/{n}.nii.gz"} for n in "ab"]
     pair = [{"fixed": "a", "moving": "b"}]
     (tmp_path / "X_dataset.json").write_text(
-        json.dumps({"training": image, "names": ["a", "b"], "test": [{"image": "c"}], "registration_test": pair, "val": pair})
+        json.dumps(
+            {
+                "training": image,
+                "names": ["a", "b"],
+                "test": [{"image": "c"}],
+                "registration_test": pair,
+                "val": pair,
+            }
+        )
     )
-    assert d.read_pairs(tmp_path, "test") == d.read_pairs(tmp_path, "registration_test") == d.read_pairs(tmp_path, "val") == [("a", "b")]
+    assert (
+        d.read_pairs(tmp_path, "test")
+        == d.read_pairs(tmp_path, "registration_test")
+        == d.read_pairs(tmp_path, "val")
+        == [("a", "b")]
+    )
     assert d.read_people(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
     assert d.read_people(tmp_path, "names") == d.read_people(tmp_path, "val") == ["a", "b"]
     with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
@@ -246,7 +316,9 @@ def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
 
 def test_a_truncated_file_is_refused(phantoms, tmp_path):
     for kind in ("images", "labels"):
-        sitk.WriteImage(sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")), str(tmp_path / f"{kind}.nii"))
+        sitk.WriteImage(
+            sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")), str(tmp_path / f"{kind}.nii")
+        )
     whole = d.read_case(tmp_path / "images.nii", tmp_path / "labels.nii")
     assert torch.equal(whole.labels, d.PairSource(phantoms, 2).case("p0").labels)
     for kind in ("labels", "images"):
@@ -267,18 +339,32 @@ def placed_labels(path, image, labels, **changes):
 
 
 def test_labels_must_lie_on_their_image(phantoms, tmp_path):
-    image, labels = (sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")) for kind in ("images", "labels"))
-    image.SetOrigin((10, -20, 30)), image.SetSpacing((1, 1, 1.5)), image.SetDirection((-1, 0, 0, 0, -1, 0, 0, 0, 1))
+    image, labels = (
+        sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")) for kind in ("images", "labels")
+    )
+    (
+        image.SetOrigin((10, -20, 30)),
+        image.SetSpacing((1, 1, 1.5)),
+        image.SetDirection((-1, 0, 0, 0, -1, 0, 0, 0, 1)),
+    )
     sitk.WriteImage(image, str(tmp_path / "scan.nii.gz"))
-    there = d.read_case(tmp_path / "scan.nii.gz", placed_labels(tmp_path / "good.nii.gz", image, labels)).labels
+    there = d.read_case(
+        tmp_path / "scan.nii.gz", placed_labels(tmp_path / "good.nii.gz", image, labels)
+    ).labels
     # Stored the other way round but in the same place; rounded by another program.
     turned = sitk.Flip(image, (True, True, False)), sitk.Flip(labels, (True, True, False))
     near = placed_labels(tmp_path / "near.nii.gz", image, labels, Origin=(10.001, -20, 30))
     for good in (placed_labels(tmp_path / "turned.nrrd", *turned), near):
         assert torch.equal(d.read_case(tmp_path / "scan.nii.gz", good).labels, there)
-    for name, value in (("Origin", (0, 0, 0)), ("Spacing", (1, 1, 1)), ("Direction", (1, 0, 0, 0, 1, 0, 0, 0, 1))):
+    for name, value in (
+        ("Origin", (0, 0, 0)),
+        ("Spacing", (1, 1, 1)),
+        ("Direction", (1, 0, 0, 0, 1, 0, 0, 0, 1)),
+    ):
         bad = placed_labels(tmp_path / f"{name}.nii.gz", image, labels, **{name: value})
-        with pytest.raises(d.DataError, match=rf"{name}.nii.gz: .*scan.nii.gz.*header seems to be lost"):
+        with pytest.raises(
+            d.DataError, match=rf"{name}.nii.gz: .*scan.nii.gz.*header seems to be lost"
+        ):
             d.read_case(tmp_path / "scan.nii.gz", bad)
     sitk.WriteImage(labels[2:], str(tmp_path / "small.nii.gz"))
     with pytest.raises(d.DataError, match=r"small.nii.gz: .*scan.nii.gz") as error:
@@ -302,7 +388,18 @@ def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
     assert torch.equal(d.read_case(tmp_path / "one.nii.gz").image, d.read_case(good).image)
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"pairs": []}', '{"pairs": {"val": ["ab"]}}', '{"pairs": {"val": [["a"]]}}', '{"pairs": {"val": 3}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        "{",
+        '{"pairs": []}',
+        '{"pairs": {"val": ["ab"]}}',
+        '{"pairs": {"val": [["a"]]}}',
+        '{"pairs": {"val": 3}}',
+    ],
+)
 def test_lists_that_are_none_are_named(tmp_path, content):
     (tmp_path / "split.json").write_text(content)
     for read in (d.read_pairs, d.read_people):

@@ -31,13 +31,19 @@ def test_collapse_probe_tells_a_deaf_decoder(tiny):
 
 
 def test_gradient_norms_scale_with_their_weights(tiny):
-    norms = [d.gradient_norms(objective(tiny, "paper", loss__dice=w, loss__regularity=10 * w), pair()) for w in (0.2, 0.4)]
+    norms = [
+        d.gradient_norms(objective(tiny, "paper", loss__dice=w, loss__regularity=10 * w), pair())
+        for w in (0.2, 0.4)
+    ]
     for key, factor in (("dice", 2), ("regularity", 2), ("similarity", 1)):
         assert norms[0][key] > 0
         assert norms[1][key] == pytest.approx(factor * norms[0][key], rel=1e-3)
     assert "volume" not in norms[0]
     norms = [d.gradient_norms(objective(tiny, "paper", loss__volume=w), pair()) for w in (0.2, 0.4)]
-    assert norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3) and norms[0]["volume"] > 0
+    assert (
+        norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3)
+        and norms[0]["volume"] > 0
+    )
     # They are terms of this one.
     assert norms[1]["warm"] != pytest.approx(norms[0]["warm"], rel=1e-6)
 
@@ -45,12 +51,20 @@ def test_gradient_norms_scale_with_their_weights(tiny):
 def test_gradient_norms_have_what_the_run_uses(tiny):
     s = pair()
     s.truth, s.truth_mask = torch.ones(1, 3, *s.fixed.shape[2:]), torch.ones_like(s.fixed)
-    norms = [d.gradient_norms(objective(tiny, "best", loss__segmentation=w, loss__truth=w), s) for w in (0.2, 0.4)]
+    norms = [
+        d.gradient_norms(objective(tiny, "best", loss__segmentation=w, loss__truth=w), s)
+        for w in (0.2, 0.4)
+    ]
     for key in ("segmentation", "truth"):
         assert norms[0][key] > 0 and norms[1][key] == pytest.approx(2 * norms[0][key], rel=1e-3)
     assert "policy" not in norms[0]
     # LDVN divides the printed policy's gradient by sqrt(N).
-    one, root = (d.gradient_norms(objective(tiny, "paper", policy__trajectories=3, policy__ldvn=k), s, 2.0)["policy"] for k in ("one", "sqrt"))
+    one, root = (
+        d.gradient_norms(objective(tiny, "paper", policy__trajectories=3, policy__ldvn=k), s, 2.0)[
+            "policy"
+        ]
+        for k in ("one", "sqrt")
+    )
     assert root > 0 and one == pytest.approx(root * 96**0.5, rel=1e-2)
     o = objective(tiny, "policy", policy__trajectories=2, policy__target_sd=2.0)
     o.memory.scale = 2.0
@@ -62,7 +76,9 @@ def test_gradient_norms_have_what_the_run_uses(tiny):
 
 
 def test_probes_see_the_pair_as_the_first_step_does(tiny):
-    """A network that sees every pair mirrored answers on a pair as it would, without, on the mirrored one."""
+    """A network that sees every pair mirrored answers on a pair as it would, without, on the
+    mirrored one.
+    """
     s = pair(2)
     other = Sample(**{k: v if v is None else v.flip(-1) for k, v in vars(s).items()})
     found = []
@@ -70,9 +86,19 @@ def test_probes_see_the_pair_as_the_first_step_does(tiny):
         o = objective(tiny, "paper", model__mirrored=views)
         probe = d.collapse_probe(o.backbone, sample, samples=2, tau=3.0)
         signal = d.policy_signal(o, [sample], (3,), rank=2)
-        norms = d.gradient_norms(objective(tiny, "best", loss__segmentation=0.0, model__mirrored=views), sample)
+        norms = d.gradient_norms(
+            objective(tiny, "best", loss__segmentation=0.0, model__mirrored=views), sample
+        )
         # Forward differences, in the others, are not the same mirrored.
-        found.append([*probe.values(), norms["similarity"], norms["dice"], norms["kl"], *(r["cosine"] for r in signal)])
+        found.append(
+            [
+                *probe.values(),
+                norms["similarity"],
+                norms["dice"],
+                norms["kl"],
+                *(r["cosine"] for r in signal),
+            ]
+        )
     assert found[0] == pytest.approx(found[1], rel=1e-2, abs=1e-3)
 
 
@@ -88,32 +114,53 @@ def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phant
     from morphseek.training.cli import app
     from morphseek.training.trainer import Trainer
 
-    trainer = Trainer(tiny("best", loss__phases=[{"visit": 5, "dice": 10.0}]), tmp_path, progress=False)
+    trainer = Trainer(
+        tiny("best", loss__phases=[{"visit": 5, "dice": 10.0}]), tmp_path, progress=False
+    )
     found = []
     for visit, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
         trainer.visit, trainer.objective.kl_weight = visit, kl_weight
         trainer._save()
-        r = CliRunner().invoke(app, ["diagnose", str(tmp_path / "last.pt"), "--data", str(phantoms), "--pairs", "1", "--to", str(tmp_path / "d.json")])
+        r = CliRunner().invoke(
+            app,
+            [
+                "diagnose",
+                str(tmp_path / "last.pt"),
+                "--data",
+                str(phantoms),
+                "--pairs",
+                "1",
+                "--to",
+                str(tmp_path / "d.json"),
+            ],
+        )
         assert r.exit_code == 0, r.output
         found.append(json.loads((tmp_path / "d.json").read_text())["gradient_norms"])
-    assert found[1]["dice"] == pytest.approx(10.0 / trainer.config.loss.dice * found[0]["dice"], rel=1e-3)
+    assert found[1]["dice"] == pytest.approx(
+        10.0 / trainer.config.loss.dice * found[0]["dice"], rel=1e-3
+    )
     assert found[2]["kl"] == pytest.approx(2 * found[1]["kl"], rel=1e-3)
 
 
 def test_signal_is_real_and_grows_with_j(tiny):
     o = objective(tiny, "paper")
     with torch.no_grad():
-        o.backbone.flow.weight.mul_(0.1)  # gentle fields: the linear regime, where an estimator can be judged
+        # gentle fields: the linear regime, where an estimator can be judged
+        o.backbone.flow.weight.mul_(0.1)
     rows = d.policy_signal(o, [pair(i) for i in range(3)], (4, 32), target_sd=0.5, rank=2)
     cosine = {(r["noise"], r["advantage"], r["J"]): r["cosine"] for r in rows}
     assert len(cosine) == 12
-    # With N = 96 dimensions and 32 samples a sound estimator is far from orthogonal; a wrong sign would show as negative.
+    # With N = 96 dimensions and 32 samples a sound estimator is far from orthogonal; a wrong sign
+    # would show as negative.
     assert all(0.04 < v < 1 for (_, _, j), v in cosine.items() if j == 32)
     assert cosine["white", "scalar", 32] > cosine["white", "scalar", 4] + 0.05
 
 
 def test_histories_read_the_log(tmp_path):
-    rows = [{"visit": i, "sigma": 1.0, "mu_abs": 0.1 * i, "kl": 2.0, "soft_dice": 0.5, "loss": 1.0} for i in range(3)]
+    rows = [
+        {"visit": i, "sigma": 1.0, "mu_abs": 0.1 * i, "kl": 2.0, "soft_dice": 0.5, "loss": 1.0}
+        for i in range(3)
+    ]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     assert d.histories(tmp_path)["mu_abs"] == [0.0, 0.1, 0.2]
 

@@ -19,10 +19,14 @@ from morphseek.training.evaluate import field_on_fixed_grid, register_sample
 from morphseek.training.objective import build_backbone
 from morphseek.training.trainer import Trainer
 
-
 SMALL = {
     "voxelmorph-l": {"widths": [4, 4, 8, 8, 8]},
-    "transmorph": {"embed": 12, "depths": [1, 2, 1, 1], "attention_heads": [2, 2, 2, 2], "window": [2, 3, 2]},
+    "transmorph": {
+        "embed": 12,
+        "depths": [1, 2, 1, 1],
+        "attention_heads": [2, 2, 2, 2],
+        "window": [2, 3, 2],
+    },
     "nice-trans": {"widths": [4, 4, 8, 8, 8], "window": [2, 3, 2]},
 }
 OUTPUTS = ["u", "warped", "reward", "mu", "log_sigma", "njd"]
@@ -36,16 +40,28 @@ def session(path):
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """A small network whose weights are float16 numbers, so that storing them as float16 changes nothing."""
+    """A small network whose weights are float16 numbers, so that storing them as float16 changes
+    nothing.
+    """
     config = load("best").replace(
-        **{"model.backbone": "compact", "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}, "data.min_size": [24, 32, 24]}
+        **{
+            "model.backbone": "compact",
+            "model.options": {
+                "widths": [4, 4, 8],
+                "latent_channels": 8,
+                "decoder": [8, 8],
+                "segmentation_classes": 2,
+            },
+            "data.min_size": [24, 32, 24],
+        }
     )
     torch.manual_seed(0)
     backbone = build_backbone(config.model).eval()
     with torch.no_grad():
         backbone.flow.weight.normal_(std=0.03)  # some voxels in three steps; more would be chaos
         for p in backbone.parameters():
-            p.add_(0.01 * torch.randn_like(p))  # as training leaves them: the exporter merges equal tensors
+            # as training leaves them: the exporter merges equal tensors
+            p.add_(0.01 * torch.randn_like(p))
             p.copy_(p.half().float())
     path = tmp_path_factory.mktemp("bundle") / "tiny.onnx"
     manifest = export.export_bundle(backbone, config, path, {"test_dice": 0.5})
@@ -58,20 +74,26 @@ def images(size, seed):
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(2):
-        a = np.clip(gaussian_filter(rng.standard_normal(size), 2) * 4 + 0.4, 0, 1).astype(np.float32)
+        a = np.clip(gaussian_filter(rng.standard_normal(size), 2) * 4 + 0.4, 0, 1).astype(
+            np.float32
+        )
         a[:3] = 0  # outside the field of view
         found.append(torch.from_numpy(a)[None, None])
     return found
 
 
-@pytest.mark.parametrize("size, j, tau", [((24, 32, 24), 1, 0.0), ((40, 24, 32), 3, 0.7), ((32, 32, 48), 2, 0.3)])
+@pytest.mark.parametrize(
+    "size, j, tau", [((24, 32, 24), 1, 0.0), ((40, 24, 32), 3, 0.7), ((32, 32, 48), 2, 0.3)]
+)
 def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
     path, _, backbone, _ = bundle
     run = session(path)
     graph = export.StepGraph(backbone)
     fixed, moving = images(size, 1)
     u_torch, u_ort = torch.zeros(1, 3, *size), np.zeros((1, 3, *size), np.float32)
-    noise = torch.randn(3, j, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(2))
+    noise = torch.randn(
+        3, j, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(2)
+    )
     feed = {"fixed": fixed.numpy(), "moving": moving.numpy(), "tau": np.array([tau], np.float32)}
     each = []
     for eps in noise:
@@ -82,15 +104,27 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
         u_torch, u_ort = truth[0][best : best + 1], ours[0][best : best + 1]
         each.append(ours)
     # All steps in one run: the last step's fields and images, every step's figures.
-    feed |= {"u_prev": np.zeros_like(u_ort), "epsilon": noise.flatten(0, 1).numpy(), "steps": np.array([3])}
-    for name, at_once, one_by_one in zip(OUTPUTS, run.run(None, feed), zip(*each, strict=True), strict=True):
+    feed |= {
+        "u_prev": np.zeros_like(u_ort),
+        "epsilon": noise.flatten(0, 1).numpy(),
+        "steps": np.array([3]),
+    }
+    for name, at_once, one_by_one in zip(
+        OUTPUTS, run.run(None, feed), zip(*each, strict=True), strict=True
+    ):
         expected = one_by_one[-1] if name in ("u", "warped") else np.concatenate(one_by_one)
         np.testing.assert_allclose(at_once, expected, atol=1e-5, rtol=1e-5, err_msg=name)
     for name, a, b in zip(OUTPUTS, truth, ours, strict=True):
         assert a.shape == b.shape, name
         assert np.isfinite(b).all()
         # The bound that counts: 1e-4 voxel on the field after three chained steps.
-        np.testing.assert_allclose(b, a.numpy(), atol=1e-4 if name not in ("reward", "njd") else 1e-2, rtol=1e-4, err_msg=name)
+        np.testing.assert_allclose(
+            b,
+            a.numpy(),
+            atol=1e-4 if name not in ("reward", "njd") else 1e-2,
+            rtol=1e-4,
+            err_msg=name,
+        )
     assert np.abs(ours[0]).max() > 0.2, "the field must move"
     if j > 1:
         assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
@@ -99,7 +133,9 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
 def test_each_step_has_its_view(bundle, tmp_path):
     """Steps one by one, told which they are, and all in one run, are the loop in PyTorch."""
     _, _, backbone, config = bundle
-    config = config.replace(**{"model.offsets": [[0, 0, 0], [1, 3, 2]], "model.mirrored": [False, False, True]})
+    config = config.replace(
+        **{"model.offsets": [[0, 0, 0], [1, 3, 2]], "model.mirrored": [False, False, True]}
+    )
     twin = build_backbone(config.model)
     twin.load_state_dict(backbone.state_dict())
     export.export_bundle(twin, config, tmp_path / "views.onnx")
@@ -107,11 +143,22 @@ def test_each_step_has_its_view(bundle, tmp_path):
     assert [i.name for i in run.get_inputs()] == ["fixed", "moving", "u_prev", "epsilon", "tau"]
     assert [i.name for i in run.get_overridable_initializers()] == ["steps", "first"]
     size = (24, 40, 32)
-    pair = Sample(*images(size, 4), *(torch.ones(1, 1, *size),) * 2, *(torch.zeros(1, 0, *size),) * 2, *(torch.zeros(1, 1, *size),) * 2)
+    pair = Sample(
+        *images(size, 4),
+        *(torch.ones(1, 1, *size),) * 2,
+        *(torch.zeros(1, 0, *size),) * 2,
+        *(torch.zeros(1, 1, *size),) * 2,
+    )
     truth = register_sample(twin, pair, 3)
     assert (truth[2] - register_sample(backbone, pair, 3)[2]).abs().max() > 0.05
     zero = np.zeros((1, *backbone.latent_shape(size)), np.float32)
-    feed = {"fixed": pair.fixed.numpy(), "moving": pair.moving.numpy(), "u_prev": np.zeros((1, 3, *size), np.float32), "epsilon": zero, "tau": np.zeros(1, np.float32)}
+    feed = {
+        "fixed": pair.fixed.numpy(),
+        "moving": pair.moving.numpy(),
+        "u_prev": np.zeros((1, 3, *size), np.float32),
+        "epsilon": zero,
+        "tau": np.zeros(1, np.float32),
+    }
     at_once = run.run(["u"], feed | {"epsilon": zero.repeat(3, 0), "steps": np.array([3])})[0]
     for t, expected in enumerate(truth):
         feed["u_prev"] = run.run(["u"], feed | ({"first": np.array([t])} if t else {}))[0]
@@ -120,16 +167,26 @@ def test_each_step_has_its_view(bundle, tmp_path):
 
 
 def test_the_engine_sees_what_training_saw(bundle, tmp_path):
-    """Three different spacings, a CT scanner's padding, voxels that are not numbers: one step in the engine is that in PyTorch."""
+    """Three different spacings, a CT scanner's padding, voxels that are not numbers: one step in
+    the engine is that in PyTorch.
+    """
     from scipy.ndimage import gaussian_filter
 
     _, _, backbone, config = bundle
-    config = config.replace(**{"data.spacing": [3.0, 1.25, 2.0], "data.percentiles": [0.0, 100.0], "data.min_size": [16, 32, 24]})
+    config = config.replace(
+        **{
+            "data.spacing": [3.0, 1.25, 2.0],
+            "data.percentiles": [0.0, 100.0],
+            "data.min_size": [16, 32, 24],
+        }
+    )
     path = tmp_path / "uneven.onnx"
     export.export_bundle(backbone, config, path)
     files = []
     for i in range(2):
-        array = gaussian_filter(np.random.default_rng(i).standard_normal((15, 38, 43)), 2) * 3000 - 200
+        array = (
+            gaussian_filter(np.random.default_rng(i).standard_normal((15, 38, 43)), 2) * 3000 - 200
+        )
         array[:, :3] = -3024
         array[4, 5, 6] = np.nan
         image = sitk.GetImageFromArray(array.astype(np.float32))
@@ -137,13 +194,18 @@ def test_the_engine_sees_what_training_saw(bundle, tmp_path):
         files.append(tmp_path / f"{i}.nrrd")
         sitk.WriteImage(image, str(files[-1]))
     fixed, moving = (read_case(file, None, tuple(config.data.percentiles)) for file in files)
-    assert float(fixed.image.median()) == pytest.approx(0.5, abs=0.2)  # of -3024 and up it would be 0.8
+    # of -3024 and up it would be 0.8
+    assert float(fixed.image.median()) == pytest.approx(0.5, abs=0.2)
     grid = make_grid(fixed, config.data.spacing, config.data.min_size, backbone.size_multiple)
     assert grid.size == (16, 32, 24)
     u = register_sample(backbone, make_sample(fixed, moving, grid, 0), 1)[0]
-    result = morphseek.register(*files, model=str(path), initial="none", steps=1, refine=0, threads=1)
+    result = morphseek.register(
+        *files, model=str(path), initial="none", steps=1, refine=0, threads=1
+    )
     assert u.abs().max() > 0.5
-    np.testing.assert_allclose(result.displacement, field_on_fixed_grid(u, grid, fixed)[0].numpy(), atol=1e-3)
+    np.testing.assert_allclose(
+        result.displacement, field_on_fixed_grid(u, grid, fixed)[0].numpy(), atol=1e-3
+    )
 
 
 def test_the_graph_warps_the_original_by_the_total_field(bundle):
@@ -154,7 +216,16 @@ def test_the_graph_warps_the_original_by_the_total_field(bundle):
     fixed, moving = images(size, 3)
     u_prev = random_field(size, 2.0, seed=1)
     zero = np.zeros((1, *backbone.latent_shape(size)), np.float32)
-    u, warped, *_ = session(path).run(None, {"fixed": fixed.numpy(), "moving": moving.numpy(), "u_prev": u_prev.numpy(), "epsilon": zero, "tau": np.zeros(1, np.float32)})
+    u, warped, *_ = session(path).run(
+        None,
+        {
+            "fixed": fixed.numpy(),
+            "moving": moving.numpy(),
+            "u_prev": u_prev.numpy(),
+            "epsilon": zero,
+            "tau": np.zeros(1, np.float32),
+        },
+    )
     grid = np.stack(np.meshgrid(*(np.arange(n, dtype=float) for n in size), indexing="ij"))
     truth = map_coordinates(moving[0, 0].numpy(), grid + u[0], order=1, mode="grid-constant")
     np.testing.assert_allclose(warped[0, 0], truth, atol=1e-4)
@@ -168,13 +239,18 @@ def test_the_file_is_what_the_engine_expects(bundle):
     assert json.loads(model.metadata_props[0].value) == manifest == export.read_manifest(path)
     (loop,) = (n for n in model.graph.node if n.op_type == "Loop")
     (body,) = (a.g for a in loop.attribute if a.name == "body")
-    modes = [a.s for n in body.node if n.op_type == "GridSample" for a in n.attribute if a.name == "mode"]
+    modes = [
+        a.s for n in body.node if n.op_type == "GridSample" for a in n.attribute if a.name == "mode"
+    ]
     assert modes and set(modes) == {b"linear"}
     large = [t for t in model.graph.initializer if np.prod(t.dims) >= export.MIN_HALF_SIZE]
     assert large and all(t.data_type == onnx.TensorProto.FLOAT16 for t in large)
     assert not any(t.external_data for t in model.graph.initializer)
     assert "segmentation" not in "".join(t.name for t in model.graph.initializer)
-    shape = {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input}
+    shape = {
+        v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim]
+        for v in model.graph.input
+    }
     assert list(shape) == ["fixed", "moving", "u_prev", "epsilon", "tau", "steps"]
     assert shape["fixed"][:2] == [1, 1] and all(isinstance(d, str) for d in shape["fixed"][2:])
     assert isinstance(shape["epsilon"][0], str) and shape["epsilon"][1] == 8
@@ -184,7 +260,9 @@ def test_the_file_is_what_the_engine_expects(bundle):
     assert manifest["size"] is None and manifest["precision"] == "float32"
     assert manifest["latent"] == {"channels": 8, "stride": 8} and manifest["size_multiple"] == 8
     assert manifest["min_size"] == [24, 32, 24] and manifest["metrics"] == {"test_dice": 0.5}
-    counted = sum(p.numel() for n, p in backbone.named_parameters() if not n.startswith("segmentation_head"))
+    counted = sum(
+        p.numel() for n, p in backbone.named_parameters() if not n.startswith("segmentation_head")
+    )
     assert manifest["parameters"] == counted
 
 
@@ -193,7 +271,10 @@ def test_the_hash_covers_the_graph_and_nothing_else(bundle, tmp_path):
     model = onnx.load(str(path))
     assert export.graph_sha256(path) == manifest["sha256"]
     # Independently: protobuf's own serialisation of the graph field.
-    assert hashlib.sha256(model.graph.SerializeToString(deterministic=True)).hexdigest() == manifest["sha256"]
+    assert (
+        hashlib.sha256(model.graph.SerializeToString(deterministic=True)).hexdigest()
+        == manifest["sha256"]
+    )
     model.metadata_props[0].value = "{}"
     (tmp_path / "relabelled.onnx").write_bytes(model.SerializeToString(deterministic=True))
     assert export.graph_sha256(tmp_path / "relabelled.onnx") == manifest["sha256"]
@@ -212,7 +293,9 @@ def test_reward_is_ncc_over_the_fixed_foreground_minus_njd():
     perfect = float(export.label_free_reward(fixed, fixed, torch.zeros(1)))
     assert perfect == pytest.approx(1.0, abs=0.02)
     assert float(export.label_free_reward(fixed, torch.roll(fixed, 3, 4), torch.zeros(1))) < 0.7
-    assert float(export.label_free_reward(fixed, fixed, torch.tensor([6.25]))) == pytest.approx(perfect - 6.25, abs=1e-5)
+    assert float(export.label_free_reward(fixed, fixed, torch.tensor([6.25]))) == pytest.approx(
+        perfect - 6.25, abs=1e-5
+    )
 
 
 def test_a_bundle_has_every_weight_by_name(bundle):
@@ -230,15 +313,30 @@ def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
     config = tiny("best", run__visits=1)
     trainer = Trainer(config, tmp_path, init=path, progress=False)
     assert torch.equal(trainer.backbone.flow.weight, backbone.flow.weight)
-    other = tiny("best", run__visits=1, model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]})
+    other = tiny(
+        "best",
+        run__visits=1,
+        model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]},
+    )
     with pytest.raises((ValueError, RuntimeError), match="size mismatch|does not fit"):
         Trainer(other, tmp_path / "other", init=path, progress=False)
 
 
-@pytest.mark.parametrize("name, half", [("voxelmorph-l", True), ("transmorph", False), ("nice-trans", False)])
+@pytest.mark.parametrize(
+    "name, half", [("voxelmorph-l", True), ("transmorph", False), ("nice-trans", False)]
+)
 def test_the_papers_networks(name, half, tmp_path):
-    """Three steps of three trajectories at a size that their windows do not divide; in half precision it is torch's that counts."""
-    config = load("paper").replace(**{"model.backbone": name, "model.options": SMALL[name], "model.parametrisation": "velocity", "model.squarings": 2})
+    """Three steps of three trajectories at a size that their windows do not divide; in half
+    precision it is torch's that counts.
+    """
+    config = load("paper").replace(
+        **{
+            "model.backbone": name,
+            "model.options": SMALL[name],
+            "model.parametrisation": "velocity",
+            "model.squarings": 2,
+        }
+    )
     backbone = export.random_backbone(config.model, 0)
     size = (64, 32, 96)
     if not backbone.any_size:
@@ -246,21 +344,33 @@ def test_the_papers_networks(name, half, tmp_path):
             export.export_bundle(backbone, config, tmp_path / "any.onnx")
     with pytest.raises(ValueError, match="multiple of 32"):
         export.export_bundle(backbone, config, tmp_path / "odd.onnx", size=(64, 40, 96))
-    manifest = export.export_bundle(backbone, config, tmp_path / "bundle.onnx", size=size, half=half)
+    manifest = export.export_bundle(
+        backbone, config, tmp_path / "bundle.onnx", size=size, half=half
+    )
     assert manifest["size"] == manifest["min_size"] == list(size)
     assert manifest["precision"] == ("float16" if half else "float32")
 
     graph = export.StepGraph(backbone)
     fixed, moving = images(size, 1)
-    noise = torch.randn(3, 3, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(3))
+    noise = torch.randn(
+        3, 3, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(3)
+    )
     u, rewards = torch.zeros(1, 3, *size), []
     with torch.no_grad():
         for eps in noise:
             us, _, reward, *_ = graph(fixed, moving, u, eps, torch.tensor([0.5]))
             u = us[reward.argmax()][None]
             rewards.append(reward)
-    feed = {"fixed": fixed, "moving": moving, "u_prev": torch.zeros(1, 3, *size), "epsilon": noise.flatten(0, 1), "tau": torch.tensor([0.5])}
-    ours = session(tmp_path / "bundle.onnx").run(["u", "reward"], {k: v.numpy() for k, v in feed.items()} | {"steps": np.array([3])})
+    feed = {
+        "fixed": fixed,
+        "moving": moving,
+        "u_prev": torch.zeros(1, 3, *size),
+        "epsilon": noise.flatten(0, 1),
+        "tau": torch.tensor([0.5]),
+    }
+    ours = session(tmp_path / "bundle.onnx").run(
+        ["u", "reward"], {k: v.numpy() for k, v in feed.items()} | {"steps": np.array([3])}
+    )
     # float32: the bound that counts, 1e-4 voxel. float16 layers, float32 fields: 0.02 voxel.
     np.testing.assert_allclose(ours[0], us.numpy(), atol=0.02 if half else 1e-4)
     np.testing.assert_allclose(ours[1], torch.cat(rewards), atol=1e-3 if half else 1e-5)
@@ -269,19 +379,29 @@ def test_the_papers_networks(name, half, tmp_path):
 
 @pytest.mark.parametrize("name", ["transmorph", "nice-trans"])
 def test_a_run_starts_from_a_bundle_of_a_transformer(name, tiny, tmp_path):
-    """Matrices come out transposed, square ones too, and attention's tables spread over the voxels of a window."""
-    config = tiny("paper", model__backbone=name, model__options=SMALL[name], data__min_size=[32, 32, 64])
+    """Matrices come out transposed, square ones too, and attention's tables spread over the voxels
+    of a window.
+    """
+    config = tiny(
+        "paper", model__backbone=name, model__options=SMALL[name], data__min_size=[32, 32, 64]
+    )
     backbone = export.random_backbone(config.model, 0)
     with torch.no_grad():
         for p in backbone.parameters():
-            p.add_(0.02 * torch.randn_like(p)).copy_(p.half().float())  # as training leaves them: the exporter merges equal tensors
+            # as training leaves them: the exporter merges equal tensors
+            p.add_(0.02 * torch.randn_like(p)).copy_(p.half().float())
     size = (32, 32, 64)
     export.export_bundle(backbone, config, tmp_path / "bundle.onnx", size=size)
     trainer = Trainer(config, tmp_path / "run", init=tmp_path / "bundle.onnx", progress=False)
     own, found = backbone.state_dict(), trainer.backbone.state_dict()
     # Small windows do not use all of a table.
     assert all(torch.equal(found[k], v) for k, v in own.items() if not k.endswith(export.TABLE))
-    pair = Sample(*images(size, 4), *(torch.ones(1, 1, *size),) * 2, *(torch.zeros(1, 0, *size),) * 2, *(torch.zeros(1, 1, *size),) * 2)
+    pair = Sample(
+        *images(size, 4),
+        *(torch.ones(1, 1, *size),) * 2,
+        *(torch.zeros(1, 0, *size),) * 2,
+        *(torch.zeros(1, 1, *size),) * 2,
+    )
     truth, ours = (register_sample(b.eval(), pair, 2)[-1] for b in (backbone, trainer.backbone))
     assert truth.abs().max() > 0.2
     np.testing.assert_allclose(ours, truth, atol=1e-5)

@@ -40,14 +40,21 @@ def test_local_mse_ignores_what_is_masked():
     changed = w.clone()
     changed[..., 6:] += 100
     for window in (1, 9):
-        assert float(losses.local_mse(f, changed, mask, window)) == pytest.approx(float(losses.local_mse(f, w, mask, window)), rel=1e-5)
-    assert float(losses.local_mse(f, w, mask, 1)) == pytest.approx(float(((f - w) ** 2)[..., :6].mean()), rel=1e-5)
+        assert float(losses.local_mse(f, changed, mask, window)) == pytest.approx(
+            float(losses.local_mse(f, w, mask, window)), rel=1e-5
+        )
+    assert float(losses.local_mse(f, w, mask, 1)) == pytest.approx(
+        float(((f - w) ** 2)[..., :6].mean()), rel=1e-5
+    )
 
 
 def test_local_ncc_is_pearson_in_each_window():
     f, w = images(1)
     a, b = f[0, 0].double().numpy(), w[0, 0].double().numpy()
-    values = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for (_, x), (_, y) in zip(windows(a, 2), windows(b, 2), strict=True)]
+    values = [
+        np.corrcoef(x.ravel(), y.ravel())[0, 1]
+        for (_, x), (_, y) in zip(windows(a, 2), windows(b, 2), strict=True)
+    ]
     assert float(losses.local_ncc(f, w, window=5)) == pytest.approx(-np.mean(values), abs=1e-5)
 
 
@@ -73,7 +80,9 @@ def test_masked_ncc_is_pearson_of_what_each_window_sees():
     a, b, seen = (x[0, 0].double().numpy() for x in (f, w, mask))
     values = [
         np.corrcoef(x[s > 0], y[s > 0])[0, 1]
-        for ((p, x), (_, y), (_, s)) in zip(windows(a, 2), windows(b, 2), windows(seen, 2), strict=True)
+        for ((p, x), (_, y), (_, s)) in zip(
+            windows(a, 2), windows(b, 2), windows(seen, 2), strict=True
+        )
         if seen[p]
     ]
     assert float(losses.local_ncc(f, w, mask, 5)) == pytest.approx(-np.mean(values), abs=1e-5)
@@ -87,12 +96,17 @@ def test_masked_mind_reads_nothing_outside():
     f, w = images(1)
     mask, cut = half_seen(f)
     assert float(losses.mind_loss(f, cut, mask)) < 1e-9
-    # The voxels that are 3 from the edge in every direction; those beyond the grid's border are repeated.
+    # The voxels that are 3 from the edge in every direction; those beyond the grid's border are
+    # repeated.
     inner = mask[0, 0].numpy().copy()
     inner[:, :4], inner[..., 4:] = 0, 0
     difference = (losses.mind_descriptor(f) - losses.mind_descriptor(w)).square().mean(1)[0].numpy()
-    assert float(losses.mind_loss(f, w * mask, mask)) == pytest.approx(difference[inner > 0].mean(), rel=1e-4)
-    assert float(losses.mind_loss(f, w, torch.ones_like(mask))) == pytest.approx(float(losses.mind_loss(f, w)), rel=1e-6)
+    assert float(losses.mind_loss(f, w * mask, mask)) == pytest.approx(
+        difference[inner > 0].mean(), rel=1e-4
+    )
+    assert float(losses.mind_loss(f, w, torch.ones_like(mask))) == pytest.approx(
+        float(losses.mind_loss(f, w)), rel=1e-6
+    )
 
 
 def test_mind_sees_structure_not_contrast():
@@ -105,7 +119,8 @@ def test_mind_sees_structure_not_contrast():
 
 
 def test_mind_distances_by_hand():
-    # At a voxel far from the border, the descriptor before normalisation is the patch distance of two neighbours.
+    # At a voxel far from the border, the descriptor before normalisation is the patch distance of
+    # two neighbours.
     f, _ = images(4)
     a = f[0, 0].double().numpy()
     p = np.array([6, 6, 5])
@@ -114,7 +129,9 @@ def test_mind_distances_by_hand():
     for i in range(6):
         for j in range(i + 1, 6):
             if np.sum((offsets[i] - offsets[j]) ** 2) == 8:
-                u, v = (a[tuple(slice(c - 1, c + 2) for c in p + o)] for o in (offsets[i], offsets[j]))
+                u, v = (
+                    a[tuple(slice(c - 1, c + 2) for c in p + o)] for o in (offsets[i], offsets[j])
+                )
                 distances.append(np.mean((u - v) ** 2))
     d = np.array(distances) - min(distances)
     truth = np.exp(-d / d.mean())
@@ -126,7 +143,10 @@ def test_diffusion_against_numpy():
     u = random_field(SIZE, 2.0)
     a = u[0].double().numpy()[:, :, :, :]
     base = a[:, :-1, :-1, :-1]
-    truth = sum(np.sum((d - base) ** 2, axis=0).mean() for d in (a[:, 1:, :-1, :-1], a[:, :-1, 1:, :-1], a[:, :-1, :-1, 1:]))
+    truth = sum(
+        np.sum((d - base) ** 2, axis=0).mean()
+        for d in (a[:, 1:, :-1, :-1], a[:, :-1, 1:, :-1], a[:, :-1, :-1, 1:])
+    )
     assert float(losses.diffusion(u)) == pytest.approx(truth, rel=1e-5)
 
 
@@ -154,7 +174,9 @@ def test_kl_is_torch_distributions():
     truth = torch.distributions.kl_divergence(
         torch.distributions.Normal(mu, log_sigma.exp()), torch.distributions.Normal(0.0, 1.0)
     ).mean()
-    assert float(losses.kl_to_standard_normal(mu, log_sigma)) == pytest.approx(float(truth), rel=1e-5)
+    assert float(losses.kl_to_standard_normal(mu, log_sigma)) == pytest.approx(
+        float(truth), rel=1e-5
+    )
 
 
 def label_maps(seed=0):
@@ -182,8 +204,13 @@ def test_soft_dice_leaves_out_absent_labels():
 def test_hard_dice_is_monai():
     w, f = label_maps(2)
     metric = DiceMetric(include_background=False, num_classes=4)
-    truth = metric(torch.nn.functional.one_hot(w.long(), 4).permute(0, 4, 1, 2, 3), torch.nn.functional.one_hot(f.long(), 4).permute(0, 4, 1, 2, 3))
-    assert float(losses.hard_dice(w[None], f[None], 3)) == pytest.approx(float(truth.mean()), abs=1e-6)
+    truth = metric(
+        torch.nn.functional.one_hot(w.long(), 4).permute(0, 4, 1, 2, 3),
+        torch.nn.functional.one_hot(f.long(), 4).permute(0, 4, 1, 2, 3),
+    )
+    assert float(losses.hard_dice(w[None], f[None], 3)) == pytest.approx(
+        float(truth.mean()), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (2.0, 1.0, 0.5)])
@@ -210,7 +237,8 @@ def test_sharpening_keeps_its_fixed_points_and_the_loss_sees_the_boundary():
 def test_dice_in_the_moving_space_is_that_of_the_intervals_there():
     n = 256
     x = np.arange(n)
-    leads_to = x + 20 * np.sin(2 * np.pi * x / n)  # stretches where it begins and ends, squeezes in the middle
+    # stretches where it begins and ends, squeezes in the middle
+    leads_to = x + 20 * np.sin(2 * np.pi * x / n)
     u = torch.zeros(1, 3, 3, 3, n)
     u[0, 2] = torch.from_numpy(leads_to - x).float()
     fixed, moving = (60, 140), (75, 120)  # an interval in each image
@@ -218,7 +246,11 @@ def test_dice_in_the_moving_space_is_that_of_the_intervals_there():
     overlap = min(mapped[1], moving[1]) - max(mapped[0], moving[0])
     truth = 2 * overlap / (mapped[1] - mapped[0] + moving[1] - moving[0])
     f = torch.from_numpy((x >= fixed[0]) & (x < fixed[1])).float().expand(1, 1, 3, 3, n)
-    w = torch.from_numpy((leads_to >= moving[0]) & (leads_to < moving[1])).float().expand(1, 1, 3, 3, n)
+    w = (
+        torch.from_numpy((leads_to >= moving[0]) & (leads_to < moving[1]))
+        .float()
+        .expand(1, 1, 3, 3, n)
+    )
     covered = jacobian_determinant(u).unsqueeze(1)
     assert float(losses.hard_dice(w, f, 1, covered)) == pytest.approx(truth, abs=0.01)
     assert float(losses.soft_dice(w, f, weight=covered)) == pytest.approx(truth, abs=0.01)

@@ -1,4 +1,6 @@
-"""The latent policy: likelihood, advantages, structured noise, and the gradients of both recipes."""
+"""The latent policy: likelihood, advantages, structured noise, and the gradients of both
+recipes.
+"""
 
 import math
 
@@ -16,7 +18,10 @@ from morphseek.training.spatial import compose, njd_fraction, warp
 
 def latents(j=5, seed=0):
     g = torch.Generator().manual_seed(seed)
-    mu, log_sigma = torch.randn(1, 4, 3, 2, 3, generator=g), 0.3 * torch.randn(1, 4, 3, 2, 3, generator=g)
+    mu, log_sigma = (
+        torch.randn(1, 4, 3, 2, 3, generator=g),
+        0.3 * torch.randn(1, 4, 3, 2, 3, generator=g),
+    )
     return torch.randn(j, 4, 3, 2, 3, generator=g), mu, log_sigma
 
 
@@ -30,7 +35,8 @@ def test_log_likelihood_is_torch_distributions():
 
 
 def test_the_action_is_detached():
-    # With z = mu + tau sigma eps left attached, d log pi / d mu is exactly zero and the policy learns nothing.
+    # With z = mu + tau sigma eps left attached, d log pi / d mu is exactly zero and the policy
+    # learns nothing.
     _, mu, log_sigma = latents()
     mu.requires_grad_()
     eps = torch.randn(3, *mu.shape[1:], generator=torch.Generator().manual_seed(1))
@@ -49,14 +55,19 @@ def test_subtracting_the_group_mean_of_log_pi_leaves_the_gradient():
     torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind, spread", [("sqrt", math.sqrt(0.5)), ("one", math.sqrt(0.5 * 20000)), ("n", math.sqrt(0.5 / 20000))])
+@pytest.mark.parametrize(
+    "kind, spread",
+    [("sqrt", math.sqrt(0.5)), ("one", math.sqrt(0.5 * 20000)), ("n", math.sqrt(0.5 / 20000))],
+)
 def test_ldvn_fixes_the_spread_of_log_pi(kind, spread):
     mu, log_sigma = torch.zeros(1, 20, 10, 10, 10), torch.full((1, 20, 10, 10, 10), -0.7)
     rng = np.random.default_rng(0)
     values = []
     for _ in range(300):
         z = mu + 3.0 * log_sigma.exp() * p.gaussian_noise((1, 20, 10, 10, 10), rng)
-        values.append(float(p.log_likelihood(z, mu, log_sigma, 3.0, p.ldvn_scale(mu.numel(), kind))))
+        values.append(
+            float(p.log_likelihood(z, mu, log_sigma, 3.0, p.ldvn_scale(mu.numel(), kind)))
+        )
     assert np.std(values) == pytest.approx(spread, rel=0.15)
 
 
@@ -69,7 +80,9 @@ def test_group_advantage_is_standardised_and_survives_equal_rewards():
 
 def maps(seed):
     rng = np.random.default_rng(seed)
-    return torch.from_numpy(np.kron(rng.integers(0, 3, (1, 1, 3, 3, 3)), np.ones((1, 1, 4, 4, 4)))).float()
+    return torch.from_numpy(
+        np.kron(rng.integers(0, 3, (1, 1, 3, 3, 3)), np.ones((1, 1, 4, 4, 4)))
+    ).float()
 
 
 def test_local_rewards_add_up_to_the_change_of_dice():
@@ -90,18 +103,26 @@ def test_local_advantage_sums_windows_and_centres_each_cell():
     cells = voxel.reshape(3, 3, 4, 2, 4, 2, 4).sum((2, 4, 6))
     padded = np.pad(cells, ((0, 0), (1, 1), (1, 1), (1, 1)))
     pooled = sum(
-        padded[:, i : i + 3, j : j + 2, k : k + 2] for i in range(3) for j in range(3) for k in range(3)
+        padded[:, i : i + 3, j : j + 2, k : k + 2]
+        for i in range(3)
+        for j in range(3)
+        for k in range(3)
     )
     truth = pooled - pooled.mean(0)
-    np.testing.assert_allclose(p.local_advantage(torch.from_numpy(voxel), 4)[:, 0].numpy(), truth, atol=2e-3)
+    np.testing.assert_allclose(
+        p.local_advantage(torch.from_numpy(voxel), 4)[:, 0].numpy(), truth, atol=2e-3
+    )
 
 
 def test_smooth_noise_has_unit_variance_everywhere_and_neighbours_agree():
-    noise = p.smooth_noise(p.gaussian_noise((4000, 1, 5, 4, 5), np.random.default_rng(0)), 0.8)[:, 0]
+    noise = p.smooth_noise(p.gaussian_noise((4000, 1, 5, 4, 5), np.random.default_rng(0)), 0.8)[
+        :, 0
+    ]
     sd = noise.std(0)
     assert float(sd.min()) > 0.93 and float(sd.max()) < 1.07
     correlation = float((noise[:, 2, 2, 2] * noise[:, 3, 2, 2]).mean())
-    # Two Gaussians of sd 0.8 a cell apart overlap by exp(-1 / (4 * 0.8^2)) = 0.68; sampling at cells changes it little.
+    # Two Gaussians of sd 0.8 a cell apart overlap by exp(-1 / (4 * 0.8^2)) = 0.68; sampling at
+    # cells changes it little.
     assert correlation == pytest.approx(0.68, abs=0.08)
 
 
@@ -157,8 +178,17 @@ def gradients(o, loss):
 
 @pytest.mark.parametrize("offsets, mirrored", [([], []), ([[0, 0, 0], [2, 1, 0]], [False, True])])
 def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
-    """Trajectory-by-trajectory accumulation against one plain graph of the formulas in the paper."""
-    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3, model__offsets=offsets, model__mirrored=mirrored)
+    """Trajectory-by-trajectory accumulation against one plain graph of the formulas in the
+    paper.
+    """
+    o = objective(
+        tiny,
+        "paper",
+        policy__trajectories=4,
+        loss__window=3,
+        model__offsets=offsets,
+        model__mirrored=mirrored,
+    )
     s, tau = pair(), 1.5
     u_prev = random_field(SIZE, 1.0, seed=9)
     result = p.policy_step(o, s, u_prev, tau, np.random.default_rng(5), step=1)
@@ -169,10 +199,17 @@ def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
     z = e.mu + tau * e.log_sigma.exp() * eps
     u = compose(o.backbone.step_field(z, e), u_prev)
     base = hard_dice(warp(s.moving_map, u_prev, mode="nearest"), s.fixed_map, 2)
-    rewards = 10.0 * (hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2) - base) - 100.0 * njd_fraction(u)
+    rewards = 10.0 * (
+        hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2) - base
+    ) - 100.0 * njd_fraction(u)
     assert rewards.std() > 0
     advantage = (rewards - rewards.mean()) / (rewards.std(unbiased=False) + 1e-8)
-    density = torch.distributions.Normal(e.mu, tau * e.log_sigma.exp()).log_prob(z.detach()).flatten(1).sum(1)
+    density = (
+        torch.distributions.Normal(e.mu, tau * e.log_sigma.exp())
+        .log_prob(z.detach())
+        .flatten(1)
+        .sum(1)
+    )
     policy_loss = -(advantage.detach() * density / math.sqrt(e.mu.numel())).mean()
     dice_loss = (1 - soft_dice(warp(s.moving_labels, u), s.fixed_labels)).mean()
     mean = compose(o.backbone.step_field(e.mu, e), u_prev)
@@ -181,7 +218,9 @@ def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
 
     assert ours.keys() == truth.keys() and len(ours) > 20
     for k in truth:
-        torch.testing.assert_close(ours[k], truth[k], rtol=2e-3, atol=2e-3 * float(truth[k].abs().max()) + 1e-7)
+        torch.testing.assert_close(
+            ours[k], truth[k], rtol=2e-3, atol=2e-3 * float(truth[k].abs().max()) + 1e-7
+        )
     best = int(rewards.argmax())
     torch.testing.assert_close(result.u, u[best : best + 1].detach(), atol=1e-4, rtol=0)
     assert not result.u.requires_grad
@@ -194,14 +233,20 @@ def test_sequential_and_batched_trajectories_agree(tiny):
         r = p.policy_step(o, pair(1), torch.zeros(1, 3, *SIZE), 1.0, np.random.default_rng(2))
         found.append((gradients(o, r.loss), r.u))
     for k, v in found[0][0].items():
-        torch.testing.assert_close(v, found[1][0][k], rtol=2e-3, atol=1e-3 * float(v.abs().max()) + 1e-7)
+        torch.testing.assert_close(
+            v, found[1][0][k], rtol=2e-3, atol=1e-3 * float(v.abs().max()) + 1e-7
+        )
     torch.testing.assert_close(found[0][1], found[1][1], atol=1e-4, rtol=0)
 
 
 def test_encoder_runs_once_for_all_trajectories(tiny):
     o = objective(tiny, "paper", policy__trajectories=5)
     calls = {"encoder": 0, "skip": 0, "decoder": 0}
-    for module, key in ((o.backbone.enc2, "encoder"), (o.backbone.dec2.skip, "skip"), (o.backbone.dec2.up, "decoder")):
+    for module, key in (
+        (o.backbone.enc2, "encoder"),
+        (o.backbone.dec2.skip, "skip"),
+        (o.backbone.dec2.up, "decoder"),
+    ):
         module.register_forward_hook(lambda *a, key=key: calls.__setitem__(key, calls[key] + 1))
     p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 1.0, np.random.default_rng(0))
     assert calls == {"encoder": 1, "skip": 1, "decoder": 6}  # five samples and the mean
@@ -210,11 +255,19 @@ def test_encoder_runs_once_for_all_trajectories(tiny):
 def test_policy_weight_zero_removes_the_policy_term_only(tiny):
     a = objective(tiny, "paper", policy__trajectories=4)
     b = objective(tiny, "paper", policy__trajectories=4, policy__weight=0.0)
-    ga, gb = (gradients(o, p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 2.0, np.random.default_rng(1)).loss) for o in (a, b))
+    ga, gb = (
+        gradients(
+            o,
+            p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 2.0, np.random.default_rng(1)).loss,
+        )
+        for o in (a, b)
+    )
     difference = {k: float((ga[k] - gb[k]).norm()) for k in ga}
     assert difference["mu_head.weight"] > 1e-3
     # The policy term reaches the encoder and the heads, never the decoder.
-    assert all(v < 1e-6 for k, v in difference.items() if k.startswith(("dec", "block", "flow", "norm")))
+    assert all(
+        v < 1e-6 for k, v in difference.items() if k.startswith(("dec", "block", "flow", "norm"))
+    )
 
 
 @pytest.mark.parametrize("head", ["probe", "learned"])
@@ -251,15 +304,24 @@ def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
     found = []
     for weight in (0.0, 0.7):
         # gradient_ratio follows the norm of the other terms, truth among them.
-        o = objective(tiny, preset, policy__trajectories=2, policy__gradient_ratio=0.0, loss__truth=weight)
+        o = objective(
+            tiny, preset, policy__trajectories=2, policy__gradient_ratio=0.0, loss__truth=weight
+        )
         result = p.policy_step(o, s, zero, 1.0, np.random.default_rng(0))
         found.append((gradients(o, result.loss), result.logs))
     e = o.backbone.state(s.fixed, s.moving)
     error = 0.7 * endpoint_error(o.backbone.step_field(e.mu, e), s.truth, s.truth_mask)
     truth = gradients(o, error)
     for k in ("flow.weight", "mu_head.weight"):
-        torch.testing.assert_close(found[1][0][k] - found[0][0][k], truth[k], rtol=1e-2, atol=2e-3 * float(truth[k].abs().max()))
-    assert float(found[1][1]["loss"]) - float(found[0][1]["loss"]) == pytest.approx(float(error), rel=1e-3)
+        torch.testing.assert_close(
+            found[1][0][k] - found[0][0][k],
+            truth[k],
+            rtol=1e-2,
+            atol=2e-3 * float(truth[k].abs().max()),
+        )
+    assert float(found[1][1]["loss"]) - float(found[0][1]["loss"]) == pytest.approx(
+        float(error), rel=1e-3
+    )
 
 
 def test_the_noise_is_bounded(tiny):
@@ -283,8 +345,12 @@ def test_mean_candidate_never_makes_the_state_worse(tiny):
     with torch.no_grad():
         e = o.backbone.state(s.fixed, s.moving)
         mean = o.backbone.step_field(e.mu, e)
+
     def reward(u):
-        return 10 * float(hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2)) - 100 * float(njd_fraction(u))
+        return 10 * float(
+            hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2)
+        ) - 100 * float(njd_fraction(u))
+
     assert reward(result.u) >= reward(mean) - 1e-6
 
 
@@ -293,7 +359,11 @@ def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
 
     from morphseek.training.trainer import Trainer
 
-    trainer = Trainer(tiny("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0]), tmp_path, progress=False)
+    trainer = Trainer(
+        tiny("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0]),
+        tmp_path,
+        progress=False,
+    )
     fixed = torch.zeros(1, 1, 10, 10, 10)
     fixed[..., 3:7, 3:7, 3:7] = 1
     pair = SimpleNamespace(fixed_map=fixed, moving_map=torch.roll(fixed, 2, 2), fixed_labels=fixed)
@@ -317,7 +387,9 @@ def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
 
 
 def structured(tiny, seed=3, **changes):
-    """One step of the repaired policy: objective, result, mu's gradient, and what the samples added to mu."""
+    """One step of the repaired policy: objective, result, mu's gradient, and what the samples added
+    to mu.
+    """
     o = objective(tiny, "policy", loss__segmentation=0.0, **changes)
     o.memory.scale = 2.0
     mus, seen = [], []
@@ -364,7 +436,9 @@ def test_the_scalar_advantage_is_the_groups(tiny):
     assert rewards.std() > 0
     advantage = p.group_advantage(rewards).view(-1, 1, 1, 1, 1)
     truth = -3.0 * (advantage * noise / 2.0).mean(0, keepdim=True)
-    torch.testing.assert_close(gradient - exact, truth, rtol=1e-3, atol=1e-3 * float(truth.abs().max()))
+    torch.testing.assert_close(
+        gradient - exact, truth, rtol=1e-3, atol=1e-3 * float(truth.abs().max())
+    )
     assert result.logs["reward_sd"] == pytest.approx(float(rewards.std(unbiased=False)), rel=1e-3)
     # Local credit differs from cell to cell, and from that.
     local = structured(tiny, **(changes | {"policy__advantage": "local"}))[2] - exact
@@ -372,8 +446,13 @@ def test_the_scalar_advantage_is_the_groups(tiny):
 
 
 def test_a_gradient_ratio_of_zero_leaves_the_exact_terms(tiny):
-    off, none = structured(tiny, policy__gradient_ratio=0.0), structured(tiny, policy__balance="fixed", policy__weight=0.0)
-    assert torch.equal(off[2], none[2]) and float(off[2].norm()) == pytest.approx(off[0].memory.other_norm, rel=1e-4)
+    off, none = (
+        structured(tiny, policy__gradient_ratio=0.0),
+        structured(tiny, policy__balance="fixed", policy__weight=0.0),
+    )
+    assert torch.equal(off[2], none[2]) and float(off[2].norm()) == pytest.approx(
+        off[0].memory.other_norm, rel=1e-4
+    )
     on = structured(tiny)
     assert (on[2] - off[2]).norm() > 0.1 * off[2].norm()
     # What is chosen for the next state does not depend on the weight.
@@ -385,5 +464,7 @@ def test_the_switches_of_the_repaired_policy_are_on_by_default(tiny):
     b = structured(tiny, policy__antithetic=True, policy__advantage="local", policy__balance="norm")
     assert torch.equal(a[2], b[2]) and torch.equal(a[1].u, b[1].u) and torch.equal(a[3], b[3])
     # A percentile has no local decomposition.
-    a, b = (structured(tiny, policy__reward="hd95", policy__advantage=k) for k in ("local", "scalar"))
+    a, b = (
+        structured(tiny, policy__reward="hd95", policy__advantage=k) for k in ("local", "scalar")
+    )
     assert torch.equal(a[2], b[2])

@@ -35,28 +35,40 @@ def test_translate_moves_by_whole_voxels(offset):
     assert np.array_equal(spatial.translate(x, offset).numpy(), truth)
 
 
-@pytest.mark.parametrize("view", [(0, 0, 0, 1), (1, -2, 3, 1), torch.tensor([1, 2, -1, 1]), (2, 1, -1, 0)])
+@pytest.mark.parametrize(
+    "view", [(0, 0, 0, 1), (1, -2, 3, 1), torch.tensor([1, 2, -1, 1]), (2, 1, -1, 0)]
+)
 def test_a_field_in_a_view_warps_as_it_does_outside(view):
-    """Registered in the view and brought back: away from the border, what was moved in is the view of what was moved outside."""
+    """Registered in the view and brought back: away from the border, what was moved in is the view
+    of what was moved outside.
+    """
     size = (20, 22, 24)
-    image, field = torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(4)), random_field(size, 2.0, seed=5)
+    image, field = (
+        torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(4)),
+        random_field(size, 2.0, seed=5),
+    )
     inside = spatial.warp(spatial.to_view(image, view), field)
     outside = spatial.to_view(spatial.warp(image, spatial.from_view(field, view)), view)
-    torch.testing.assert_close(inside[..., 6:-6, 6:-6, 6:-6], outside[..., 6:-6, 6:-6, 6:-6], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        inside[..., 6:-6, 6:-6, 6:-6], outside[..., 6:-6, 6:-6, 6:-6], atol=1e-5, rtol=1e-5
+    )
     assert (inside - spatial.warp(image, field)).abs().max() > 0.1
 
 
 def test_compose_first_phi_then_u():
     phi, u = random_field(SIZE, 2.0, seed=2), random_field(SIZE, 2.5, seed=3)
     at = grid() + phi[0].double().numpy()
-    truth = phi[0].numpy() + np.stack([map_coordinates(c, at, order=1, mode="nearest") for c in u[0].numpy()])
+    truth = phi[0].numpy() + np.stack(
+        [map_coordinates(c, at, order=1, mode="nearest") for c in u[0].numpy()]
+    )
     np.testing.assert_allclose(spatial.compose(phi, u)[0].numpy(), truth, atol=2e-5)
     # The other order differs by far more than the tolerance, so the test tells them apart.
     assert np.abs(spatial.compose(u, phi)[0].numpy() - truth).max() > 0.1
 
 
 def test_warping_twice_is_warping_by_the_composition():
-    # On a linear image interpolation is exact, so only the order of composition can make a difference.
+    # On a linear image interpolation is exact, so only the order of composition can make a
+    # difference.
     z, y, x = grid()
     image = torch.from_numpy(z + 2 * y + 3 * x).float()[None, None]
     u, phi = random_field(SIZE, 1.5, seed=4), random_field(SIZE, 1.5, seed=5)
@@ -88,9 +100,12 @@ def test_velocity_and_its_negative_are_inverse():
 
 
 def test_upsampled_field_is_in_fine_voxels_at_half_pixel_centres():
-    coarse = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) for n in (6, 7, 5)), indexing="ij"))
+    coarse = np.stack(
+        np.meshgrid(*(np.arange(n, dtype=np.float32) for n in (6, 7, 5)), indexing="ij")
+    )
     fine = spatial.upsample_field(torch.from_numpy(coarse)[None])[0].numpy()
-    # Fine voxel j lies at coarse coordinate (j - 0.5) / 2, clamped at the border; its value is in fine voxels.
+    # Fine voxel j lies at coarse coordinate (j - 0.5) / 2, clamped at the border; its value is in
+    # fine voxels.
     want = 2 * np.clip((np.arange(12) - 0.5) / 2, 0, 5)
     np.testing.assert_allclose(fine[0, :, 3, 3], want, atol=1e-5)
 
@@ -107,7 +122,8 @@ def test_jacobian_against_numpy_gradient():
 
 def test_njd_counts_a_known_fold():
     u = torch.zeros(1, 3, 8, 8, 8)
-    u[:, 0, 4] = -3.0  # plane 4 jumps behind plane 2: the central differences at planes 3 and 5 are -1.5 and +1.5
+    # plane 4 jumps behind plane 2: the central differences at planes 3 and 5 are -1.5 and +1.5
+    u[:, 0, 4] = -3.0
     assert float(spatial.njd_fraction(u)) == pytest.approx(1 / 8)
     mask = torch.zeros(1, 1, 8, 8, 8)
     mask[:, :, 3] = 1

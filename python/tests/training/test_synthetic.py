@@ -1,4 +1,6 @@
-"""Made-up pairs: the truth holds both ways, contrasts are independent, everything comes from the seed."""
+"""Made-up pairs: the truth holds both ways, contrasts are independent, everything comes from the
+seed.
+"""
 
 import dataclasses
 import json
@@ -38,8 +40,14 @@ def tensors(sample):
 def test_the_number_says_it_all():
     a, b = (tensors(source(crop=1.0).sample(3)) for _ in range(2))
     assert all(torch.equal(a[k], b[k]) for k in a)
-    for other in (source(crop=1.0).sample(4), source(crop=1.0, seed=1).sample(3), source(crop=1.0, stream=1).sample(3)):
-        assert not torch.equal(other.fixed, a["fixed"]) and not torch.equal(other.moving, a["moving"])
+    for other in (
+        source(crop=1.0).sample(4),
+        source(crop=1.0, seed=1).sample(3),
+        source(crop=1.0, stream=1).sample(3),
+    ):
+        assert not torch.equal(other.fixed, a["fixed"]) and not torch.equal(
+            other.moving, a["moving"]
+        )
 
 
 def test_pairs_made_ahead_are_the_same_pairs():
@@ -57,20 +65,28 @@ def test_a_sample_is_what_the_trainer_takes(pairs):
             assert image.shape == fov.shape == (1, 1, *SIZE)
             assert image.min() >= 0 and image.max() <= 1 and image.std() > 0.02
             assert set(fov.unique().tolist()) <= {0.0, 1.0} and not image[fov == 0].any()
-        for hot, named, fov in ((s.fixed_labels, s.fixed_map, s.fixed_fov), (s.moving_labels, s.moving_map, s.moving_fov)):
+        for hot, named, fov in (
+            (s.fixed_labels, s.fixed_map, s.fixed_fov),
+            (s.moving_labels, s.moving_map, s.moving_fov),
+        ):
             assert hot.shape == (1, LABELS, *SIZE)
-            assert torch.equal(torch.stack([(named[:, 0] == k).float() for k in range(1, LABELS + 1)], dim=1), hot)
+            assert torch.equal(
+                torch.stack([(named[:, 0] == k).float() for k in range(1, LABELS + 1)], dim=1), hot
+            )
             assert not named[fov == 0].any()
             # Every label that is in use can be seen in both images.
             assert LEAST_LABELS <= len(pair.labels) <= LABELS
-            assert (hot.sum((0, 2, 3, 4))[: len(pair.labels)] > 20).all() and not hot[:, len(pair.labels) :].any()
+            assert (hot.sum((0, 2, 3, 4))[: len(pair.labels)] > 20).all() and not hot[
+                :, len(pair.labels) :
+            ].any()
         assert s.truth.shape == (1, 3, *SIZE) and s.truth_mask.mean() > 0.03
 
 
 def test_the_truth_takes_one_subject_to_the_other(pairs):
     grid = identity_grid(SIZE, torch.device("cpu"))
     for pair in pairs:
-        # A pure statement about maps: where both lead to one point of the anatomy, and that back to where it came from.
+        # A pure statement about maps: where both lead to one point of the anatomy, and that back to
+        # where it came from.
         there = pair.to_moving(grid)
         inside = ((there > 0) & (there < torch.tensor(SIZE).view(1, 3, 1, 1, 1) - 1)).all(1)
         off = (pair.moving.to_anatomy(there) - pair.fixed.to_anatomy(grid)).norm(dim=1)[inside]
@@ -84,7 +100,8 @@ def test_the_truth_takes_one_subject_to_the_other(pairs):
 
 
 def test_labels_agree_under_the_truth():
-    # Voxels of a boundary fall to either side by chance: a fine grid, and for Dice structures that are not all boundary.
+    # Voxels of a boundary fall to either side by chance: a fine grid, and for Dice structures that
+    # are not all boundary.
     solid, before = {}, []
     for body in sorted(BODIES):
         pair = source(body, (80, 80, 80), labels=40, crop=0.3).pair(1)
@@ -97,7 +114,13 @@ def test_labels_agree_under_the_truth():
             a, b, inner = (v[:, k : k + 1] for v in (read, seen, core))
             if inner.sum() > 0.5 * b.sum():
                 solid[body, name] = float(2 * (a * b).sum() / (a.sum() + b.sum()))
-                before.append(float(2 * (s.moving_labels[:, k : k + 1] * b).sum() / (s.moving_labels[:, k : k + 1].sum() + b.sum())))
+                before.append(
+                    float(
+                        2
+                        * (s.moving_labels[:, k : k + 1] * b).sum()
+                        / (s.moving_labels[:, k : k + 1].sum() + b.sum())
+                    )
+                )
             # However thin: next to nothing of one lies more than a voxel from the other.
             for x, y in ((a, b), (b, a)):
                 near = F.max_pool3d(y, 3, stride=1, padding=1)
@@ -111,10 +134,20 @@ def contrast_correlation(same):
     """Correlation over tissues of the mean intensities in the two images, over some pairs."""
     rows = []
     for i in range(8):
-        s = source("medley", (32, 32, 32), crop=0, bias=0, noise=0, texture=0, slices=1, same_contrast=same).pair(i)
+        s = source(
+            "medley", (32, 32, 32), crop=0, bias=0, noise=0, texture=0, slices=1, same_contrast=same
+        ).pair(i)
         means = []
-        for image, where in ((s.sample.fixed, s.fixed_structures), (s.sample.moving, s.moving_structures)):
-            means.append([float(image[0, 0][where == k].mean()) if (where == k).sum() > 60 else np.nan for k in range(len(s.anatomy.structures))])
+        for image, where in (
+            (s.sample.fixed, s.fixed_structures),
+            (s.sample.moving, s.moving_structures),
+        ):
+            means.append(
+                [
+                    float(image[0, 0][where == k].mean()) if (where == k).sum() > 60 else np.nan
+                    for k in range(len(s.anatomy.structures))
+                ]
+            )
         both = ~np.isnan(np.array(means)).any(0)
         rows.append(np.corrcoef(np.array(means)[:, both])[0, 1])
     return np.array(rows)
@@ -127,7 +160,9 @@ def test_contrasts_are_independent_unless_the_same():
 
 
 def test_smooth_noise_is_standard_and_smooth():
-    noise = torch.cat([smooth_noise(np.random.default_rng(i), 2, (40, 36, 44), 6.0) for i in range(12)])
+    noise = torch.cat(
+        [smooth_noise(np.random.default_rng(i), 2, (40, 36, 44), 6.0) for i in range(12)]
+    )
     assert abs(float(noise.mean())) < 0.1 and abs(float(noise.std()) - 1) < 0.1
     # Alike one node further, unrelated two scales further, at the border as in the middle.
     assert float((noise[..., 1:] * noise[..., :-1]).mean()) > 0.95
@@ -138,7 +173,10 @@ def test_smooth_noise_is_standard_and_smooth():
 def test_a_curriculum_makes_pairs_harder():
     phases = [{"visit": 10, "deformation": 2.5, "residual": 1.0}]
     s = source("trunk", (32, 32, 32), deformation=0.5, residual=0.2, phases=phases)
-    early, late = (np.mean([float(s.sample(i, visit).truth.norm(dim=1).mean()) for i in range(4)]) for visit in (9, 10))
+    early, late = (
+        np.mean([float(s.sample(i, visit).truth.norm(dim=1).mean()) for i in range(4)])
+        for visit in (9, 10)
+    )
     assert late > 2 * early
     # Not naming a visit is the end of the run.
     assert torch.equal(s.sample(2).truth, s.sample(2, 10).truth)
@@ -167,13 +205,32 @@ def test_mistakes_are_named(tmp_path, text, message):
 
 
 def tiny(**changes):
-    options = {"widths": [4, 4, 8], "reader": [8, 4], "latent_channels": 8, "decoder": [8, 8], "correlation": [1, 1, 1], "mind": True}
-    values = {
-        "model.options": options, "data.labels": 4, "data.min_size": [20, 24, 24], "synthetic.workers": 0, "synthetic.val_pairs": 2,
-        "run.device": "cpu", "run.amp": "none", "run.threads": 1, "run.visits": 2, "run.val_every": 1, "run.picture_every": 1,
-        "run.steps_schedule": [[1, 2]], "optim.accumulate": 2,
+    options = {
+        "widths": [4, 4, 8],
+        "reader": [8, 4],
+        "latent_channels": 8,
+        "decoder": [8, 8],
+        "correlation": [1, 1, 1],
+        "mind": True,
     }
-    return load("synthetic").replace(**(values | {k.replace("__", "."): v for k, v in changes.items()}))
+    values = {
+        "model.options": options,
+        "data.labels": 4,
+        "data.min_size": [20, 24, 24],
+        "synthetic.workers": 0,
+        "synthetic.val_pairs": 2,
+        "run.device": "cpu",
+        "run.amp": "none",
+        "run.threads": 1,
+        "run.visits": 2,
+        "run.val_every": 1,
+        "run.picture_every": 1,
+        "run.steps_schedule": [[1, 2]],
+        "optim.accumulate": 2,
+    }
+    return load("synthetic").replace(
+        **(values | {k.replace("__", "."): v for k, v in changes.items()})
+    )
 
 
 def test_training_needs_no_data(tmp_path):
@@ -201,14 +258,25 @@ def test_the_network_exports(tmp_path):
     with torch.no_grad():
         backbone.flow.weight.normal_(std=0.1)
         for p in backbone.parameters():
-            p.add_(0.01 * torch.randn_like(p))  # as training leaves them: the exporter merges equal tensors
+            # as training leaves them: the exporter merges equal tensors
+            p.add_(0.01 * torch.randn_like(p))
             p.copy_(p.half().float())
     manifest = export_bundle(backbone, config, tmp_path / "tiny.onnx")
-    assert manifest["credit"] == "trained on synthetic volumes only" and manifest["modality"] == "any"
-    run = onnxruntime.InferenceSession(str(tmp_path / "tiny.onnx"), providers=["CPUExecutionProvider"])
+    assert (
+        manifest["credit"] == "trained on synthetic volumes only" and manifest["modality"] == "any"
+    )
+    run = onnxruntime.InferenceSession(
+        str(tmp_path / "tiny.onnx"), providers=["CPUExecutionProvider"]
+    )
     for size in ((24, 24, 24), (16, 32, 40)):
         s = source("medley", size).sample(0)
-        feed = {"fixed": s.fixed, "moving": s.moving, "u_prev": torch.zeros(1, 3, *size), "epsilon": torch.zeros(1, *backbone.latent_shape(size)), "tau": torch.zeros(1)}
+        feed = {
+            "fixed": s.fixed,
+            "moving": s.moving,
+            "u_prev": torch.zeros(1, 3, *size),
+            "epsilon": torch.zeros(1, *backbone.latent_shape(size)),
+            "tau": torch.zeros(1),
+        }
         with torch.no_grad():
             expected = StepGraph(backbone)(*feed.values())[0].numpy()
         found = run.run(["u"], {k: v.numpy() for k, v in feed.items()})[0]

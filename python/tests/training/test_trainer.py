@@ -43,9 +43,23 @@ def test_training_registers_the_phantoms(tiny, tmp_path):
 
 
 def test_recognition_is_trained_first(tiny, tmp_path):
-    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}
-    changes = dict(model__backbone="siamese", model__options=options, optim__lr=1e-2, optim__warmup=1, optim__ema=0.5)
-    config = tiny("best", run__visits=46, run__pretrain=45, run__val_every=15, run__val_steps=1, **changes)
+    options = {
+        "widths": [8, 8, 8],
+        "reader": [8, 8],
+        "latent_channels": 8,
+        "decoder": [8, 8],
+        "segmentation_classes": 2,
+    }
+    changes = dict(
+        model__backbone="siamese",
+        model__options=options,
+        optim__lr=1e-2,
+        optim__warmup=1,
+        optim__ema=0.5,
+    )
+    config = tiny(
+        "best", run__visits=46, run__pretrain=45, run__val_every=15, run__val_steps=1, **changes
+    )
     trainer = Trainer(config, tmp_path, progress=False)
     flow = trainer.backbone.flow.weight.detach().clone()
     for _ in range(45):
@@ -56,26 +70,48 @@ def test_recognition_is_trained_first(tiny, tmp_path):
     assert not torch.equal(trainer.backbone.flow.weight, flow)
     trainer = Trainer(config, tmp_path / "logged", progress=False)
     trainer.run()
-    rows = [json.loads(line) for line in (tmp_path / "logged" / "log.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "logged" / "log.jsonl").read_text().splitlines()
+    ]
     found = {r["visit"]: r["val_segmentation_dice"] for r in rows if "val_segmentation_dice" in r}
     assert sorted(found) == [15, 30, 45] and found[45] > 0.6
     assert "val_dice" in rows[-1]
 
 
 def test_some_visits_of_the_pretraining_register(tiny, tmp_path):
-    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8], "segmentation_classes": 2}
+    options = {
+        "widths": [8, 8, 8],
+        "reader": [8, 8],
+        "latent_channels": 8,
+        "decoder": [8, 8],
+        "segmentation_classes": 2,
+    }
     changes = dict(model__backbone="siamese", model__options=options)
     config = tiny("best", run__visits=7, run__pretrain=6, run__pretrain_joint_every=3, **changes)
     trainer = Trainer(config, tmp_path, progress=False)
-    assert ["soft_dice" in trainer.run_visit() for _ in range(7)] == [True, False, False, True, False, False, True]
+    assert ["soft_dice" in trainer.run_visit() for _ in range(7)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("preset", ["best", "paper"])
 def test_every_step_has_its_view(tiny, tmp_path, monkeypatch, preset):
     views = dict(model__offsets=[[0, 0, 0], [1, 2, 3]], model__mirrored=[True, False, False, False])
-    trainer = Trainer(tiny(preset, run__steps=3, **views, policy__trajectories=2), tmp_path, progress=False)
+    trainer = Trainer(
+        tiny(preset, run__steps=3, **views, policy__trajectories=2), tmp_path, progress=False
+    )
     seen, state = [], trainer.backbone.state
-    monkeypatch.setattr(trainer.backbone, "state", lambda fixed, moving, view: seen.append(view) or state(fixed, moving, view))
+    monkeypatch.setattr(
+        trainer.backbone,
+        "state",
+        lambda fixed, moving, view: seen.append(view) or state(fixed, moving, view),
+    )
     trainer.run_visit()
     assert seen == [(0, 0, 0, 1), (1, 2, 3, 0), (0, 0, 0, 0)]
 
@@ -98,7 +134,14 @@ def test_only_a_network_that_reads_single_images_can_be_pretrained(tiny, tmp_pat
 
 @pytest.mark.parametrize("preset", ["best", "paper", "policy"])
 def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
-    changes = dict(run__steps=2, run__checkpoint_minutes=1e-9, optim__ema=0.9, policy__refresh=3, policy__refresh_pairs=1, policy__trajectories=2)
+    changes = dict(
+        run__steps=2,
+        run__checkpoint_minutes=1e-9,
+        optim__ema=0.9,
+        policy__refresh=3,
+        policy__refresh_pairs=1,
+        policy__trajectories=2,
+    )
     whole = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "whole", progress=False)
     whole.run()
     part = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "part", progress=False)
@@ -110,7 +153,11 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
     assert again.visit == 2
     again.run()
     a, b = (torch.load(tmp_path / n / "last.pt", weights_only=True) for n in ("whole", "part"))
-    assert same(a["model"], b["model"]) and same(a["ema"], b["ema"]) and a["updates"] == b["updates"] == 10
+    assert (
+        same(a["model"], b["model"])
+        and same(a["ema"], b["ema"])
+        and a["updates"] == b["updates"] == 10
+    )
     assert not same(a["model"], a["ema"])
 
 
@@ -138,7 +185,10 @@ def test_killed_at_any_moment(tiny, tmp_path):
     Trainer(config, tmp_path / "run", progress=False).run()
     Trainer(config, tmp_path / "whole", progress=False).run()
     assert same(final(tmp_path / "run"), final(tmp_path / "whole"))
-    visits = [json.loads(line)["visit"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    visits = [
+        json.loads(line)["visit"]
+        for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    ]
     assert visits == list(range(1, 15))
 
 
@@ -148,7 +198,9 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(tiny, tmp_path):
     (tmp_path / "last.pt").unlink()
     again = Trainer(config.replace(**{"data.val": ""}), tmp_path, progress=False)
     again.run()
-    assert [json.loads(line)["visit"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [1, 2]
+    assert [
+        json.loads(line)["visit"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
+    ] == [1, 2]
     assert not (tmp_path / "best.pt").exists()
 
 
@@ -175,13 +227,17 @@ def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
 
     build_backbone = module.build_backbone
     monkeypatch.setattr(module, "build_backbone", build)
-    trainer = Trainer(tiny("best", run__visits=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False)
+    trainer = Trainer(
+        tiny("best", run__visits=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False
+    )
     trainer.run_visit()
     for visit in (2, 4, 8):
         trainer.visit = visit
         trainer._save(f"visit-{visit}.pt")
     mean = average([tmp_path / f"visit-{visit}.pt" for visit in (2, 4, 8)], [0.3, 0.35, 0.35])
-    assert torch.equal(trainer.ema["table"], torch.arange(100)) and torch.equal(mean["model"]["table"], torch.arange(100))
+    assert torch.equal(trainer.ema["table"], torch.arange(100)) and torch.equal(
+        mean["model"]["table"], torch.arange(100)
+    )
     assert mean["visit"] == 8  # of one run
 
 
@@ -193,22 +249,44 @@ def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):
 
 def test_fine_tuning_starts_from_the_warm_up(tiny, tmp_path):
     Trainer(tiny("warmup", run__visits=2), tmp_path / "w", progress=False).run()
-    t = Trainer(tiny("best", run__visits=2), tmp_path / "f", init=tmp_path / "w" / "last.pt", progress=False)
+    t = Trainer(
+        tiny("best", run__visits=2), tmp_path / "f", init=tmp_path / "w" / "last.pt", progress=False
+    )
     w = final(tmp_path / "w")
     assert all(torch.equal(v, w[k]) for k, v in t.backbone.state_dict().items() if k in w)
 
 
-@pytest.mark.parametrize("key, then, now", [("parametrisation", "velocity", "displacement"), ("scale", 10.0, 5.0)])
-def test_weights_that_would_mean_something_else_are_announced(tiny, tmp_path, caplog, key, then, now):
+@pytest.mark.parametrize(
+    "key, then, now", [("parametrisation", "velocity", "displacement"), ("scale", 10.0, 5.0)]
+)
+def test_weights_that_would_mean_something_else_are_announced(
+    tiny, tmp_path, caplog, key, then, now
+):
     Trainer(tiny("warmup", **{f"model__{key}": then}), tmp_path, progress=False)._save()
     for value in (then, now):
-        Trainer(tiny("best", **{f"model__{key}": value}), tmp_path / "f", init=tmp_path / "last.pt", progress=False)
-        assert (f"was trained with model.{key} = {then!r}, this run has {now!r}" in caplog.text) == (value == now)
+        Trainer(
+            tiny("best", **{f"model__{key}": value}),
+            tmp_path / "f",
+            init=tmp_path / "last.pt",
+            progress=False,
+        )
+        assert (
+            f"was trained with model.{key} = {then!r}, this run has {now!r}" in caplog.text
+        ) == (value == now)
 
 
 def test_schedules(tiny, tmp_path):
-    c = tiny("paper", run__visits=100, run__steps=3, optim__warmup=10, optim__lr=1.0, optim__schedule="cosine", optim__final=0.1,
-             policy__tau_every=10, run__steps_schedule=[[0, 1], [50, 2]])
+    c = tiny(
+        "paper",
+        run__visits=100,
+        run__steps=3,
+        optim__warmup=10,
+        optim__lr=1.0,
+        optim__schedule="cosine",
+        optim__final=0.1,
+        policy__tau_every=10,
+        run__steps_schedule=[[0, 1], [50, 2]],
+    )
     t = Trainer(c, tmp_path, progress=False)
     assert [t.steps(v) for v in (0, 49, 50, 99)] == [1, 1, 2, 2]
     assert [t.temperature(v) for v in (0, 9, 10, 79, 80, 99)] == [10, 10, 9, 3, 2, 2]
@@ -241,14 +319,36 @@ torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sy
 
 
 def test_two_processes_average_their_gradients(tiny, tmp_path):
-    """torchrun with gloo: both ranks end alike, with the weights that one process gets from the mean of both gradients."""
-    # The harder case: the policy step, whose gradients are collected piecewise and handed on by a surrogate.
-    config = tiny("paper", run__visits=1, run__steps=1, data__val="", policy__trajectories=2, optim__clip=0.0, optim__ema=0.0)
+    """torchrun with gloo: both ranks end alike, with the weights that one process gets from the
+    mean of both gradients.
+    """
+    # The harder case: the policy step, whose gradients are collected piecewise and handed on by a
+    # surrogate.
+    config = tiny(
+        "paper",
+        run__visits=1,
+        run__steps=1,
+        data__val="",
+        policy__trajectories=2,
+        optim__clip=0.0,
+        optim__ema=0.0,
+    )
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / "rank.py").write_text(_RANK)
     out = tmp_path / "run"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--log-dir", str(tmp_path / "log"), str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node=2",
+        "--log-dir",
+        str(tmp_path / "log"),
+        str(tmp_path / "rank.py"),
+        str(tmp_path / "c.json"),
+        str(out),
+    ]
     subprocess.run(command, check=True, env=environment, timeout=200, capture_output=True)
     a, b = (torch.load(out / f"rank{r}.pt", weights_only=True) for r in (0, 1))
     assert same(a, b)
@@ -270,25 +370,56 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
         p.grad = g / 2
     single.optimizer.step()
     for k, v in single.backbone.state_dict().items():
-        # The first Adam step is about lr * sign(g): where g is nearly 0 rounding decides the sign, so compare the bulk.
+        # The first Adam step is about lr * sign(g): where g is nearly 0 rounding decides the sign,
+        # so compare the bulk.
         close = ((a[k] - v).abs() <= 0.05 * single.learning_rate(0) + 1e-7).float().mean()
         assert close > 0.98, k
 
 
 def test_two_processes_share_the_policy(tiny, tmp_path):
-    """What the policy carries from visit to visit is in the checkpoint once, so that a resumed run needs it to be the same in both."""
-    config = tiny("policy", run__visits=2, run__steps=1, data__val="", policy__trajectories=2, loss__kl_target=1e-4)
+    """What the policy carries from visit to visit is in the checkpoint once, so that a resumed run
+    needs it to be the same in both.
+    """
+    config = tiny(
+        "policy",
+        run__visits=2,
+        run__steps=1,
+        data__val="",
+        policy__trajectories=2,
+        loss__kl_target=1e-4,
+    )
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / "rank.py").write_text(_RANK)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--log-dir", str(tmp_path / "log"), str(tmp_path / "rank.py"), str(tmp_path / "c.json"), str(tmp_path)]
-    subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=200, capture_output=True)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node=2",
+        "--log-dir",
+        str(tmp_path / "log"),
+        str(tmp_path / "rank.py"),
+        str(tmp_path / "c.json"),
+        str(tmp_path),
+    ]
+    subprocess.run(
+        command,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=200,
+        capture_output=True,
+    )
     a, b = (torch.load(tmp_path / f"state{r}.pt", weights_only=True) for r in (0, 1))
-    assert torch.equal(a.pop("basis"), b.pop("basis")) and a == b and a["kl_weight"] != config.loss.kl
+    assert (
+        torch.equal(a.pop("basis"), b.pop("basis")) and a == b and a["kl_weight"] != config.loss.kl
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
-    """A stand-in network that always answers with the true shift must score a Dice of 1 after one step, not after two."""
+    """A stand-in network that always answers with the true shift must score a Dice of 1 after one
+    step, not after two.
+    """
     from morphseek.training.backbones import Encoded
     from morphseek.training.data import PairSource
 
@@ -307,7 +438,11 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
             return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
 
         def step_field(self, z, encoded):
-            return torch.tensor([0.0, 2.0, -1.0]).view(1, 3, 1, 1, 1).expand(1, 3, *encoded.skips[0].shape[2:])
+            return (
+                torch.tensor([0.0, 2.0, -1.0])
+                .view(1, 3, 1, 1, 1)
+                .expand(1, 3, *encoded.skips[0].shape[2:])
+            )
 
     (row,) = evaluate_pairs(Shift(), source, [("p0", "q")], (1, 1, 1), (24, 24, 24), steps)
     scores = [s["dice"] for s in row["steps"]]
@@ -317,10 +452,21 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     assert row["steps"][1]["njd"] == 0.0
 
 
-@pytest.mark.parametrize("key, value", [("spacing", [2.0, 2.0, 2.0]), ("percentiles", [5.0, 60.0]), ("labels", 1), ("pairs", "grpo"), ("val", "")])
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("spacing", [2.0, 2.0, 2.0]),
+        ("percentiles", [5.0, 60.0]),
+        ("labels", 1),
+        ("pairs", "grpo"),
+        ("val", ""),
+    ],
+)
 def test_resuming_on_other_data_is_refused(tiny, tmp_path, key, value):
     Trainer(tiny("warmup", run__visits=1), tmp_path, progress=False).run()
-    with pytest.raises(ValueError, match=rf"last.pt was made with another configuration \(data.{key}\)"):
+    with pytest.raises(
+        ValueError, match=rf"last.pt was made with another configuration \(data.{key}\)"
+    ):
         Trainer(tiny("warmup", run__visits=2, **{f"data__{key}": value}), tmp_path, progress=False)
 
 
@@ -340,10 +486,13 @@ def bare(phantoms, tmp_path):
     return root
 
 
-@pytest.mark.parametrize("pairs, val, message", [
-    ("people:train", "", r"1 of 6 volumes have no label file \(p1\)"),
-    ("grpo", "val", r"2 of 8 volumes have no label file \(p1, p6\)"),
-])
+@pytest.mark.parametrize(
+    "pairs, val, message",
+    [
+        ("people:train", "", r"1 of 6 volumes have no label file \(p1\)"),
+        ("grpo", "val", r"2 of 8 volumes have no label file \(p1, p6\)"),
+    ],
+)
 def test_fine_tuning_wants_every_label_file(tiny, bare, tmp_path, pairs, val, message):
     changes = dict(data__path=str(bare), data__pairs=pairs, data__val=val)
     with pytest.raises(ValueError, match=message):
@@ -352,26 +501,53 @@ def test_fine_tuning_wants_every_label_file(tiny, bare, tmp_path, pairs, val, me
 
 
 def test_an_empty_list_is_refused(tiny, bare, tmp_path):
-    (bare / "split.json").write_text(json.dumps({"alone": ["p0"], "pairs": {"none": [], "val": []}}))
+    (bare / "split.json").write_text(
+        json.dumps({"alone": ["p0"], "pairs": {"none": [], "val": []}})
+    )
     for pairs in ("none", "people:alone"):
         with pytest.raises(ValueError, match=f"data.pairs = '{pairs}' names no pair"):
-            Trainer(tiny("warmup", data__path=str(bare), data__pairs=pairs), tmp_path / "run", progress=False)
+            Trainer(
+                tiny("warmup", data__path=str(bare), data__pairs=pairs),
+                tmp_path / "run",
+                progress=False,
+            )
 
 
 @pytest.mark.parametrize("labels", [0, 2])
 def test_warm_up_without_labels_is_validated_without_dice(tiny, bare, tmp_path, labels):
-    """p6 of the validation pair has no label file: whether labels are asked for or not, there is no Dice, and no best.pt."""
-    config = tiny("warmup", run__visits=2, run__val_every=1, run__val_steps=1, data__path=str(bare), data__labels=labels)
+    """p6 of the validation pair has no label file: whether labels are asked for or not, there is no
+    Dice, and no best.pt.
+    """
+    config = tiny(
+        "warmup",
+        run__visits=2,
+        run__val_every=1,
+        run__val_steps=1,
+        data__path=str(bare),
+        data__labels=labels,
+    )
     last = Trainer(config, tmp_path / "run", progress=True).run()
     assert last.keys() == {"val_njd_percent", "val_sdlogj"}
     assert (tmp_path / "run" / "last.pt").exists() and not (tmp_path / "run" / "best.pt").exists()
 
 
 def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
-    (bare / "split.json").write_text(json.dumps({"pairs": {"warmup": [["p0", "p2"]], "val": [["p6", "p7"], ["p0", "p7"]], "one": [["p0", "p7"]]}}))
+    (bare / "split.json").write_text(
+        json.dumps(
+            {
+                "pairs": {
+                    "warmup": [["p0", "p2"]],
+                    "val": [["p6", "p7"], ["p0", "p7"]],
+                    "one": [["p0", "p7"]],
+                }
+            }
+        )
+    )
     found = []
     for val in ("val", "one"):
-        config = tiny("warmup", run__visits=1, run__val_steps=1, data__path=str(bare), data__val=val)
+        config = tiny(
+            "warmup", run__visits=1, run__val_steps=1, data__path=str(bare), data__val=val
+        )
         found.append(Trainer(config, tmp_path / val, progress=False).run()["val_dice"])
     assert found[0] == found[1] > 0
 
@@ -379,7 +555,17 @@ def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
 def test_pretraining_must_leave_visits(tiny, tmp_path):
     options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
     with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.visits = 5"):
-        Trainer(tiny("best", model__backbone="siamese", model__options=options, run__visits=5, run__pretrain=5), tmp_path, progress=False)
+        Trainer(
+            tiny(
+                "best",
+                model__backbone="siamese",
+                model__options=options,
+                run__visits=5,
+                run__pretrain=5,
+            ),
+            tmp_path,
+            progress=False,
+        )
 
 
 @pytest.mark.parametrize("backbone, extra", [("compact", {}), ("siamese", {"reader": [8, 8]})])
@@ -387,32 +573,60 @@ def test_pretraining_must_leave_visits(tiny, tmp_path):
 def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, extra, given):
     options = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]} | extra
     changes = dict(model__backbone=backbone, run__visits=2, run__steps=1)
-    first = Trainer(tiny("best", model__options=options | {"segmentation_classes": 2}, **changes), tmp_path / "two", progress=False)
+    first = Trainer(
+        tiny("best", model__options=options | {"segmentation_classes": 2}, **changes),
+        tmp_path / "two",
+        progress=False,
+    )
     first._save()
-    config = tiny("best", model__options=options | given, data__labels=1, run__pretrain=backbone == "siamese" and 1 or 0, **changes)
+    config = tiny(
+        "best",
+        model__options=options | given,
+        data__labels=1,
+        run__pretrain=backbone == "siamese" and 1 or 0,
+        **changes,
+    )
     # From a network for two labels, whose head does not fit.
     trainer = Trainer(config, tmp_path / "one", init=tmp_path / "two" / "last.pt", progress=False)
     assert torch.equal(trainer.backbone.flow.weight, first.backbone.flow.weight)
     trainer.run()
-    assert "segmentation" in json.loads((tmp_path / "one" / "log.jsonl").read_text().splitlines()[-1])
+    assert "segmentation" in json.loads(
+        (tmp_path / "one" / "log.jsonl").read_text().splitlines()[-1]
+    )
     found, config, _ = load_backbone(tmp_path / "one" / "last.pt")
     assert found.segmentation_classes == config.model.options["segmentation_classes"] == 1
 
 
 @pytest.mark.parametrize("depth, fine", [(8, False), (16, False), (24, True)])
-def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(tiny, tmp_path, caplog, depth, fine):
-    """Depths 8 and 16 leave two voxels at stride 4 or 8, where oneDNN's bf16 weight gradients are wrong on CPUs with avx512_bf16."""
-    changes = dict(run__steps=1, run__amp="bf16", model__options={"widths": [8, 8, 16], "latent_channels": 16, "decoder": [8, 8]})
+def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(
+    tiny, tmp_path, caplog, depth, fine
+):
+    """Depths 8 and 16 leave two voxels at stride 4 or 8, where oneDNN's bf16 weight gradients are
+    wrong on CPUs with avx512_bf16.
+    """
+    changes = dict(
+        run__steps=1,
+        run__amp="bf16",
+        model__options={"widths": [8, 8, 16], "latent_channels": 16, "decoder": [8, 8]},
+    )
     trainer = Trainer(tiny("best", **changes), tmp_path, progress=False)
     pair = trainer.pair(0, trainer.rng(0)).to("cpu")
-    pair = type(pair)(**{k: v if v is None else v[:, :, :depth].contiguous() for k, v in vars(pair).items()})
+    pair = type(pair)(
+        **{k: v if v is None else v[:, :, :depth].contiguous() for k, v in vars(pair).items()}
+    )
     assert [trainer.precision((depth, 24, 24)) for _ in range(2)] == [fine, fine]
     assert [r.name for r in caplog.records] == ([] if fine else ["morphseek.training.trainer"])
     gradients = []
     for amp in (trainer.precision((depth, 24, 24)), False):
         trainer.objective.amp = amp
         trainer.objective(pair, torch.zeros(1, 3, depth, 24, 24)).loss.backward()
-        gradients.append({k: p.grad.clone() for k, p in trainer.backbone.named_parameters() if p.grad is not None})
+        gradients.append(
+            {
+                k: p.grad.clone()
+                for k, p in trainer.backbone.named_parameters()
+                if p.grad is not None
+            }
+        )
         trainer.optimizer.zero_grad(set_to_none=True)
     for name in ("enc8.1.conv.weight", "fuse.0.conv.weight", "dec8.conv.weight"):
         found, truth = (g[name] for g in gradients)
@@ -420,10 +634,20 @@ def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(tiny, tmp
 
 
 def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
-    trainer = Trainer(tiny("policy", run__steps=1, run__amp="bf16", policy__trajectories=2, policy__refresh_pairs=1), tmp_path, progress=False)
+    trainer = Trainer(
+        tiny(
+            "policy", run__steps=1, run__amp="bf16", policy__trajectories=2, policy__refresh_pairs=1
+        ),
+        tmp_path,
+        progress=False,
+    )
     seen, state = [], trainer.backbone.state
     monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 2)
-    monkeypatch.setattr(trainer.backbone, "state", lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or state(*a))
+    monkeypatch.setattr(
+        trainer.backbone,
+        "state",
+        lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or state(*a),
+    )
     trainer.run_visit()
     monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 3)
     trainer.visit = 0
@@ -433,7 +657,14 @@ def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("where", ["gradient", "loss"])
 def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, where):
-    config = tiny("best", run__visits=4, run__steps=1, run__val_every=2, run__val_steps=1, run__checkpoint_minutes=1e-9)
+    config = tiny(
+        "best",
+        run__visits=4,
+        run__steps=1,
+        run__val_every=2,
+        run__val_steps=1,
+        run__checkpoint_minutes=1e-9,
+    )
     trainer = Trainer(config, tmp_path, progress=False)
     step = trainer.step_module
 
@@ -447,7 +678,10 @@ def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, wh
         return result
 
     trainer.step_module = spoilt
-    with pytest.raises(FloatingPointError, match=r"visit 2: the loss is .*run.amp=none, a lower optim.lr .*--init .*last.pt"):
+    with pytest.raises(
+        FloatingPointError,
+        match=r"visit 2: the loss is .*run.amp=none, a lower optim.lr .*--init .*last.pt",
+    ):
         trainer.run()
     assert all(p.isfinite().all() for p in trainer.backbone.state_dict().values())
     _, _, last = load_backbone(tmp_path / "last.pt")
@@ -456,7 +690,11 @@ def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, wh
 
 
 def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch):
-    trainer = Trainer(tiny("best", run__visits=2, run__steps=1, run__val_every=1, run__val_steps=1), tmp_path, progress=False)
+    trainer = Trainer(
+        tiny("best", run__visits=2, run__steps=1, run__val_every=1, run__val_steps=1),
+        tmp_path,
+        progress=False,
+    )
     update = trainer._update
 
     def broken(logs):
@@ -474,12 +712,23 @@ def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
 
-    (row,) = [json.loads(line, parse_constant=refuse) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert row["odd"] is None and row["val_dice"] is None and row["val_njd_percent"] is None and row["loss"] > 0
+    (row,) = [
+        json.loads(line, parse_constant=refuse)
+        for line in (tmp_path / "log.jsonl").read_text().splitlines()
+    ]
+    assert (
+        row["odd"] is None
+        and row["val_dice"] is None
+        and row["val_njd_percent"] is None
+        and row["loss"] > 0
+    )
 
 
 @pytest.mark.parametrize("backbone", ["voxelmorph-l", "transmorph", "nice-trans"])
-@pytest.mark.parametrize("weights", [{}, {"loss__segmentation": 0.0, "loss__phases": [{"visit": 1, "segmentation": 0.3}]}])
+@pytest.mark.parametrize(
+    "weights",
+    [{}, {"loss__segmentation": 0.0, "loss__phases": [{"visit": 1, "segmentation": 0.3}]}],
+)
 def test_a_network_without_segmentation_is_refused_its_loss(tiny, tmp_path, backbone, weights):
     changes = dict(model__backbone=backbone, model__options={}, run__visits=2, **weights)
     with pytest.raises(ValueError, match=f"loss.segmentation needs .* not {backbone}; set it to 0"):
@@ -489,22 +738,43 @@ def test_a_network_without_segmentation_is_refused_its_loss(tiny, tmp_path, back
         changes |= dict(loss__segmentation=0.0, loss__phases=[])
         Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
         # Nor does a policy or a warm-up compute it.
-        Trainer(tiny("best", **changes | weights, run__stage="warmup"), tmp_path / "warm", progress=False)
+        Trainer(
+            tiny("best", **changes | weights, run__stage="warmup"),
+            tmp_path / "warm",
+            progress=False,
+        )
 
 
 def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
     Trainer(tiny("policy", policy__rank=8), tmp_path / "run", progress=False)
-    with pytest.raises(ValueError, match="'policy.rank' must be at most the network's 8 latent channels, not 9"):
+    with pytest.raises(
+        ValueError, match="'policy.rank' must be at most the network's 8 latent channels, not 9"
+    ):
         Trainer(tiny("policy", policy__rank=9), tmp_path / "more", progress=False)
 
 
-@pytest.mark.parametrize("preset, changes, message", [
-    ("policy", {"loss__segmentation": 0.3}, "'loss.segmentation' has no place beside a policy .*'structured'"),
-    ("paper", {"loss__phases": [{"visit": 1, "segmentation": 0.3}]}, "'loss.segmentation' has no place"),
-    ("policy", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
-    ("paper", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
-    ("best", {"data__limit": 3}, "'data.limit' is of a list of pairs, and 'data.pairs' = 'people:train' has none"),
-])
+@pytest.mark.parametrize(
+    "preset, changes, message",
+    [
+        (
+            "policy",
+            {"loss__segmentation": 0.3},
+            "'loss.segmentation' has no place beside a policy .*'structured'",
+        ),
+        (
+            "paper",
+            {"loss__phases": [{"visit": 1, "segmentation": 0.3}]},
+            "'loss.segmentation' has no place",
+        ),
+        ("policy", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
+        ("paper", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
+        (
+            "best",
+            {"data__limit": 3},
+            "'data.limit' is of a list of pairs, and 'data.pairs' = 'people:train' has none",
+        ),
+    ],
+)
 def test_keys_that_would_have_no_effect_are_refused(tiny, tmp_path, preset, changes, message):
     with pytest.raises(ValueError, match=message):
         Trainer(tiny(preset, **changes), tmp_path / "run", progress=False)
@@ -515,6 +785,8 @@ def test_tensorboard_keeps_the_visit_that_a_run_goes_on_from(tiny, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for visits in (10, 20):
-        Trainer(tiny("best", run__visits=visits, run__steps=1, data__val=""), tmp_path, progress=False).run()
+        Trainer(
+            tiny("best", run__visits=visits, run__steps=1, data__val=""), tmp_path, progress=False
+        ).run()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss")] == [10, 20]

@@ -19,7 +19,11 @@ def write_phantom(path_image: Path, path_labels: Path, shift, size=(22, 24, 20),
     centre = np.array(size) / 2 + np.asarray(shift)
     labels = np.zeros(size, np.uint8)
     for value, offset, radii in ((1, -3.5, (4, 3.5, 4)), (2, 3.5, (3.5, 4, 4))):
-        inside = ((z - centre[0]) / radii[0]) ** 2 + ((y - centre[1] - offset) / radii[1]) ** 2 + ((x - centre[2]) / radii[2]) ** 2
+        inside = (
+            ((z - centre[0]) / radii[0]) ** 2
+            + ((y - centre[1] - offset) / radii[1]) ** 2
+            + ((x - centre[2]) / radii[2]) ** 2
+        )
         labels[inside < 1] = value
     image = 40.0 + 60.0 * (labels == 1) + 110.0 * (labels == 2) + rng.normal(0, 3, size)
     for array, path in ((image.astype(np.float32), path_image), (labels, path_labels)):

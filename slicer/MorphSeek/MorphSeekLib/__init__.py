@@ -1,4 +1,5 @@
-"""What the MorphSeek module does, without a window: no Qt, no slicer.app; `slicer` and `vtk` are imported where they are used.
+"""What the MorphSeek module does, without a window: no Qt, no slicer.app; `slicer` and `vtk` are
+imported where they are used.
 
 request       what is asked for, the presets, and why a request cannot run yet
 registration  runs a request: start(), poll(), cancel(); a Qt timer or a loop drives it

@@ -26,20 +26,36 @@ ENDINGS = {
 """Output to how its file's name ends."""
 LABELS, LANDMARKS = "-labels.nii.gz", "-landmarks.mrk.json"
 """How the names of what was transferred end."""
-RESULTS = ("name", "error", "similarity_before", "similarity_after", "dice_before", "dice_after", "njd_percent", "seconds")
+RESULTS = (
+    "name",
+    "error",
+    "similarity_before",
+    "similarity_after",
+    "dice_before",
+    "dice_after",
+    "njd_percent",
+    "seconds",
+)
 
 
-def run(study: str | Path, out: str | Path, show: Callable[[str], Any] = lambda line: None, **fields: Any) -> list[dict[str, Any]]:
+def run(
+    study: str | Path,
+    out: str | Path,
+    show: Callable[[str], Any] = lambda line: None,
+    **fields: Any,
+) -> list[dict[str, Any]]:
     """Register every row of a study list.
 
     Parameters
     ----------
     study : path
-        CSV with the columns fixed and moving and, optionally, name, fixed_mask, moving_mask, fixed_labels, moving_labels (label maps) and
-        landmarks (.mrk.json, of the moving side). Paths are relative to the file.
+        CSV with the columns fixed and moving and, optionally, name, fixed_mask, moving_mask,
+        fixed_labels, moving_labels (label maps) and landmarks (.mrk.json, of the moving side).
+        Paths are relative to the file.
     out : path
-        Folder; each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume) and NAME.h5 (transform) unless `fields`
-        says otherwise; and, where given, NAME-labels.nii.gz and NAME-landmarks.mrk.json. results.csv has a line for every row.
+        Folder; each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume)
+        and NAME.h5 (transform) unless `fields` says otherwise; and, where given, NAME-labels.nii.gz
+        and NAME-landmarks.mrk.json. results.csv has a line for every row.
     show : callable
         Called with a line a row.
     fields
@@ -53,30 +69,53 @@ def run(study: str | Path, out: str | Path, show: Callable[[str], Any] = lambda 
     Raises
     ------
     ValueError
-        The list lacks a column, a name is there twice or is none for files, or two rows would write one file.
+        The list lacks a column, a name is there twice or is none for files, or two rows would write
+        one file.
     """
     study, out = Path(study), Path(out)
     with open(study, newline="", encoding="utf-8-sig") as file:
         pairs = list(csv.DictReader(file))
     if not pairs or not {"fixed", "moving"} <= pairs[0].keys():
-        raise ValueError(f"{study} needs a header with the columns fixed and moving, and at least one row")
-    names = [pair.get("name") or f"{i:03d}-{_stem(pair['moving'] or '')}-to-{_stem(pair['fixed'] or '')}" for i, pair in enumerate(pairs, 1)]
+        raise ValueError(
+            f"{study} needs a header with the columns fixed and moving, and at least one row"
+        )
+    names = [
+        pair.get("name") or f"{i:03d}-{_stem(pair['moving'] or '')}-to-{_stem(pair['fixed'] or '')}"
+        for i, pair in enumerate(pairs, 1)
+    ]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{study} has the name {', '.join(sorted(twice))} more than once")
-    if odd := next((name for name in names if name.startswith(".") or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)), None):
+    if odd := next(
+        (
+            name
+            for name in names
+            if name.startswith(".") or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)
+        ),
+        None,
+    ):
         raise ValueError(f"{study} has the name {odd!r}, which is no name for files")
     owners: dict[str, str] = {}
     for name in names:
         for ending in (*ENDINGS.values(), LABELS, LANDMARKS):
             if owners.setdefault(name + ending, name) != name:
-                raise ValueError(f"{study}: {owners[name + ending]} and {name} would both write {name}{ending}; give one another name")
+                raise ValueError(
+                    f"{study}: {owners[name + ending]} and {name} would both write {name}{ending};"
+                    " give one another name"
+                )
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, pair in zip(names, pairs):
-        paths = {key: study.parent / value for key, value in pair.items() if key in (*IMAGES, "landmarks") and value}
+        paths = {
+            key: study.parent / value
+            for key, value in pair.items()
+            if key in (*IMAGES, "landmarks") and value
+        }
         rows.append({"name": name, **_row(paths, out / name, fields)})
         row = rows[-1]
-        show(f"{name}: {row['error'] or 'similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s'.format(**row)}")
+        show(
+            f"{name}:"
+            f" {row['error'] or 'similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s'.format(**row)}"
+        )
         with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, RESULTS, restval="")
             table.writeheader()
@@ -89,12 +128,30 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
 
     scene = slicer.vtkMRMLScene()  # of its own: a hundred pairs do not fill the application's
     try:
-        nodes = {key: load(scene, path, "vtkMRMLScalarVolumeNode" if key in ("fixed", "moving") else "vtkMRMLLabelMapVolumeNode") for key, path in paths.items() if key in IMAGES}
-        landmarks = [load(scene, paths["landmarks"], "vtkMRMLMarkupsFiducialNode")] if "landmarks" in paths else []
+        nodes = {
+            key: load(
+                scene,
+                path,
+                (
+                    "vtkMRMLScalarVolumeNode"
+                    if key in ("fixed", "moving")
+                    else "vtkMRMLLabelMapVolumeNode"
+                ),
+            )
+            for key, path in paths.items()
+            if key in IMAGES
+        }
+        landmarks = (
+            [load(scene, paths["landmarks"], "vtkMRMLMarkupsFiducialNode")]
+            if "landmarks" in paths
+            else []
+        )
         labels = [nodes["moving_labels"]] if "moving_labels" in nodes else []
         if "fixed_labels" not in nodes:
             nodes.pop("moving_labels", None)  # carried over, with nothing to measure Dice against
-        done = register(RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene)
+        done = register(
+            RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene
+        )
         files = {ENDINGS[output]: done.nodes[output] for output in ENDINGS if output in done.nodes}
         endings = [LABELS] * len(labels) + [LANDMARKS] * len(landmarks)
         files |= zip(endings, done.nodes.get("transferred", ()))
@@ -110,7 +167,9 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
 
 
 def load(scene: Any, path: str | Path, kind: str) -> Any:
-    """Read a file into a new node of that class, by the class's own storage node. Raises OSError."""
+    """Read a file into a new node of that class, by the class's own storage node. Raises
+    OSError.
+    """
     import slicer
 
     node = scene.AddNode(getattr(slicer, kind)())
@@ -133,8 +192,13 @@ def save(node: Any, path: str | Path) -> None:
 def _storage(node: Any) -> Any:
     import slicer
 
-    # A scene of our own does not know the classes that the application's modules registered with its scene.
-    return slicer.vtkMRMLMarkupsJsonStorageNode() if node.IsA("vtkMRMLMarkupsNode") else node.CreateDefaultStorageNode()
+    # A scene of our own does not know the classes that the application's modules registered with
+    # its scene.
+    return (
+        slicer.vtkMRMLMarkupsJsonStorageNode()
+        if node.IsA("vtkMRMLMarkupsNode")
+        else node.CreateDefaultStorageNode()
+    )
 
 
 def _stem(path: str | Path) -> str:

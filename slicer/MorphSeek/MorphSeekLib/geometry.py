@@ -1,7 +1,8 @@
 """MRML volumes <-> arrays and LPS geometry, in world coordinates.
 
-Slicer is RAS, MorphSeek LPS: x and y change sign. The user's nodes are only read. What needs a node to work on gets a copy in a
-scene of our own (`scratch`), with the copy's transform to the world as its parent there.
+Slicer is RAS, MorphSeek LPS: x and y change sign. The user's nodes are only read. What needs a node
+to work on gets a copy in a scene of our own (`scratch`), with the copy's transform to the world as
+its parent there.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ RAS_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 
 def add(scratch: Any, kind: str) -> Any:
-    """Add a node of a class to the scratch scene, which, unlike the application's, may not have that class registered."""
+    """Add a node of a class to the scratch scene, which, unlike the application's, may not have
+    that class registered.
+    """
     import slicer
 
     return scratch.AddNode(getattr(slicer, kind)())
 
 
 def in_world(scratch: Any, node: Any) -> Any:
-    """Return a volume as it lies in the world: itself, or a hardened copy in the scratch scene if it is under a transform."""
+    """Return a volume as it lies in the world: itself, or a hardened copy in the scratch scene if
+    it is under a transform.
+    """
     if node.GetParentTransformNode() is None:
         return node
     copy = copy_volume(scratch, node)
@@ -31,7 +36,8 @@ def in_world(scratch: Any, node: Any) -> Any:
 
 
 def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
-    """Return a copy of a volume in the scratch scene, under a copy of its transform to the world, and that under `above`.
+    """Return a copy of a volume in the scratch scene, under a copy of its transform to the world,
+    and that under `above`.
 
     It is narrowed; ValueError where a label map's numbers do not fit.
     """
@@ -39,24 +45,33 @@ def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
 
     if reason := labels_problem(node):
         raise ValueError(reason)
-    copy = slicer.vtkSlicerVolumesLogic.CloneVolumeGeneric(scratch, node, node.GetName() or "volume", True)
+    copy = slicer.vtkSlicerVolumesLogic.CloneVolumeGeneric(
+        scratch, node, node.GetName() or "volume", True
+    )
     narrow(copy)
     put_under(scratch, copy, node.GetParentTransformNode(), above)
     return copy
 
 
 def labels_problem(node: Any) -> str:
-    """Return why a label map cannot be copied, in words for the user; an empty string for what can, and for other nodes."""
+    """Return why a label map cannot be copied, in words for the user; an empty string for what can,
+    and for other nodes.
+    """
     if not (node.IsA("vtkMRMLLabelMapVolumeNode") and _is_wide(node)):
         return ""
     low, high = node.GetImageData().GetScalarRange()
     if -(2**31) <= low and high < 2**31:
         return ""
-    return f"{node.GetName()} has label numbers of more than 32 bits ({low:.0f} to {high:.0f}): give its labels smaller numbers"
+    return (
+        f"{node.GetName()} has label numbers of more than 32 bits ({low:.0f} to {high:.0f}): give"
+        " its labels smaller numbers"
+    )
 
 
 def narrow(volume: Any) -> None:
-    """Turn 64-bit integers into int32 in a label map, into double in an image; leave every other type."""
+    """Turn 64-bit integers into int32 in a label map, into double in an image; leave every other
+    type.
+    """
     import slicer
 
     if _is_wide(volume):
@@ -64,23 +79,35 @@ def narrow(volume: Any) -> None:
 
 
 def _is_wide(volume: Any) -> bool:
-    """Whether a volume's voxels are of an integer type that ResampleVolumeToReferenceVolume crashes on: VTK's long and longer ones."""
+    """Whether a volume's voxels are of an integer type that ResampleVolumeToReferenceVolume crashes
+    on: VTK's long and longer ones.
+    """
     import vtk
 
     image = volume.GetImageData()
-    wide = (vtk.VTK_LONG, vtk.VTK_UNSIGNED_LONG, vtk.VTK_LONG_LONG, vtk.VTK_UNSIGNED_LONG_LONG, vtk.VTK_ID_TYPE)
+    wide = (
+        vtk.VTK_LONG,
+        vtk.VTK_UNSIGNED_LONG,
+        vtk.VTK_LONG_LONG,
+        vtk.VTK_UNSIGNED_LONG_LONG,
+        vtk.VTK_ID_TYPE,
+    )
     return image is not None and image.GetScalarType() in wide
 
 
 def _narrowed(volume: Any, array: np.ndarray) -> np.ndarray:
-    """Return an array as a volume node can hold it and Slicer resample it: without 64-bit integers."""
+    """Return an array as a volume node can hold it and Slicer resample it: without 64-bit
+    integers.
+    """
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
         return array
     return array.astype(np.int32 if volume.IsA("vtkMRMLLabelMapVolumeNode") else np.float64)
 
 
 def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
-    """Put a node of the scratch scene under what the transform node `parent` of another scene does to the world, and under `above`."""
+    """Put a node of the scratch scene under what the transform node `parent` of another scene does
+    to the world, and under `above`.
+    """
     copy.SetAndObserveTransformNodeID(above.GetID() if above else None)
     if parent is None:
         return
@@ -90,10 +117,13 @@ def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
 
 
 def copy_transform(scratch: Any, node: Any) -> Any:
-    """Return what a transform node of another scene does to the world as one node of the scratch scene."""
+    """Return what a transform node of another scene does to the world as one node of the scratch
+    scene.
+    """
     import vtk
 
-    if node.IsTransformToWorldLinear():  # said so by its class: a general transform hides it from hardening
+    # said so by its class: a general transform hides it from hardening
+    if node.IsTransformToWorldLinear():
         copy = add(scratch, "vtkMRMLLinearTransformNode")
         matrix = vtk.vtkMatrix4x4()
         node.GetMatrixTransformToWorld(matrix)
@@ -107,7 +137,9 @@ def copy_transform(scratch: Any, node: Any) -> Any:
 
 
 def keep_transform(scratch: Any, node: Any) -> Any:
-    """Return what copy_transform does, as it is now: it does not follow the node's changes, nor those of the transforms above it."""
+    """Return what copy_transform does, as it is now: it does not follow the node's changes, nor
+    those of the transforms above it.
+    """
     kept, copy = add(scratch, "vtkMRMLTransformNode"), copy_transform(scratch, node)
     kept.CopyContent(copy, True)
     scratch.RemoveNode(copy)
@@ -123,7 +155,9 @@ def array_of(volume: Any) -> np.ndarray:
 
 
 def matrix_of(volume: Any) -> np.ndarray:
-    """Return the 4x4 matrix from a volume's index (x, y, z) to LPS mm, its parent transform aside."""
+    """Return the 4x4 matrix from a volume's index (x, y, z) to LPS mm, its parent transform
+    aside.
+    """
     import slicer
     import vtk
 
@@ -135,7 +169,11 @@ def matrix_of(volume: Any) -> np.ndarray:
 def to_geometry(matrix: np.ndarray) -> dict[str, list[float]]:
     """Return a 4x4 index to LPS matrix as it travels: spacing, origin, row-major direction."""
     spacing = np.linalg.norm(matrix[:3, :3], axis=0)
-    return {"spacing": spacing.tolist(), "origin": matrix[:3, 3].tolist(), "direction": (matrix[:3, :3] / spacing).ravel().tolist()}
+    return {
+        "spacing": spacing.tolist(),
+        "origin": matrix[:3, 3].tolist(),
+        "direction": (matrix[:3, :3] / spacing).ravel().tolist(),
+    }
 
 
 def to_matrix(geometry: dict[str, Any]) -> np.ndarray:
@@ -155,7 +193,9 @@ def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
 
 
 def initial_matrix(node: Any) -> np.ndarray:
-    """Return a linear transform node that brings moving nodes near the fixed ones as 4x4 LPS matrix from fixed to moving space."""
+    """Return a linear transform node that brings moving nodes near the fixed ones as 4x4 LPS matrix
+    from fixed to moving space.
+    """
     import slicer
     import vtk
 
@@ -165,7 +205,8 @@ def initial_matrix(node: Any) -> np.ndarray:
 
 
 def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
-    """Return displacements as a vtkOrientedGridTransform, which MRML takes as transform FROM parent.
+    """Return displacements as a vtkOrientedGridTransform, which MRML takes as transform FROM
+    parent.
 
     Parameters
     ----------
@@ -190,5 +231,6 @@ def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
     transform = slicer.vtkOrientedGridTransform()
     transform.SetDisplacementGridData(image)
     transform.SetGridDirectionMatrix(slicer.util.vtkMatrixFromArray(direction))
-    transform.SetInverseTolerance(1e-4)  # mm; landmarks go through the inverse, and VTK's 1e-3 leaves them up to 0.01 mm off
+    # mm; landmarks go through the inverse, and VTK's 1e-3 leaves them up to 0.01 mm off
+    transform.SetInverseTolerance(1e-4)
     return transform

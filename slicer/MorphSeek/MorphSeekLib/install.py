@@ -1,4 +1,6 @@
-"""The Python package `morphseek` in Slicer's own Python: installed once, with consent, without touching what Slicer brings."""
+"""The Python package `morphseek` in Slicer's own Python: installed once, with consent, without
+touching what Slicer brings.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def installed() -> str:
 
 
 def missing(package: str = PACKAGE) -> list[str]:
-    """Return the requirements, of an installed package and of theirs in turn, that what is installed does not meet; KEEP's are passed over."""
+    """Return the requirements, of an installed package and of theirs in turn, that what is
+    installed does not meet; KEEP's are passed over.
+    """
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
@@ -32,11 +36,18 @@ def missing(package: str = PACKAGE) -> list[str]:
         for text in importlib.metadata.requires(waiting.pop()) or ():
             requirement = Requirement(text)
             name = requirement.name.lower().replace("_", "-")
-            if text in seen or name in KEEP or requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            if (
+                text in seen
+                or name in KEEP
+                or requirement.marker is not None
+                and not requirement.marker.evaluate({"extra": ""})
+            ):
                 continue
             seen.add(text)
             try:
-                met = requirement.specifier.contains(importlib.metadata.version(name), prereleases=True)
+                met = requirement.specifier.contains(
+                    importlib.metadata.version(name), prereleases=True
+                )
             except importlib.metadata.PackageNotFoundError:
                 met = False
             if met:
@@ -46,7 +57,12 @@ def missing(package: str = PACKAGE) -> list[str]:
     return [f"{name}{specifier}" for name, specifier in found.items()]
 
 
-def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] | None = None, source: str = PACKAGE, runs: bool = True) -> bool:
+def ensure(
+    confirm: Callable[[str], bool],
+    install: Callable[[list[str]], None] | None = None,
+    source: str = PACKAGE,
+    runs: bool = True,
+) -> bool:
     """See that the package is there and complete; return whether it is.
 
     Parameters
@@ -54,10 +70,11 @@ def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] 
     confirm : callable
         Asked once, with the question in words, and only if there is something to install.
     install : callable, optional
-        Takes pip's arguments; slicer.util.pip_install by default. (slicer.packaging.pip_ensure asks by itself and follows
-        requirements, numpy's too: it does not fit here.)
+        Takes pip's arguments; slicer.util.pip_install by default. (slicer.packaging.pip_ensure asks
+        by itself and follows requirements, numpy's too: it does not fit here.)
     source : str
-        What pip installs: the package's name, or the path of a wheel, which replaces what is installed.
+        What pip installs: the package's name, or the path of a wheel, which replaces what is
+        installed.
     runs : bool
         Whether the installed package runs. One that is complete and does not is installed anew.
 
@@ -71,8 +88,10 @@ def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] 
     if complete and not anew:
         return True
     question = (
-        f"MorphSeek needs its Python package ({source}) and the libraries that it builds on (ONNX Runtime among them, about 50 MB in all). "
-        "They are downloaded from the Python Package Index into Slicer's own Python; Slicer's numpy and SimpleITK stay as they are. Install them now?"
+        f"MorphSeek needs its Python package ({source}) and the libraries that it builds on (ONNX"
+        " Runtime among them, about 50 MB in all). They are downloaded from the Python Package"
+        " Index into Slicer's own Python; Slicer's numpy and SimpleITK stay as they are. Install"
+        " them now?"
     )
     if not confirm(question):
         return False
@@ -85,7 +104,8 @@ def ensure(confirm: Callable[[str], bool], install: Callable[[list[str]], None] 
     elif anew:  # pip takes the same version for installed, broken or not
         install(["--no-deps", "--force-reinstall", source])
     before: list[str] = []
-    while (wanted := missing()) and wanted != before:  # what was installed may itself miss something
+    # what was installed may itself miss something
+    while (wanted := missing()) and wanted != before:
         install(["--no-deps", *wanted])
         before = wanted
     return bool(installed()) and not missing()

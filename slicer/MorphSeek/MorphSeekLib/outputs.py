@@ -1,4 +1,6 @@
-"""Results into the user's scene: nodes are built whole in the scratch scene, then published, all of them or none."""
+"""Results into the user's scene: nodes are built whole in the scratch scene, then published, all of
+them or none.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ WORKER = {
 """Output to what the worker calls it."""
 
 
-def build(scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fixed: Any, moving: Any) -> Any:
+def build(
+    scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fixed: Any, moving: Any
+) -> Any:
     """Return an output as a node of the scratch scene."""
     if output in ("transform", "inverse_transform"):
         node = geometry.add(scratch, "vtkMRMLGridTransformNode")
@@ -40,12 +44,17 @@ def build(scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fi
 
 
 def publish(scene: Any, made: Any, target: Any) -> Any:
-    """Bring a node of the scratch scene into the user's: into a new node, or into `target` where that is a node still there.
+    """Bring a node of the scratch scene into the user's: into a new node, or into `target` where
+    that is a node still there.
 
     Voxels and vectors are handed over, not copied: the scratch scene goes.
     """
     new = target is True or target.GetScene() is None
-    node = scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName())) if new else target
+    node = (
+        scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName()))
+        if new
+        else target
+    )
     node.CopyContent(made, False)
     node.SetAndObserveTransformNodeID(None)  # results lie in the world
     node.CreateDefaultDisplayNodes()

@@ -1,4 +1,6 @@
-"""The worker process: `python -m morphseek.worker` in a temporary folder, its lines read by a thread."""
+"""The worker process: `python -m morphseek.worker` in a temporary folder, its lines read by a
+thread.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +20,46 @@ from typing import Any
 
 import numpy as np
 
-_HIDDEN = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {"start_new_session": True}
+_HIDDEN = (
+    {"creationflags": subprocess.CREATE_NO_WINDOW}
+    if os.name == "nt"
+    else {"start_new_session": True}
+)
 
 
 def python() -> str:
-    """Return the Python to run: inside Slicer its own, PythonSlicer, whatever the process is called."""
+    """Return the Python to run: inside Slicer its own, PythonSlicer, whatever the process is
+    called.
+    """
     return shutil.which("PythonSlicer") or sys.executable
 
 
 @functools.cache
 def describe() -> dict[str, Any]:
-    """Return what the installed package offers: version, options (the engine's table), models and devices.
+    """Return what the installed package offers: version, options (the engine's table), models and
+    devices.
 
-    Raises RuntimeError if it is not installed or does not run. Takes about a second the first time; MorphSeek is not loaded into
-    this process.
+    Raises RuntimeError if it is not installed or does not run. Takes about a second the first time;
+    MorphSeek is not loaded into this process.
     """
-    done = subprocess.run([python(), "-m", "morphseek.worker", "--describe"], stdin=subprocess.DEVNULL, capture_output=True, text=True, **_HIDDEN)
+    done = subprocess.run(
+        [python(), "-m", "morphseek.worker", "--describe"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        **_HIDDEN,
+    )
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}")
+        raise RuntimeError(
+            done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        )
     return json.loads(done.stdout)
 
 
 class Worker:
-    """One worker and its folder. Put arrays, start, take lines; close() ends the process and removes the folder, always."""
+    """One worker and its folder. Put arrays, start, take lines; close() ends the process and
+    removes the folder, always.
+    """
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="morphseek-"))
@@ -57,20 +76,31 @@ class Worker:
         return np.load(self.folder / entry["file"], mmap_mode="r", allow_pickle=False)
 
     def start(self, request: dict[str, Any]) -> None:
-        """Write the request and start the process. Standard input stays open as long as we live: the worker ends with it."""
-        (self.folder / "request.json").write_text(json.dumps({**request, "temporary": True}), encoding="utf-8")
+        """Write the request and start the process. Standard input stays open as long as we live:
+        the worker ends with it.
+        """
+        (self.folder / "request.json").write_text(
+            json.dumps({**request, "temporary": True}), encoding="utf-8"
+        )
         with open(self.folder / "stderr.txt", "wb") as errors:
             self._process = subprocess.Popen(
                 [python(), "-m", "morphseek.worker", str(self.folder)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8", errors="replace", **_HIDDEN,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                **_HIDDEN,
+            )
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
 
     def _read(self, process: subprocess.Popen) -> None:
         try:
             with process.stdout:
                 for line in process.stdout:
-                    with contextlib.suppress(ValueError):  # a line cut off by the worker's death, or another's
+                    # a line cut off by the worker's death, or another's
+                    with contextlib.suppress(ValueError):
                         if isinstance(said := json.loads(line), dict):
                             self._lines.put(said)
             process.wait()
@@ -91,12 +121,19 @@ class Worker:
         return self._process.pid
 
     def why(self) -> str:
-        """Return how a process ended that said nothing itself, and the last line it wrote to standard error."""
+        """Return how a process ended that said nothing itself, and the last line it wrote to
+        standard error.
+        """
         code = self._process.returncode
         name = f"signal {-code}" if code < 0 else f"exit code {code}"
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name if code < 0 else name
-        last = (self.folder / "stderr.txt").read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        last = (
+            (self.folder / "stderr.txt")
+            .read_text(encoding="utf-8", errors="replace")
+            .strip()
+            .rpartition("\n")[2]
+        )
         return f"{name}: {last}" if last else name
 
     def close(self) -> None:

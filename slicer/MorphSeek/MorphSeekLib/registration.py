@@ -1,4 +1,6 @@
-"""Runs a request: inputs out, worker, progress, nodes in. A Qt timer or a loop drives it; nothing here blocks but start() and wait()."""
+"""Runs a request: inputs out, worker, progress, nodes in. A Qt timer or a loop drives it; nothing
+here blocks but start() and wait().
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _SHARE = (0.03, 0.95)  # of the whole time: where the worker's part begins and e
 
 
 class RegistrationError(RuntimeError):
-    """A registration that failed. str() is for the user; `name` and `code` are those of :mod:`morphseek.errors`."""
+    """A registration that failed. str() is for the user; `name` and `code` are those of
+    :mod:`morphseek.errors`.
+    """
 
     def __init__(self, message: str, name: str = "internal", code: int = 1):
         super().__init__(message)
@@ -36,10 +40,12 @@ class Registration:
     ----------
     state : {"ready", "running", "finished", "failed", "cancelled"}
     result : dict or None
-        When finished: the engine's metrics (similarity_before, similarity_after, njd_percent, seconds, warnings, ...) and, where labels
-        were given, ``dice`` (label to [before, after]), ``dice_before`` and ``dice_after`` (means).
+        When finished: the engine's metrics (similarity_before, similarity_after, njd_percent,
+        seconds, warnings, ...) and, where labels were given, ``dice`` (label to [before, after]),
+        ``dice_before`` and ``dice_after`` (means).
     nodes : dict
-        When finished: output name (of ``request.OUTPUTS``) to node, and "transferred" to the list of nodes from ``request.transfer``.
+        When finished: output name (of ``request.OUTPUTS``) to node, and "transferred" to the list
+        of nodes from ``request.transfer``.
     error : RegistrationError or None
         When failed.
     """
@@ -55,7 +61,9 @@ class Registration:
         self._scratch: Any = None
         self._began = self._fraction = 0.0
         self._layers: dict[Any, list[transfer.Layer]] = {}
-        self._bent: dict[Any, Any] = {}  # of the nodes of _layers, those under a transform that is not linear, and it as it was at the start
+        # of the nodes of _layers, those under a transform that is not linear, and it as it was at
+        # the start
+        self._bent: dict[Any, Any] = {}
         self._reference: Any = None  # the fixed volume's grid in the world
         self._markups: list[Any] = []  # of request.transfer, as they were at the start
         self._fixed_labels: dict[str, tuple[np.ndarray, int]] = {}
@@ -94,7 +102,10 @@ class Registration:
             self._worker.start(self._prepare())
         except OSError as error:
             self._end("failed")
-            self.error = RegistrationError(f"The registration could not be started: {error}. Is the disk full, or the Python package damaged?")
+            self.error = RegistrationError(
+                f"The registration could not be started: {error}. Is the disk full, or the Python"
+                " package damaged?"
+            )
             raise self.error from None
         except BaseException:
             self._end("failed")
@@ -111,11 +122,17 @@ class Registration:
             job[side] = put(side, geometry.array_of(volume), grid)
             if (mask := getattr(r, f"{side}_mask")) is not None:
                 reference = transfer.on_scratch(self._scratch, volume)
-                job[f"{side}_mask"] = put(f"{side}_mask", transfer.mask_on(self._scratch, mask, reference), grid)
+                job[f"{side}_mask"] = put(
+                    f"{side}_mask", transfer.mask_on(self._scratch, mask, reference), grid
+                )
         if r.initial_transform is not None:
             job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
         wanted = [name for name in OUTPUTS if getattr(r, name)]
-        self._markups = [transfer.copy_markups(self._scratch, node) for node in r.transfer if node.IsA("vtkMRMLMarkupsNode")]
+        self._markups = [
+            transfer.copy_markups(self._scratch, node)
+            for node in r.transfer
+            if node.IsA("vtkMRMLMarkupsNode")
+        ]
         job["labels"] = self._prepare_labels()
         if (self._markups or self._bent) and "transform" not in wanted:
             wanted.append("transform")
@@ -123,14 +140,23 @@ class Registration:
         return job
 
     def _prepare_labels(self) -> list[dict[str, Any]]:
-        """Write the label arrays that the worker brings onto the fixed grid, keep those that we do; measure Dice as it is before."""
+        """Write the label arrays that the worker brings onto the fixed grid, keep those that we do;
+        measure Dice as it is before.
+        """
         r, entries, kept = self.request, [], {}
-        nodes = [node for node in (*r.transfer, r.moving_labels) if node is not None and not node.IsA("vtkMRMLMarkupsNode")]
+        nodes = [
+            node
+            for node in (*r.transfer, r.moving_labels)
+            if node is not None and not node.IsA("vtkMRMLMarkupsNode")
+        ]
         if r.fixed_labels is not None or any(_is_bent(node) for node in nodes):
             self._reference = transfer.on_scratch(self._scratch, r.fixed)
         if r.fixed_labels is not None:
             self._fixed_labels = transfer.labels_on(self._scratch, r.fixed_labels, self._reference)
-            self._dice_before = transfer.dice(self._fixed_labels, transfer.labels_on(self._scratch, r.moving_labels, self._reference))
+            self._dice_before = transfer.dice(
+                self._fixed_labels,
+                transfer.labels_on(self._scratch, r.moving_labels, self._reference),
+            )
         for node in nodes:
             if node in self._layers:
                 continue
@@ -145,22 +171,33 @@ class Registration:
                 continue
             for layer in layers:
                 array, matrix = layer.in_world()
-                entries.append(self._worker.put(f"labels-in-{len(entries)}", array, geometry.to_geometry(matrix)))
+                entries.append(
+                    self._worker.put(
+                        f"labels-in-{len(entries)}", array, geometry.to_geometry(matrix)
+                    )
+                )
         return entries
 
     def poll(self) -> list[Event]:
-        """Return what happened since the last call. The call that finds the worker done also makes the nodes, or sets `error`."""
+        """Return what happened since the last call. The call that finds the worker done also makes
+        the nodes, or sets `error`.
+        """
         events = []
         if not self.running:
             return events
         if not self._fraction:
             self._fraction = _SHARE[0]
-            events.append(Event("prepare", self._fraction, None, "the volumes are with the worker, which starts"))
+            events.append(
+                Event(
+                    "prepare", self._fraction, None, "the volumes are with the worker, which starts"
+                )
+            )
         for line in self._worker.lines():
             if line is None:
                 self._fail(
-                    f"The registration process ended unexpectedly ({self._worker.why()}). If memory ran out, close other programs, choose the "
-                    "preset Fast or crop the volumes; then click Register again"
+                    f"The registration process ended unexpectedly ({self._worker.why()}). If memory"
+                    " ran out, close other programs, choose the preset Fast or crop the volumes;"
+                    " then click Register again"
                 )
             elif "progress" in line:
                 events.append(self._event(**line["progress"]))
@@ -169,7 +206,11 @@ class Registration:
             elif "result" in line:
                 events.append(Event("outputs", self._fraction, None, "making the nodes"))
                 self._finish(line["result"])
-                events.append(Event("outputs", self._fraction, 0.0, "") if self.state == "failed" else Event("outputs", 1.0, 0.0, "done"))
+                events.append(
+                    Event("outputs", self._fraction, 0.0, "")
+                    if self.state == "failed"
+                    else Event("outputs", 1.0, 0.0, "done")
+                )
             if not self.running:
                 break
         return events
@@ -179,7 +220,12 @@ class Registration:
         self._fraction = max(self._fraction, begin + fraction * (end - begin))
         elapsed = time.monotonic() - self._began
         known = elapsed > 2 and self._fraction > begin + 0.05
-        return Event(stage, self._fraction, elapsed * (1 - self._fraction) / self._fraction if known else None, message)
+        return Event(
+            stage,
+            self._fraction,
+            elapsed * (1 - self._fraction) / self._fraction if known else None,
+            message,
+        )
 
     def _fail(self, message: str, name: str = "internal", code: int = 1) -> None:
         self.error = RegistrationError(message, name, code)
@@ -199,20 +245,31 @@ class Registration:
                 if node.GetID() not in known:
                     self.scene.RemoveNode(node)
             self.nodes = {}
-            self._fail(f"The registration is done, but its results could not be brought into the scene: {type(error).__name__}: {error}")
+            self._fail(
+                "The registration is done, but its results could not be brought into the scene:"
+                f" {type(error).__name__}: {error}"
+            )
             return
         metrics["seconds"]["with_transfers"] = time.monotonic() - self._began
         self.result = metrics
         self._end("finished")
 
-    def _build(self, result: dict[str, Any]) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
-        """Build every output in the scratch scene; return them with their targets, and the metrics."""
+    def _build(
+        self, result: dict[str, Any]
+    ) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
+        """Build every output in the scratch scene; return them with their targets, and the
+        metrics.
+        """
         r, scratch, metrics, get = self.request, self._scratch, result["metrics"], self._worker.get
         nodes = {}
         for output in OUTPUTS:
             if entry := result["files"].get(outputs.WORKER[output]):
                 nodes[output] = outputs.build(scratch, output, get(entry), entry, r.fixed, r.moving)
-        built = {output: [(node, getattr(r, output))] for output, node in nodes.items() if getattr(r, output)}
+        built = {
+            output: [(node, getattr(r, output))]
+            for output, node in nodes.items()
+            if getattr(r, output)
+        }
         moved = self._moved_labels(result["labels"], nodes.get("transform"))
         markups = iter(self._markups)
         if r.transfer:
@@ -224,21 +281,38 @@ class Registration:
                 made = transfer.assemble(scratch, node, self._layers[node], *moved[node])
             built["transferred"].append((made, True))
         if r.fixed_labels is not None:
-            after = transfer.dice(self._fixed_labels, transfer.by_name(self._layers[r.moving_labels], moved[r.moving_labels][0]))
-            metrics["dice"] = {name: [self._dice_before.get(name, 0.0), score] for name, score in after.items()}
+            after = transfer.dice(
+                self._fixed_labels,
+                transfer.by_name(self._layers[r.moving_labels], moved[r.moving_labels][0]),
+            )
+            metrics["dice"] = {
+                name: [self._dice_before.get(name, 0.0), score] for name, score in after.items()
+            }
             if after:
-                metrics["dice_before"], metrics["dice_after"] = (float(np.mean(column)) for column in zip(*metrics["dice"].values()))
+                metrics["dice_before"], metrics["dice_after"] = (
+                    float(np.mean(column)) for column in zip(*metrics["dice"].values())
+                )
             else:
-                metrics["warnings"].append("Dice was not measured: the labels of the two sides have none in common on the fixed volume")
+                metrics["warnings"].append(
+                    "Dice was not measured: the labels of the two sides have none in common on the"
+                    " fixed volume"
+                )
         return built, metrics
 
-    def _moved_labels(self, entries: list[dict[str, Any]], transform: Any) -> dict[Any, tuple[list[np.ndarray], np.ndarray]]:
-        """Return, for every node with labels, its layers' arrays on the fixed grid and that grid's 4x4 index to LPS matrix."""
+    def _moved_labels(
+        self, entries: list[dict[str, Any]], transform: Any
+    ) -> dict[Any, tuple[list[np.ndarray], np.ndarray]]:
+        """Return, for every node with labels, its layers' arrays on the fixed grid and that grid's
+        4x4 index to LPS matrix.
+        """
         moved, rest = {}, iter(entries)
         for node, layers in self._layers.items():
             if node in self._bent:
                 self._bent[node].SetAndObserveTransformNodeID(transform.GetID())
-                moved[node] = [transfer.resampled(layer.volume, self._reference) for layer in layers], geometry.matrix_of(self._reference)
+                moved[node] = (
+                    [transfer.resampled(layer.volume, self._reference) for layer in layers],
+                    geometry.matrix_of(self._reference),
+                )
             else:
                 own = [next(rest) for _ in layers]
                 moved[node] = [self._worker.get(entry) for entry in own], geometry.to_matrix(own[0])
@@ -261,8 +335,11 @@ class Registration:
         if self.running:
             self._end("cancelled")
 
-    def wait(self, show: Callable[[Event], Any] | None = None, interval: float = 0.05) -> dict[str, Any]:
-        """Drive the run to its end, for scripts; return the result. An exception, Ctrl-C too, cancels.
+    def wait(
+        self, show: Callable[[Event], Any] | None = None, interval: float = 0.05
+    ) -> dict[str, Any]:
+        """Drive the run to its end, for scripts; return the result. An exception, Ctrl-C too,
+        cancels.
 
         Raises
         ------
@@ -298,7 +375,9 @@ def _is_bent(node: Any) -> bool:
     return parent is not None and not parent.IsTransformToWorldLinear()
 
 
-def register(request: RegistrationRequest, show: Callable[[Event], Any] | None = None, scene: Any = None) -> Registration:
+def register(
+    request: RegistrationRequest, show: Callable[[Event], Any] | None = None, scene: Any = None
+) -> Registration:
     """Run a request to its end, for scripts; return the finished Registration.
 
     >>> done = register(RegistrationRequest(fixed=fixedNode, moving=movingNode, transfer=[segmentationNode]))

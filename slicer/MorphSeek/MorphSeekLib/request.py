@@ -33,7 +33,9 @@ class Event(NamedTuple):
     """One report of a running registration."""
 
     stage: str
-    """prepare, align, search, network, refine, uncertainty, finish or outputs; :data:`STAGES` has their names for the user."""
+    """prepare, align, search, network, refine, uncertainty, finish or outputs; :data:`STAGES` has
+    their names for the user.
+    """
     fraction: float
     """Of the whole registration, 0 to 1, never decreasing."""
     eta: float | None
@@ -69,42 +71,77 @@ class Preset:
 PRESETS = {
     preset.name: preset
     for preset in (
-        Preset("Automatic", "Any two volumes of the same part of the body; whether they are of one modality is found from the images.", {}),
+        Preset(
+            "Automatic",
+            "Any two volumes of the same part of the body; whether they are of one modality is"
+            " found from the images.",
+            {},
+        ),
         Preset(
             "Brain MR",
-            "Brain MR of one kind (T1 with T1, say), one person or two: no search, because an affine alignment leaves small displacements only.",
+            "Brain MR of one kind (T1 with T1, say), one person or two: no search, because an"
+            " affine alignment leaves small displacements only.",
             {"search": "off", "similarity": "ncc"},
         ),
         Preset(
             "Abdomen CT",
-            "CT with CT, or MR with MR of one kind: searches for organs that lie centimetres apart, then compares intensities.",
+            "CT with CT, or MR with MR of one kind: searches for organs that lie centimetres apart,"
+            " then compares intensities.",
             {"search": "on", "similarity": "ncc"},
         ),
         Preset(
             "MR <- CT",
-            "MR with CT, or any two modalities: searches for large displacements, and compares structure instead of intensity.",
+            "MR with CT, or any two modalities: searches for large displacements, and compares"
+            " structure instead of intensity.",
             {"search": "on", "similarity": "mind"},
         ),
-        Preset("Fast", "A first look: as Automatic, with the refinement on a coarser grid.", {"preset": "fast"}),
-        Preset("Best", "As Automatic, with more iterations on a finer grid: several times slower.", {"preset": "best"}),
+        Preset(
+            "Fast",
+            "A first look: as Automatic, with the refinement on a coarser grid.",
+            {"preset": "fast"},
+        ),
+        Preset(
+            "Best",
+            "As Automatic, with more iterations on a finer grid: several times slower.",
+            {"preset": "best"},
+        ),
     )
 }
 """Name to :class:`Preset`, in the order of the menu."""
 
-OVERRIDES = ("initial", "steps", "trajectories", "refine", "search", "smoothness", "model", "device", "threads")
+OVERRIDES = (
+    "initial",
+    "steps",
+    "trajectories",
+    "refine",
+    "search",
+    "smoothness",
+    "model",
+    "device",
+    "threads",
+)
 """Fields of :class:`RegistrationRequest` that override the engine option of the same name when they are not None. Their types,
 ranges, defaults and help texts are the engine's own: ``process.describe()["options"]``."""
 
 SMOOTHNESS = ("auto", "low", "high")
 """The words that smoothness may be; else it is a number of mm."""
 
-OUTPUTS = ("transformed_volume", "transform", "inverse_transform", "displacement_magnitude", "jacobian", "uncertainty")
+OUTPUTS = (
+    "transformed_volume",
+    "transform",
+    "inverse_transform",
+    "displacement_magnitude",
+    "jacobian",
+    "uncertainty",
+)
 """Fields of :class:`RegistrationRequest` that are an :data:`Output`."""
 
 
 @dataclasses.dataclass
 class RegistrationRequest:
-    """One registration. Nodes are MRML nodes; everything is understood in world coordinates, parent transforms included."""
+    """One registration. Nodes are MRML nodes; everything is understood in world coordinates, parent
+    transforms included.
+    """
 
     fixed: Any = None
     """Scalar volume whose grid the results lie on."""
@@ -116,10 +153,14 @@ class RegistrationRequest:
     """Label map or segmentation: where it is not zero (any segment), the fixed volume counts."""
     moving_mask: Any = None
     initial_transform: Any = None
-    """Linear transform node that, set on the moving volume, brings it near the fixed one: where the alignment starts."""
+    """Linear transform node that, set on the moving volume, brings it near the fixed one: where the
+    alignment starts.
+    """
 
     initial: str | None = None
-    """none, com, rigid or affine: the initial alignment. This and the next ones: None leaves it to the preset."""
+    """none, com, rigid or affine: the initial alignment. This and the next ones: None leaves it to
+    the preset.
+    """
     steps: int | None = None
     """Network steps; 0 takes the model's own number."""
     trajectories: int | None = None
@@ -137,24 +178,34 @@ class RegistrationRequest:
     threads: int | None = None
     """CPU threads; 0 uses every core."""
     field_spacing: float = 0.0
-    """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does not change the transformed volume;
-    points, and labels under a transform that is not linear, go through these vectors."""
+    """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does
+    not change the transformed volume; points, and labels under a transform that is not linear, go
+    through these vectors.
+    """
 
     transformed_volume: Output = True
     """Moving volume resampled once onto the fixed grid."""
     transform: Output = True
-    """Grid transform node, affine composed in: brings moving nodes that are put under it onto the fixed volume."""
+    """Grid transform node, affine composed in: brings moving nodes that are put under it onto the
+    fixed volume.
+    """
     inverse_transform: Output = None
     """Grid transform node: brings fixed nodes onto the moving volume."""
     displacement_magnitude: Output = None
     """Volume on the fixed grid, mm, of the whole displacement (initial alignment included)."""
     jacobian: Output = None
-    """Volume on the fixed grid: Jacobian determinant of the map from fixed to moving; below 0 where it folds."""
+    """Volume on the fixed grid: Jacobian determinant of the map from fixed to moving; below 0 where
+    it folds.
+    """
     uncertainty: Output = None
-    """Volume on the fixed grid, mm: standard deviation of the displacement. Needs the search or a network, and takes as long again."""
+    """Volume on the fixed grid, mm: standard deviation of the displacement. Needs the search or a
+    network, and takes as long again.
+    """
 
     transfer: list = dataclasses.field(default_factory=list)
-    """Segmentations, label maps and markups of the moving side: each gives a new node on the fixed side."""
+    """Segmentations, label maps and markups of the moving side: each gives a new node on the fixed
+    side.
+    """
     fixed_labels: Any = None
     """Segmentation or label map of each side: their Dice is measured before and after."""
     moving_labels: Any = None
@@ -166,7 +217,16 @@ class RegistrationRequest:
 
     def stages(self) -> list[str]:
         """Return what will run, one line a stage, in plain words; for the Advanced section."""
-        option = {"initial": "affine", "search": "auto", "similarity": "auto", "refine": -1, "model": "default", "preset": "default", "smoothness": "auto", **self.options()}
+        option = {
+            "initial": "affine",
+            "search": "auto",
+            "similarity": "auto",
+            "refine": -1,
+            "model": "default",
+            "preset": "default",
+            "smoothness": "auto",
+            **self.options(),
+        }
         named = option["model"] not in ("default", "none")
         compare = {
             "auto": "local correlation for one modality, structure (MIND) for two",
@@ -174,21 +234,38 @@ class RegistrationRequest:
             "mse": "mean squared difference",
             "mind": "structure (MIND)",
         }[option["similarity"]]
-        effort = {"fast": "coarse", "default": "standard", "best": "fine"}[option["preset"]] + " resolution"
-        initial = {"none": "none", "com": "centres of mass", "rigid": "rigid, by global search", "affine": "affine, by global search"}
+        effort = {"fast": "coarse", "default": "standard", "best": "fine"}[
+            option["preset"]
+        ] + " resolution"
+        initial = {
+            "none": "none",
+            "com": "centres of mass",
+            "rigid": "rigid, by global search",
+            "affine": "affine, by global search",
+        }
         lines = [f"Initial alignment: {initial[option['initial']]}"]
         if option["search"] == "on" or option["search"] == "auto" and not named:
-            lines.append("Search for large displacements" + ("" if option["search"] == "on" else ", unless the volumes match well already"))
+            lines.append(
+                "Search for large displacements"
+                + ("" if option["search"] == "on" else ", unless the volumes match well already")
+            )
         if named:
             lines.append(f"Network: {Path(option['model']).name}")
         if option["refine"] > 0 or option["refine"] < 0 and not named:
             count = f", {option['refine']} iterations" if option["refine"] > 0 else ""
             lines.append(f"Refinement: {compare}, {effort}{count}")
-        smoothness, deforms = option["smoothness"], any(line.startswith(("Search", "Refinement")) for line in lines)
+        smoothness, deforms = (
+            option["smoothness"],
+            any(line.startswith(("Search", "Refinement")) for line in lines),
+        )
         if smoothness != "auto" and deforms:
-            lines.append(f"Smoothness: {smoothness if smoothness in SMOOTHNESS else f'{smoothness} mm'}")
+            lines.append(
+                f"Smoothness: {smoothness if smoothness in SMOOTHNESS else f'{smoothness} mm'}"
+            )
         if self.uncertainty:
-            lines.append(f"Uncertainty: {'samples of the network' if named else 'a search about the result'}")
+            lines.append(
+                f"Uncertainty: {'samples of the network' if named else 'a search about the result'}"
+            )
         return lines
 
     def validate(self) -> str:
@@ -208,7 +285,13 @@ class RegistrationRequest:
         for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels"):
             if reason := _labels_problem(getattr(self, name)):
                 return f"The {name.replace('_', ' ')} {reason}"
-        for node in (self.fixed_mask, self.moving_mask, self.fixed_labels, self.moving_labels, *self.transfer):
+        for node in (
+            self.fixed_mask,
+            self.moving_mask,
+            self.fixed_labels,
+            self.moving_labels,
+            *self.transfer,
+        ):
             if node is not None and (reason := geometry.labels_problem(node)):
                 return reason
         if reason := self._dice_problem():
@@ -217,10 +300,17 @@ class RegistrationRequest:
             return f"The initial transform {reason}"
         for node in self.transfer:
             if not (_is_labels(node) or _is_points(node)):
-                return f"{node.GetName()} cannot be transferred: it is no segmentation, label map, or markups of points"
+                return (
+                    f"{node.GetName()} cannot be transferred: it is no segmentation, label map, or"
+                    " markups of points"
+                )
             if _is_labels(node) and (reason := _labels_problem(node)):
                 return f"{node.GetName()} {reason}"
-        if self.smoothness is not None and self.smoothness not in SMOOTHNESS and not _is_number(self.smoothness):
+        if (
+            self.smoothness is not None
+            and self.smoothness not in SMOOTHNESS
+            and not _is_number(self.smoothness)
+        ):
             return f"The smoothness must be {', '.join(SMOOTHNESS)} or a number of mm"
         if self.field_spacing < 0:
             return "The field spacing must be 0 (the fixed grid) or more"
@@ -235,7 +325,10 @@ class RegistrationRequest:
         if not node.IsA("vtkMRMLTransformNode") or not node.IsTransformToWorldLinear():
             return "is not linear: a registration starts from a rigid or affine one"
         if is_under(self.moving, node):
-            return "is on the moving volume already: take it off the volume, or leave the initial transform empty"
+            return (
+                "is on the moving volume already: take it off the volume, or leave the initial"
+                " transform empty"
+            )
         return ""
 
     def _dice_problem(self) -> str:
@@ -249,9 +342,16 @@ class RegistrationRequest:
         if fixed.IsA("vtkMRMLSegmentationNode"):
             ours, theirs = _segment_names(fixed), _segment_names(moving)
             if not {*ours} & {*theirs}:
-                return "To measure Dice, give the segments of both sides the same names: they have none in common"
-            if twice := next((name for names in (ours, theirs) for name in names if names.count(name) > 1), None):
-                return f"To measure Dice, give each segment a name of its own: {twice} is there twice"
+                return (
+                    "To measure Dice, give the segments of both sides the same names: they have"
+                    " none in common"
+                )
+            if twice := next(
+                (name for names in (ours, theirs) for name in names if names.count(name) > 1), None
+            ):
+                return (
+                    f"To measure Dice, give each segment a name of its own: {twice} is there twice"
+                )
         return ""
 
     def _outputs_problem(self) -> str:
@@ -260,16 +360,32 @@ class RegistrationRequest:
             return "Select at least one output"
         for name, node in zip(OUTPUTS, chosen):
             if node and node is not True and not _can_be(node, name):
-                return f"{node.GetName()} cannot be the {name.replace('_', ' ')}: select another node"
+                return (
+                    f"{node.GetName()} cannot be the {name.replace('_', ' ')}: select another node"
+                )
         nodes = [node for node in chosen if node and node is not True]
-        inputs = [self.fixed, self.moving, self.fixed_mask, self.moving_mask, self.initial_transform, self.fixed_labels, self.moving_labels, *self.transfer]
+        inputs = [
+            self.fixed,
+            self.moving,
+            self.fixed_mask,
+            self.moving_mask,
+            self.initial_transform,
+            self.fixed_labels,
+            self.moving_labels,
+            *self.transfer,
+        ]
         for i, node in enumerate(nodes):
             if any(node is other for other in inputs):
                 return f"{node.GetName()} is an input: select another node for the output"
             if any(node is other for other in nodes[:i]):
                 return f"{node.GetName()} is selected for two outputs"
-            if under := next((other for other in inputs if other is not None and is_under(other, node)), None):
-                return f"{under.GetName()} lies under {node.GetName()}, which would be overwritten: take it off that transform, or select another output"
+            if under := next(
+                (other for other in inputs if other is not None and is_under(other, node)), None
+            ):
+                return (
+                    f"{under.GetName()} lies under {node.GetName()}, which would be overwritten:"
+                    " take it off that transform, or select another output"
+                )
         return ""
 
 
@@ -291,12 +407,18 @@ def _is_labels(node: Any) -> bool:
 
 
 def _is_points(node: Any) -> bool:
-    return node.IsA("vtkMRMLMarkupsNode") and not node.IsA("vtkMRMLMarkupsROINode") and not node.IsA("vtkMRMLMarkupsPlaneNode")
+    return (
+        node.IsA("vtkMRMLMarkupsNode")
+        and not node.IsA("vtkMRMLMarkupsROINode")
+        and not node.IsA("vtkMRMLMarkupsPlaneNode")
+    )
 
 
 def _segment_names(node: Any) -> list[str]:
     segmentation = node.GetSegmentation()
-    return [segmentation.GetNthSegment(i).GetName() for i in range(segmentation.GetNumberOfSegments())]
+    return [
+        segmentation.GetNthSegment(i).GetName() for i in range(segmentation.GetNumberOfSegments())
+    ]
 
 
 def _can_be(node: Any, output: str) -> bool:
@@ -312,7 +434,9 @@ def _volume_problem(node: Any) -> str:
     if image is None or not image.GetPointData().GetScalars():
         return "holds no image"
     if image.GetNumberOfScalarComponents() != 1:
-        return f"has {image.GetNumberOfScalarComponents()} components a voxel; select a scalar volume"
+        return (
+            f"has {image.GetNumberOfScalarComponents()} components a voxel; select a scalar volume"
+        )
     if min(image.GetDimensions()) < 2:
         return "is a single slice; registration needs a 3-D volume"
     return ""

@@ -1,8 +1,9 @@
 """Segmentations, label maps and landmarks, from the moving to the fixed side.
 
-Label maps are resampled by nearest neighbours, once, from their own grid. Segmentations are never hardened (on oblique grids that
-loses their shape): each of their layers is moved as a label map, so that overlapping segments survive. During a registration the
-worker resamples them, except under a transform that is not linear; afterwards `transfer` does, through a transform node:
+Label maps are resampled by nearest neighbours, once, from their own grid. Segmentations are never
+hardened (on oblique grids that loses their shape): each of their layers is moved as a label map, so
+that overlapping segments survive. During a registration the worker resamples them, except under a
+transform that is not linear; afterwards `transfer` does, through a transform node:
 
 >>> new = transfer(segmentationNode, transformNode, reference=fixedVolumeNode)      # in Slicer's Python console
 """
@@ -21,7 +22,8 @@ _NAME = "{} (registered)"
 
 
 def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> Any:
-    """Make a new node that is a segmentation, label map or markups of the moving side brought onto the fixed side.
+    """Make a new node that is a segmentation, label map or markups of the moving side brought onto
+    the fixed side.
 
     Parameters
     ----------
@@ -41,49 +43,70 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     Raises
     ------
     ValueError
-        The node is under that transform: it is on the fixed side already. Or its label numbers need more than 32 bits.
+        The node is under that transform: it is on the fixed side already. Or its label numbers need
+        more than 32 bits.
     """
     import slicer
 
     if is_under(node, transform):
-        raise ValueError(f"{node.GetName()} is under {transform.GetName()} already, which moves it: take it off that transform, or leave it as it is")
+        raise ValueError(
+            f"{node.GetName()} is under {transform.GetName()} already, which moves it: take it off"
+            " that transform, or leave it as it is"
+        )
     scratch = slicer.vtkMRMLScene()
     above = geometry.copy_transform(scratch, transform)
     if node.IsA("vtkMRMLMarkupsNode"):
         made = moved_markups(copy_markups(scratch, node), above)
     else:
         found, grid = layers(scratch, node, above), on_scratch(scratch, reference)
-        made = assemble(scratch, node, found, [resampled(layer.volume, grid) for layer in found], geometry.matrix_of(grid))
+        made = assemble(
+            scratch,
+            node,
+            found,
+            [resampled(layer.volume, grid) for layer in found],
+            geometry.matrix_of(grid),
+        )
     return outputs.publish(scene or reference.GetScene(), made, True)
 
 
 def on_scratch(scratch: Any, reference: Any) -> Any:
-    """Return the volume whose grid is meant by `reference`, in the scratch scene and in the world."""
+    """Return the volume whose grid is meant by `reference`, in the scratch scene and in the
+    world.
+    """
     copy = geometry.copy_volume(scratch, reference)
     copy.HardenTransform()
     return copy
 
 
 class Layer(NamedTuple):
-    """One label array of a node: a label map has one, a segmentation one for every level of overlap."""
+    """One label array of a node: a label map has one, a segmentation one for every level of
+    overlap.
+    """
 
     volume: Any
     """Label map volume in the scratch scene, under the node's transform to the world."""
     segments: dict[int, tuple[str, Any]]
-    """Place in the segmentation, over all its layers, to identifier and vtkSegment; empty for a label map."""
+    """Place in the segmentation, over all its layers, to identifier and vtkSegment; empty for a
+    label map.
+    """
 
     def names(self) -> dict[str, int]:
         """Return the segments' names, or the label map's numbers, with their values."""
         if self.segments:
-            return {segment.GetName(): segment.GetLabelValue() for _, segment in self.segments.values()}
+            return {
+                segment.GetName(): segment.GetLabelValue() for _, segment in self.segments.values()
+            }
         values = np.unique(geometry.array_of(self.volume))
-        whole = values[np.isfinite(values) & (values == np.rint(values)) & (values != 0)]  # of a label map of floats, too
+        # of a label map of floats, too
+        whole = values[np.isfinite(values) & (values == np.rint(values)) & (values != 0)]
         return {str(int(value)): int(value) for value in whole}
 
     def in_world(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments are cropped, to nothing even.
+        """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments
+        are cropped, to nothing even.
 
-        For a linear transform to the world, which leaves the voxels as they are; another would resample them.
+        For a linear transform to the world, which leaves the voxels as they are; another would
+        resample them.
         """
         self.volume.HardenTransform()
         matrix = geometry.matrix_of(self.volume)
@@ -108,20 +131,28 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
         image = segmentation.GetLayerDataObject(i, BINARY)
         volume = geometry.add(scratch, "vtkMRMLLabelMapVolumeNode")
         if image.GetNumberOfPoints():
-            slicer.vtkSlicerSegmentationsModuleLogic.CreateLabelmapVolumeFromOrientedImageData(image, volume)
+            slicer.vtkSlicerSegmentationsModuleLogic.CreateLabelmapVolumeFromOrientedImageData(
+                image, volume
+            )
             geometry.narrow(volume)
         else:  # nothing but empty segments
             geometry.fill_volume(volume, np.zeros((1, 1, 1), np.uint8), np.eye(4))
         geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
         names = segmentation.GetSegmentIDsForLayer(i, BINARY)
-        found.append(Layer(volume, {places[name]: (name, segmentation.GetSegment(name)) for name in names}))
+        found.append(
+            Layer(volume, {places[name]: (name, segmentation.GetSegment(name)) for name in names})
+        )
     return found
 
 
-def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray) -> Any:
-    """Return, in the scratch scene, what a label map or segmentation becomes when its layers are these arrays on that grid.
+def assemble(
+    scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray
+) -> Any:
+    """Return, in the scratch scene, what a label map or segmentation becomes when its layers are
+    these arrays on that grid.
 
-    The segments are those of `found`, whatever became of the node's since: it gives no more than its class and its name.
+    The segments are those of `found`, whatever became of the node's since: it gives no more than
+    its class and its name.
     """
     import slicer
 
@@ -136,7 +167,9 @@ def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarra
     segments = {}
     for layer, volume in zip(found, volumes):
         made.SetReferenceImageGeometryParameterFromVolumeNode(volume)
-        image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(volume)
+        image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(
+            volume
+        )
         image.UnRegister(None)  # C++ made it for its caller to keep; Python holds its own reference
         for place, (name, segment) in layer.segments.items():
             copy = slicer.vtkSegment()
@@ -151,7 +184,8 @@ def assemble(scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarra
 
 
 def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.ndarray, int]]:
-    """Return each label of a label map or segmentation, on the grid of a volume, as (array, value): it is where they are equal.
+    """Return each label of a label map or segmentation, on the grid of a volume, as (array, value):
+    it is where they are equal.
 
     Keys are the segments' names, or the label map's numbers, those outside the grid included.
     """
@@ -161,18 +195,26 @@ def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.nda
 
 def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
     """Return what labels_on does, for layers that are arrays already."""
-    return {name: (array, value) for layer, array in zip(found, arrays) for name, value in layer.names().items()}
+    return {
+        name: (array, value)
+        for layer, array in zip(found, arrays)
+        for name, value in layer.names().items()
+    }
 
 
 def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
-    """Return where a label map or segmentation is not zero, on the grid of a volume: uint8, (z, y, x)."""
+    """Return where a label map or segmentation is not zero, on the grid of a volume: uint8, (z, y,
+    x).
+    """
     mask = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.uint8)
     for layer in layers(scratch, node):
         mask |= resampled(layer.volume, reference) != 0
     return mask
 
 
-def dice(a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, int]]) -> dict[str, float]:
+def dice(
+    a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, int]]
+) -> dict[str, float]:
     """Return the Dice overlap of every label that both have; of two empty ones, none."""
     scores = {}
     for name in a:
@@ -188,11 +230,15 @@ def resampled(volume: Any, reference: Any) -> np.ndarray:
     """Return a label map volume on the grid of another volume, by nearest neighbours."""
     import slicer
 
-    return geometry.array_of(slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference))
+    return geometry.array_of(
+        slicer.vtkSlicerVolumesLogic.ResampleVolumeToReferenceVolume(volume, reference)
+    )
 
 
 def copy_markups(scratch: Any, node: Any) -> Any:
-    """Return a copy of markups in the scratch scene, under no transform, whose points lie where the node's lie in the world now."""
+    """Return a copy of markups in the scratch scene, under no transform, whose points lie where the
+    node's lie in the world now.
+    """
     copy = geometry.add(scratch, node.GetClassName())
     copy.CopyContent(node, True)
     copy.SetName(_NAME.format(node.GetName()))
@@ -201,14 +247,19 @@ def copy_markups(scratch: Any, node: Any) -> Any:
 
 
 def moved_markups(copy: Any, above: Any) -> Any:
-    """Return what copy_markups made, its points where the transform `above` of that scene brings them."""
+    """Return what copy_markups made, its points where the transform `above` of that scene brings
+    them.
+    """
     copy.SetAndObserveTransformNodeID(above.GetID())
     return _points_in_world(copy)
 
 
 def _points_in_world(markups: Any) -> Any:
     """Take markups off their transform and leave every point where it is, defined or not."""
-    points = [(markups.GetNthControlPointPositionWorld(i), markups.GetNthControlPointPositionStatus(i)) for i in range(markups.GetNumberOfControlPoints())]
+    points = [
+        (markups.GetNthControlPointPositionWorld(i), markups.GetNthControlPointPositionStatus(i))
+        for i in range(markups.GetNumberOfControlPoints())
+    ]
     markups.SetAndObserveTransformNodeID(None)
     for i, (position, status) in enumerate(points):
         markups.SetNthControlPointPosition(i, position, status)

@@ -1,9 +1,10 @@
-"""Ablations: what each part of the method is worth, by runs that one command makes and one command tabulates.
+"""Ablations: what each part of the method is worth, by runs that one command makes and one command
+tabulates.
 
-Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on the test pairs; what it
-did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their result are skipped, so a killed command is
-continued by repeating it; a result of another scale or length, or with other keys changed, is an error. :func:`tables` reads
-those files and nothing else.
+Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on
+the test pairs; what it did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their
+result are skipped, so a killed command is continued by repeating it; a result of another scale or
+length, or with other keys changed, is an error. :func:`tables` reads those files and nothing else.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Arm:
     changes : dict
         Dotted configuration keys that differ from the preset.
     start : str
-        Checkpoint: ``warmup`` (shared), ``headless`` (shared, without heads), or empty (from scratch).
+        Checkpoint: ``warmup`` (shared), ``headless`` (shared, without heads), or empty (from
+        scratch).
     train : bool
         False scores the start checkpoint itself.
     time_of : str
@@ -56,8 +58,9 @@ class Arm:
 class Scale:
     """Size of the experiments.
 
-    ``small`` fits a CPU core: a network of half a million parameters on a 1.5 mm grid of 32x40x32 voxels. ``full`` is the
-    compact backbone on the 1 mm grid of the shipped bundle. Scores are on the 1 mm volumes in both.
+    ``small`` fits a CPU core: a network of half a million parameters on a 1.5 mm grid of 32x40x32
+    voxels. ``full`` is the compact backbone on the 1 mm grid of the shipped bundle. Scores are on
+    the 1 mm volumes in both.
     """
 
     name: str
@@ -76,7 +79,8 @@ SCALES = {
     "full": Scale("full", {"model.options": {}}),
 }
 
-#: The same optimiser for every row, its schedule complete in every run: a half-finished decay alone moves NJD.
+# : The same optimiser for every row, its schedule complete in every run: a half-finished decay
+# alone moves NJD.
 COMMON = {
     "data.pairs": "grpo",
     "model.backbone": "compact",
@@ -100,16 +104,36 @@ COMMON = {
 
 _NO_AUGMENTATION = {
     f"augment.{k}": 0.0
-    for k in ("mirror", "rotation_deg", "scale", "translation_mm", "shear", "gamma", "noise", "contrast")
+    for k in (
+        "mirror",
+        "rotation_deg",
+        "scale",
+        "translation_mm",
+        "shear",
+        "gamma",
+        "noise",
+        "contrast",
+    )
 }
 _NO_POLICY = {"policy.kind": "none"}
-#: `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the shipped run, so that rows differ in the method.
-_OURS = {"loss.dice": 0.6, "loss.kl": 1e-4, "loss.window": 9, "loss.volume": 0.0, **_NO_AUGMENTATION}
+# : `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the
+# shipped run, so that rows differ in the method.
+_OURS = {
+    "loss.dice": 0.6,
+    "loss.kl": 1e-4,
+    "loss.window": 9,
+    "loss.volume": 0.0,
+    **_NO_AUGMENTATION,
+}
 
 
 def _without(preset: str, label: str, **changes: Any) -> Arm:
     """A recipe less one element; in the names of keys, a double underscore stands for the dot."""
-    return Arm(f"`{preset}`, {label}", preset=preset, changes=_OURS | {k.replace("__", "."): v for k, v in changes.items()})
+    return Arm(
+        f"`{preset}`, {label}",
+        preset=preset,
+        changes=_OURS | {k.replace("__", "."): v for k, v in changes.items()},
+    )
 
 
 GROUPS: dict[str, dict[str, Arm]] = {
@@ -122,21 +146,31 @@ GROUPS: dict[str, dict[str, Arm]] = {
         "policy": Arm("`policy`", preset="policy", changes=_OURS),
         "best": Arm("`best`", preset="best", changes=_OURS),
         "paper0": Arm("`paper`, policy weight 0", changes={"policy.weight": 0.0}),
-        "best_time": Arm("`best`, CPU time of `policy`", preset="best", changes=_OURS, time_of="policy"),
+        "best_time": Arm(
+            "`best`, CPU time of `policy`", preset="best", changes=_OURS, time_of="policy"
+        ),
     },
     "ldvn": {
-        k: Arm(f"s = {text}", changes={"policy.ldvn": k}) for k, text in (("one", "1"), ("sqrt", "sqrt N"), ("n", "N"))
+        k: Arm(f"s = {text}", changes={"policy.ldvn": k})
+        for k, text in (("one", "1"), ("sqrt", "sqrt N"), ("n", "N"))
     },
     "trajectories": {
         f"{kind}_j{j}": Arm(
-            f"`{kind}`, J = {j}", preset=kind, changes={"policy.trajectories": j} | (_OURS if kind == "policy" else {})
+            f"`{kind}`, J = {j}",
+            preset=kind,
+            changes={"policy.trajectories": j} | (_OURS if kind == "policy" else {}),
         )
         for kind in ("paper", "policy")
         for j in (2, 4, 6, 8)
     },
-    "steps": {f"t{t}": Arm(f"`best`, T = {t}", preset="best", changes={**_OURS, "run.steps": t}) for t in (1, 2, 3, 4)},
+    "steps": {
+        f"t{t}": Arm(f"`best`, T = {t}", preset="best", changes={**_OURS, "run.steps": t})
+        for t in (1, 2, 3, 4)
+    },
     "labels": {
-        f"n{n}": Arm(f"`best`, {n} labelled pairs", preset="best", changes={**_OURS, "data.limit": n})
+        f"n{n}": Arm(
+            f"`best`, {n} labelled pairs", preset="best", changes={**_OURS, "data.limit": n}
+        )
         for n in (16, 40, 60, 100)
     },
     "hd95": {
@@ -144,10 +178,19 @@ GROUPS: dict[str, dict[str, Arm]] = {
         "policy": Arm(
             "policy on HD95, no Dice loss",
             preset="policy",
-            changes={**_OURS, "loss.dice": 0.0, "policy.reward": "hd95", "policy.gradient_ratio": 1.0},
+            changes={
+                **_OURS,
+                "loss.dice": 0.0,
+                "policy.reward": "hd95",
+                "policy.gradient_ratio": 1.0,
+            },
         ),
         "surrogate": Arm("soft Dice as surrogate, no policy", preset="best", changes=_OURS),
-        "both": Arm("surrogate + policy on HD95", preset="policy", changes={**_OURS, "policy.reward": "hd95"}),
+        "both": Arm(
+            "surrogate + policy on HD95",
+            preset="policy",
+            changes={**_OURS, "policy.reward": "hd95"},
+        ),
     },
     "recipe": {
         "policy": _without("policy", "whole"),
@@ -157,16 +200,27 @@ GROUPS: dict[str, dict[str, Arm]] = {
         "rough": _without("policy", "white noise in 4 channels", policy__smooth_sd=0.0),
         # Of the small scale's latent channels; a larger rank would be theirs too.
         "all_channels": _without("policy", "smooth noise in all 64 channels", policy__rank=64),
-        "white": _without("policy", "white noise in all 64 channels", policy__smooth_sd=0.0, policy__rank=64),
+        "white": _without(
+            "policy", "white noise in all 64 channels", policy__smooth_sd=0.0, policy__rank=64
+        ),
         "learned": _without("policy", "directions by Oja's rule", policy__head="learned"),
         "fixed": _without("policy", "fixed weight 1", policy__balance="fixed", policy__weight=1.0),
         # Between what the norms give at the run's start, .0014, and at its end, .0003.
-        "fixed_low": _without("policy", "fixed weight 0.001", policy__balance="fixed", policy__weight=0.001),
+        "fixed_low": _without(
+            "policy", "fixed weight 0.001", policy__balance="fixed", policy__weight=0.001
+        ),
         "no_gradient": _without("policy", "policy gradient off", policy__gradient_ratio=0.0),
         "best": _without("best", "whole"),
         "no_fold": _without("best", "no fold hinge", loss__fold=0.0),
-        "displacement": _without("best", "displacement field", model__parametrisation="displacement"),
-        "neither": _without("best", "displacement field, no fold hinge", model__parametrisation="displacement", loss__fold=0.0),
+        "displacement": _without(
+            "best", "displacement field", model__parametrisation="displacement"
+        ),
+        "neither": _without(
+            "best",
+            "displacement field, no fold hinge",
+            model__parametrisation="displacement",
+            loss__fold=0.0,
+        ),
         "dice02": _without("best", "Dice weight 0.2", loss__dice=0.2),
     },
 }
@@ -176,8 +230,21 @@ GROUPS: dict[str, dict[str, Arm]] = {
 _FIXED = ("data.path", "run.visits", "run.seed", "run.stage", "model.heads")
 
 
-def _config(arm: Arm, scale: Scale, data: Path, visits: int, seed: int, changes: dict[str, Any] | None = None) -> Config:
-    values = COMMON | {"data.path": str(data), "run.visits": visits, "run.seed": seed} | scale.changes | (changes or {}) | arm.changes
+def _config(
+    arm: Arm,
+    scale: Scale,
+    data: Path,
+    visits: int,
+    seed: int,
+    changes: dict[str, Any] | None = None,
+) -> Config:
+    values = (
+        COMMON
+        | {"data.path": str(data), "run.visits": visits, "run.seed": seed}
+        | scale.changes
+        | (changes or {})
+        | arm.changes
+    )
     if arm.preset == "paper":
         # The whole temperature schedule, 10 -> 2, within the run.
         values.setdefault("policy.tau_every", max(visits // 9, 1))
@@ -185,17 +252,33 @@ def _config(arm: Arm, scale: Scale, data: Path, visits: int, seed: int, changes:
 
 
 def _check_changes(group: str, changes: dict[str, Any]) -> None:
-    """Refuse to change what the arms of a group set themselves: they would no longer be what their labels say."""
+    """Refuse to change what the arms of a group set themselves: they would no longer be what their
+    labels say.
+    """
     for key in changes:
         if key in _FIXED:
             raise ValueError(f"{key!r} is the ablation's own to set")
         # model.options.widths changes a part of what model.options sets.
-        owner = next((k for k, arm in GROUPS[group].items() if any(key == x or key.startswith(f"{x}.") for x in arm.changes)), None)
+        owner = next(
+            (
+                k
+                for k, arm in GROUPS[group].items()
+                if any(key == x or key.startswith(f"{x}.") for x in arm.changes)
+            ),
+            None,
+        )
         if owner:
             raise ValueError(f"{key!r} is what the arm {owner!r} of {group!r} sets itself")
 
 
-def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int, changes: dict[str, Any] | None = None) -> Path:
+def _warmup(
+    name: str,
+    scale: Scale,
+    data: Path,
+    out: Path,
+    visits: int,
+    changes: dict[str, Any] | None = None,
+) -> Path:
     """The shared checkpoint, trained without labels if it is not there yet."""
     folder = out / "warmup" / name
     values = COMMON | {"data.pairs": "warmup"} | scale.changes | (changes or {})
@@ -212,8 +295,16 @@ def _warmup(name: str, scale: Scale, data: Path, out: Path, visits: int, changes
     if (folder / "done").exists():
         then = load_backbone(folder / "last.pt")[1]
         then.data.path = config.data.path
-        if (then.run.visits, then.model, then.data, then.loss) != (visits, config.model, config.data, config.loss):
-            raise ValueError(f"{folder} has a warm-up of another scale or number of visits, or with other keys changed; choose another --out")
+        if (then.run.visits, then.model, then.data, then.loss) != (
+            visits,
+            config.model,
+            config.data,
+            config.loss,
+        ):
+            raise ValueError(
+                f"{folder} has a warm-up of another scale or number of visits, or with other keys"
+                " changed; choose another --out"
+            )
     else:
         start = time.process_time()
         trainer = Trainer(config, folder, progress=False)
@@ -254,8 +345,8 @@ def run(
     eval_steps : int
         Largest T at which the test pairs are scored, or an arm's own T where that is larger.
     changes : dict, optional
-        Dotted configuration keys that differ in every arm and in the warm-up, such as ``data.labels``; none that an arm
-        of the group sets itself.
+        Dotted configuration keys that differ in every arm and in the warm-up, such as
+        ``data.labels``; none that an arm of the group sets itself.
     """
     data, out = Path(data), Path(out)
     changes = changes or {}
@@ -275,16 +366,23 @@ def run(
                 given = arm.train and not arm.time_of
                 if then["scale"] != scale or (given and then["visits"] != visits):
                     raise ValueError(
-                        f"{result} is of scale {then['scale']!r} with {then['visits']} visits, not of {scale!r} with {visits}; "
-                        "choose another --out"
+                        f"{result} is of scale {then['scale']!r} with {then['visits']} visits, not"
+                        f" of {scale!r} with {visits}; choose another --out"
                     )
                 if then.get("set", {}) != changes:
-                    raise ValueError(f"{result} has {_changed(then)} changed, not {_changed({'set': changes})}; choose another --out")
+                    raise ValueError(
+                        f"{result} has {_changed(then)} changed, not {_changed({'set': changes})};"
+                        " choose another --out"
+                    )
                 continue
-            start = _warmup(arm.start, size, data, out, warmup_visits, changes) if arm.start else None
+            start = (
+                _warmup(arm.start, size, data, out, warmup_visits, changes) if arm.start else None
+            )
             count = visits
             if arm.time_of:
-                other = json.loads((out / group / arm.time_of / f"seed{seed}" / "result.json").read_text())
+                other = json.loads(
+                    (out / group / arm.time_of / f"seed{seed}" / "result.json").read_text()
+                )
                 own = json.loads((out / group / "best" / f"seed{seed}" / "result.json").read_text())
                 count = round(visits * other["cpu_seconds"] / own["cpu_seconds"])
             config = _config(arm, size, data, count, seed, changes)
@@ -298,7 +396,9 @@ def run(
                 updates = trainer.updates
                 if trainer.visit < count:
                     # Stopped by a signal: the checkpoint continues when the command is repeated.
-                    raise KeyboardInterrupt(f"stopped at visit {trainer.visit} of {count} in {folder}")
+                    raise KeyboardInterrupt(
+                        f"stopped at visit {trainer.visit} of {count} in {folder}"
+                    )
                 backbone, source = trainer.backbone, trainer.source
             else:
                 backbone, config, _ = load_backbone(start)
@@ -330,7 +430,9 @@ def run(
                         "updates": updates,
                         "cpu_seconds": round(cpu, 1),
                         "wall_seconds": round(wall, 1),
-                        "config": config.to_dict() | {"data": config.to_dict()["data"] | {"path": ""}},
+                        "config": (
+                            config.to_dict() | {"data": config.to_dict()["data"] | {"path": ""}}
+                        ),
                         "pairs": without_nan(rows),
                     },
                     allow_nan=False,
@@ -341,16 +443,23 @@ def run(
 
 def _changed(result: dict) -> str:
     """The keys that ``--set`` changed, in words."""
-    return ", ".join(f"{k} = {json.dumps(v)}" for k, v in sorted(result.get("set", {}).items())) or "no key"
+    return (
+        ", ".join(f"{k} = {json.dumps(v)}" for k, v in sorted(result.get("set", {}).items()))
+        or "no key"
+    )
 
 
 def _collect(out: Path, group: str) -> dict[tuple[str, str], dict[str, list[dict]]]:
-    """Results by what they must have in common to be compared (scale, keys changed), then by arm."""
+    """Results by what they must have in common to be compared (scale, keys changed), then by
+    arm.
+    """
     found: dict[tuple[str, str], dict[str, list[dict]]] = {}
     for key in GROUPS[group]:
         for path in sorted((out / group / key).glob("seed*/result.json")):
             result = json.loads(path.read_text())
-            found.setdefault((result["scale"], _changed(result)), {}).setdefault(key, []).append(result)
+            found.setdefault((result["scale"], _changed(result)), {}).setdefault(key, []).append(
+                result
+            )
     return found
 
 
@@ -361,11 +470,16 @@ def _own_steps(result: dict) -> int:
 
 def _per_pair(results: list[dict], step: int, what: str) -> np.ndarray:
     """Mean over seeds, one value a pair; NaN where a pair has none."""
-    return np.mean(np.array([[p["steps"][step].get(what) for p in r["pairs"]] for r in results], dtype=float), axis=0)
+    return np.mean(
+        np.array([[p["steps"][step].get(what) for p in r["pairs"]] for r in results], dtype=float),
+        axis=0,
+    )
 
 
 def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
-    """Two-sided p-value of the paired Wilcoxon signed-rank test over the pairs that both have; 1 where nothing differs."""
+    """Two-sided p-value of the paired Wilcoxon signed-rank test over the pairs that both have; 1
+    where nothing differs.
+    """
     from scipy import stats
 
     both = np.isfinite(a) & np.isfinite(b)
@@ -395,8 +509,16 @@ COMPARISONS = {
     "labels": [("n40", "n16"), ("n60", "n40"), ("n100", "n60")],
     "hd95": [("policy", "control"), ("surrogate", "policy"), ("both", "surrogate")],
     "recipe": [
-        *((k, "policy") for k, arm in GROUPS["recipe"].items() if arm.preset == "policy" and k != "policy"),
-        *((k, "best") for k, arm in GROUPS["recipe"].items() if arm.preset == "best" and k != "best"),
+        *(
+            (k, "policy")
+            for k, arm in GROUPS["recipe"].items()
+            if arm.preset == "policy" and k != "policy"
+        ),
+        *(
+            (k, "best")
+            for k, arm in GROUPS["recipe"].items()
+            if arm.preset == "best" and k != "best"
+        ),
         ("policy", "best"),
     ],
 }
@@ -406,19 +528,31 @@ _AT_OWN_T = ("steps",)
 
 
 def tables(out: str | Path) -> str:
-    """Markdown tables of every group that has results, with paired Wilcoxon p-values over the test pairs.
+    """Markdown tables of every group that has results, with paired Wilcoxon p-values over the test
+    pairs.
 
     Results of another scale or with other keys changed have a table of their own.
     """
     out = Path(out)
-    return "\n".join(_table(group, *setting, found) for group in GROUPS for setting, found in _collect(out, group).items())
+    return "\n".join(
+        _table(group, *setting, found)
+        for group in GROUPS
+        for setting, found in _collect(out, group).items()
+    )
 
 
 def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -> str:
     surface = group == "hd95"
     own = group in _AT_OWN_T
     steps = (1, 2, 3)
-    head = ["run", "visits", "updates", "CPU s", "seeds", *(f"Dice % / NJD % at T = {t}" for t in steps)]
+    head = [
+        "run",
+        "visits",
+        "updates",
+        "CPU s",
+        "seeds",
+        *(f"Dice % / NJD % at T = {t}" for t in steps),
+    ]
     if own:
         head.append("Dice % / NJD % at its own T")
     head.append(f"Dice % by seed ({'own T' if own else 'T = 3'})")
@@ -426,7 +560,10 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
         head.append("HD95 mm (T = 3)")
     first = next(iter(found.values()))
     count = len(first[0]["pairs"])
-    text = [f"### {group} ({scale} scale, {count} test pairs{'' if changed == 'no key' else f', {changed}'})\n"]
+    text = [
+        f"### {group} ({scale} scale, {count} test"
+        f" pairs{'' if changed == 'no key' else f', {changed}'})\n"
+    ]
     text.append("| " + " | ".join(head) + " |")
     text.append("|" + "---|" * len(head))
     start = 100 * np.nanmean(_per_pair(first, 0, "dice"))
@@ -439,7 +576,13 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
             return [100 * np.nanmean(_per_pair([r], t, "dice")) for r in results]
 
         r = results[0]
-        row = [r["label"], r["visits"], r["updates"], f"{np.mean([x['cpu_seconds'] for x in results]):.0f}", len(results)]
+        row = [
+            r["label"],
+            r["visits"],
+            r["updates"],
+            f"{np.mean([x['cpu_seconds'] for x in results]):.0f}",
+            len(results),
+        ]
         for t in (*steps, last) if own else steps:
             njd = [np.nanmean(_per_pair([r], t, "njd")) for r in results]
             row.append(f"{np.mean(dice_of(t)):.2f} / {np.mean(njd):.3f}")
@@ -460,14 +603,21 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
         pick = {k: [r for r in found[k] if r["seed"] in both] for k in (a, b)}
         at = {k: _own_steps(pick[k][0]) if own else 3 for k in (a, b)}
         parts = []
-        for what, unit, factor in (("dice", "Dice", 100), ("njd", "NJD", 1), *((("hd95", "HD95", 1),) if surface else ())):
+        for what, unit, factor in (
+            ("dice", "Dice", 100),
+            ("njd", "NJD", 1),
+            *((("hd95", "HD95", 1),) if surface else ()),
+        ):
             x, y = (_per_pair(pick[k], at[k], what) for k in (a, b))
             parts.append(f"{unit} {factor * np.nanmean(x - y):+.3f} (p = {wilcoxon(x, y):.2g})")
             if missing := int(np.isnan(x - y).sum()):
                 parts[-1] += f" without {missing} pair(s) that lack it"
         lines.append(f"- {names}, {len(both)} seed(s): {', '.join(parts)}")
     if lines:
-        text.append(f"\nAt {'its own T each' if own else 'T = 3'}, paired Wilcoxon over the test pairs, each pair's mean over seeds:\n")
+        text.append(
+            f"\nAt {'its own T each' if own else 'T = 3'}, paired Wilcoxon over the test pairs,"
+            " each pair's mean over seeds:\n"
+        )
         text += lines
     text.append("")
     return "\n".join(text)

@@ -15,10 +15,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_CONFIG = typer.Argument(help="A TOML file, or the name of a preset (see `presets`).", metavar="CONFIG")
-_DATA = typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder; overrides data.path.", metavar="DIR")
-_OUT = typer.Option("--out", help="Run folder; an unfinished run in it is continued.", metavar="DIR")
-_SET = typer.Option("--set", help="Change one key, e.g. --set optim.lr=5e-4 (repeatable; values are JSON).", metavar="KEY=VALUE")
+_CONFIG = typer.Argument(
+    help="A TOML file, or the name of a preset (see `presets`).", metavar="CONFIG"
+)
+_DATA = typer.Option(
+    "--data", envvar="MORPHSEEK_DATA_SET", help="Data folder; overrides data.path.", metavar="DIR"
+)
+_OUT = typer.Option(
+    "--out", help="Run folder; an unfinished run in it is continued.", metavar="DIR"
+)
+_SET = typer.Option(
+    "--set",
+    help="Change one key, e.g. --set optim.lr=5e-4 (repeatable; values are JSON).",
+    metavar="KEY=VALUE",
+)
 
 
 def _fail(error: Exception) -> None:
@@ -27,10 +37,19 @@ def _fail(error: Exception) -> None:
 
 
 def _counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
-    """Whole numbers from ``least`` that an option lists, as many as ``length`` says unless it is 0."""
+    """Whole numbers from ``least`` that an option lists, as many as ``length`` says unless it is
+    0.
+    """
     parts = text.split(",")
-    if not all(part.strip().isdecimal() and int(part) >= least for part in parts) or (length and len(parts) != length):
-        _fail(ValueError(f"{option} {text}: give {length or 'one or more'} whole numbers above {least - 1}, with commas between them"))
+    if not all(part.strip().isdecimal() and int(part) >= least for part in parts) or (
+        length and len(parts) != length
+    ):
+        _fail(
+            ValueError(
+                f"{option} {text}: give {length or 'one or more'} whole numbers above {least - 1},"
+                " with commas between them"
+            )
+        )
     return tuple(int(part) for part in parts)
 
 
@@ -69,7 +88,15 @@ def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional
         _fail(error)
 
 
-def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optional[Path], changes: list[str], quiet: bool) -> None:
+def _train(
+    stage: str,
+    source: str,
+    data: Optional[Path],
+    out: Path,
+    init: Optional[Path],
+    changes: list[str],
+    quiet: bool,
+) -> None:
     from .data import DataError
     from .trainer import Trainer
 
@@ -85,10 +112,25 @@ def _train(stage: str, source: str, data: Optional[Path], out: Path, init: Optio
     except (DataError, FileNotFoundError, FloatingPointError) as error:
         _fail(error)  # volumes are read when their turn comes
     if trainer.rank == 0:
-        state = "done" if trainer.visit >= config.run.visits else "stopped; repeat the command to continue"
-        typer.echo(f"{state}: {trainer.visit} visits, {trainer.updates} updates, {trainer.seconds:.0f} s, in {out}")
-        names = (("val_segmentation_dice", "segmentation Dice", 100, 2), ("val_dice", "Dice", 100, 2), ("val_njd_percent", "NJD", 1, 4))
-        found = [f"{text} {factor * last[key]:.{digits}f} %" for key, text, factor, digits in names if key in last]
+        state = (
+            "done"
+            if trainer.visit >= config.run.visits
+            else "stopped; repeat the command to continue"
+        )
+        typer.echo(
+            f"{state}: {trainer.visit} visits, {trainer.updates} updates, {trainer.seconds:.0f} s,"
+            f" in {out}"
+        )
+        names = (
+            ("val_segmentation_dice", "segmentation Dice", 100, 2),
+            ("val_dice", "Dice", 100, 2),
+            ("val_njd_percent", "NJD", 1, 4),
+        )
+        found = [
+            f"{text} {factor * last[key]:.{digits}f} %"
+            for key, text, factor, digits in names
+            if key in last
+        ]
         if found:
             typer.echo(f"validation {', '.join(found)}")
         if "val_njd_percent" in last and "val_dice" not in last:
@@ -100,7 +142,9 @@ def warmup(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, _OUT],
     data: Annotated[Optional[Path], _DATA] = None,
-    init: Annotated[Optional[Path], typer.Option(help="Checkpoint or bundle to start from.")] = None,
+    init: Annotated[
+        Optional[Path], typer.Option(help="Checkpoint or bundle to start from.")
+    ] = None,
     set_: Annotated[Optional[list[str]], _SET] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -113,7 +157,10 @@ def finetune(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, _OUT],
     data: Annotated[Optional[Path], _DATA] = None,
-    init: Annotated[Optional[Path], typer.Option(help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.")] = None,
+    init: Annotated[
+        Optional[Path],
+        typer.Option(help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from."),
+    ] = None,
     set_: Annotated[Optional[list[str]], _SET] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -127,7 +174,15 @@ def evaluate(
     data: Annotated[Path, _DATA],
     pairs: Annotated[str, typer.Option(help="Pair list.")] = "test",
     steps: Annotated[int, typer.Option(help="T.", min=1)] = 3,
-    initial: Annotated[Optional[str], typer.Option(help="Where pairs start: centres, or an initial alignment of the engine; as in the run by default.")] = None,
+    initial: Annotated[
+        Optional[str],
+        typer.Option(
+            help=(
+                "Where pairs start: centres, or an initial alignment of the engine; as in the run"
+                " by default."
+            )
+        ),
+    ] = None,
     to: Annotated[Optional[Path], typer.Option(help="Write per-pair JSON here.")] = None,
 ) -> None:
     """Dice and NJD of a checkpoint on a pair list."""
@@ -142,16 +197,33 @@ def evaluate(
         backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
         source = PairSource.configured(config.data, data)
-        rows = evaluate_pairs(backbone, source, read_pairs(data, pairs), config.data.spacing, config.data.min_size, steps, surface=True)
+        rows = evaluate_pairs(
+            backbone,
+            source,
+            read_pairs(data, pairs),
+            config.data.spacing,
+            config.data.min_size,
+            steps,
+            surface=True,
+        )
     except (OSError, ValueError) as error:
         _fail(error)
     for t in range(steps + 1):
-        dice, there, njd, sdlogj, surface = (scores(rows, t, k) for k in ("dice", "dice_moving", "njd", "sdlogj", "hd95"))
+        dice, there, njd, sdlogj, surface = (
+            scores(rows, t, k) for k in ("dice", "dice_moving", "njd", "sdlogj", "hd95")
+        )
         parts = [f"NJD {np.mean(njd):.4f} %", f"SDlogJ {np.mean(sdlogj):.2f}"]
         if dice:
-            overlap = f"Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} % (in the moving image's space {100 * np.mean(there):.2f} %)"
+            overlap = (
+                f"Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} % (in the moving"
+                f" image's space {100 * np.mean(there):.2f} %)"
+            )
             parts = [overlap, *parts, f"HD95 {np.mean(surface):.2f} mm"]
-        count = f"{len(rows)} pairs" if len(dice) == len(rows) else f"{len(rows)} pairs, {len(dice)} of them with labels"
+        count = (
+            f"{len(rows)} pairs"
+            if len(dice) == len(rows)
+            else f"{len(rows)} pairs, {len(dice)} of them with labels"
+        )
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:
         from .config import without_nan
@@ -161,9 +233,15 @@ def evaluate(
 
 @app.command(name="average")
 def average_(
-    checkpoints: Annotated[list[Path], typer.Argument(help="RUN/best.pt or last.pt of runs that started from the same weights.")],
+    checkpoints: Annotated[
+        list[Path],
+        typer.Argument(help="RUN/best.pt or last.pt of runs that started from the same weights."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Checkpoint to write.", metavar="FILE")],
-    share: Annotated[Optional[list[float]], typer.Option(help="Of each checkpoint, in their order (repeatable); all alike by default.")] = None,
+    share: Annotated[
+        Optional[list[float]],
+        typer.Option(help="Of each checkpoint, in their order (repeatable); all alike by default."),
+    ] = None,
 ) -> None:
     """Average the weights of several runs: often better on new people than any of them."""
     from .trainer import average, save_atomic
@@ -180,16 +258,31 @@ def export(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, typer.Option("--out", help="Bundle to write (.onnx).", metavar="FILE")],
     checkpoint: Annotated[Optional[Path], typer.Option(help="RUN/best.pt or last.pt.")] = None,
-    random: Annotated[Optional[int], typer.Option(help="Instead of a checkpoint: CONFIG's network with random weights, to measure speed.", metavar="SEED")] = None,
-    size: Annotated[Optional[str], typer.Option(help="The only size of the network grid; transformers need it.", metavar="D,H,W")] = None,
-    half: Annotated[bool, typer.Option("--half", help="float16 layers, for GPUs; fields stay float32.")] = False,
+    random: Annotated[
+        Optional[int],
+        typer.Option(
+            help="Instead of a checkpoint: CONFIG's network with random weights, to measure speed.",
+            metavar="SEED",
+        ),
+    ] = None,
+    size: Annotated[
+        Optional[str],
+        typer.Option(
+            help="The only size of the network grid; transformers need it.", metavar="D,H,W"
+        ),
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="float16 layers, for GPUs; fields stay float32.")
+    ] = False,
     data: Annotated[Optional[Path], _DATA] = None,
     set_: Annotated[Optional[list[str]], _SET] = None,
 ) -> None:
-    """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes from the checkpoint.
+    """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes
+    from the checkpoint.
 
-    How its steps see the images (model.offsets, model.mirrored) is CONFIG's where that says so, else the checkpoint's.
-    With --data, CONFIG's test pairs (data.test) are registered, from where the run's pairs start, and their figures go into the manifest.
+    How its steps see the images (model.offsets, model.mirrored) is CONFIG's where that says so,
+    else the checkpoint's. With --data, CONFIG's test pairs (data.test) are registered, from where
+    the run's pairs start, and their figures go into the manifest.
     """
     import numpy as np
 
@@ -223,7 +316,15 @@ def export(
         try:
             source = PairSource.configured(trained.data, data)
             pairs = read_pairs(data, wanted.data.test)
-            rows = evaluate_pairs(backbone, source, pairs, trained.data.spacing, trained.data.min_size, trained.run.val_steps, surface=True)
+            rows = evaluate_pairs(
+                backbone,
+                source,
+                pairs,
+                trained.data.spacing,
+                trained.data.min_size,
+                trained.run.val_steps,
+                surface=True,
+            )
         except (OSError, ValueError) as error:
             _fail(error)
         metrics |= {"test_pairs": len(rows), "test_initial": trained.data.initial}
@@ -240,7 +341,10 @@ def export(
         manifest = export_bundle(backbone, trained, out, metrics, shape, half)
     except ValueError as error:
         _fail(error)
-    typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256 {manifest['sha256']}")
+    typer.echo(
+        f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256"
+        f" {manifest['sha256']}"
+    )
     typer.echo(json.dumps(manifest["metrics"]))
 
 
@@ -250,11 +354,15 @@ def diagnose(
     data: Annotated[Path, _DATA],
     pairs: Annotated[int, typer.Option(help="Validation pairs to use.", min=1)] = 4,
     tau: Annotated[float, typer.Option(help="Temperature of the samples.")] = 1.0,
-    signal: Annotated[bool, typer.Option(help="Also measure the policy-gradient signal (slow).")] = False,
+    signal: Annotated[
+        bool, typer.Option(help="Also measure the policy-gradient signal (slow).")
+    ] = False,
     trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
     to: Annotated[Optional[Path], typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
-    """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the policy's signal."""
+    """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
+    policy's signal.
+    """
     import numpy as np
 
     from . import diagnostics as d
@@ -270,9 +378,21 @@ def diagnose(
         _fail(error)
     labelled = [s for s in samples if s.fixed_labels.shape[1] and s.moving_labels.shape[1]]
     if signal and not labelled:
-        _fail(ValueError(f"--signal needs labels: the validation pairs have none for data.labels = {config.data.labels}"))
+        _fail(
+            ValueError(
+                "--signal needs labels: the validation pairs have none for data.labels ="
+                f" {config.data.labels}"
+            )
+        )
     # The weights and the policy that the run's next visit would have.
-    objective = StepObjective(backbone, config.loss.at(state["visit"]), config.policy, config.run.stage, False, config.data.spacing)
+    objective = StepObjective(
+        backbone,
+        config.loss.at(state["visit"]),
+        config.policy,
+        config.run.stage,
+        False,
+        config.data.spacing,
+    )
     objective.kl_weight = state.get("kl_weight", objective.kl_weight)
     if state.get("policy"):
         objective.load_policy_state(state["policy"])
@@ -280,18 +400,29 @@ def diagnose(
     if not labelled:
         typer.echo("no labels: no Dice of samples")
     for row in report["collapse"]:
-        typer.echo(f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu: {row['dice_mu']:.2f})")
+        typer.echo(
+            f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu:"
+            f" {row['dice_mu']:.2f})"
+        )
     report["variance"] = d.variance_ratio(backbone, samples[0], tau=tau)
     v = report["variance"]
-    typer.echo(f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}")
-    report["gradient_norms"] = d.gradient_norms(objective, samples[0], config.policy.temperature(min(state["visit"], config.run.visits - 1)))
-    typer.echo("gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items()))
+    typer.echo(
+        f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}"
+    )
+    report["gradient_norms"] = d.gradient_norms(
+        objective, samples[0], config.policy.temperature(min(state["visit"], config.run.visits - 1))
+    )
+    typer.echo(
+        "gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items())
+    )
     run = checkpoint.parent
     if (run / "log.jsonl").exists():
         h = report["histories"] = d.histories(run, ("sigma", "mu_abs", "kl"))
         for key in ("sigma", "mu_abs", "kl"):
             parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
-            typer.echo(f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p)))
+            typer.echo(
+                f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p))
+            )
     if signal:
         report["signal"] = d.policy_signal(objective, labelled, sizes)
         typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
@@ -305,16 +436,28 @@ def diagnose(
 
 @app.command()
 def ablate(
-    group: Annotated[str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")],
+    group: Annotated[
+        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")
+    ],
     data: Annotated[Path, _DATA],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the results; finished arms in it are not repeated.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
+    ],
     visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
     seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
     scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
     arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
     set_: Annotated[
         Optional[list[str]],
-        typer.Option("--set", help="Change one key in every arm and in the warm-up, e.g. --set data.labels=4 (repeatable).", metavar="KEY=VALUE"),
+        typer.Option(
+            "--set",
+            help=(
+                "Change one key in every arm and in the warm-up, e.g. --set data.labels=4"
+                " (repeatable)."
+            ),
+            metavar="KEY=VALUE",
+        ),
     ] = None,
 ) -> None:
     """Run a group of ablations; `tables` then prints it."""
@@ -331,7 +474,16 @@ def ablate(
         _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
     for name in groups:
         try:
-            run(name, data, out, visits=visits, seeds=tuple(range(seeds)), scale=scale, arms=only, changes=_changes(set_))
+            run(
+                name,
+                data,
+                out,
+                visits=visits,
+                seeds=tuple(range(seeds)),
+                scale=scale,
+                arms=only,
+                changes=_changes(set_),
+            )
         except (OSError, ValueError) as error:
             _fail(error)
 

@@ -1,8 +1,9 @@
 """Configuration of a training run: a TOML file with strict keys.
 
-Every section of the file is a dataclass here, every key a field; an unknown section or key is an error that names the
-known ones. ``base = "best"`` at the top of a file starts from a preset that ships with the package
-(``morphseek/training/presets/*.toml``) or from another file, and the keys that follow override it.
+Every section of the file is a dataclass here, every key a field; an unknown section or key is an
+error that names the known ones. ``base = "best"`` at the top of a file starts from a preset that
+ships with the package (``morphseek/training/presets/*.toml``) or from another file, and the keys
+that follow override it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Bundle", "Config", "ConfigError", "Data", "Loss", "Model", "Optim", "Policy", "Run", "Synthetic", "load", "presets"]
+__all__ = [
+    "Bundle",
+    "Config",
+    "ConfigError",
+    "Data",
+    "Loss",
+    "Model",
+    "Optim",
+    "Policy",
+    "Run",
+    "Synthetic",
+    "load",
+    "presets",
+]
 
 
 class ConfigError(ValueError):
@@ -111,9 +125,10 @@ class Data:
     path : str
         Data folder; the command line's ``--data`` overrides it.
     pairs : str
-        Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or ``"people:SPLIT"``:
-        every visit draws an ordered pair from the people of that split. ``"synthetic"``: no folder; every visit has a
-        pair of its own from :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
+        Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or
+        ``"people:SPLIT"``: every visit draws an ordered pair from the people of that split.
+        ``"synthetic"``: no folder; every visit has a pair of its own from
+        :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
         set of them.
     limit : int
         Use only this many pairs of a list, drawn with ``limit_seed``; 0 uses all.
@@ -128,8 +143,9 @@ class Data:
     percentiles : list of 2 float
         Of the whole volume; they become the intensities 0 and 1.
     initial : str
-        Where pairs start, in training and in scoring: ``"centres"`` of the volumes aligned, or as the engine's option of
-        that name; ``"affine"`` is what a network meets in use, and costs an affine registration a pair.
+        Where pairs start, in training and in scoring: ``"centres"`` of the volumes aligned, or as
+        the engine's option of that name; ``"affine"`` is what a network meets in use, and costs an
+        affine registration a pair.
     """
 
     path: str = ""
@@ -147,7 +163,9 @@ class Data:
 
 @dataclass
 class Model:
-    """The backbone and its heads: see :class:`.backbones.PolicyBackbone`; ``options`` are for the backbone's own constructor."""
+    """The backbone and its heads: see :class:`.backbones.PolicyBackbone`; ``options`` are for the
+    backbone's own constructor.
+    """
 
     backbone: str = "compact"
     parametrisation: Literal["velocity", "displacement"] = "velocity"
@@ -175,31 +193,37 @@ class Loss:
     kl : float
         beta_KL.
     kl_target : float
-        Target KL per latent dimension. Where positive, ``kl`` is multiplied by 1.5 after a visit whose KL is above 1.5
-        times the target and divided by 1.5 below the target over 1.5 (the usual adaptive rule). 0 keeps it fixed.
+        Target KL per latent dimension. Where positive, ``kl`` is multiplied by 1.5 after a visit
+        whose KL is above 1.5 times the target and divided by 1.5 below the target over 1.5 (the
+        usual adaptive rule). 0 keeps it fixed.
     warm, dice : float
         lambda_warm and lambda_Dice of the fine-tuning loss.
     fold, fold_margin : float
         Weight and margin of the hinge on the Jacobian determinant.
     volume : float
-        Weight of the mean squared logarithm of the Jacobian determinant. It keeps a label-supervised network from
-        stretching the inside of a structure and squeezing its rim, which pleases Dice and is no anatomy.
+        Weight of the mean squared logarithm of the Jacobian determinant. It keeps a
+        label-supervised network from stretching the inside of a structure and squeezing its rim,
+        which pleases Dice and is no anatomy.
     moving_share : float
-        Share, 0 to 1, of soft Dice that is measured in the moving image's space: each fixed voxel counts by the volume that it
-        covers there. Dice on the fixed grid alone is blind to what its voxels jump over, and the inverse transform pays for that.
-        Not of the policy as printed (``policy.kind = "paper"``).
+        Share, 0 to 1, of soft Dice that is measured in the moving image's space: each fixed voxel
+        counts by the volume that it covers there. Dice on the fixed grid alone is blind to what its
+        voxels jump over, and the inverse transform pays for that. Not of the policy as printed
+        (``policy.kind = "paper"``).
     segmentation : float
-        Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose ``segmentation_classes`` are
-        ``data.labels`` then. Without a policy only.
+        Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose
+        ``segmentation_classes`` are ``data.labels`` then. Without a policy only.
     truth : float
-        Weight, during fine-tuning, of the distance in voxels to the true displacement, where that is known.
+        Weight, during fine-tuning, of the distance in voxels to the true displacement, where that
+        is known.
     sharpness : float
-        Steepness of a logistic that is applied to warped and fixed label probabilities before soft Dice; 0 applies none.
-        Interpolated labels are blurred, and soft Dice of blurred labels hardly sees errors below a voxel.
+        Steepness of a logistic that is applied to warped and fixed label probabilities before soft
+        Dice; 0 applies none. Interpolated labels are blurred, and soft Dice of blurred labels
+        hardly sees errors below a voxel.
     mask_fov : bool
         Compare intensities only inside both fields of view.
     phases : list of tables
-        Changes of these weights later in the run: each table has ``visit`` and the keys that hold from that visit on.
+        Changes of these weights later in the run: each table has ``visit`` and the keys that hold
+        from that visit on.
     """
 
     similarity: Literal["mse", "ncc", "mind", "none"] = "mse"
@@ -226,7 +250,8 @@ class Loss:
 
 @dataclass
 class Synthetic:
-    """Pairs that we make up (``data.pairs = "synthetic"``); see :mod:`morphseek.training.synthetic`.
+    """Pairs that we make up (``data.pairs = "synthetic"``); see
+    :mod:`morphseek.training.synthetic`.
 
     Attributes
     ----------
@@ -235,10 +260,12 @@ class Synthetic:
     coverage : list of 2 float
         Range of the grid's longest side relative to the body's width.
     deformation : float
-        Upper end of the standard deviation of each subject's displacement, per component, in percent of the body's
-        width: 2.5 leaves a trunk of 36 cm about 2 cm off, each subject having its own.
+        Upper end of the standard deviation of each subject's displacement, per component, in
+        percent of the body's width: 2.5 leaves a trunk of 36 cm about 2 cm off, each subject having
+        its own.
     residual : float
-        Share of the affine misalignment that the initial stages leave at most: 5 degrees, 6 % of size, 3 % of the width.
+        Share of the affine misalignment that the initial stages leave at most: 5 degrees, 6 % of
+        size, 3 % of the width.
     same_contrast : float
         Probability that both images have the same contrast.
     texture : float
@@ -248,7 +275,8 @@ class Synthetic:
     blur : float
         Largest standard deviation of the point spread, voxels.
     slices : float
-        Largest thickness of a slice, voxels; four images in ten have thick slices along one axis. 1 is off.
+        Largest thickness of a slice, voxels; four images in ten have thick slices along one axis. 1
+        is off.
     noise : float
         Largest standard deviation of the noise.
     crop : float
@@ -288,21 +316,22 @@ class Policy:
     Attributes
     ----------
     kind : {"none", "paper", "structured"}
-        ``none``: z = mu, no sampling. ``paper``: GRPO as printed. ``structured``: low-rank smooth noise with local,
-        centred advantages (see :mod:`morphseek.training.policy`).
+        ``none``: z = mu, no sampling. ``paper``: GRPO as printed. ``structured``: low-rank smooth
+        noise with local, centred advantages (see :mod:`morphseek.training.policy`).
     trajectories : int
         J, 2 or more to fine-tune: samples are judged against each other.
     reward : {"dice_njd", "hd95"}
-        ``dice_njd``: ``w_dice * dDice + w_njd * NJD``. ``hd95``: minus the mean 95 % Hausdorff distance in mm (it has
-        no gradient).
+        ``dice_njd``: ``w_dice * dDice + w_njd * NJD``. ``hd95``: minus the mean 95 % Hausdorff
+        distance in mm (it has no gradient).
     w_dice, w_njd : float
     weight : float
-        Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only), and in ``structured`` where
-        ``balance`` is ``fixed``.
+        Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only), and
+        in ``structured`` where ``balance`` is ``fixed``.
     ldvn : {"sqrt", "one", "n"}
         s = sqrt(N), 1 or N.
     tau_init, tau_min, tau_drop : float
-        Exploration temperature: starts at ``tau_init``, falls by ``tau_drop`` every ``tau_every`` visits.
+        Exploration temperature: starts at ``tau_init``, falls by ``tau_drop`` every ``tau_every``
+        visits.
     tau_every : int
     sequential : bool
         Decode and back-propagate the trajectories one by one: the peak memory does not depend on J.
@@ -311,27 +340,31 @@ class Policy:
     rank : int
         ``structured``: number of latent channel directions the noise lives in.
     head : {"probe", "learned"}
-        ``structured``: where the channel directions come from. They are the same for every pair and every cell, and no
-        network predicts them. ``probe``: top eigenvectors of the soft-Dice gradient's channel covariance, computed anew
-        every ``refresh`` visits over ``refresh_pairs`` pairs. ``learned``: from random directions, one step of Oja's rule
-        at every step of the run (online principal components; nothing is back-propagated into them) on the exact gradient
+        ``structured``: where the channel directions come from. They are the same for every pair and
+        every cell, and no network predicts them. ``probe``: top eigenvectors of the soft-Dice
+        gradient's channel covariance, computed anew every ``refresh`` visits over ``refresh_pairs``
+        pairs. ``learned``: from random directions, one step of Oja's rule at every step of the run
+        (online principal components; nothing is back-propagated into them) on the exact gradient
         that the other terms have at mu, with the Dice loss among them where that has weight.
     refresh, refresh_pairs : int
     antithetic : bool
-        ``structured``: samples come in pairs mu + eps, mu - eps; an odd last one is alone. Else they are independent.
+        ``structured``: samples come in pairs mu + eps, mu - eps; an odd last one is alone. Else
+        they are independent.
     advantage : {"local", "scalar"}
-        ``structured``: every latent cell is credited with the reward of its neighbourhood, less the group's mean; or with
-        its trajectory's one reward, less the group's mean, over the group's standard deviation. ``hd95`` has no local
-        decomposition and is always scalar.
+        ``structured``: every latent cell is credited with the reward of its neighbourhood, less the
+        group's mean; or with its trajectory's one reward, less the group's mean, over the group's
+        standard deviation. ``hd95`` has no local decomposition and is always scalar.
     smooth_sd : float
         ``structured``: standard deviation of the Gaussian that smooths the noise, latent cells.
     target_sd : float
-        ``structured``: the noise is scaled so that the Dice of samples has this standard deviation, in points (percent).
+        ``structured``: the noise is scaled so that the Dice of samples has this standard deviation,
+        in points (percent).
     balance : {"norm", "fixed"}
-        ``structured``: the policy gradient on mu is scaled to ``gradient_ratio``, or multiplied by ``weight``.
+        ``structured``: the policy gradient on mu is scaled to ``gradient_ratio``, or multiplied by
+        ``weight``.
     gradient_ratio : float
-        ``structured``: norm of the policy gradient on mu relative to that of the other terms, a moving average; 0 leaves the
-        choice of the best trajectory only.
+        ``structured``: norm of the policy gradient on mu relative to that of the other terms, a
+        moving average; 0 leaves the choice of the best trajectory only.
     """
 
     kind: Literal["none", "paper", "structured"] = "none"
@@ -382,7 +415,8 @@ class Optim:
     clip : float
         Largest norm of the gradient; 0 does not clip.
     ema : float
-        Decay per optimiser step of the moving average of the weights that is validated and exported; 0 is off.
+        Decay per optimiser step of the moving average of the weights that is validated and
+        exported; 0 is off.
     """
 
     lr: float = 1e-4
@@ -404,9 +438,11 @@ class Run:
     stage : {"warmup", "finetune"}
         ``warmup`` has no labels in its loss; ``finetune`` has.
     pretrain : int
-        The first so many of the visits train the auxiliary segmentation on the two images alone (backbone `siamese`).
+        The first so many of the visits train the auxiliary segmentation on the two images alone
+        (backbone `siamese`).
     pretrain_joint_every : int
-        Every so many-th of those visits registers nevertheless, so that the decoder follows the features; 0: none.
+        Every so many-th of those visits registers nevertheless, so that the decoder follows the
+        features; 0: none.
     visits : int
         Pair visits; one epoch of the paper's fine-tuning is 100.
     steps : int
@@ -422,7 +458,8 @@ class Run:
         Use only the first pairs of the validation list; 0 uses all.
     checkpoint_minutes : float
     keep_every : int
-        Visits between checkpoints that stay, visit-250.pt and so on, to be averaged (``morphseek train average``); 0 keeps none.
+        Visits between checkpoints that stay, visit-250.pt and so on, to be averaged (``morphseek
+        train average``); 0 keeps none.
     amp : {"bf16", "none"}
     device : str
         ``auto``, ``cpu`` or ``cuda``.
@@ -461,8 +498,10 @@ class Source:
 
 @dataclass
 class Bundle:
-    """What the exported bundle says of itself: name (that of its file, unless given), the modality that it is for and the initial transform
-    that is to come before it, licence, credit and the data that it was trained on."""
+    """What the exported bundle says of itself: name (that of its file, unless given), the modality
+    that it is for and the initial transform that is to come before it, licence, credit and the data
+    that it was trained on.
+    """
 
     name: str = ""
     version: str = "0.1.0"
@@ -492,7 +531,9 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
-        """Strict: an unknown section or key, or a value of the wrong type or out of range, is a :class:`ConfigError`."""
+        """Strict: an unknown section or key, or a value of the wrong type or out of range, is a
+        :class:`ConfigError`.
+        """
         config = _fill(cls, values, "")
         config.check()
         return config
@@ -507,7 +548,9 @@ class Config:
                     raise ConfigError(f"{key!r} must be {_between(least, most)}, not {number:g}")
         for name, count in (("spacing", 3), ("min_size", 3), ("percentiles", 2)):
             if len(getattr(self.data, name)) != count:
-                raise ConfigError(f"'data.{name}' must have {count} numbers, not {len(getattr(self.data, name))}")
+                raise ConfigError(
+                    f"'data.{name}' must have {count} numbers, not {len(getattr(self.data, name))}"
+                )
         if self.data.percentiles[0] >= self.data.percentiles[1]:
             raise ConfigError(f"'data.percentiles' must rise, not {self.data.percentiles}")
         if self.loss.window % 2 == 0:
@@ -516,22 +559,39 @@ class Config:
         if len(sigma) != 2 or not sigma[0] < sigma[1]:
             raise ConfigError(f"'model.log_sigma_range' must be two numbers that rise, not {sigma}")
         p = self.policy
-        if self.run.stage == "finetune" and p.kind == "paper" and not p.temperature(max(self.run.visits - 1, 0)) > 0:
-            raise ConfigError(f"'policy.tau_min' must be above 0 where the temperature falls to it, not {p.tau_min:g}: no noise has no likelihood")
+        if (
+            self.run.stage == "finetune"
+            and p.kind == "paper"
+            and not p.temperature(max(self.run.visits - 1, 0)) > 0
+        ):
+            raise ConfigError(
+                "'policy.tau_min' must be above 0 where the temperature falls to it, not"
+                f" {p.tau_min:g}: no noise has no likelihood"
+            )
         if any(len(entry) != 2 or entry[1] < 1 for entry in self.run.steps_schedule):
-            raise ConfigError(f"'run.steps_schedule' must be a list of [visit, steps], not {self.run.steps_schedule}")
+            raise ConfigError(
+                "'run.steps_schedule' must be a list of [visit, steps], not"
+                f" {self.run.steps_schedule}"
+            )
         for name in ("loss", "synthetic"):
             section = getattr(self, name)
             for phase in section.phases:
                 if not isinstance(phase.get("visit"), int):
-                    raise ConfigError(f"every table of '{name}.phases' needs 'visit', a whole number")
+                    raise ConfigError(
+                        f"every table of '{name}.phases' needs 'visit', a whole number"
+                    )
                 if name == "loss" and (fixed := {"kl", "kl_target"} & phase.keys()):
-                    raise ConfigError(f"'loss.phases.{min(fixed)}' cannot be: it holds for the whole run")
+                    raise ConfigError(
+                        f"'loss.phases.{min(fixed)}' cannot be: it holds for the whole run"
+                    )
                 then = section.at(phase["visit"])
                 if name == "loss":
                     dataclasses.replace(self, loss=dataclasses.replace(then, phases=[])).check()
         if self.loss.moving_share and self.run.stage == "finetune" and self.policy.kind == "paper":
-            raise ConfigError("'loss.moving_share' has no place in the policy as printed ('policy.kind' = 'paper')")
+            raise ConfigError(
+                "'loss.moving_share' has no place in the policy as printed ('policy.kind' ="
+                " 'paper')"
+            )
 
     def replace(self, **dotted: Any) -> Config:
         """A copy with some keys changed, e.g. ``config.replace(**{"run.visits": 10})``."""
@@ -572,7 +632,9 @@ def _fill(cls: type, values: dict[str, Any], where: str):
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+            hint = (
+                f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+            )
             raise ConfigError(f"unknown key {where + key!r}{hint}")
     out = {}
     for key, value in values.items():
@@ -588,7 +650,9 @@ def _check(kind: Any, value: Any, where: str) -> Any:
         return _fill(kind, value, f"{where}.")
     if origin is Literal:
         if value not in args:
-            raise ConfigError(f"{where!r} must be one of {', '.join(map(repr, args))}, not {value!r}")
+            raise ConfigError(
+                f"{where!r} must be one of {', '.join(map(repr, args))}, not {value!r}"
+            )
         return value
     if origin is list:
         if not isinstance(value, (list, tuple)):
@@ -631,7 +695,10 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     if path.suffix != ".toml":
         item = resources.files(__package__) / "presets" / f"{source}.toml"
         if not item.is_file():
-            raise ConfigError(f"no preset {str(source)!r}; there are {', '.join(presets())}; a file must end in .toml")
+            raise ConfigError(
+                f"no preset {str(source)!r}; there are {', '.join(presets())}; a file must end in"
+                " .toml"
+            )
         text, name = item.read_text(), f"preset {source}"
     else:
         if not path.is_file():

@@ -1,12 +1,17 @@
 """Labelled pairs of volumes: reading, the network grid, augmentation.
 
-The network grid of a pair follows the rule that the registration engine applies, so that training and use agree:
+The network grid of a pair follows the rule that the registration engine applies, so that training
+and use agree:
 
 1. the axes of every volume are permuted and flipped to the closest canonical LPS orientation;
-2. the grid has the axes of the fixed volume, is centred on the fixed volume's centre, has the configured spacing, and as
-   many voxels as cover the fixed volume and not less than the minimum, rounded up to the network's size multiple;
-3. both volumes are read on it by linear interpolation (the moving one through the initial transform), intensities are
-   normalised by percentiles of the whole original volume and clipped to [0, 1]; outside the field of view is 0.
+2. the grid has the axes of the fixed volume, is centred on the fixed volume's centre, has the
+   configured spacing, and as
+   many voxels as cover the fixed volume and not less than the minimum, rounded up to the network's
+   size multiple;
+3. both volumes are read on it by linear interpolation (the moving one through the initial
+   transform), intensities are
+   normalised by percentiles of the whole original volume and clipped to [0, 1]; outside the field
+   of view is 0.
 
 Arrays and tensors have axes z, y, x. Lengths are in millimetres where not said otherwise.
 """
@@ -32,7 +37,21 @@ from .spatial import identity_grid, sample
 if TYPE_CHECKING:
     from .config import Data
 
-__all__ = ["Augmentation", "Case", "DataError", "Grid", "PairSource", "Sample", "make_grid", "make_sample", "read_case", "read_pairs", "read_people", "rotation", "start_transform"]
+__all__ = [
+    "Augmentation",
+    "Case",
+    "DataError",
+    "Grid",
+    "PairSource",
+    "Sample",
+    "make_grid",
+    "make_sample",
+    "read_case",
+    "read_pairs",
+    "read_people",
+    "rotation",
+    "start_transform",
+]
 
 #: Of images and labels that are named without one.
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha")
@@ -92,7 +111,8 @@ def read_case(
     Raises
     ------
     DataError
-        A file that is no volume, is cut short or has no contrast; labels that are no labels, or not on the image's grid.
+        A file that is no volume, is cut short or has no contrast; labels that are no labels, or not
+        on the image's grid.
     """
     import SimpleITK as sitk
 
@@ -107,15 +127,25 @@ def read_case(
         found = _read(labels)
         m = sitk.DICOMOrient(found.to_sitk(), "LPS")
         if not _core.call(_core.gopy.SameGrid, io.grid_of(picture), io.grid_of(m)):
-            lost = "; its header seems to be lost: give it the image's" if found.array.shape == given.array.shape else ""
-            raise DataError(f"{labels}: the labels ({found!r}) are not on the grid of their image {image} ({given!r}){lost}")
+            lost = (
+                "; its header seems to be lost: give it the image's"
+                if found.array.shape == given.array.shape
+                else ""
+            )
+            raise DataError(
+                f"{labels}: the labels ({found!r}) are not on the grid of their image {image}"
+                f" ({given!r}){lost}"
+            )
         values = sitk.GetArrayFromImage(m)
         if label_map:
             values = sum((values == old).astype(np.uint8) * new for old, new in label_map.items())
         # Others would become some other label in uint8.
         odd = values[(values < 0) | (values > 255) | (values != np.round(values))]
         if odd.size:
-            raise DataError(f"{labels}: label {odd[0]}; labels must be whole numbers from 0 to 255, renumber them")
+            raise DataError(
+                f"{labels}: label {odd[0]}; labels must be whole numbers from 0 to 255, renumber"
+                " them"
+            )
         marks = torch.from_numpy(np.ascontiguousarray(values, dtype=np.uint8))[None, None]
     direction = np.array(picture.GetDirection()).reshape(3, 3)
     middle = [(n - 1) / 2 for n in picture.GetSize()]
@@ -130,7 +160,9 @@ def read_case(
 
 
 def _read(path: str | Path) -> Any:
-    """A file as the rest of the package reads it (:func:`morphseek.io.read`), which knows the ones that are cut short."""
+    """A file as the rest of the package reads it (:func:`morphseek.io.read`), which knows the ones
+    that are cut short.
+    """
     from .. import errors, io
 
     try:
@@ -151,20 +183,35 @@ def _json(path: Path) -> dict:
     except ValueError as error:
         raise DataError(f"{path} is no JSON: {error}") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: needs an object with lists of pairs, {{...}}, not {type(content).__name__}")
+        raise DataError(
+            f"{path}: needs an object with lists of pairs, {{...}}, not {type(content).__name__}"
+        )
     return content
 
 
-def _intensities(path: str | Path, picture: Any, percentiles: tuple[float, float]) -> tuple[np.ndarray, float, float]:
-    """Return the voxels as the engine takes them, and their percentiles: no scanner's padding, no failed fits, no NaN."""
+def _intensities(
+    path: str | Path, picture: Any, percentiles: tuple[float, float]
+) -> tuple[np.ndarray, float, float]:
+    """Return the voxels as the engine takes them, and their percentiles: no scanner's padding, no
+    failed fits, no NaN.
+    """
     import SimpleITK as sitk
 
     from .. import _core, errors, io
 
-    given = io.Image(sitk.GetArrayFromImage(picture), picture.GetSpacing(), picture.GetOrigin(), picture.GetDirection())
+    given = io.Image(
+        sitk.GetArrayFromImage(picture),
+        picture.GetSpacing(),
+        picture.GetOrigin(),
+        picture.GetDirection(),
+    )
     taken = np.empty(given.array.shape, np.float32)
     try:
-        low, high = json.loads(_core.call(_core.gopy.Intensities, given.float32(), given.grid, *map(float, percentiles), taken))
+        low, high = json.loads(
+            _core.call(
+                _core.gopy.Intensities, given.float32(), given.grid, *map(float, percentiles), taken
+            )
+        )
     except errors.MorphSeekError as error:
         raise DataError(f"{path}: {error}") from None
     if not high > low:
@@ -174,17 +221,24 @@ def _intensities(path: str | Path, picture: Any, percentiles: tuple[float, float
 
 @dataclass
 class Grid:
-    """The network grid of a pair: its size (D, H, W) and spacing in mm, both array order, on the fixed volume's axes."""
+    """The network grid of a pair: its size (D, H, W) and spacing in mm, both array order, on the
+    fixed volume's axes.
+    """
 
     size: tuple[int, int, int]
     spacing: np.ndarray
 
 
-def make_grid(fixed: Case, spacing: Sequence[float], min_size: Sequence[int], multiple: int) -> Grid:
+def make_grid(
+    fixed: Case, spacing: Sequence[float], min_size: Sequence[int], multiple: int
+) -> Grid:
     """Apply rule 2 of the module's description."""
     spacing = np.asarray(spacing, dtype=float)
     extent = np.array(fixed.size) * fixed.spacing / spacing
-    size = [multiple * math.ceil(max(int(m), round(float(e), 6)) / multiple) for e, m in zip(extent, min_size, strict=True)]
+    size = [
+        multiple * math.ceil(max(int(m), round(float(e), 6)) / multiple)
+        for e, m in zip(extent, min_size, strict=True)
+    ]
     return Grid(tuple(size), spacing)
 
 
@@ -197,13 +251,14 @@ class Augmentation:
     mirror : float
         Probability of a left-right mirror of both images.
     rotation_deg, scale, translation_mm : float
-        Half-widths of uniform distributions: rotation about each axis, relative size, shift. Drawn for the moving
-        image, and, times ``fixed_share``, for the fixed one.
+        Half-widths of uniform distributions: rotation about each axis, relative size, shift. Drawn
+        for the moving image, and, times ``fixed_share``, for the fixed one.
     shear : float
         Half-width of the off-diagonal terms.
     elastic_mm : float
-        Upper end of the standard deviation of random displacements of points every 12 mm, of the moving image and, times
-        ``fixed_share``, of the fixed one. Between the points they are interpolated, which halves them on average.
+        Upper end of the standard deviation of random displacements of points every 12 mm, of the
+        moving image and, times ``fixed_share``, of the fixed one. Between the points they are
+        interpolated, which halves them on average.
     gamma : float
         Standard deviation of the logarithm of an exponent on intensities.
     noise : float
@@ -233,8 +288,12 @@ class Augmentation:
         return np.concatenate((rz @ ry @ rx @ shear @ scale, shift[:, None]), axis=1)
 
     def elastic(self, rng: np.random.Generator, share: float, grid: Grid) -> Tensor:
-        """A smooth random displacement in mm on ``grid``, (1, 3, D, H, W): noise every 12 mm, interpolated."""
-        control = [max(2, math.ceil(n * s / 12.0)) for n, s in zip(grid.size, grid.spacing, strict=True)]
+        """A smooth random displacement in mm on ``grid``, (1, 3, D, H, W): noise every 12 mm,
+        interpolated.
+        """
+        control = [
+            max(2, math.ceil(n * s / 12.0)) for n, s in zip(grid.size, grid.spacing, strict=True)
+        ]
         sd = self.elastic_mm * share * rng.random()
         noise = torch.from_numpy(rng.standard_normal((1, 3, *control), dtype=np.float32)) * sd
         field = F.interpolate(noise, size=grid.size, mode="trilinear", align_corners=False)
@@ -295,7 +354,8 @@ def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, 
     half = torch.tensor([(n - 1) / 2 for n in case.size]).view(1, 3, 1, 1, 1)
     index = points_mm * scale + half
     last = 2 * half
-    # As ITK: a point belongs to the volume up to half a voxel beyond the outermost centres, where the border value holds.
+    # As ITK: a point belongs to the volume up to half a voxel beyond the outermost centres, where
+    # the border value holds.
     inside = ((index >= -0.5) & (index <= last + 0.5)).all(dim=1, keepdim=True).float()
     if labels and case.labels is not None:
         hot = torch.cat([(case.labels == k).float() for k in range(1, labels + 1)], dim=1)
@@ -361,7 +421,8 @@ def make_sample(
 
 
 def start_transform(fixed: Case, moving: Case, initial: np.ndarray | None = None) -> np.ndarray:
-    """Where the registration starts: the 3x4 map of points in mm from the fixed volume's centre, along its axes, to such points of the moving volume.
+    """Where the registration starts: the 3x4 map of points in mm from the fixed volume's centre,
+    along its axes, to such points of the moving volume.
 
     Parameters
     ----------
@@ -383,7 +444,9 @@ def _apply(affine: np.ndarray, points: Tensor) -> Tensor:
     return torch.einsum("ij,bjdhw->bidhw", a[:, :3], points) + a[:, 3].view(1, 3, 1, 1, 1)
 
 
-def _change_intensity(image: Tensor, fov: Tensor, augmentation: Augmentation, rng: np.random.Generator) -> Tensor:
+def _change_intensity(
+    image: Tensor, fov: Tensor, augmentation: Augmentation, rng: np.random.Generator
+) -> Tensor:
     if augmentation.contrast:
         low, high = augmentation.contrast * rng.uniform(-1, 1, 2)
         image = ((image - low) / (1.0 + high - low)).clamp(0.0, 1.0)
@@ -402,9 +465,10 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
 
     - ``split.json`` with ``{"pairs": {split: [[fixed, moving], ...]}}``;
     - Learn2Reg's ``*_dataset.json`` with ``registration_val``/``registration_test`` lists of
-      ``{"fixed": path, "moving": path}`` (``split`` names the list with or without the prefix; other lists, of single
-      images, are passed over);
-    - a CSV file: ``split`` is its path (relative to ``data``), with columns ``fixed`` and ``moving``.
+      ``{"fixed": path, "moving": path}`` (``split`` names the list with or without the prefix;
+      other lists, of single images, are passed over);
+    - a CSV file: ``split`` is its path (relative to ``data``), with columns ``fixed`` and
+      ``moving``.
 
     Names are file stems in ``images/``, or paths relative to ``data``.
     """
@@ -414,7 +478,9 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
         with open(data / split, newline="", encoding="utf-8-sig") as f:
             rows = list(csv.DictReader(f))
         if not rows:
-            raise DataError(f"{data / split}: no pairs; needs a line 'fixed,moving' and then a line a pair")
+            raise DataError(
+                f"{data / split}: no pairs; needs a line 'fixed,moving' and then a line a pair"
+            )
         if not {"fixed", "moving"} <= rows[0].keys():
             raise DataError(f"{data / split}: needs the columns 'fixed' and 'moving'")
         if short := [i for i, r in enumerate(rows, 1) if not (r["fixed"] and r["moving"])]:
@@ -423,29 +489,51 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
     if (data / "split.json").exists():
         pairs = _json(data / "split.json").get("pairs")
         if not isinstance(pairs, dict):
-            raise DataError(f"{data / 'split.json'}: no lists of pairs; needs {{\"pairs\": {{NAME: [[fixed, moving], ...]}}}}")
+            raise DataError(
+                f'{data / "split.json"}: no lists of pairs; needs {{"pairs": {{NAME: [[fixed,'
+                " moving], ...]}}"
+            )
         if split not in pairs:
-            raise DataError(f"{data / 'split.json'}: no pair list {split!r}; there are {', '.join(sorted(pairs))}")
+            raise DataError(
+                f"{data / 'split.json'}: no pair list {split!r}; there are"
+                f" {', '.join(sorted(pairs))}"
+            )
         found = pairs[split]
-        if not isinstance(found, list) or not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in found):
-            raise DataError(f"{data / 'split.json'}: the list {split!r} must be of pairs of names, [[fixed, moving], ...]")
+        if not isinstance(found, list) or not all(
+            isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p)
+            for p in found
+        ):
+            raise DataError(
+                f"{data / 'split.json'}: the list {split!r} must be of pairs of names, [[fixed,"
+                " moving], ...]"
+            )
         return [tuple(p) for p in found]
     for name in sorted(data.glob("*dataset*.json")):
         content = _json(name)
         for key in (f"registration_{split}", split):
             found = content.get(key)
-            if isinstance(found, list) and all(isinstance(p, dict) and {"fixed", "moving"} <= p.keys() for p in found):
+            if isinstance(found, list) and all(
+                isinstance(p, dict) and {"fixed", "moving"} <= p.keys() for p in found
+            ):
                 return [(p["fixed"], p["moving"]) for p in found]
-    raise FileNotFoundError(f"{data}: neither split.json nor a Learn2Reg *_dataset.json with the list of pairs {split!r}")
+    raise FileNotFoundError(
+        f"{data}: neither split.json nor a Learn2Reg *_dataset.json with the list of pairs"
+        f" {split!r}"
+    )
 
 
 def read_people(data: str | Path, split: str) -> list[str]:
     """Names of the people of a split: the list of that name, or whoever occurs in its pairs.
 
-    A list is in ``split.json`` or in Learn2Reg's ``*_dataset.json`` (``training``), and has names or ``{"image": path}``.
+    A list is in ``split.json`` or in Learn2Reg's ``*_dataset.json`` (``training``), and has names
+    or ``{"image": path}``.
     """
     data = Path(data)
-    files = [data / "split.json"] if (data / "split.json").exists() else sorted(data.glob("*dataset*.json"))
+    files = (
+        [data / "split.json"]
+        if (data / "split.json").exists()
+        else sorted(data.glob("*dataset*.json"))
+    )
     for name in files:
         found = _json(name).get(split)
         if isinstance(found, list):
@@ -461,13 +549,15 @@ class PairSource:
     Parameters
     ----------
     data : path
-        Folder with ``images/`` and ``labels/`` (same names), or the root of the relative paths in the pair list.
+        Folder with ``images/`` and ``labels/`` (same names), or the root of the relative paths in
+        the pair list.
     labels : int
         Number of labels, background aside; 0 for unlabelled data.
     percentiles
         See :func:`read_case`.
     initial : str
-        Where pairs start: ``"centres"`` of the volumes aligned, or an ``initial`` of :func:`morphseek.register`.
+        Where pairs start: ``"centres"`` of the volumes aligned, or an ``initial`` of
+        :func:`morphseek.register`.
 
     Attributes
     ----------
@@ -475,7 +565,13 @@ class PairSource:
         Refuse a volume whose labels are all above ``labels``; otherwise that is a warning.
     """
 
-    def __init__(self, data: str | Path, labels: int, percentiles: tuple[float, float] = (0.5, 99.5), initial: str = "centres"):
+    def __init__(
+        self,
+        data: str | Path,
+        labels: int,
+        percentiles: tuple[float, float] = (0.5, 99.5),
+        initial: str = "centres",
+    ):
         self.data = Path(data)
         self.labels = labels
         self.percentiles = percentiles
@@ -489,8 +585,12 @@ class PairSource:
 
     @classmethod
     def configured(cls, data: Data, path: str | Path | None = None) -> PairSource:
-        """The source that a run's ``[data]`` section describes, of another folder if ``path`` is given."""
-        return cls(data.path if path is None else path, data.labels, tuple(data.percentiles), data.initial)
+        """The source that a run's ``[data]`` section describes, of another folder if ``path`` is
+        given.
+        """
+        return cls(
+            data.path if path is None else path, data.labels, tuple(data.percentiles), data.initial
+        )
 
     def case(self, name: str) -> Case:
         """The volume called ``name``."""
@@ -508,14 +608,18 @@ class PairSource:
             return
         if min(found) > self.labels and self.labels_needed:
             raise DataError(
-                f"{path}: its labels are {_few(found)}, none of the 1 to {self.labels} that data.labels = {self.labels} means; "
-                "renumber them from 1, or set data.labels to the greatest"
+                f"{path}: its labels are {_few(found)}, none of the 1 to {self.labels} that"
+                f" data.labels = {self.labels} means; renumber them from 1, or set data.labels to"
+                " the greatest"
             )
         if not self._warned:
             self._warned = True
             logging.getLogger(__name__).warning(
-                "%s: label %d is above data.labels = %d and counts as background; set data.labels to the greatest label if it should count",
-                path, max(found), self.labels,
+                "%s: label %d is above data.labels = %d and counts as background; set data.labels"
+                " to the greatest label if it should count",
+                path,
+                max(found),
+                self.labels,
             )
 
     def pair(
@@ -528,7 +632,9 @@ class PairSource:
         augmentation: Augmentation | None = None,
         rng: np.random.Generator | None = None,
     ) -> Sample:
-        """The pair of these names on its network grid, of ``data``'s spacing and least size: :func:`make_grid`, :func:`make_sample`."""
+        """The pair of these names on its network grid, of ``data``'s spacing and least size:
+        :func:`make_grid`, :func:`make_sample`.
+        """
         f, m = self.case(fixed), self.case(moving)
         grid = make_grid(f, data.spacing, data.min_size, multiple)
         return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
@@ -538,16 +644,29 @@ class PairSource:
         return self._files(name)[1] is not None
 
     def start(self, fixed: str, moving: str) -> np.ndarray | None:
-        """The initial transform of a pair, by the engine, once: 4x4, LPS, from the fixed to the moving space; None aligns the centres."""
+        """The initial transform of a pair, by the engine, once: 4x4, LPS, from the fixed to the
+        moving space; None aligns the centres.
+        """
         if self.initial == "centres":
             return None
         if (fixed, moving) not in self._starts:
             try:
                 from .. import register
             except ImportError as error:
-                raise RuntimeError(f"data.initial = {self.initial!r} needs the compiled engine; install morphseek, or use 'centres'") from error
-            options = {"initial": self.initial, "model": "none", "search": "off", "refine": 0, "threads": 1}
-            self._starts[fixed, moving] = register(self._files(fixed)[0], self._files(moving)[0], **options).initial
+                raise RuntimeError(
+                    f"data.initial = {self.initial!r} needs the compiled engine; install morphseek,"
+                    " or use 'centres'"
+                ) from error
+            options = {
+                "initial": self.initial,
+                "model": "none",
+                "search": "off",
+                "refine": 0,
+                "threads": 1,
+            }
+            self._starts[fixed, moving] = register(
+                self._files(fixed)[0], self._files(moving)[0], **options
+            ).initial
         return self._starts[fixed, moving]
 
     def _files(self, name: str) -> tuple[Path, Path | None]:
@@ -558,14 +677,20 @@ class PairSource:
             path = self.data / "images" / (name + ending)
             if path.exists():
                 return path, self._labels_of(path)
-        raise FileNotFoundError(f"no image {name!r} in {self.data} (tried images/{name}.nii.gz, .nii, .nrrd, .mha)")
+        raise FileNotFoundError(
+            f"no image {name!r} in {self.data} (tried images/{name}.nii.gz, .nii, .nrrd, .mha)"
+        )
 
     def _labels_of(self, image: Path) -> Path | None:
         """imagesTr/x.nii.gz has its labels in labelsTr/x.nii.gz, or in x with another ending."""
         # Folders above the data may be called anything.
         inside = image.relative_to(self.data) if image.is_relative_to(self.data) else image
-        # The file's own name may have the word too: labelsTr/images_1.nii.gz or labelsTr/labels_1.nii.gz.
-        for text in (str(inside).replace("images", "labels", 1), str(inside).replace("images", "labels")):
+        # The file's own name may have the word too: labelsTr/images_1.nii.gz or
+        # labelsTr/labels_1.nii.gz.
+        for text in (
+            str(inside).replace("images", "labels", 1),
+            str(inside).replace("images", "labels"),
+        ):
             if text == str(inside):
                 continue
             stem = next((text.removesuffix(e) for e in ENDINGS if text.endswith(e)), text)

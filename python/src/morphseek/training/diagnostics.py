@@ -1,4 +1,6 @@
-"""Diagnostics of a trained policy: does it still explore, is its likelihood sane, does its gradient point anywhere?"""
+"""Diagnostics of a trained policy: does it still explore, is its likelihood sane, does its gradient
+point anywhere?
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,26 @@ __all__ = [
 ]
 
 
-def load_pairs(config: Config, data: str | Path, multiple: int, count: int, split: str = "") -> list[Sample]:
-    """The first pairs of a list (the validation list by default) on their network grids, not augmented."""
+def load_pairs(
+    config: Config, data: str | Path, multiple: int, count: int, split: str = ""
+) -> list[Sample]:
+    """The first pairs of a list (the validation list by default) on their network grids, not
+    augmented.
+    """
     source = PairSource.configured(config.data, data)
     names = read_pairs(data, split or config.data.val or "val")[:count]
     if not names:
         raise DataError(f"{data}: the list {split or config.data.val or 'val'!r} has no pairs")
-    return [source.pair(fixed, moving, config.data, multiple, config.data.labels) for fixed, moving in names]
+    return [
+        source.pair(fixed, moving, config.data, multiple, config.data.labels)
+        for fixed, moving in names
+    ]
 
 
 @torch.no_grad()
-def collapse_probe(model, pair: Sample, samples: int = 10, tau: float = 1.0, seed: int = 0) -> dict[str, float]:
+def collapse_probe(
+    model, pair: Sample, samples: int = 10, tau: float = 1.0, seed: int = 0
+) -> dict[str, float]:
     """Posterior-collapse probe: Dice of samples of one state.
 
     A standard deviation near 0 means that the decoder ignores the noise: nothing to explore.
@@ -66,18 +77,28 @@ def collapse_probe(model, pair: Sample, samples: int = 10, tau: float = 1.0, see
 
     def dice(z: Tensor) -> float:
         u = model.step_field(z, e)
-        return 100.0 * float(hard_dice(warp(pair.moving_map, u, mode="nearest"), pair.fixed_map, labels))
+        return 100.0 * float(
+            hard_dice(warp(pair.moving_map, u, mode="nearest"), pair.fixed_map, labels)
+        )
 
     noise = gaussian_noise((samples, *e.mu.shape[1:]), rng)
     values = [dice(e.mu + tau * torch.exp(e.log_sigma) * noise[j : j + 1]) for j in range(samples)]
-    return {"dice_mean": float(np.mean(values)), "dice_sd": float(np.std(values)), "dice_mu": dice(e.mu)}
+    return {
+        "dice_mean": float(np.mean(values)),
+        "dice_sd": float(np.std(values)),
+        "dice_mu": dice(e.mu),
+    }
 
 
 @torch.no_grad()
-def variance_ratio(model, pair: Sample, samples: int = 1000, tau: float = 1.0, seed: int = 0) -> dict[str, float]:
-    """Monte Carlo check of LDVN's premise: Var(sum X_i) / (0.5 N), X_i the i-th dimension's share of log pi.
+def variance_ratio(
+    model, pair: Sample, samples: int = 1000, tau: float = 1.0, seed: int = 0
+) -> dict[str, float]:
+    """Monte Carlo check of LDVN's premise: Var(sum X_i) / (0.5 N), X_i the i-th dimension's share
+    of log pi.
 
-    Independent dimensions give 1. X_i = -0.5 ((z_i - mu_i) / (tau sigma_i))^2 + constant has variance 1/2.
+    Independent dimensions give 1. X_i = -0.5 ((z_i - mu_i) / (tau sigma_i))^2 + constant has
+    variance 1/2.
 
     Returns
     -------
@@ -91,17 +112,24 @@ def variance_ratio(model, pair: Sample, samples: int = 1000, tau: float = 1.0, s
     sums = []
     for _ in range(samples):
         z = e.mu + sigma * gaussian_noise(tuple(e.mu.shape), rng)
-        x = -0.5 * (((z - e.mu) / sigma).double().square() + torch.log(2 * torch.pi * sigma.double().square()))
+        x = -0.5 * (
+            ((z - e.mu) / sigma).double().square()
+            + torch.log(2 * torch.pi * sigma.double().square())
+        )
         sums.append(float(x.sum()))
     ratio = float(np.var(sums, ddof=1)) / (0.5 * n)
     return {"ratio": ratio, "standard_error": ratio * (2.0 / (samples - 1)) ** 0.5, "n": n}
 
 
-def gradient_norms(objective: StepObjective, pair: Sample, tau: float = 1.0, seed: int = 0) -> dict[str, float]:
-    """Norm of the gradient of each weighted term of the objective's loss, over all parameters, in a step from the identity.
+def gradient_norms(
+    objective: StepObjective, pair: Sample, tau: float = 1.0, seed: int = 0
+) -> dict[str, float]:
+    """Norm of the gradient of each weighted term of the objective's loss, over all parameters, in a
+    step from the identity.
 
-    The terms are taken at z = mu, ``policy`` from one group of trajectories: at temperature ``tau`` and with its LDVN scale where it is the
-    printed one. A pair without labels has neither Dice nor policy.
+    The terms are taken at z = mu, ``policy`` from one group of trajectories: at temperature ``tau``
+    and with its LDVN scale where it is the printed one. A pair without labels has neither Dice nor
+    policy.
     """
     w = objective.weights
     tuning = objective.stage == "finetune"
@@ -132,14 +160,18 @@ def gradient_norms(objective: StepObjective, pair: Sample, tau: float = 1.0, see
     if tuning and "truth" in terms:
         parts["truth"] = w.truth * terms["truth"]
     if segment:
-        parts["segmentation"] = w.segmentation * objective.segmentation_loss(logits, pair, u_prev, encoded.view)
+        parts["segmentation"] = w.segmentation * objective.segmentation_loss(
+            logits, pair, u_prev, encoded.view
+        )
     parameters = list(objective.backbone.parameters())
 
     def gradient(value: Tensor) -> list[Tensor]:
         if not value.requires_grad:  # similarity "none"
             return [torch.zeros(())]
         found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
-        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+        return [
+            torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)
+        ]
 
     def norm(gradients: list[Tensor]) -> float:
         return float(torch.sqrt(sum(g.square().sum() for g in gradients)))
@@ -151,7 +183,11 @@ def gradient_norms(objective: StepObjective, pair: Sample, tau: float = 1.0, see
         steps = []
         for p in (policy, dataclasses.replace(policy, weight=0.0, gradient_ratio=0.0)):
             objective.policy, objective.memory = p, copy.deepcopy(memory)
-            steps.append(gradient(policy_step(objective, pair, u_prev, tau, np.random.default_rng(seed)).loss))
+            steps.append(
+                gradient(
+                    policy_step(objective, pair, u_prev, tau, np.random.default_rng(seed)).loss
+                )
+            )
         objective.policy, objective.memory = policy, memory
         out["policy"] = norm([a - b for a, b in zip(*steps, strict=True)])
     return out
@@ -166,11 +202,13 @@ def policy_signal(
     smooth_sd: float = 0.8,
     seed: int = 0,
 ) -> list[dict]:
-    """How well policy gradients point along the exact one: cosine to the gradient of -soft Dice at mu.
+    """How well policy gradients point along the exact one: cosine to the gradient of -soft Dice at
+    mu.
 
-    Six estimators: white noise, smooth noise, smooth noise in ``rank`` channel directions, each with one scalar
-    advantage a trajectory and with local ones. The noise is scaled to ``target_sd`` points of Dice. Samples are antithetic
-    pairs in the structured rows and independent in the white ones.
+    Six estimators: white noise, smooth noise, smooth noise in ``rank`` channel directions, each
+    with one scalar advantage a trajectory and with local ones. The noise is scaled to ``target_sd``
+    points of Dice. Samples are antithetic pairs in the structured rows and independent in the white
+    ones.
 
     Returns
     -------
@@ -185,12 +223,17 @@ def policy_signal(
     for index, (pair, gradient) in enumerate(zip(pairs, exact, strict=True)):
         labels = pair.fixed_labels.shape[1]
         zero = torch.zeros((1, 3, *pair.fixed.shape[2:]))
-        # Leave the pair at hand out of its own basis: in training the basis comes from other pairs too.
+        # Leave the pair at hand out of its own basis: in training the basis comes from other pairs
+        # too.
         others = [g for i, g in enumerate(exact) if i != index] or exact
         basis = channel_basis(others, rank)
         with torch.no_grad():
-            e = objective.backbone.state(pair.fixed, warp(pair.moving, zero), objective.backbone.view(0))
-            reference = warp(pair.moving_map, objective.backbone.step_field(e.mu, e), mode="nearest")
+            e = objective.backbone.state(
+                pair.fixed, warp(pair.moving, zero), objective.backbone.view(0)
+            )
+            reference = warp(
+                pair.moving_map, objective.backbone.step_field(e.mu, e), mode="nearest"
+            )
 
             def score(direction: Tensor, scale: float) -> tuple[float, Tensor]:
                 u = objective.backbone.step_field(e.mu + scale * direction, e)
@@ -198,12 +241,16 @@ def policy_signal(
                 voxel = local_dice_reward(seen, pair.fixed_map, reference, labels)
                 if e.view is not None:
                     voxel = to_view(voxel, e.view)
-                return 100.0 * float(hard_dice(seen, pair.fixed_map, labels)), F.avg_pool3d(voxel, stride)
+                return 100.0 * float(hard_dice(seen, pair.fixed_map, labels)), F.avg_pool3d(
+                    voxel, stride
+                )
 
             for kind in ("white", "smooth", f"smooth, {rank} channels"):
                 channels = rank if "channels" in kind else e.mu.shape[1]
                 half = gaussian_noise(((most + 1) // 2, channels, *e.mu.shape[2:]), rng)
-                noise = torch.cat((half, -half), dim=1).reshape(-1, channels, *e.mu.shape[2:])[:most]
+                noise = torch.cat((half, -half), dim=1).reshape(-1, channels, *e.mu.shape[2:])[
+                    :most
+                ]
                 if kind == "white":
                     noise = gaussian_noise(tuple(noise.shape), rng)
                 else:
@@ -212,7 +259,9 @@ def policy_signal(
                     noise = torch.einsum("ck,jkdhw->jcdhw", basis, noise)
                 scale = 0.3
                 for _ in range(6):
-                    sd = float(np.std([score(noise[j : j + 1], scale)[0] for j in range(min(4, most))]))
+                    sd = float(
+                        np.std([score(noise[j : j + 1], scale)[0] for j in range(min(4, most))])
+                    )
                     scale *= float(np.clip(target_sd / max(sd, 1e-3), 0.33, 3.0))
                 scored = [score(noise[j : j + 1], scale) for j in range(most)]
                 for j_count in trajectories:
@@ -224,15 +273,20 @@ def policy_signal(
                         cosine = F.cosine_similarity(estimate.flatten(), gradient.flatten(), dim=0)
                         rows.setdefault((kind, name, j_count), []).append(float(cosine))
     return [
-        {"noise": k[0], "advantage": k[1], "J": k[2], "cosine": float(np.mean(v)), "pairs": len(v)} for k, v in rows.items()
+        {"noise": k[0], "advantage": k[1], "J": k[2], "cosine": float(np.mean(v)), "pairs": len(v)}
+        for k, v in rows.items()
     ]
 
 
-def histories(run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")) -> dict[str, list[float]]:
+def histories(
+    run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")
+) -> dict[str, list[float]]:
     """Columns of a run's ``log.jsonl``, with ``visit``."""
     rows = [json.loads(line) for line in (Path(run) / "log.jsonl").read_text().splitlines()]
     # A value that was not finite is null there.
-    return {k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)] for k in ("visit", *keys)}
+    return {
+        k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)] for k in ("visit", *keys)
+    }
 
 
 _COST = """
@@ -276,16 +330,31 @@ print(json.dumps({"mib": mib, "seconds": seconds}))
 
 
 def step_cost(
-    trajectories: int, sequential: bool, size: tuple[int, int, int] = (48, 64, 48), backbone: str = "compact", device: str = "cpu"
+    trajectories: int,
+    sequential: bool,
+    size: tuple[int, int, int] = (48, 64, 48),
+    backbone: str = "compact",
+    device: str = "cpu",
 ) -> dict[str, float]:
-    """Cost of one GRPO step, forwards and backwards, measured in a process of its own (Linux, macOS).
+    """Cost of one GRPO step, forwards and backwards, measured in a process of its own (Linux,
+    macOS).
 
     Returns
     -------
     dict
-        ``mib``: growth of the peak memory, resident on a CPU, PyTorch's on a GPU (where it works in bfloat16). ``seconds``.
+        ``mib``: growth of the peak memory, resident on a CPU, PyTorch's on a GPU (where it works in
+        bfloat16). ``seconds``.
     """
-    command = [sys.executable, "-c", _COST, str(trajectories), str(int(sequential)), *map(str, size), backbone, device]
+    command = [
+        sys.executable,
+        "-c",
+        _COST,
+        str(trajectories),
+        str(int(sequential)),
+        *map(str, size),
+        backbone,
+        device,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the step failed: {done.stderr.strip().splitlines()[-1]}")

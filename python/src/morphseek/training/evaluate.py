@@ -1,7 +1,7 @@
 """Registration of pairs with a model in PyTorch, and the figures that count.
 
-Dice is measured on the fixed image's own grid: the moving labels are read once, from the original volume, with
-nearest-neighbour interpolation through the total transform.
+Dice is measured on the fixed image's own grid: the moving labels are read once, from the original
+volume, with nearest-neighbour interpolation through the total transform.
 """
 
 from __future__ import annotations
@@ -19,11 +19,20 @@ from .losses import hard_dice, masked_mean
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
 
-__all__ = ["evaluate_pairs", "field_on_fixed_grid", "register_sample", "score_pair", "score_sample", "scores"]
+__all__ = [
+    "evaluate_pairs",
+    "field_on_fixed_grid",
+    "register_sample",
+    "score_pair",
+    "score_sample",
+    "scores",
+]
 
 
 @torch.no_grad()
-def register_sample(model: PolicyBackbone, pair: Sample, steps: int, amp: bool = False) -> list[Tensor]:
+def register_sample(
+    model: PolicyBackbone, pair: Sample, steps: int, amp: bool = False
+) -> list[Tensor]:
     """T deterministic steps (z = mu).
 
     Returns
@@ -43,9 +52,13 @@ def register_sample(model: PolicyBackbone, pair: Sample, steps: int, amp: bool =
 
 
 def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
-    """The displacement in voxels of the fixed volume, on its own grid: (1, 3, D, H, W) of the fixed volume."""
+    """The displacement in voxels of the fixed volume, on its own grid: (1, 3, D, H, W) of the fixed
+    volume.
+    """
     device = u.device
-    spacing = torch.as_tensor(fixed.spacing / grid.spacing, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
+    spacing = torch.as_tensor(
+        fixed.spacing / grid.spacing, dtype=torch.float32, device=device
+    ).view(1, 3, 1, 1, 1)
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=device).view(1, 3, 1, 1, 1)
     half_g = torch.tensor([(n - 1) / 2 for n in grid.size], device=device).view(1, 3, 1, 1, 1)
     points = (identity_grid(fixed.size, device) - half_f) * spacing + half_g
@@ -53,7 +66,13 @@ def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
 
 
 def score_pair(
-    u: Tensor, grid: Grid, fixed: Case, moving: Case, labels: int, surface: bool = False, initial: np.ndarray | None = None
+    u: Tensor,
+    grid: Grid,
+    fixed: Case,
+    moving: Case,
+    labels: int,
+    surface: bool = False,
+    initial: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Score a network-grid displacement.
 
@@ -69,23 +88,35 @@ def score_pair(
     Returns
     -------
     dict
-        ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian determinant where that is
-        positive); where both volumes have labels also ``dice`` (mean over labels), ``dice_1``, ``dice_2``, ..., ``dice_moving``
-        (mean over labels, each voxel counting by the volume that it covers in the moving image: what the inverse transform will
-        have, but for its own sampling), and ``hd95`` in mm. All NaN where the displacement is not finite.
+        ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian
+        determinant where that is positive); where both volumes have labels also ``dice`` (mean over
+        labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` (mean over labels, each voxel counting
+        by the volume that it covers in the moving image: what the inverse transform will have, but
+        for its own sampling), and ``hd95`` in mm. All NaN where the displacement is not finite.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     determinant = jacobian_determinant(u)
-    out = {"njd": 100.0 * float(njd_fraction(u)), "sdlogj": float(determinant[determinant > 0].log().std())}
+    out = {
+        "njd": 100.0 * float(njd_fraction(u)),
+        "sdlogj": float(determinant[determinant > 0].log().std()),
+    }
     if not labels or fixed.labels is None or moving.labels is None:
         return _of(u, out)
     points = identity_grid(fixed.size, u.device) + u
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
     half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
-    mm = (points - half_f) * torch.as_tensor(fixed.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
-    start = torch.as_tensor(start_transform(fixed, moving, initial), dtype=torch.float32, device=u.device)
+    mm = (points - half_f) * torch.as_tensor(
+        fixed.spacing, dtype=torch.float32, device=u.device
+    ).view(1, 3, 1, 1, 1)
+    start = torch.as_tensor(
+        start_transform(fixed, moving, initial), dtype=torch.float32, device=u.device
+    )
     index = torch.einsum("ij,bjdhw->bidhw", start[:, :3], mm) + start[:, 3].view(1, 3, 1, 1, 1)
-    index = index / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1) + half_m
+    index = (
+        index
+        / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
+        + half_m
+    )
     warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
     target = fixed.labels.to(u.device).float()
     out["dice"] = float(hard_dice(warped, target, labels))
@@ -93,14 +124,18 @@ def score_pair(
         size = (warped == k).sum() + (target == k).sum()
         cross = ((warped == k) & (target == k)).sum()
         out[f"dice_{k}"] = float(2 * cross / size) if size > 0 else float("nan")
-    out["dice_moving"] = float(hard_dice(warped, target, labels, determinant.clamp_min(0).unsqueeze(1)))
+    out["dice_moving"] = float(
+        hard_dice(warped, target, labels, determinant.clamp_min(0).unsqueeze(1))
+    )
     if surface:
         out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
     return _of(u, out)
 
 
 def _of(u: Tensor, figures: dict[str, float]) -> dict[str, float]:
-    """The figures of a displacement: NaN where it has any. It would pass for one without folds, since no comparison with NaN holds."""
+    """The figures of a displacement: NaN where it has any. It would pass for one without folds,
+    since no comparison with NaN holds.
+    """
     return figures if bool(u.isfinite().all()) else dict.fromkeys(figures, math.nan)
 
 
@@ -110,8 +145,8 @@ def score_sample(u: Tensor, pair: Sample, labels: int) -> dict[str, float]:
     Returns
     -------
     dict
-        ``dice``, ``njd`` and ``sdlogj`` as :func:`score_pair`; ``epe``, the mean distance to the truth in voxels, where
-        that is known.
+        ``dice``, ``njd`` and ``sdlogj`` as :func:`score_pair`; ``epe``, the mean distance to the
+        truth in voxels, where that is known.
     """
     inside = pair.fixed_fov * (warp(pair.moving_fov, u, mode="nearest") > 0)
     warped = warp(pair.moving_map, u, mode="nearest")
@@ -142,8 +177,8 @@ def evaluate_pairs(
     Returns
     -------
     list of dict
-        One a pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list with :func:`score_pair` of step 0 (the start)
-        to ``steps``.
+        One a pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list with
+        :func:`score_pair` of step 0 (the start) to ``steps``.
     """
     was_training = model.training
     model.eval()
@@ -157,12 +192,19 @@ def evaluate_pairs(
         fields = register_sample(model, pair, steps, amp)
         seconds = time.perf_counter() - start
         zero = torch.zeros_like(fields[0])
-        scores = [score_pair(u, grid, fixed, moving, source.labels, surface, initial) for u in (zero, *fields)]
-        rows.append({"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores})
+        scores = [
+            score_pair(u, grid, fixed, moving, source.labels, surface, initial)
+            for u in (zero, *fields)
+        ]
+        rows.append(
+            {"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores}
+        )
     model.train(was_training)
     return rows
 
 
 def scores(rows: list[dict], step: int, key: str) -> list[float]:
-    """One figure after ``step`` of every pair in ``rows`` that has it: pairs without labels have no Dice."""
+    """One figure after ``step`` of every pair in ``rows`` that has it: pairs without labels have no
+    Dice.
+    """
     return [row["steps"][step][key] for row in rows if key in row["steps"][step]]

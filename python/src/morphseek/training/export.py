@@ -1,37 +1,42 @@
 """Export of a trained network as a bundle: one ONNX file that carries its manifest.
 
-The graph is one refinement step, everything included: it warps the *original* moving image by the current state, encodes
-once, draws ``z = mu + tau * sigma * epsilon``, decodes every trajectory, integrates, composes and scores. A caller keeps
-fields on its device and runs the graph T times.
+The graph is one refinement step, everything included: it warps the *original* moving image by the
+current state, encodes once, draws ``z = mu + tau * sigma * epsilon``, decodes every trajectory,
+integrates, composes and scores. A caller keeps fields on its device and runs the graph T times.
 
-============  =========================  ======================================================================
-input         shape (float32)            meaning
-============  =========================  ======================================================================
-``fixed``     (1, 1, D, H, W)            normalised image
-``moving``    (1, 1, D, H, W)            normalised original moving image, on the fixed image's network grid
-``u_prev``    (1, 3, D, H, W)            current state, voxels, channel c along array axis c (z, y, x)
-``epsilon``   (J, C, d, h, w)            standard normal noise
-``tau``       (1,)                       temperature; 0 gives z = mu
-``step_view`` (4,) int64                 of this step: offset along z, y, x, voxels, and 1 where mirrored; only where the network has views
-============  =========================  ======================================================================
+============  =========================
+====================================================================== input         shape (float32)
+meaning
+============  =========================
+====================================================================== ``fixed``     (1, 1, D, H, W)
+normalised image ``moving``    (1, 1, D, H, W)            normalised original moving image, on the
+fixed image's network grid ``u_prev``    (1, 3, D, H, W)            current state, voxels, channel c
+along array axis c (z, y, x) ``epsilon``   (J, C, d, h, w)            standard normal noise ``tau``
+(1,)                       temperature; 0 gives z = mu ``step_view`` (4,) int64                 of
+this step: offset along z, y, x, voxels, and 1 where mirrored; only where the network has views
+============  =========================
+======================================================================
 
-============== ========================= ======================================================================
-output         shape (float32)           meaning
-============== ========================= ======================================================================
-``u``          (J, 3, D, H, W)           ``phi(x) + u_prev(x + phi(x))``
-``warped``     (J, 1, D, H, W)           moving o (x + u); 0 outside the moving grid
-``reward``     (J,)                      mean local NCC (window 9) over voxels with fixed > 0, minus NJD in percent
-``mu``         (1, C, d, h, w)           mean of the latent policy
-``log_sigma``  (1, C, d, h, w)           its log standard deviation
-``njd``        (J,)                      percent of the voxels where ``u`` folds
-============== ========================= ======================================================================
+============== =========================
+====================================================================== output         shape
+(float32)           meaning
+============== =========================
+====================================================================== ``u``          (J, 3, D, H,
+W)           ``phi(x) + u_prev(x + phi(x))`` ``warped``     (J, 1, D, H, W)           moving o (x +
+u); 0 outside the moving grid ``reward``     (J,)                      mean local NCC (window 9)
+over voxels with fixed > 0, minus NJD in percent ``mu``         (1, C, d, h, w)           mean of
+the latent policy ``log_sigma``  (1, C, d, h, w)           its log standard deviation ``njd``
+(J,)                      percent of the voxels where ``u`` folds
+============== =========================
+======================================================================
 
-In the file the step stands in a loop (:mod:`.loop`): one more input, ``steps``, makes one run take T of them, and the
-view follows from the step's number.
+In the file the step stands in a loop (:mod:`.loop`): one more input, ``steps``, makes one run take
+T of them, and the view follows from the step's number.
 
-Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the file half the size.
-With ``half`` the network's layers work in float16 as well; images, the policy's heads, and everything about fields
-(integration, composition, sampling, reward) stay float32: a coordinate of 200 in float16 is off by up to 0.06 voxel.
+Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the
+file half the size. With ``half`` the network's layers work in float16 as well; images, the policy's
+heads, and everything about fields (integration, composition, sampling, reward) stay float32: a
+coordinate of 200 in float16 is off by up to 0.06 voxel.
 """
 
 from __future__ import annotations
@@ -85,8 +90,18 @@ class StepGraph(nn.Module):
             for head in (backbone.mu_head, backbone.log_sigma_head) if backbone.heads else ():
                 head.float()
 
-    def forward(self, fixed: Tensor, moving: Tensor, u_prev: Tensor, epsilon: Tensor, tau: Tensor, step_view: Tensor | None = None):
-        e = self.backbone.state(fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype), step_view)
+    def forward(
+        self,
+        fixed: Tensor,
+        moving: Tensor,
+        u_prev: Tensor,
+        epsilon: Tensor,
+        tau: Tensor,
+        step_view: Tensor | None = None,
+    ):
+        e = self.backbone.state(
+            fixed.to(self.dtype), warp(moving, u_prev).to(self.dtype), step_view
+        )
         z = e.mu + tau * torch.exp(e.log_sigma) * epsilon
         u = compose(self.backbone.step_field(z.to(self.dtype), e), u_prev)
         warped = warp(moving, u)
@@ -116,7 +131,9 @@ def label_free_reward(fixed: Tensor, warped: Tensor, njd: Tensor) -> Tensor:
 
 
 def random_backbone(model: Model, seed: int) -> PolicyBackbone:
-    """The network of a configuration with random weights, as float16 numbers. It moves voxels; a fresh one hardly does."""
+    """The network of a configuration with random weights, as float16 numbers. It moves voxels; a
+    fresh one hardly does.
+    """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         backbone = build_backbone(model).eval()
@@ -127,7 +144,9 @@ def random_backbone(model: Model, seed: int) -> PolicyBackbone:
 
 
 def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int, int] | None):
-    """ONNX model of the step graph for one size, or under dynamic sizes. Two trajectories: one would be burnt in."""
+    """ONNX model of the step graph for one size, or under dynamic sizes. Two trajectories: one
+    would be burnt in.
+    """
     from torch.export import Dim
 
     backbone = graph.backbone
@@ -137,7 +156,9 @@ def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, in
     if size is None:
         # Unlike the minimum on every axis, so that nothing is specialised to it.
         size = tuple(m * (n // m + 1 + i) for i, n in enumerate(min_size))
-        dims = [Dim(name, min=2, max=4096) for name in ("depth_units", "height_units", "width_units")]
+        dims = [
+            Dim(name, min=2, max=4096) for name in ("depth_units", "height_units", "width_units")
+        ]
         spatial = {i + 2: m * d for i, d in enumerate(dims)}
         latent_dims |= {i + 2: (m // s) * d if m != s else d for i, d in enumerate(dims)}
     latent = backbone.latent_shape(size)
@@ -148,7 +169,13 @@ def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, in
         "epsilon": torch.randn(2, *latent),
         "tau": torch.ones(1),
     }
-    shapes = {"fixed": spatial, "moving": spatial, "u_prev": spatial, "epsilon": latent_dims, "tau": {}}
+    shapes = {
+        "fixed": spatial,
+        "moving": spatial,
+        "u_prev": spatial,
+        "epsilon": latent_dims,
+        "tau": {},
+    }
     if backbone.views:
         inputs["step_view"], shapes["step_view"] = torch.tensor(backbone.views[0]), {}
     program = torch.onnx.export(
@@ -166,16 +193,22 @@ def _trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, in
 
 
 def _name_folded(model, backbone: PolicyBackbone) -> None:
-    """Give parameters that the exporter folded into a constant their names back, marked with what happened to them.
+    """Give parameters that the exporter folded into a constant their names back, marked with what
+    happened to them.
 
-    Reshaped ones need no mark. Matrices of linear layers come out as ``NAME__transposed``, and tables of relative positions as
-    ``NAME__gathered``, a value for every pair of voxels in a window.
+    Reshaped ones need no mark. Matrices of linear layers come out as ``NAME__transposed``, and
+    tables of relative positions as ``NAME__gathered``, a value for every pair of voxels in a
+    window.
     """
     from onnx import numpy_helper
 
     graph = model.graph
     known = {t.name for t in graph.initializer}
-    loose = {t.name: numpy_helper.to_array(t) for t in graph.initializer if not t.name.startswith("backbone.")}
+    loose = {
+        t.name: numpy_helper.to_array(t)
+        for t in graph.initializer
+        if not t.name.startswith("backbone.")
+    }
     names = {}
     state = backbone.state_dict()
     for key, value in state.items():
@@ -189,7 +222,9 @@ def _name_folded(model, backbone: PolicyBackbone) -> None:
                 names[name] = f"backbone.{key}"
             elif own.ndim == 2 and np.array_equal(values.T, own):
                 names[name] = f"backbone.{key}__transposed"
-            elif key.endswith(TABLE) and np.array_equal(values, _gathered(value, state[_index(key)], values.shape)):
+            elif key.endswith(TABLE) and np.array_equal(
+                values, _gathered(value, state[_index(key)], values.shape)
+            ):
                 names[name] = f"backbone.{key}__gathered"
             else:
                 continue
@@ -204,12 +239,16 @@ def _name_folded(model, backbone: PolicyBackbone) -> None:
 
 
 def _index(key: str) -> str:
-    """Name of the buffer that says which row of a table of relative positions belongs to which pair of voxels."""
+    """Name of the buffer that says which row of a table of relative positions belongs to which pair
+    of voxels.
+    """
     return key.removesuffix(TABLE) + "relative_position_index"
 
 
 def _gathered(table: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
-    """The attention bias (1, heads, n, n) of windows with n voxels, from a table (rows, heads); empty where ``shape`` is none."""
+    """The attention bias (1, heads, n, n) of windows with n voxels, from a table (rows, heads);
+    empty where ``shape`` is none.
+    """
     n = shape[-1] if len(shape) == 4 else 0
     return table[index[:n, :n]].permute(2, 0, 1)[None]
 
@@ -229,8 +268,14 @@ def _halve(model) -> None:
         if np.abs(values).max() > 65000:
             raise ValueError(f"weight {tensor.name} does not fit float16")
         name = tensor.name
-        graph.initializer[index].CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}__half"))
-        casts.append(helper.make_node("Cast", [f"{name}__half"], [name], f"{name}__cast", to=TensorProto.FLOAT))
+        graph.initializer[index].CopyFrom(
+            numpy_helper.from_array(values.astype(np.float16), f"{name}__half")
+        )
+        casts.append(
+            helper.make_node(
+                "Cast", [f"{name}__half"], [name], f"{name}__cast", to=TensorProto.FLOAT
+            )
+        )
     for offset, node in enumerate(casts):
         graph.node.insert(offset, node)
 
@@ -269,7 +314,9 @@ def _check(model) -> None:
 
 
 def graph_sha256(path: str | Path) -> str:
-    """SHA-256 of the graph as it stands in the file: the raw payload of field 7 of the serialised ModelProto."""
+    """SHA-256 of the graph as it stands in the file: the raw payload of field 7 of the serialised
+    ModelProto.
+    """
     data = memoryview(Path(path).read_bytes())
     at, digest = 0, None
 
@@ -321,10 +368,12 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 
 
 def bundle_weights(path: str | Path, backbone: PolicyBackbone) -> dict[str, Tensor]:
-    """The weights in a bundle, float32, as ``backbone.load_state_dict(..., strict=False)`` takes them.
+    """The weights in a bundle, float32, as ``backbone.load_state_dict(..., strict=False)`` takes
+    them.
 
-    What was rounded to float16 for the file stays so. Layers that serve training only are not in a bundle. Of a table of
-    relative positions a bundle has the rows that its size needs; the others are ``backbone``'s.
+    What was rounded to float16 for the file stays so. Layers that serve training only are not in a
+    bundle. Of a table of relative positions a bundle has the rows that its size needs; the others
+    are ``backbone``'s.
     """
     import onnx
     from onnx import numpy_helper
@@ -373,8 +422,8 @@ def export_bundle(
     metrics : dict, optional
         Goes into the manifest as it is.
     size : (D, H, W), optional
-        The only size that the bundle shall run on; any, where it is left out. Transformers need it: their windows are laid
-        out for one size.
+        The only size that the bundle shall run on; any, where it is left out. Transformers need it:
+        their windows are laid out for one size.
     half : bool
         float16 layers, for GPUs. CPUs run such a bundle too, in float32.
 
@@ -385,23 +434,33 @@ def export_bundle(
     """
     import copy
 
-    backbone = copy.deepcopy(backbone).cpu().float().eval().to(memory_format=torch.contiguous_format)
+    backbone = (
+        copy.deepcopy(backbone).cpu().float().eval().to(memory_format=torch.contiguous_format)
+    )
     if getattr(backbone, "segmentation_classes", 0):
         del backbone.segmentation_head
         backbone.segmentation_classes = 0
     if size is not None:
         backbone.latent_shape(size)  # refuses a size that is no multiple
     elif not backbone.any_size:
-        raise ValueError(f"backbone {backbone.name} is exported for one size: give it (--size D,H,W)")
+        raise ValueError(
+            f"backbone {backbone.name} is exported for one size: give it (--size D,H,W)"
+        )
     min_size = config.data.min_size if size is None else size
     model = _trace(StepGraph(backbone, half), min_size, size)
     _name_folded(model, backbone)
     _halve(model)
-    # Debug metadata (stack traces of every node) would be a third of the file and would name local paths.
+    # Debug metadata (stack traces of every node) would be a third of the file and would name local
+    # paths.
     for node in model.graph.node:
         del node.metadata_props[:]
         node.doc_string = ""
-    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info, *model.graph.initializer):
+    for value in (
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.value_info,
+        *model.graph.initializer,
+    ):
         del value.metadata_props[:]
     del model.graph.metadata_props[:]
     del model.metadata_props[:]
@@ -437,7 +496,9 @@ def export_bundle(
         "metrics": metrics or {},
         "parameters": backbone.parameter_count(),
     }
-    manifest["sha256"] = hashlib.sha256(model.graph.SerializeToString(deterministic=True)).hexdigest()
+    manifest["sha256"] = hashlib.sha256(
+        model.graph.SerializeToString(deterministic=True)
+    ).hexdigest()
     entry = model.metadata_props.add()
     entry.key, entry.value = MANIFEST_KEY, json.dumps(manifest, ensure_ascii=False, sort_keys=True)
     path = Path(path)

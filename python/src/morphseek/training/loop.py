@@ -1,25 +1,27 @@
 """T refinement steps in one run: the step graph put into an ONNX ``Loop``.
 
-A GPU should see one upload, T steps and one download. :func:`loop_steps` wraps a single-step graph so that the number of
-steps is an input of the run. What does not change from step to step (weights, features and window means of the fixed image)
-stays outside the loop and is computed once; between steps the trajectory with the greatest reward is kept.
+A GPU should see one upload, T steps and one download. :func:`loop_steps` wraps a single-step graph
+so that the number of steps is an input of the run. What does not change from step to step (weights,
+features and window means of the fixed image) stays outside the loop and is computed once; between
+steps the trajectory with the greatest reward is kept.
 
-A run without ``steps`` takes one step and means what the single-step graph means, so one bundle serves callers of either.
-Where the network sees the pair otherwise from step to step, a caller of single steps says by ``first`` which one it is.
+A run without ``steps`` takes one step and means what the single-step graph means, so one bundle
+serves callers of either. Where the network sees the pair otherwise from step to step, a caller of
+single steps says by ``first`` which one it is.
 
-===============  ======================  =================================================================
-input or output  shape                   meaning, where it differs from the single step's
-===============  ======================  =================================================================
-``steps``        (1,) int64              T, 1 where it is left out
-``first``        (1,) int64              steps taken before this run, 0 where it is left out; only where the network has views
-``epsilon``      (T J, C, d, h, w)       noise, the J trajectories of the first step first
-``u``            (J, 3, D, H, W)         of the last step
-``warped``       (J, 1, D, H, W)         of the last step
-``reward``       (T J,)                  of every step
-``njd``          (T J,)                  of every step
-``mu``           (T, C, d, h, w)         of every step
-``log_sigma``    (T, C, d, h, w)         of every step
-===============  ======================  =================================================================
+===============  ======================
+================================================================= input or output  shape
+meaning, where it differs from the single step's
+===============  ======================
+================================================================= ``steps``        (1,) int64
+T, 1 where it is left out ``first``        (1,) int64              steps taken before this run, 0
+where it is left out; only where the network has views ``epsilon``      (T J, C, d, h, w)
+noise, the J trajectories of the first step first ``u``            (J, 3, D, H, W)         of the
+last step ``warped``       (J, 1, D, H, W)         of the last step ``reward``       (T J,)
+of every step ``njd``          (T J,)                  of every step ``mu``           (T, C, d, h,
+w)         of every step ``log_sigma``    (T, C, d, h, w)         of every step
+===============  ======================
+=================================================================
 """
 
 from __future__ import annotations
@@ -27,18 +29,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 __all__ = ["loop_steps"]
 
-#: What passes from step to step: outputs of the single step, by the names of their predecessors in the loop.
+# : What passes from step to step: outputs of the single step, by the names of their predecessors in
+# the loop.
 CARRIED = {"state.u": "u", "state.warped": "warped", "state.reward": "reward"}
-#: What every step leaves behind, and how the loop's stack of it, (T, J) or (T, 1, ...), becomes the output.
+# : What every step leaves behind, and how the loop's stack of it, (T, J) or (T, 1, ...), becomes
+# the output.
 STACKED = {"reward": "Reshape", "njd": "Reshape", "mu": "Squeeze", "log_sigma": "Squeeze"}
 
 
 def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
-    """Make ``model``, a step graph as :mod:`.export` describes it, the graph that takes T steps, with ``views`` in turn.
+    """Make ``model``, a step graph as :mod:`.export` describes it, the graph that takes T steps,
+    with ``views`` in turn.
 
     Trajectories are compared as the engine does it: the first of equals wins, NaN never.
     """
@@ -51,7 +64,10 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
 
     inside, outside = _split(step.node, {"u_prev", "epsilon", "step_view"})
     # The outer graph has inputs and outputs of these names too.
-    names = {name: f"step.{name}" for name in ("u_prev", "epsilon", "step_view", *(v.name for v in step.output))}
+    names = {
+        name: f"step.{name}"
+        for name in ("u_prev", "epsilon", "step_view", *(v.name for v in step.output))
+    }
     for node in inside:
         node.input[:] = [names.get(n, n) for n in node.input]
         node.output[:] = [names.get(n, n) for n in node.output]
@@ -65,7 +81,9 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
     graph.name = "steps"
     graph.input.extend([v for v in step.input if v.name != "step_view"])
     graph.input.append(helper.make_tensor_value_info("steps", TensorProto.INT64, [1]))
-    next(v for v in graph.input if v.name == "epsilon").type.tensor_type.shape.dim[0].dim_param = "draws"
+    next(v for v in graph.input if v.name == "epsilon").type.tensor_type.shape.dim[
+        0
+    ].dim_param = "draws"
     graph.output.extend(_like(v, v.name) for v in step.output)
     graph.initializer.extend(step.initializer)
     constant("steps", np.array([1]))  # an input with an initialiser may be left out
@@ -83,7 +101,10 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
     if views:
         graph.input.append(helper.make_tensor_value_info("first", TensorProto.INT64, [1]))
         constant("first", np.array([0]))
-        table, period = constant("loop.views", np.array(views)), constant("loop.period", np.array(len(views)))
+        table, period = (
+            constant("loop.views", np.array(views)),
+            constant("loop.period", np.array(len(views))),
+        )
         scalar = constant("loop.scalar", np.zeros(0, np.int64))
         before += [
             helper.make_node("Reshape", ["first", scalar], ["loop.first_number"]),
@@ -116,12 +137,21 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
         [
             *outside,
             helper.make_node("Shape", ["epsilon"], ["loop.latent"], start=1),
-            helper.make_node("Concat", ["steps", minus_one, "loop.latent"], ["loop.by_step"], axis=0),
+            helper.make_node(
+                "Concat", ["steps", minus_one, "loop.latent"], ["loop.by_step"], axis=0
+            ),
             helper.make_node("Reshape", ["epsilon", "loop.by_step"], ["loop.epsilon"]),
             helper.make_node(
                 "Loop",
-                # The first state is one trajectory, whatever its reward; a warped image is not read before there is one.
-                ["steps", constant("loop.first", np.array(True)), "u_prev", "moving", constant("loop.none", np.zeros(1, np.float32))],
+                # The first state is one trajectory, whatever its reward; a warped image is not read
+                # before there is one.
+                [
+                    "steps",
+                    constant("loop.first", np.array(True)),
+                    "u_prev",
+                    "moving",
+                    constant("loop.none", np.zeros(1, np.float32)),
+                ],
                 ["u", "warped", "loop.last", *(f"loop.{name}.steps" for name in STACKED)],
                 body=body,
             ),
@@ -147,6 +177,8 @@ def _split(nodes, varying: set[str]) -> tuple[list[NodeProto], list[NodeProto]]:
 
 
 def _like(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """``value`` under another name and with any length along the first axis: trajectories or steps."""
+    """``value`` under another name and with any length along the first axis: trajectories or
+    steps.
+    """
     dims = [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, *dims[1:]])

@@ -1,7 +1,8 @@
 """Losses and rewards: image similarity, regularity, overlap of labels.
 
-Images are ``(B, 1, D, H, W)``, label maps ``(B, K, D, H, W)`` with one channel a label (background has none), fields
-``(B, 3, D, H, W)`` in voxels. Masks are ``(B, 1, D, H, W)`` in [0, 1]; a loss with a mask is the mean over it.
+Images are ``(B, 1, D, H, W)``, label maps ``(B, K, D, H, W)`` with one channel a label (background
+has none), fields ``(B, 3, D, H, W)`` in voxels. Masks are ``(B, 1, D, H, W)`` in [0, 1]; a loss
+with a mask is the mean over it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _box_mean(x: Tensor, window: int) -> Tensor:
-    # Three one-dimensional averages are the cubic one, at w/w^3 of the cost. count_include_pad=False lets a window
-    # that hangs over the border average over what is inside.
+    # Three one-dimensional averages are the cubic one, at w/w^3 of the cost.
+    # count_include_pad=False lets a window that hangs over the border average over what is inside.
     for axis in range(3):
         kernel, pad = [1, 1, 1], [0, 0, 0]
         kernel[axis], pad[axis] = window, window // 2
@@ -63,8 +64,11 @@ def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window:
     return masked_mean(squared, mask)
 
 
-def local_ncc_map(fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5, mask: Tensor | None = None) -> Tensor:
-    """Normalised cross-correlation in a cubic window around every voxel, of what ``mask`` leaves of it, (B, 1, D, H, W), in [-1, 1].
+def local_ncc_map(
+    fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5, mask: Tensor | None = None
+) -> Tensor:
+    """Normalised cross-correlation in a cubic window around every voxel, of what ``mask`` leaves of
+    it, (B, 1, D, H, W), in [-1, 1].
 
     Where the product of the standard deviations is below ``eps`` (constant patches) it is about 0.
     """
@@ -72,6 +76,7 @@ def local_ncc_map(fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1
 
         def mean(x: Tensor) -> Tensor:
             return _box_mean(x, window)
+
     else:
         share = _box_mean(mask, window).clamp_min(1e-6)
 
@@ -82,7 +87,8 @@ def local_ncc_map(fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1
     cross = mean(fixed * warped) - mean_f * mean_m
     var_f = (mean(fixed * fixed) - mean_f * mean_f).clamp_min(0.0)
     var_m = (mean(warped * warped) - mean_m * mean_m).clamp_min(0.0)
-    # A clamp, not an added epsilon: the graph optimiser of the ONNX exporter drops additions of 1e-10.
+    # A clamp, not an added epsilon: the graph optimiser of the ONNX exporter drops additions of
+    # 1e-10.
     return cross / torch.sqrt((var_f * var_m).clamp_min(eps * eps))
 
 
@@ -91,7 +97,9 @@ def local_ncc(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window:
     return -masked_mean(local_ncc_map(fixed, warped, window, mask=mask), mask)
 
 
-def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2, mask: Tensor | None = None) -> Tensor:
+def mind_descriptor(
+    image: Tensor, radius: int = 1, dilation: int = 2, mask: Tensor | None = None
+) -> Tensor:
     """MIND-SSC: self-similarities between the six neighbours of a voxel (Heinrich 2013).
 
     Parameters
@@ -109,9 +117,15 @@ def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2, mask: Ten
     Tensor of shape (B, 12, D, H, W)
         In (0, 1]; the twelve pairs of neighbours at squared distance two.
     """
-    # The six neighbours as places in a window of three voxels, and the twelve pairs of them at squared distance two.
+    # The six neighbours as places in a window of three voxels, and the twelve pairs of them at
+    # squared distance two.
     places = [(0, 1, 1), (1, 1, 0), (1, 0, 1), (1, 1, 2), (2, 1, 1), (1, 2, 1)]
-    pairs = [(a, b) for i, a in enumerate(places) for b in places[i + 1 :] if sum((p - q) ** 2 for p, q in zip(a, b)) == 2]
+    pairs = [
+        (a, b)
+        for i, a in enumerate(places)
+        for b in places[i + 1 :]
+        if sum((p - q) ** 2 for p, q in zip(a, b)) == 2
+    ]
     d = dilation
     padded = F.pad(image, (d,) * 6, mode="replicate")
 
@@ -120,28 +134,39 @@ def mind_descriptor(image: Tensor, radius: int = 1, dilation: int = 2, mask: Ten
         size = image.shape[2:]
         return padded[:, :, z : z + size[0], y : y + size[1], x : x + size[2]]
 
-    distance = torch.cat([_box_mean((shifted(a) - shifted(b)).square(), 2 * radius + 1) for a, b in pairs], dim=1)
+    distance = torch.cat(
+        [_box_mean((shifted(a) - shifted(b)).square(), 2 * radius + 1) for a, b in pairs], dim=1
+    )
     distance = distance - distance.amin(dim=1, keepdim=True)
-    # The local noise estimate, kept within three decades of the image's mean so that flat air does not amplify noise.
+    # The local noise estimate, kept within three decades of the image's mean so that flat air does
+    # not amplify noise.
     variance = distance.mean(dim=1, keepdim=True)
     axes = (1, 2, 3, 4)
     if mask is None:
         centre = variance.mean(dim=axes, keepdim=True).detach()
     else:
-        centre = ((variance * mask).sum(axes, keepdim=True) / mask.sum(axes, keepdim=True).clamp_min(1.0)).detach()
+        centre = (
+            (variance * mask).sum(axes, keepdim=True) / mask.sum(axes, keepdim=True).clamp_min(1.0)
+        ).detach()
     variance = torch.minimum(torch.maximum(variance, centre * 1e-3), centre * 1e3).clamp_min(1e-12)
     return torch.exp(-distance / variance)
 
 
 def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean squared difference of MIND descriptors, where these read nothing outside the mask; compares images of different modalities."""
+    """Mean squared difference of MIND descriptors, where these read nothing outside the mask;
+    compares images of different modalities.
+    """
     if mask is not None:
         mask = _eroded(mask, 3)  # the patch of radius 1 around a neighbour 2 voxels off
-    return masked_mean((mind_descriptor(fixed, mask=mask) - mind_descriptor(warped, mask=mask)).square(), mask)
+    return masked_mean(
+        (mind_descriptor(fixed, mask=mask) - mind_descriptor(warped, mask=mask)).square(), mask
+    )
 
 
 def _eroded(mask: Tensor, reach: int) -> Tensor:
-    """The least of ``mask`` in a cube of ``reach`` voxels to each side; the border of the grid erodes nothing."""
+    """The least of ``mask`` in a cube of ``reach`` voxels to each side; the border of the grid
+    erodes nothing.
+    """
     for axis in range(3):
         kernel, pad = [1, 1, 1], [0, 0, 0]
         kernel[axis], pad[axis] = 2 * reach + 1, reach
@@ -150,25 +175,32 @@ def _eroded(mask: Tensor, reach: int) -> Tensor:
 
 
 def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean distance in voxels between a displacement and the true one, (B, 3, D, H, W); smooth below a tenth of a voxel."""
+    """Mean distance in voxels between a displacement and the true one, (B, 3, D, H, W); smooth
+    below a tenth of a voxel.
+    """
     return masked_mean(((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt(), mask)
 
 
 def diffusion(u: Tensor) -> Tensor:
-    """Mean over voxels of the squared forward differences of the displacement, summed over axes and components."""
+    """Mean over voxels of the squared forward differences of the displacement, summed over axes and
+    components.
+    """
     return sum(g.square().sum(dim=1).mean() for g in forward_differences(u))
 
 
 def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
-    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: pushes on voxels that are about to fold."""
+    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: pushes on voxels that
+    are about to fold.
+    """
     return torch.relu(margin - _determinant(*forward_differences(u))).mean()
 
 
 def squared_log_jacobian(u: Tensor, floor: float = 0.05) -> Tensor:
-    """Mean of ``log(det(I + grad u))^2`` with forward differences; determinants below ``floor`` count as ``floor``.
+    """Mean of ``log(det(I + grad u))^2`` with forward differences; determinants below ``floor``
+    count as ``floor``.
 
-    Halving and doubling a volume cost the same. Folds are the hinge's business (:func:`fold_hinge`): here their gradient
-    is zero.
+    Halving and doubling a volume cost the same. Folds are the hinge's business
+    (:func:`fold_hinge`): here their gradient is zero.
     """
     return _determinant(*forward_differences(u)).clamp_min(floor).log().square().mean()
 
@@ -179,22 +211,30 @@ def kl_to_standard_normal(mu: Tensor, log_sigma: Tensor) -> Tensor:
 
 
 def sharpen(probability: Tensor, steepness: float) -> Tensor:
-    """Logistic contrast curve on [0, 1] that keeps 0, 1/2 and 1 in place; ``steepness`` 0 is the identity."""
+    """Logistic contrast curve on [0, 1] that keeps 0, 1/2 and 1 in place; ``steepness`` 0 is the
+    identity.
+    """
     if steepness <= 0:
         return probability
-    half = 0.5 * torch.tanh(torch.tensor(0.25 * steepness, dtype=probability.dtype, device=probability.device))
+    half = 0.5 * torch.tanh(
+        torch.tensor(0.25 * steepness, dtype=probability.dtype, device=probability.device)
+    )
     return 0.5 + 0.25 * torch.tanh(0.5 * steepness * (probability - 0.5)) / half
 
 
-def soft_dice_per_label(probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None) -> Tensor:
+def soft_dice_per_label(
+    probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
+) -> Tensor:
     """``(2 sum(Y P) + eps) / (sum(Y^2) + sum(P^2) + eps)`` for each label.
 
     Parameters
     ----------
     probability, target : (B, K, D, H, W)
-        Trilinearly warped one-hot labels of the moving image, and labels of the fixed image, in [0, 1].
+        Trilinearly warped one-hot labels of the moving image, and labels of the fixed image, in [0,
+        1].
     weight : (B, 1, D, H, W), optional
-        What each voxel counts. With the Jacobian determinant of the map, the sums are integrals over the moving image's space.
+        What each voxel counts. With the Jacobian determinant of the map, the sums are integrals
+        over the moving image's space.
 
     Returns
     -------
@@ -207,7 +247,9 @@ def soft_dice_per_label(probability: Tensor, target: Tensor, eps: float = 1e-5, 
     return (2.0 * cross.sum(axes) + eps) / (sizes.sum(axes) + eps)
 
 
-def soft_dice(probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None) -> Tensor:
+def soft_dice(
+    probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
+) -> Tensor:
     """Mean over the labels that occur of :func:`soft_dice_per_label`, shape (B,).
 
     A label that neither image has would count as a perfect 1 and is left out.

@@ -1,7 +1,9 @@
-"""One refinement step as a loss: from a pair and its current state to a scalar to differentiate and the next state.
+"""One refinement step as a loss: from a pair and its current state to a scalar to differentiate and
+the next state.
 
-The whole step is one :class:`torch.nn.Module`, so that :class:`torch.nn.parallel.DistributedDataParallel` can wrap it:
-one forward, one backward, gradients averaged over processes.
+The whole step is one :class:`torch.nn.Module`, so that
+:class:`torch.nn.parallel.DistributedDataParallel` can wrap it: one forward, one backward, gradients
+averaged over processes.
 """
 
 from __future__ import annotations
@@ -123,7 +125,9 @@ class StepObjective(nn.Module):
         self.memory.load(state)
 
     def dice_gradient(self, pair: Sample, u_prev: Tensor) -> Tensor:
-        """Gradient of -soft Dice with respect to mu, (1, C, d, h, w), in the first step, from the state ``u_prev``."""
+        """Gradient of -soft Dice with respect to mu, (1, C, d, h, w), in the first step, from the
+        state ``u_prev``.
+        """
         with torch.no_grad():
             seen = warp(pair.moving, u_prev)
             with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
@@ -134,10 +138,14 @@ class StepObjective(nn.Module):
         read = warp(pair.moving_labels, compose(phi, u_prev))
         return torch.autograd.grad(-soft_dice(read, pair.fixed_labels).mean(), mu)[0]
 
-    # -- pieces ----------------------------------------------------------------------------------------------------
+    # -- pieces ------------------------------------------------------------------------------------
 
-    def similarity(self, pair: Sample, u: Tensor, warped: Tensor, warped_fov: Tensor | None) -> Tensor:
-        """Image similarity of the fixed image and the moving one warped by ``u``, inside both fields of view."""
+    def similarity(
+        self, pair: Sample, u: Tensor, warped: Tensor, warped_fov: Tensor | None
+    ) -> Tensor:
+        """Image similarity of the fixed image and the moving one warped by ``u``, inside both
+        fields of view.
+        """
         w = self.weights
         mask = pair.fixed_fov * warped_fov if w.mask_fov and warped_fov is not None else None
         if w.similarity == "mse":
@@ -151,7 +159,8 @@ class StepObjective(nn.Module):
     def field_losses(self, pair: Sample, u: Tensor, with_dice: bool = True) -> dict[str, Tensor]:
         """Terms that depend on the cumulative field ``u`` (B, 3, D, H, W) alone."""
         w = self.weights
-        # One sampling pass reads image, field of view and labels: the coordinates are the expensive part.
+        # One sampling pass reads image, field of view and labels: the coordinates are the expensive
+        # part.
         with_dice = with_dice and pair.moving_labels.shape[1] > 0
         stack = [pair.moving, pair.moving_fov]
         if with_dice:
@@ -177,18 +186,26 @@ class StepObjective(nn.Module):
         return terms
 
     def warm_loss(self, terms: dict[str, Tensor], encoded: Encoded) -> Tensor:
-        """L_warm, the unsupervised objective of warm-up, with our fold hinge where it has weight."""
+        """L_warm, the unsupervised objective of warm-up, with our fold hinge where it has
+        weight.
+        """
         w = self.weights
         terms["kl"] = kl_to_standard_normal(encoded.mu, encoded.log_sigma)
-        loss = terms["similarity"] + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
+        loss = (
+            terms["similarity"] + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
+        )
         if w.fold:
             loss = loss + w.fold * terms["fold"]
         if w.volume:
             loss = loss + w.volume * terms["volume"]
         return loss
 
-    def segmentation_loss(self, logits: Tensor, pair: Sample, u_prev: Tensor, view: tuple[int, ...] | None) -> Tensor:
-        """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against what the network saw."""
+    def segmentation_loss(
+        self, logits: Tensor, pair: Sample, u_prev: Tensor, view: tuple[int, ...] | None
+    ) -> Tensor:
+        """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against what
+        the network saw.
+        """
         with torch.no_grad():
             seen = warp(pair.moving_map, u_prev, mode="nearest")
             target = torch.cat((pair.fixed_map, seen), dim=0)
@@ -203,10 +220,14 @@ class StepObjective(nn.Module):
         cross_entropy = -(log_p * hot).sum(1).mean()
         return cross_entropy + 1.0 - soft_dice(log_p[:, 1:].exp(), hot[:, 1:]).mean()
 
-    # -- the step ----------------------------------------------------------------------------------------------------
+    # -- the step ----------------------------------------------------------------------------------
 
-    def forward(self, pair: Sample, u_prev: Tensor, step: int = 0, pretrain: bool = False, **sampling) -> StepResult:
-        """Run a step (from 0) from the state ``u_prev`` (1, 3, D, H, W), voxels; or ``pretrain`` on the two images alone."""
+    def forward(
+        self, pair: Sample, u_prev: Tensor, step: int = 0, pretrain: bool = False, **sampling
+    ) -> StepResult:
+        """Run a step (from 0) from the state ``u_prev`` (1, 3, D, H, W), voxels; or ``pretrain`` on
+        the two images alone.
+        """
         if pretrain:
             return self.recognition_step(pair, u_prev)
         if self.stage == "finetune" and self.policy.kind != "none":

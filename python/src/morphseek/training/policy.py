@@ -1,15 +1,18 @@
 """The latent policy: sampling, log-likelihood, advantages, and the two policy-gradient steps.
 
-``paper``: Group Relative Policy Optimisation as the paper prints it. White noise, one scalar reward a trajectory, the
-group-normalised advantage, the log-likelihood of the *detached* latent scaled by 1/s (LDVN), plus 0.8 L_warm + 0.2 L_Dice.
+``paper``: Group Relative Policy Optimisation as the paper prints it. White noise, one scalar reward
+a trajectory, the group-normalised advantage, the log-likelihood of the *detached* latent scaled by
+1/s (LDVN), plus 0.8 L_warm + 0.2 L_Dice.
 
-``structured``: the same idea with a signal. One scalar reward over N latent dimensions has a signal-to-noise ratio of about
-sqrt(J/N); so the noise is confined to the few channel directions that matter and is spatially smooth, every latent cell is
-credited with the reward of its own neighbourhood, and samples come in antithetic pairs.
+``structured``: the same idea with a signal. One scalar reward over N latent dimensions has a
+signal-to-noise ratio of about sqrt(J/N); so the noise is confined to the few channel directions
+that matter and is spatially smooth, every latent cell is credited with the reward of its own
+neighbourhood, and samples come in antithetic pairs.
 
-Both keep the memory independent of J: trajectories are decoded (and, in ``paper``, differentiated) one at a time. Their
-gradients are collected at the encoder's outputs and at the decoder's weights, and handed on as a surrogate scalar whose
-gradient they are. So a step stays one forward and one backward, which is what DistributedDataParallel needs.
+Both keep the memory independent of J: trajectories are decoded (and, in ``paper``, differentiated)
+one at a time. Their gradients are collected at the encoder's outputs and at the decoder's weights,
+and handed on as a surrogate scalar whose gradient they are. So a step stays one forward and one
+backward, which is what DistributedDataParallel needs.
 """
 
 from __future__ import annotations
@@ -42,10 +45,12 @@ __all__ = [
 ]
 
 
-# -- distribution --------------------------------------------------------------------------------------------------------
+# -- distribution ----------------------------------------------------------------------------------
 
 
-def gaussian_noise(shape: tuple[int, ...], rng: np.random.Generator, device: torch.device | str = "cpu") -> Tensor:
+def gaussian_noise(
+    shape: tuple[int, ...], rng: np.random.Generator, device: torch.device | str = "cpu"
+) -> Tensor:
     """Standard normal tensor from a NumPy generator: the same on every device."""
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).to(device)
 
@@ -58,8 +63,9 @@ def ldvn_scale(n: int, kind: str) -> float:
 def log_likelihood(z: Tensor, mu: Tensor, log_sigma: Tensor, tau: float, s: float) -> Tensor:
     """Log-density of latents under N(mu, (tau sigma)^2), divided by ``s``.
 
-    ``z`` is the action that was taken and is detached here. With the reparameterised ``z`` the gradient with respect to
-    ``mu`` would vanish identically: (z - mu) / sigma is the noise, whatever mu is.
+    ``z`` is the action that was taken and is detached here. With the reparameterised ``z`` the
+    gradient with respect to ``mu`` would vanish identically: (z - mu) / sigma is the noise,
+    whatever mu is.
 
     Parameters
     ----------
@@ -81,19 +87,26 @@ def log_likelihood(z: Tensor, mu: Tensor, log_sigma: Tensor, tau: float, s: floa
 
 
 def group_advantage(rewards: Tensor, eps: float = 1e-8) -> Tensor:
-    """``(R - mean R) / (sd R + eps)`` within the group; the standard deviation is the population's."""
+    """``(R - mean R) / (sd R + eps)`` within the group; the standard deviation is the
+    population's.
+    """
     centred = rewards - rewards.mean()
     return centred / (rewards.std(unbiased=False) + eps)
 
 
-# -- rewards -------------------------------------------------------------------------------------------------------------
+# -- rewards ---------------------------------------------------------------------------------------
 
 
-def hd95(warped: Tensor, fixed: Tensor, labels: int, spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
+def hd95(
+    warped: Tensor,
+    fixed: Tensor,
+    labels: int,
+    spacing: tuple[float, float, float] = (1.0, 1.0, 1.0),
+) -> float:
     """95 % Hausdorff distance in mm, mean over labels; not differentiable.
 
-    The larger of the two directed 95th percentiles of surface distances (MONAI's definition). A label that is missing in
-    one of the maps counts the diagonal of the grid.
+    The larger of the two directed 95th percentiles of surface distances (MONAI's definition). A
+    label that is missing in one of the maps counts the diagonal of the grid.
 
     Parameters
     ----------
@@ -127,8 +140,9 @@ def hd95(warped: Tensor, fixed: Tensor, labels: int, spacing: tuple[float, float
 def local_dice_reward(warped: Tensor, fixed: Tensor, reference: Tensor, labels: int) -> Tensor:
     """First-order share of every voxel in the change of Dice against a reference state.
 
-    The derivative of Dice_l = 2 |f w| / (|f| + |w|) with respect to w(x) is (2 f(x) - D_l) / S_l, with D_l and
-    S_l = |f| + |w| of the reference. Summed over voxels, the differences between samples are their differences in Dice.
+    The derivative of Dice_l = 2 |f w| / (|f| + |w|) with respect to w(x) is (2 f(x) - D_l) / S_l,
+    with D_l and S_l = |f| + |w| of the reference. Summed over voxels, the differences between
+    samples are their differences in Dice.
 
     Parameters
     ----------
@@ -157,8 +171,9 @@ def local_dice_reward(warped: Tensor, fixed: Tensor, reference: Tensor, labels: 
 def local_advantage(voxel_reward: Tensor, stride: int, window: int = 3) -> Tensor:
     """Centred local advantage of each latent cell.
 
-    Rewards are summed over each cell and its ``window``-cubed neighbourhood, then the group mean is subtracted cell by
-    cell. There is no division by the cell's standard deviation: that would amplify cells where nothing happens.
+    Rewards are summed over each cell and its ``window``-cubed neighbourhood, then the group mean is
+    subtracted cell by cell. There is no division by the cell's standard deviation: that would
+    amplify cells where nothing happens.
 
     Parameters
     ----------
@@ -176,7 +191,7 @@ def local_advantage(voxel_reward: Tensor, stride: int, window: int = 3) -> Tenso
     return pooled - pooled.mean(dim=0, keepdim=True)
 
 
-# -- structured noise ----------------------------------------------------------------------------------------------------
+# -- structured noise ------------------------------------------------------------------------------
 
 
 def smooth_noise(noise: Tensor, sd: float) -> Tensor:
@@ -192,7 +207,8 @@ def smooth_noise(noise: Tensor, sd: float) -> Tensor:
         return noise
     offsets = torch.arange(-2, 3, dtype=torch.float32, device=noise.device)
     kernel = torch.exp(-0.5 * (offsets / sd) ** 2)
-    # Unit variance in the interior: the output's variance is the sum of the squared weights of the cubic kernel.
+    # Unit variance in the interior: the output's variance is the sum of the squared weights of the
+    # cubic kernel.
     kernel = kernel / kernel.square().sum().sqrt()
     j, k, *size = noise.shape
     x = noise.reshape(j * k, 1, *size)
@@ -266,7 +282,9 @@ class PolicyMemory:
 
 
 def oja_update(basis: Tensor, gradient: Tensor, rate: float = 0.1) -> Tensor:
-    """One step of Oja's rule: turn the basis (C, k) towards the dominant channel directions of a gradient (1, C, ...)."""
+    """One step of Oja's rule: turn the basis (C, k) towards the dominant channel directions of a
+    gradient (1, C, ...).
+    """
     g = gradient[0].reshape(gradient.shape[1], -1)
     g = g / g.norm().clamp_min(1e-12)
     moved = basis + rate * (g @ (g.T @ basis))
@@ -274,14 +292,14 @@ def oja_update(basis: Tensor, gradient: Tensor, rate: float = 0.1) -> Tensor:
     return q * torch.sign(torch.diagonal(r))
 
 
-# -- gradients in two halves ---------------------------------------------------------------------------------------------
+# -- gradients in two halves -----------------------------------------------------------------------
 
 
 class _Cut:
     """The graph cut between encoder and decoder.
 
-    Losses of single trajectories are differentiated down to the cut (and to the decoder's weights) and then freed;
-    :meth:`surrogate` is a scalar whose gradient is their sum.
+    Losses of single trajectories are differentiated down to the cut (and to the decoder's weights)
+    and then freed; :meth:`surrogate` is a scalar whose gradient is their sum.
     """
 
     def __init__(self, encoded: Encoded, parameters: list[Tensor]):
@@ -329,8 +347,12 @@ def _reward(objective, pair: Sample, u: Tensor, base: float) -> tuple[float, flo
     return p.w_dice * (dice - base) + p.w_njd * njd, dice, njd
 
 
-def policy_step(objective, pair: Sample, u_prev: Tensor, tau: float, rng: np.random.Generator, step: int = 0):
-    """Step ``step`` (from 0) of fine-tuning with a policy; see the module's description. Returns a ``StepResult``."""
+def policy_step(
+    objective, pair: Sample, u_prev: Tensor, tau: float, rng: np.random.Generator, step: int = 0
+):
+    """Step ``step`` (from 0) of fine-tuning with a policy; see the module's description. Returns a
+    ``StepResult``.
+    """
     with torch.no_grad():
         seen = warp(pair.moving, u_prev)
     with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=objective.amp):
@@ -346,7 +368,9 @@ def _decode(objective, z: Tensor, encoded: Encoded, u_prev: Tensor) -> Tensor:
     return compose(phi, u_prev)
 
 
-def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: float, rng: np.random.Generator):
+def _paper_step(
+    objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: float, rng: np.random.Generator
+):
     from .objective import StepResult
 
     w, p = objective.weights, objective.policy
@@ -372,7 +396,8 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
         for k in range(last - first):
             r, d, _ = _reward(objective, pair, u[k : k + 1].detach(), base)
             rewards.append(r), dices.append(d)
-            # Only the best field so far is kept: J fields of a large volume would be memory that grows with J.
+            # Only the best field so far is kept: J fields of a large volume would be memory that
+            # grows with J.
             if len(fields) == 0 or r > fields[0][0]:
                 fields[:] = [(r, u[k : k + 1].detach().clone())]
 
@@ -381,7 +406,8 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
     for first in range(0, j_count, size):
         run(first, min(first + size, j_count))
 
-    # L_warm at z = mu, through the same cut so that the decoder's graph is freed before the encoder's is used.
+    # L_warm at z = mu, through the same cut so that the decoder's graph is freed before the
+    # encoder's is used.
     u_mean = _decode(objective, leaf.mu, leaf, u_prev)
     terms = objective.field_losses(pair, u_mean, with_dice=False)
     exact = w.warm * objective.warm_loss(terms, leaf)
@@ -404,7 +430,9 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
     if p.weight:
         loss = loss + p.weight * policy_loss
     soft_mean = sum(soft) / len(soft)
-    value = float(policy_loss.detach()) * p.weight + float(exact.detach()) + w.dice * (1.0 - soft_mean)
+    value = (
+        float(policy_loss.detach()) * p.weight + float(exact.detach()) + w.dice * (1.0 - soft_mean)
+    )
     logs = {k: v.detach() for k, v in terms.items()}
     logs |= {
         "loss": value,
@@ -421,7 +449,9 @@ def _paper_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, tau: 
     return StepResult(loss, fields[0][1], logs)
 
 
-def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, rng: np.random.Generator):
+def _structured_step(
+    objective, pair: Sample, u_prev: Tensor, encoded: Encoded, rng: np.random.Generator
+):
     from .objective import StepResult
 
     w, p = objective.weights, objective.policy
@@ -484,7 +514,8 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
             if r > best[0]:
                 best = (r, u)
         if local:
-            # The cells were averaged over stride^3 voxels as they came, so that no J volumes are kept.
+            # The cells were averaged over stride^3 voxels as they came, so that no J volumes are
+            # kept.
             advantage = local_advantage(torch.cat(cells), 1) * float(stride**3)
         else:
             advantage = group_advantage(torch.tensor(rewards, device=device)).view(-1, 1, 1, 1, 1)
@@ -492,13 +523,23 @@ def _structured_step(objective, pair: Sample, u_prev: Tensor, encoded: Encoded, 
         decay = 0.9 if memory.policy_norm else 0.0
         memory.other_norm = decay * memory.other_norm + (1 - decay) * float(g_other.norm())
         memory.policy_norm = decay * memory.policy_norm + (1 - decay) * float(g_policy.norm())
-        weight = p.weight if p.balance == "fixed" else p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
+        weight = (
+            p.weight
+            if p.balance == "fixed"
+            else p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
+        )
         sd = 100.0 * float(np.std(dices))
-        # Bounded multiplicative steps towards the wanted spread of Dice; samples that are all alike tell no direction. Runs come to one
-        # to five times the range of mu, and where no noise can reach that spread it must not grow for ever.
+        # Bounded multiplicative steps towards the wanted spread of Dice; samples that are all alike
+        # tell no direction. Runs come to one to five times the range of mu, and where no noise can
+        # reach that spread it must not grow for ever.
         if sd > 0:
-            memory.scale = min(memory.scale * float(np.clip(p.target_sd / sd, 0.9, 1.1)), 10 * objective.backbone.scale)
-        cosine = float((g_policy * g_other).sum() / (g_policy.norm() * g_other.norm()).clamp_min(1e-12))
+            memory.scale = min(
+                memory.scale * float(np.clip(p.target_sd / sd, 0.9, 1.1)),
+                10 * objective.backbone.scale,
+            )
+        cosine = float(
+            (g_policy * g_other).sum() / (g_policy.norm() * g_other.norm()).clamp_min(1e-12)
+        )
     total = cut.surrogate() + weight * (encoded.mu * g_policy).sum()
     logs = {k: v.detach() for k, v in terms.items()}
     logs |= {

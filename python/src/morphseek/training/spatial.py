@@ -1,11 +1,12 @@
 """Displacement fields on a voxel grid: warp, compose, integrate, differentiate.
 
-Every field in :mod:`morphseek.training` is a tensor ``u`` of shape ``(B, 3, D, H, W)`` in voxels of its own
-grid. Channel ``c`` displaces along array axis ``c`` (so the order is z, y, x), and ``Phi(x) = x + u(x)`` is the
-point of the *moving* image to sample for the fixed voxel ``x``. The identity is the zero field.
+Every field in :mod:`morphseek.training` is a tensor ``u`` of shape ``(B, 3, D, H, W)`` in voxels of
+its own grid. Channel ``c`` displaces along array axis ``c`` (so the order is z, y, x), and ``Phi(x)
+= x + u(x)`` is the point of the *moving* image to sample for the fixed voxel ``x``. The identity is
+the zero field.
 
-All functions trace with :func:`torch.export.export` under dynamic shapes: the sampling grid is made from the
-shape of the field (``arange``), never stored.
+All functions trace with :func:`torch.export.export` under dynamic shapes: the sampling grid is made
+from the shape of the field (``arange``), never stored.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ __all__ = [
 ]
 
 
-def identity_grid(shape: tuple[int, int, int], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+def identity_grid(
+    shape: tuple[int, int, int], device: torch.device, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """Voxel coordinates of a grid.
 
     Parameters
@@ -55,7 +58,9 @@ def identity_grid(shape: tuple[int, int, int], device: torch.device, dtype: torc
 
 
 def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:
-    """Move what ``x`` (B, C, D, H, W) shows by whole voxels, ``offset`` along z, y, x; the border's values fill the gap."""
+    """Move what ``x`` (B, C, D, H, W) shows by whole voxels, ``offset`` along z, y, x; the border's
+    values fill the gap.
+    """
     for axis in range(3):
         n = x.shape[axis + 2]
         index = torch.arange(n, device=x.device) - offset[axis]
@@ -64,12 +69,16 @@ def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:
 
 
 def to_view(x: Tensor, view: Sequence[int] | Tensor) -> Tensor:
-    """What a network sees of ``x`` (B, C, D, H, W): mirrored left to right where ``view[3]`` is 1, then moved by ``view[:3]`` voxels."""
+    """What a network sees of ``x`` (B, C, D, H, W): mirrored left to right where ``view[3]`` is 1,
+    then moved by ``view[:3]`` voxels.
+    """
     return translate(_mirror(x, view[3]), view)
 
 
 def from_view(field: Tensor, view: Sequence[int] | Tensor) -> Tensor:
-    """Bring a displacement (B, 3, D, H, W), voxels, of images that went through :func:`to_view` back to where they came from."""
+    """Bring a displacement (B, 3, D, H, W), voxels, of images that went through :func:`to_view`
+    back to where they came from.
+    """
     field = _mirror(translate(field, [-view[axis] for axis in range(3)]), view[3])
     z, y, x = field.unbind(1)
     return torch.stack((z, y, x * (1 - 2 * view[3])), dim=1)
@@ -99,8 +108,8 @@ def sample(image: Tensor, points: Tensor, mode: str = "bilinear", padding: str =
     Tensor of shape (B, C, D', H', W')
     """
     d, h, w = image.shape[2:]
-    # grid_sample wants (x, y, z) in [-1, 1]; with align_corners the ends of that interval are voxel *centres*,
-    # so index i of n maps to 2 i / (n - 1) - 1. A one-voxel axis would divide by zero.
+    # grid_sample wants (x, y, z) in [-1, 1]; with align_corners the ends of that interval are voxel
+    # *centres*, so index i of n maps to 2 i / (n - 1) - 1. A one-voxel axis would divide by zero.
     z = points[:, 0] * (2.0 / max(d - 1, 1)) - 1.0
     y = points[:, 1] * (2.0 / max(h - 1, 1)) - 1.0
     x = points[:, 2] * (2.0 / max(w - 1, 1)) - 1.0
@@ -132,9 +141,10 @@ def warp(image: Tensor, u: Tensor, mode: str = "bilinear", padding: str = "zeros
 def compose(phi: Tensor, u: Tensor) -> Tensor:
     """Displacement of ``Phi_u o Phi_phi``: first ``phi``, then ``u``.
 
-    The network saw ``moving o Phi_u`` and answered with ``phi``, so the total map of a fixed voxel ``x`` is
-    ``Phi_u(x + phi(x))``, whose displacement is ``phi(x) + u(x + phi(x))``. ``u`` continues beyond its grid with
-    its border value, since a zero there would tear the field at the border.
+    The network saw ``moving o Phi_u`` and answered with ``phi``, so the total map of a fixed voxel
+    ``x`` is ``Phi_u(x + phi(x))``, whose displacement is ``phi(x) + u(x + phi(x))``. ``u``
+    continues beyond its grid with its border value, since a zero there would tear the field at the
+    border.
 
     Parameters
     ----------
@@ -156,7 +166,8 @@ def integrate_velocity(velocity: Tensor, squarings: int = 7) -> Tensor:
     velocity : (B, 3, D, H, W)
         Voxels per unit time.
     squarings : int
-        The first small step is ``velocity / 2**squarings``; it is then composed with itself this many times.
+        The first small step is ``velocity / 2**squarings``; it is then composed with itself this
+        many times.
 
     Returns
     -------
@@ -173,8 +184,8 @@ def integrate_velocity(velocity: Tensor, squarings: int = 7) -> Tensor:
 def upsample_field(u: Tensor) -> Tensor:
     """Displacement on a grid of half the size, brought to the full grid.
 
-    Coarse voxel ``i`` covers fine voxels ``2 i`` and ``2 i + 1`` (half-pixel centres), and a coarse voxel is two
-    fine voxels long, hence the factor.
+    Coarse voxel ``i`` covers fine voxels ``2 i`` and ``2 i + 1`` (half-pixel centres), and a coarse
+    voxel is two fine voxels long, hence the factor.
 
     Parameters
     ----------
@@ -223,9 +234,10 @@ def jacobian_determinant(u: Tensor, scheme: str = "central") -> Tensor:
     u : (B, 3, D, H, W)
         Displacement, voxels.
     scheme : {"central", "forward"}
-        ``central``: central differences inside and one-sided at the border, as :func:`numpy.gradient`; the result
-        has the size of the grid and is what :func:`njd_fraction` counts. ``forward``: forward differences, one
-        voxel less along each axis; stricter, cheaper to differentiate, used in the fold penalty.
+        ``central``: central differences inside and one-sided at the border, as
+        :func:`numpy.gradient`; the result has the size of the grid and is what :func:`njd_fraction`
+        counts. ``forward``: forward differences, one voxel less along each axis; stricter, cheaper
+        to differentiate, used in the fold penalty.
 
     Returns
     -------

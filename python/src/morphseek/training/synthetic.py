@@ -1,21 +1,29 @@
-"""Made-up pairs with a known truth: random anatomy, two subjects of it, each in a contrast of its own.
+"""Made-up pairs with a known truth: random anatomy, two subjects of it, each in a contrast of its
+own.
 
-A network that is trained on these alone has seen no patient and no scanner, and so no contrast that it could come to expect
-(SynthMorph, Hoffmann et al., IEEE TMI 2022; SynthSeg, Billot et al., Medical Image Analysis 2023). A pair is made in four steps:
+A network that is trained on these alone has seen no patient and no scanner, and so no contrast that
+it could come to expect (SynthMorph, Hoffmann et al., IEEE TMI 2022; SynthSeg, Billot et al.,
+Medical Image Analysis 2023). A pair is made in four steps:
 
-1. *Anatomy.* A head, a trunk, a limb or an abstract medley, with random sizes, places and presence of what is in it: nested
-   layers (skin, skull, cortex), organs, bones and vessels as tubes, folds and partitions along the level sets of smooth
-   noise. It is a formula over a space in millimetres, not an array (:class:`Anatomy`).
-2. *Two subjects.* Each maps its voxels to the anatomy by an affine and the flow of a smooth random velocity
-   (:class:`Subject`). The formula is evaluated at the mapped points, so that nothing is resampled and the map between the
-   subjects, ``Phi = moving^-1 o fixed``, is known both ways.
-3. *Two images.* Random mean and texture of every tissue, independent for the two unless ``same_contrast`` falls; point
-   spread, bias field, thick slices, noise, window and exponent; a field of view that may end inside the body.
-4. *Labels.* As many structures as ``data.labels`` says, drawn from those that both subjects show well.
+1. *Anatomy.* A head, a trunk, a limb or an abstract medley, with random sizes, places and presence
+   of what is in it: nested
+   layers (skin, skull, cortex), organs, bones and vessels as tubes, folds and partitions along the
+   level sets of smooth noise. It is a formula over a space in millimetres, not an array
+   (:class:`Anatomy`).
+2. *Two subjects.* Each maps its voxels to the anatomy by an affine and the flow of a smooth random
+   velocity
+   (:class:`Subject`). The formula is evaluated at the mapped points, so that nothing is resampled
+   and the map between the subjects, ``Phi = moving^-1 o fixed``, is known both ways.
+3. *Two images.* Random mean and texture of every tissue, independent for the two unless
+   ``same_contrast`` falls; point
+   spread, bias field, thick slices, noise, window and exponent; a field of view that may end inside
+   the body.
+4. *Labels.* As many structures as ``data.labels`` says, drawn from those that both subjects show
+   well.
 
-Everything about pair number ``n`` comes from a generator seeded with (seed, stream, n). Axes are z, y, x, and z points to the head, y to
-the back and x to the left (canonical LPS). The images are on the network grid already and aligned but for the residual
-that an affine initial transform leaves.
+Everything about pair number ``n`` comes from a generator seeded with (seed, stream, n). Axes are z,
+y, x, and z points to the head, y to the back and x to the left (canonical LPS). The images are on
+the network grid already and aligned but for the residual that an affine initial transform leaves.
 """
 
 from __future__ import annotations
@@ -39,34 +47,42 @@ __all__ = ["BODIES", "Anatomy", "Subject", "SyntheticPair", "SyntheticSource"]
 STRIDE, NOISE_STRIDE = 3, 2
 #: A lattice reaches this share of the grid's size beyond it on either side.
 MARGIN = 0.15
-#: A structure can be a label if both subjects show this share of the grid's voxels of it, and if it is not too thin for
-#: them: read at the nearest voxels, this share of the smaller must agree under the true map.
+# : A structure can be a label if both subjects show this share of the grid's voxels of it, and if
+# it is not too thin for : them: read at the nearest voxels, this share of the smaller must agree
+# under the true map.
 LEAST_SHARE, LEAST_AGREEMENT = 4e-4, 0.75
 #: A pair with fewer such structures is drawn again.
 LEAST_LABELS = 4
 
-# -- smooth noise ------------------------------------------------------------------------------------------------------
+# -- smooth noise ----------------------------------------------------------------------------------
 
 
-def smooth_noise(rng: np.random.Generator, channels: int, size: Sequence[int], scale: float) -> Tensor:
+def smooth_noise(
+    rng: np.random.Generator, channels: int, size: Sequence[int], scale: float
+) -> Tensor:
     """A Gaussian process with mean 0 and variance 1, (1, channels, D, H, W).
 
-    White noise on a control grid every ``scale`` nodes, spread by Gaussians (infinitely smooth, unlike linear
-    interpolation) and normalised at every node.
+    White noise on a control grid every ``scale`` nodes, spread by Gaussians (infinitely smooth,
+    unlike linear interpolation) and normalised at every node.
     """
     weights = []
     for n in size:
         control = np.arange(-1.5 * scale, n - 1 + 2.5 * scale, scale)
         w = np.exp(-0.5 * ((np.arange(n)[:, None] - control) / (0.65 * scale)) ** 2)
-        weights.append(torch.from_numpy((w / np.sqrt((w**2).sum(1, keepdims=True))).astype(np.float32)))
+        weights.append(
+            torch.from_numpy((w / np.sqrt((w**2).sum(1, keepdims=True))).astype(np.float32))
+        )
     z, y, x = weights
-    white = torch.from_numpy(rng.standard_normal((channels, z.shape[1], y.shape[1], x.shape[1]), dtype=np.float32))
+    white = torch.from_numpy(
+        rng.standard_normal((channels, z.shape[1], y.shape[1], x.shape[1]), dtype=np.float32)
+    )
     return torch.einsum("czyx,wx,hy,dz->cdhw", white, x, y, z)[None]
 
 
-# -- shapes ------------------------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
-#: Points (3, ...) in mm and noise (3, ...) to a value (...) that is negative inside, about a distance in mm.
+# : Points (3, ...) in mm and noise (3, ...) to a value (...) that is negative inside, about a
+# distance in mm.
 Shape = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -76,7 +92,13 @@ def _rotation(turn: Sequence[float]) -> np.ndarray:
     return x @ (y @ z)
 
 
-def blob(centre: Sequence[float], radii: Sequence[float], turn: Sequence[float] | None = None, power: float = 2.0, rough: float = 0.0) -> Shape:
+def blob(
+    centre: Sequence[float],
+    radii: Sequence[float],
+    turn: Sequence[float] | None = None,
+    power: float = 2.0,
+    rough: float = 0.0,
+) -> Shape:
     """A superellipsoid; ``rough`` mm of middle-sized noise on its surface."""
 
     def distance(p: Tensor, noise: Tensor) -> Tensor:
@@ -84,7 +106,10 @@ def blob(centre: Sequence[float], radii: Sequence[float], turn: Sequence[float] 
         if turn is not None:
             r = _rotation(turn)
             d = [sum(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
-        s = sum((d[i] / radii[i]).square() if power == 2.0 else (d[i] / radii[i]).abs().pow(power) for i in range(3))
+        s = sum(
+            (d[i] / radii[i]).square() if power == 2.0 else (d[i] / radii[i]).abs().pow(power)
+            for i in range(3)
+        )
         s = (s.clamp_min(1e-12).pow(1.0 / power) - 1.0) * float(min(radii))
         return s + rough * noise[1] if rough else s
 
@@ -92,12 +117,21 @@ def blob(centre: Sequence[float], radii: Sequence[float], turn: Sequence[float] 
 
 
 def tube(
-    centre: Sequence[float], radii: Sequence[float], half: float = 1e4, turn: Sequence[float] | None = None,
-    sway: float = 0.0, period: float = 200.0, phase: float = 0.0, power: float = 2.0, flare: float = 0.0,
+    centre: Sequence[float],
+    radii: Sequence[float],
+    half: float = 1e4,
+    turn: Sequence[float] | None = None,
+    sway: float = 0.0,
+    period: float = 200.0,
+    phase: float = 0.0,
+    power: float = 2.0,
+    flare: float = 0.0,
 ) -> Shape:
-    """A tube along z (turned by ``turn``) of ``half`` its length, with elliptic section (``radii`` along y and x).
+    """A tube along z (turned by ``turn``) of ``half`` its length, with elliptic section (``radii``
+    along y and x).
 
-    Its middle sways along y by ``sway`` mm with the given period; towards its ends the section grows by the share ``flare``.
+    Its middle sways along y by ``sway`` mm with the given period; towards its ends the section
+    grows by the share ``flare``.
     """
 
     def distance(p: Tensor, noise: Tensor) -> Tensor:
@@ -121,7 +155,9 @@ def tube(
 
 
 def kept(shape: Shape) -> Shape:
-    """The same shape; evaluated again at the points it saw last, it knows the answer. For what many layers derive from."""
+    """The same shape; evaluated again at the points it saw last, it knows the answer. For what many
+    layers derive from.
+    """
     last: list = [None, None]
 
     def distance(p: Tensor, n: Tensor) -> Tensor:
@@ -161,7 +197,9 @@ def beyond(axis: int, at: float, sign: float = 1.0) -> Shape:
 
 
 def sheets(channel: int, width: float, at: float = 0.0) -> Shape:
-    """Curved sheets along a level set of a noise channel (0 coarse, 1 middle, 2 fine); ``width`` in its sd."""
+    """Curved sheets along a level set of a noise channel (0 coarse, 1 middle, 2 fine); ``width`` in
+    its sd.
+    """
     return lambda p, n: (n[channel] - at).abs() - width
 
 
@@ -170,7 +208,7 @@ def above(channel: int, level: float) -> Shape:
     return lambda p, n: level - n[channel]
 
 
-# -- anatomy -----------------------------------------------------------------------------------------------------------
+# -- anatomy ---------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -209,14 +247,20 @@ class Anatomy:
         self._parts: list[_Part] = []
 
     def add(
-        self, structure: str, shape: Shape, tissue: str = "", ball: tuple[Sequence[float], float] | None = None, within: Sequence[str] = ()
+        self,
+        structure: str,
+        shape: Shape,
+        tissue: str = "",
+        ball: tuple[Sequence[float], float] | None = None,
+        within: Sequence[str] = (),
     ) -> None:
         """Paint a shape.
 
         Parameters
         ----------
         structure, tissue : str
-            A known structure gets one more part. Tissues with names of their own default to the structure's.
+            A known structure gets one more part. Tissues with names of their own default to the
+            structure's.
         shape : Shape
         ball : ((z, y, x), radius), optional
             Nothing is painted outside this ball, in mm: it saves the evaluation.
@@ -233,10 +277,24 @@ class Anatomy:
         if where or not within:
             self._parts.append(_Part(self.structures.index(structure), shape, ball, where))
 
-    def organ(self, structure: str, centre: Sequence[float], radii: Sequence[float], tissue: str = "", within: Sequence[str] = (), **options) -> Shape:
+    def organ(
+        self,
+        structure: str,
+        centre: Sequence[float],
+        radii: Sequence[float],
+        tissue: str = "",
+        within: Sequence[str] = (),
+        **options,
+    ) -> Shape:
         """Paint a :func:`blob` and return it."""
         shape = blob(centre, radii, **options)
-        self.add(structure, shape, tissue, (centre, 1.1 * max(radii) + 3.0 * options.get("rough", 0.0)), within)
+        self.add(
+            structure,
+            shape,
+            tissue,
+            (centre, 1.1 * max(radii) + 3.0 * options.get("rough", 0.0)),
+            within,
+        )
         return shape
 
     def render(self, points: Tensor, noise: Tensor) -> Tensor:
@@ -255,7 +313,8 @@ class Anatomy:
         """
         out = torch.zeros(points.shape[1:], dtype=torch.uint8)
         coarse = points[:, ::4, ::4, ::4]
-        # A point is at most this far from the nearest one of the coarse subset, whose diagonal is stretched by the map.
+        # A point is at most this far from the nearest one of the coarse subset, whose diagonal is
+        # stretched by the map.
         slack = float((coarse[:, 1:, 1:, 1:] - coarse[:, :-1, :-1, :-1]).norm(dim=0).amax())
         for part in self._parts:
             target, p, n = out, points, noise
@@ -288,8 +347,17 @@ def _spine(rng: np.random.Generator, a: Anatomy, y: float, radius: float, sway: 
     a.add("vertebrae marrow", shrink(body, 1.8), "marrow")
     a.add("discs", both(body, gap), "cartilage")
     behind = y + radius * 1.5
-    a.add("vertebrae", both(tube((0, behind + 8, 0), (radius * 0.8, radius * 0.35), **path), lambda p, n: -4.0 - gap(p, n)), "cortical bone")
-    a.add("vertebrae", tube((0, behind, 0), (radius * 0.55, radius * 0.62), **path), "cortical bone")
+    a.add(
+        "vertebrae",
+        both(
+            tube((0, behind + 8, 0), (radius * 0.8, radius * 0.35), **path),
+            lambda p, n: -4.0 - gap(p, n),
+        ),
+        "cortical bone",
+    )
+    a.add(
+        "vertebrae", tube((0, behind, 0), (radius * 0.55, radius * 0.62), **path), "cortical bone"
+    )
     a.add("canal", tube((0, behind, 0), (radius * 0.4, radius * 0.48), **path), "fluid")
     a.add("cord", tube((0, behind, 0), (radius * 0.22, radius * 0.28), **path), "white matter")
 
@@ -319,19 +387,47 @@ def _head(rng: np.random.Generator) -> Anatomy:
         _spine(rng, a, 38.0, 17.0, 0.0)
         a.add("skull", both(shrink(cranium, scalp), beyond(0, middle[0] - 62)), "cortical bone")
         if skull > 6:
-            a.add("diploe", both(shell(cranium, scalp + 0.35 * skull, scalp + 0.68 * skull), beyond(0, middle[0] - 40)), "marrow")
+            a.add(
+                "diploe",
+                both(
+                    shell(cranium, scalp + 0.35 * skull, scalp + 0.68 * skull),
+                    beyond(0, middle[0] - 40),
+                ),
+                "marrow",
+            )
         for side in (-1, 1):
-            a.organ("facial bones", middle + (-62, -55, side * 30), (12, 26, 20), "cortical bone", rough=5.0)
+            a.organ(
+                "facial bones",
+                middle + (-62, -55, side * 30),
+                (12, 26, 20),
+                "cortical bone",
+                rough=5.0,
+            )
             eye = middle + (-34, -61, side * 31)
-            a.organ("orbital fat", eye + (0, 8, 0), (18, 22, 18), "fat", ["muscle", "skull", "facial bones"])
+            a.organ(
+                "orbital fat",
+                eye + (0, 8, 0),
+                (18, 22, 18),
+                "fat",
+                ["muscle", "skull", "facial bones"],
+            )
             name = "left eye" if side > 0 else "right eye"
             a.organ(name, eye, (12.5, 12.5, 12.5), "vitreous")
             a.organ("lenses", eye + (0, -9, 0), (5, 2.5, 5), "lens")
             if rng.random() < 0.8:
                 a.organ("sinuses", middle + (-62, -58, side * 26), (15, 14, 12), "gas", rough=2.0)
-            a.add("vessels", tube((0, 8, side * 34), (4.5, 4.5), sway=6.0, period=150), "blood", within=["muscle", "fat"])
+            a.add(
+                "vessels",
+                tube((0, 8, side * 34), (4.5, 4.5), sway=6.0, period=150),
+                "blood",
+                within=["muscle", "fat"],
+            )
         a.organ("nasal cavity", middle + (-64, -70, 0), (24, 28, 13), "gas", rough=2.0)
-        a.add("airway", both(tube((0, -18, 0), (9, 11), sway=4.0), beyond(0, middle[0] - 66, -1.0)), "gas")
+        a.add(
+            "airway",
+            both(tube((0, -18, 0), (9, 11), sway=4.0), beyond(0, middle[0] - 66, -1.0)),
+            "gas",
+        )
         arch = blob(middle + (-112, -42, 0), (14, 46, 46), power=2.5)
         a.add("mandible", both(shell(arch, 0.0, 11.0), beyond(1, -20.0, -1.0)), "cortical bone")
         a.organ("tongue", middle + (-92, -52, 0), (22, 34, 24), "muscle 2")
@@ -346,21 +442,58 @@ def _head(rng: np.random.Generator) -> Anatomy:
     furrows: Shape = lambda p, n: torch.maximum(n[2].abs() - 0.16, -18.0 - lobes(p, n))  # noqa: E731
     a.add("fluid", furrows, within=["left cortex", "right cortex"])
     for side, half in halves.items():
-        a.add(f"{side} white matter", both(white, half), "white matter", within=["left cortex", "right cortex"])
+        a.add(
+            f"{side} white matter",
+            both(white, half),
+            "white matter",
+            within=["left cortex", "right cortex"],
+        )
     for side, s in (("left", 1.0), ("right", -1.0)):
-        a.organ(f"{side} putamen", at(2, -10, s * 25), of(11, 19, 6), "grey matter 2", turn=(0.25 * s, 0, 0))
-        a.organ(f"{side} caudate", at(16, -20, s * 14), of(10, 14, 5), "grey matter 2", turn=(-0.2 * s, 0, 0))
+        a.organ(
+            f"{side} putamen",
+            at(2, -10, s * 25),
+            of(11, 19, 6),
+            "grey matter 2",
+            turn=(0.25 * s, 0, 0),
+        )
+        a.organ(
+            f"{side} caudate",
+            at(16, -20, s * 14),
+            of(10, 14, 5),
+            "grey matter 2",
+            turn=(-0.2 * s, 0, 0),
+        )
         a.organ(f"{side} thalamus", at(2, 12, s * 10), of(9, 15, 9), "grey matter 2")
-        a.organ(f"{side} hippocampus", at(-22, 16, s * 26), of(7, 18, 7), "grey matter", turn=(0.2 * s, 0.3, 0))
+        a.organ(
+            f"{side} hippocampus",
+            at(-22, 16, s * 26),
+            of(7, 18, 7),
+            "grey matter",
+            turn=(0.2 * s, 0.3, 0),
+        )
         a.organ(f"{side} cerebellum", at(-40, 52, s * 22), of(21, 24, 26), "cerebellum", rough=1.5)
         a.organ(f"{side} arbor", at(-38, 46, s * 16), of(8, 13, 14), "white matter", rough=4.0)
         wide, place = rng.uniform(3, 9), at(18, 4, s * 10)
-        a.add(f"{side} ventricle", tube(place, (wide, rng.uniform(3, 7)), 30.0, (0, 0, 1.45), sway=4.0, period=110), "fluid", (place, 42.0))
+        a.add(
+            f"{side} ventricle",
+            tube(place, (wide, rng.uniform(3, 7)), 30.0, (0, 0, 1.45), sway=4.0, period=110),
+            "fluid",
+            (place, 42.0),
+        )
         a.organ(f"{side} ventricle", at(6, 36, s * 17), of(6, 12, 5), "fluid")
     a.organ("third ventricle", at(-2, 6, 0), of(9, 13, 1.8), "fluid")
     a.organ("brain stem", at(-38, 20, 0), of(30, 13, 13), "white matter")
     a.organ("fourth ventricle", at(-38, 36, 0), of(10, 4, 7), "fluid")
-    a.add("sagittal sinus", both(shell(cranium, depth, depth + 5.0), beyond(2, -4.0), beyond(2, 4.0, -1.0), beyond(0, 10.0)), "blood")
+    a.add(
+        "sagittal sinus",
+        both(
+            shell(cranium, depth, depth + 5.0),
+            beyond(2, -4.0),
+            beyond(2, 4.0, -1.0),
+            beyond(0, 10.0),
+        ),
+        "blood",
+    )
     return a
 
 
@@ -368,7 +501,8 @@ def _trunk(rng: np.random.Generator) -> Anatomy:
     a = Anatomy("trunk", 360.0)
     wide, deep = rng.uniform(135, 185), rng.uniform(92, 128)
     scale = np.array([_spread(rng, 1.0, 0.1), deep / 108, wide / 158])
-    # The field of view sits anywhere between the upper chest and the pelvis; the place of the diaphragm says where.
+    # The field of view sits anywhere between the upper chest and the pelvis; the place of the
+    # diaphragm says where.
     shift = rng.uniform(-140, 170)
 
     def at(z: float, y: float, x: float, loose: float = 6.0) -> np.ndarray:
@@ -393,23 +527,52 @@ def _trunk(rng: np.random.Generator) -> Anatomy:
     belly = both(shrink(cavity, 4.0), beyond(0, shift - 20.0, -1.0))
     level = rng.uniform(-0.3, 0.3)
     a.add("bowel", both(belly, above(1, level)), "bowel wall")
-    a.add("bowel content", both(belly, above(1, level + 0.45)), "gas" if rng.random() < 0.25 else "bowel content")
+    a.add(
+        "bowel content",
+        both(belly, above(1, level + 0.45)),
+        "gas" if rng.random() < 0.25 else "bowel content",
+    )
     for s, side in ((1.0, "left"), (-1.0, "right")):
         centre = (shift, 62 * scale[1], s * 42 * scale[2])
-        a.add(f"{side} psoas", both(tube(centre, (21, 22), turn=(0, -s * 0.12, 0)), beyond(0, shift + 10, -1.0)), "muscle")
+        a.add(
+            f"{side} psoas",
+            both(tube(centre, (21, 22), turn=(0, -s * 0.12, 0)), beyond(0, shift + 10, -1.0)),
+            "muscle",
+        )
         hip = at(-215, 22, s * 82)
-        a.add(f"{side} hip", shell(blob(hip, (72, 62, 46), rough=2.0), 0.0, rng.uniform(10, 16)), "cortical bone", (hip, 84.0))
-        a.add(f"{side} hip marrow", shell(blob(hip, (72, 62, 46), rough=2.0), 3.0, 10.0), "marrow", (hip, 84.0), [f"{side} hip"])
+        a.add(
+            f"{side} hip",
+            shell(blob(hip, (72, 62, 46), rough=2.0), 0.0, rng.uniform(10, 16)),
+            "cortical bone",
+            (hip, 84.0),
+        )
+        a.add(
+            f"{side} hip marrow",
+            shell(blob(hip, (72, 62, 46), rough=2.0), 3.0, 10.0),
+            "marrow",
+            (hip, 84.0),
+            [f"{side} hip"],
+        )
     slope, pitch = rng.uniform(0.3, 0.6), rng.uniform(24, 34)
     ribs: Shape = lambda p, n: (((p[0] - slope * p[1]) % pitch) - pitch / 2).abs() - pitch * 0.24  # noqa: E731
     cage = both(shell(body, fat + 3, fat + wall - 2), beyond(0, shift - 15))
     a.add("ribs", both(cage, ribs), "cortical bone")
-    a.add("rib marrow", both(shell(body, fat + 5.5, fat + wall - 4.5), beyond(0, shift - 12), shrink(ribs, 2.5)), "marrow")
+    a.add(
+        "rib marrow",
+        both(shell(body, fat + 5.5, fat + wall - 4.5), beyond(0, shift - 12), shrink(ribs, 2.5)),
+        "marrow",
+    )
     a.add("cavity", both(cavity, beyond(0, shift + 5)), "visceral fat")
     for s, side in ((1.0, "left"), (-1.0, "right")):
         # The base of a lung is hollowed by the dome of the diaphragm.
         dome = blob(at(0, 0, s * 70), (48, 96 * scale[1], 72 * scale[2]))
-        lung = kept(both(blob(at(95, 4, s * 72, 3), of(135, 82, 58), power=2.5), cavity, lambda p, n, d=dome: -d(p, n)))
+        lung = kept(
+            both(
+                blob(at(95, 4, s * 72, 3), of(135, 82, 58), power=2.5),
+                cavity,
+                lambda p, n, d=dome: -d(p, n),
+            )
+        )
         a.add(f"{side} lung", lung, "lung")
         a.add(f"{side} lung vessels", both(lung, above(2, 1.5)), "blood")
     heart, turned = at(62, -26, 22), turn(0.3)
@@ -426,21 +589,61 @@ def _trunk(rng: np.random.Generator) -> Anatomy:
         a.organ("gall bladder", at(-52, -46, -42), of(22, 12, 12), "fluid", turn=turn())
     stomach = blob(at(-8, -26, 62), of(42, 34, 34), turn(0.6), 2.0, 3.0)
     a.add("stomach", both(stomach, cavity), "bowel wall")
-    a.add("stomach content", both(shrink(stomach, 5.0), cavity), "gas" if rng.random() < 0.3 else "stomach content")
+    a.add(
+        "stomach content",
+        both(shrink(stomach, 5.0), cavity),
+        "gas" if rng.random() < 0.3 else "stomach content",
+    )
     spleen = at(0, 42, 106)
-    a.add("spleen", both(blob(spleen, of(46, 36, 22), turn(), 2.0, 2.0), shrink(cavity, -6.0)), "spleen", (spleen, 75.0))
+    a.add(
+        "spleen",
+        both(blob(spleen, of(46, 36, 22), turn(), 2.0, 2.0), shrink(cavity, -6.0)),
+        "spleen",
+        (spleen, 75.0),
+    )
     a.organ("pancreas", at(-42, 4, 18), of(10, 11, 52), "pancreas", turn=turn(0.3), rough=3.0)
     _spine(rng, a, 58 * scale[1], rng.uniform(19, 25), rng.uniform(0, 9))
     for s, side in ((1.0, "left"), (-1.0, "right")):
-        kidney, turned, size = at(-66 + 6 * s, 50, s * 68), (turn(0.2) + (0, -0.25 * s, 0)), of(50, 26, 28)
+        kidney, turned, size = (
+            at(-66 + 6 * s, 50, s * 68),
+            (turn(0.2) + (0, -0.25 * s, 0)),
+            of(50, 26, 28),
+        )
         a.organ("fat", kidney, size * 1.25, turn=turned)
         a.organ(f"{side} kidney", kidney, size, "renal cortex", turn=turned, rough=1.0)
         a.organ(f"{side} medulla", kidney, size * 0.68, "renal medulla", turn=turned, rough=2.0)
-        a.organ(f"{side} pelvis", kidney + (0, -6, -8 * s), size * (0.4, 0.4, 0.45), "fluid", turn=turned)
-        a.add("vessels", both(tube((shift, 30 * scale[1], s * 34), (6, 6), turn=(0, s * 0.28, 0)), beyond(0, shift - 150, -1.0)), "blood")
-    a.add("aorta", tube((0, 28 * scale[1], 10), (rng.uniform(9, 13),) * 2, sway=4.0, period=260), "blood")
-    a.add("vena cava", tube((0, 24 * scale[1], -20), (rng.uniform(9, 13), rng.uniform(8, 15)), sway=4.0, period=300), "blood 2")
-    a.add("oesophagus", both(tube((0, 24 * scale[1], -2), (7, 9)), beyond(0, shift + 10)), "bowel wall")
+        a.organ(
+            f"{side} pelvis",
+            kidney + (0, -6, -8 * s),
+            size * (0.4, 0.4, 0.45),
+            "fluid",
+            turn=turned,
+        )
+        a.add(
+            "vessels",
+            both(
+                tube((shift, 30 * scale[1], s * 34), (6, 6), turn=(0, s * 0.28, 0)),
+                beyond(0, shift - 150, -1.0),
+            ),
+            "blood",
+        )
+    a.add(
+        "aorta",
+        tube((0, 28 * scale[1], 10), (rng.uniform(9, 13),) * 2, sway=4.0, period=260),
+        "blood",
+    )
+    a.add(
+        "vena cava",
+        tube(
+            (0, 24 * scale[1], -20), (rng.uniform(9, 13), rng.uniform(8, 15)), sway=4.0, period=300
+        ),
+        "blood 2",
+    )
+    a.add(
+        "oesophagus",
+        both(tube((0, 24 * scale[1], -2), (7, 9)), beyond(0, shift + 10)),
+        "bowel wall",
+    )
     a.add("airway", both(tube((0, 2, 0), (9, 9), sway=3.0), beyond(0, shift + 110)), "gas")
     a.organ("bladder", at(-245, -30, 0), of(36, 34, 40), "urine", rough=2.0)
     return a
@@ -454,12 +657,18 @@ def _limb(rng: np.random.Generator) -> Anatomy:
     lean = rng.uniform(-0.12, 0.12, 3)
     bones = int(rng.integers(1, 3))
     fat = radius * rng.uniform(0.06, 0.28)
-    for side in (("left", "right") if two else ("",)):
+    for side in ("left", "right") if two else ("",):
         s = {"left": 1.0, "right": -1.0, "": 0.0}[side]
         name = f"{side} " if side else ""
         middle = np.array([0.0, 0.0, s * 1.12 * radius])
         turn = lean * (1.0, 1.0, s or 1.0)
-        outline = tube(middle, (radius * rng.uniform(0.85, 1.1), radius), turn=turn, sway=radius * 0.06, period=6 * radius)
+        outline = tube(
+            middle,
+            (radius * rng.uniform(0.85, 1.1), radius),
+            turn=turn,
+            sway=radius * 0.06,
+            period=6 * radius,
+        )
         body = kept(lambda p, n, f=outline: f(p, n) + 0.06 * radius * n[0])
         a.add("skin", body)
         a.add("fat", shrink(body, 2.0))
@@ -467,11 +676,17 @@ def _limb(rng: np.random.Generator) -> Anatomy:
         inner = shrink(body, fat)
         for k, (lo, hi) in enumerate(((-9.0, -0.45), (-0.45, 0.45), (0.45, 9.0))):
             for half in (-1.0, 1.0):
-                cell = both(inner, above(0, lo), lambda p, n, h=hi: n[0] - h, lambda p, n, h=half: h * n[1])
-                a.add(f"{name}muscle {2 * k + (half > 0) + 1}", cell, "muscle" if k != 1 else "muscle 2")
+                cell = both(
+                    inner, above(0, lo), lambda p, n, h=hi: n[0] - h, lambda p, n, h=half: h * n[1]
+                )
+                a.add(
+                    f"{name}muscle {2 * k + (half > 0) + 1}",
+                    cell,
+                    "muscle" if k != 1 else "muscle 2",
+                )
         muscles = [f"{name}muscle {k}" for k in range(1, 7)]
         for channel, width in ((0, 0.05), (1, 0.07)):
-            for level in ((-0.45, 0.45) if channel == 0 else (0.0,)):
+            for level in (-0.45, 0.45) if channel == 0 else (0.0,):
                 a.add("fat", both(inner, sheets(channel, width, level)), within=muscles)
         for b in range(bones):
             thick = radius * (rng.uniform(0.24, 0.34) if b == 0 else rng.uniform(0.14, 0.22))
@@ -482,7 +697,11 @@ def _limb(rng: np.random.Generator) -> Anatomy:
                 centre = place + (joint + end * (length + 2.0), 0, 0)
                 bone = tube(centre, (thick, thick), length, turn, flare=rng.uniform(0.5, 1.0))
                 a.add(f"{name}{part} bone {b + 1}", bone, "cortical bone")
-                a.add(f"{name}{part} marrow {b + 1}", shrink(bone, thick * rng.uniform(0.15, 0.4)), "marrow")
+                a.add(
+                    f"{name}{part} marrow {b + 1}",
+                    shrink(bone, thick * rng.uniform(0.15, 0.4)),
+                    "marrow",
+                )
         if rng.random() < 0.6:
             cap = middle + (joint + 0.2 * radius, -0.55 * radius, 0)
             a.organ(f"{name}kneecap", cap, np.array([0.3, 0.14, 0.26]) * radius, "cortical bone")
@@ -490,12 +709,19 @@ def _limb(rng: np.random.Generator) -> Anatomy:
             angle, r = rng.uniform(0, 2 * np.pi), radius * rng.uniform(0.3, 0.65)
             thin = radius * rng.uniform(0.045, 0.09)
             centre = middle + (0, r * np.sin(angle), r * np.cos(angle))
-            a.add(f"{name}vessel {v + 1}", tube(centre, (thin, thin), turn=turn, sway=radius * 0.1, period=4 * radius), "blood", within=[*muscles, "fat"])
+            a.add(
+                f"{name}vessel {v + 1}",
+                tube(centre, (thin, thin), turn=turn, sway=radius * 0.1, period=4 * radius),
+                "blood",
+                within=[*muscles, "fat"],
+            )
     return a
 
 
 def _medley(rng: np.random.Generator) -> Anatomy:
-    """No body at all: partitions by noise with blobs and tubes in them, after SynthMorph's shapes."""
+    """No body at all: partitions by noise with blobs and tubes in them, after SynthMorph's
+    shapes.
+    """
     a = Anatomy("medley", 200.0)
     for i, lo in enumerate((-9.0, -0.6, 0.0, 0.6)):
         a.add(f"region {i}", above(0, lo))
@@ -503,13 +729,29 @@ def _medley(rng: np.random.Generator) -> Anatomy:
         a.add(f"patch {i}", above(1, lo))
     for i in range(int(rng.integers(8, 16))):
         centre, radii = rng.uniform(-100, 100, 3), np.exp(rng.uniform(np.log(8), np.log(42), 3))
-        shape = a.organ(f"blob {i}", centre, radii, turn=rng.uniform(-2, 2, 3), power=rng.uniform(1.6, 3.0), rough=rng.uniform(0, 4))
+        shape = a.organ(
+            f"blob {i}",
+            centre,
+            radii,
+            turn=rng.uniform(-2, 2, 3),
+            power=rng.uniform(1.6, 3.0),
+            rough=rng.uniform(0, 4),
+        )
         if rng.random() < 0.4:
             ball = (centre, 1.1 * max(radii) + 12.0)
             a.add(f"core {i}", shrink(shape, min(radii) * rng.uniform(0.2, 0.6)), ball=ball)
     for i in range(int(rng.integers(2, 7))):
         r = np.exp(rng.uniform(np.log(3), np.log(14)))
-        a.add(f"tube {i}", tube(rng.uniform(-70, 70, 3), (r, r), turn=rng.uniform(-2, 2, 3), sway=rng.uniform(0, 20), period=rng.uniform(80, 200)))
+        a.add(
+            f"tube {i}",
+            tube(
+                rng.uniform(-70, 70, 3),
+                (r, r),
+                turn=rng.uniform(-2, 2, 3),
+                sway=rng.uniform(0, 20),
+                period=rng.uniform(80, 200),
+            ),
+        )
     if rng.random() < 0.4:
         # A body around it all, so that the medley has an outside.
         frame = blob((0, 0, 0), rng.uniform(75, 110, 3), power=2.5, rough=5.0)
@@ -518,11 +760,16 @@ def _medley(rng: np.random.Generator) -> Anatomy:
     return a
 
 
-BODIES: dict[str, Callable[[np.random.Generator], Anatomy]] = {"head": _head, "trunk": _trunk, "limb": _limb, "medley": _medley}
+BODIES: dict[str, Callable[[np.random.Generator], Anatomy]] = {
+    "head": _head,
+    "trunk": _trunk,
+    "limb": _limb,
+    "medley": _medley,
+}
 """The kinds of anatomy by name; each makes a random one."""
 
 
-# -- subjects ----------------------------------------------------------------------------------------------------------
+# -- subjects --------------------------------------------------------------------------------------
 
 
 class _Lattice:
@@ -535,7 +782,9 @@ class _Lattice:
         self._shift = torch.tensor(before, dtype=torch.float32).view(1, 3, 1, 1, 1)
 
     def read(self, values: Tensor, points: Tensor) -> Tensor:
-        """Values (1, C, *lattice) at voxel coordinates (1, 3, D, H, W); beyond the lattice its border holds."""
+        """Values (1, C, *lattice) at voxel coordinates (1, 3, D, H, W); beyond the lattice its
+        border holds.
+        """
         return sample(values, points / self.stride + self._shift, padding="border")
 
 
@@ -582,7 +831,9 @@ class Subject:
         """The inverse of :meth:`to_anatomy`."""
         points = points + self.lattice.read(self._backward, points)
         inverse = np.linalg.inv(self.affine[:, :3])
-        return self._linear(points, np.concatenate((inverse, -inverse @ self.affine[:, 3:]), axis=1))
+        return self._linear(
+            points, np.concatenate((inverse, -inverse @ self.affine[:, 3:]), axis=1)
+        )
 
 
 @dataclasses.dataclass
@@ -618,12 +869,14 @@ class SyntheticPair:
         return self.fixed.from_anatomy(self.moving.to_anatomy(points))
 
 
-# -- images ------------------------------------------------------------------------------------------------------------
+# -- images ----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class _Contrast:
-    """How a scanner would see the tissues: mean, texture of either noise, in intensity units of [0, 1]."""
+    """How a scanner would see the tissues: mean, texture of either noise, in intensity units of [0,
+    1].
+    """
 
     mean: np.ndarray
     middle: np.ndarray
@@ -639,7 +892,9 @@ class _Contrast:
             names = anatomy.tissue_names
             if "gas" in names:
                 mean[names.index("gas")] = mean[0]
-        middle, fine = (texture * rng.uniform(0, 1, n) ** 2 * rng.choice((-1, 1), n) for _ in range(2))
+        middle, fine = (
+            texture * rng.uniform(0, 1, n) ** 2 * rng.choice((-1, 1), n) for _ in range(2)
+        )
         middle[0] = fine[0] = 0.0
         return cls(mean, middle, fine)
 
@@ -662,7 +917,12 @@ def _blur(image: Tensor, sd: float) -> Tensor:
 
 
 def _image(
-    rng: np.random.Generator, s: Synthetic, anatomy: Anatomy, contrast: _Contrast, structures: Tensor, noise: Tensor
+    rng: np.random.Generator,
+    s: Synthetic,
+    anatomy: Anatomy,
+    contrast: _Contrast,
+    structures: Tensor,
+    noise: Tensor,
 ) -> Tensor:
     """What a scanner makes of the structures (D, H, W): (1, 1, D, H, W) in [0, 1]."""
     size = structures.shape
@@ -671,19 +931,30 @@ def _image(
     def table(values: np.ndarray) -> Tensor:
         return torch.from_numpy(values[anatomy.tissues].astype(np.float32))[index]
 
-    image = table(contrast.mean) + table(contrast.middle) * noise[1] + table(contrast.fine) * noise[2]
+    image = (
+        table(contrast.mean) + table(contrast.middle) * noise[1] + table(contrast.fine) * noise[2]
+    )
     image = _blur(image[None, None], rng.uniform(0.3, max(s.blur, 0.3)))
     if s.bias:
-        image = image * torch.exp(s.bias * rng.random() * smooth_noise(rng, 1, size, 0.5 * max(size)))
+        image = image * torch.exp(
+            s.bias * rng.random() * smooth_noise(rng, 1, size, 0.5 * max(size))
+        )
     thin = image.shape
     thick = rng.uniform(1, s.slices) if s.slices > 1 and rng.random() < 0.4 else 1.0
     if thick > 1.3:
         axis = int(rng.choice(3, p=(0.6, 0.2, 0.2)))
-        image = F.interpolate(image, [max(4, round(n / thick)) if i == axis else n for i, n in enumerate(size)], mode="area")
+        image = F.interpolate(
+            image,
+            [max(4, round(n / thick)) if i == axis else n for i, n in enumerate(size)],
+            mode="area",
+        )
     if s.noise:
-        image = image + s.noise * rng.random() ** 2 * torch.from_numpy(rng.standard_normal(image.shape, dtype=np.float32))
+        image = image + s.noise * rng.random() ** 2 * torch.from_numpy(
+            rng.standard_normal(image.shape, dtype=np.float32)
+        )
         if rng.random() < 0.5:
-            image = image.abs()  # magnitude images: no intensity below zero, and a floor of noise in the air
+            # magnitude images: no intensity below zero, and a floor of noise in the air
+            image = image.abs()
     if image.shape != thin:
         image = F.interpolate(image, size, mode="trilinear", align_corners=False)
     low, high = np.percentile(image[..., ::2, ::2, ::2].numpy(), (0.5, 99.5))
@@ -691,8 +962,12 @@ def _image(
     return image ** float(np.exp(0.25 * rng.standard_normal()))
 
 
-def _field_of_view(rng: np.random.Generator, crop: float, size: Sequence[int], points: Tensor) -> Tensor:
-    """1 where a scan that ends on one or two sides would see, (1, 1, D, H, W); its edges lie a few degrees askew."""
+def _field_of_view(
+    rng: np.random.Generator, crop: float, size: Sequence[int], points: Tensor
+) -> Tensor:
+    """1 where a scan that ends on one or two sides would see, (1, 1, D, H, W); its edges lie a few
+    degrees askew.
+    """
     inside = torch.ones(1, 1, *points.shape[2:])
     if rng.random() >= crop:
         return inside
@@ -706,7 +981,7 @@ def _field_of_view(rng: np.random.Generator, crop: float, size: Sequence[int], p
     return inside
 
 
-# -- the source --------------------------------------------------------------------------------------------------------
+# -- the source ------------------------------------------------------------------------------------
 
 
 class SyntheticSource:
@@ -722,17 +997,26 @@ class SyntheticSource:
         K, the label channels of a sample. Channels that a body has no structure for stay empty.
     seed : int
     stream : int
-        Another stream of the same seed is another set of pairs: processes and validation have their own.
+        Another stream of the same seed is another set of pairs: processes and validation have their
+        own.
     """
 
-    def __init__(self, settings: Synthetic, size: Sequence[int], labels: int, seed: int = 0, stream: int = 0):
+    def __init__(
+        self, settings: Synthetic, size: Sequence[int], labels: int, seed: int = 0, stream: int = 0
+    ):
         unknown = [b for b in settings.bodies if b not in BODIES]
         if unknown or not settings.bodies:
-            raise ConfigError(f"'synthetic.bodies': {unknown[0] if unknown else 'nothing'!r}; there are {', '.join(BODIES)}")
+            raise ConfigError(
+                f"'synthetic.bodies': {unknown[0] if unknown else 'nothing'!r}; there are"
+                f" {', '.join(BODIES)}"
+            )
         if labels < 1:
             raise ConfigError("'data.labels' must be at least 1: synthetic pairs have labels")
         if min(size) < 16:
-            raise ConfigError(f"'data.min_size' is {list(size)}: synthetic pairs need 16 voxels along each axis at least")
+            raise ConfigError(
+                f"'data.min_size' is {list(size)}: synthetic pairs need 16 voxels along each axis"
+                " at least"
+            )
         settings.at(1 << 62)  # a mistake in a phase must not wait for its visit
         self.settings = settings
         self.size = tuple(size)
@@ -741,23 +1025,36 @@ class SyntheticSource:
         self.stream = stream
 
     def pair(self, index: int, visit: int | None = None) -> SyntheticPair:
-        """Pair number ``index``, as hard as the phases make it at ``visit`` (default: at the end of the run)."""
+        """Pair number ``index``, as hard as the phases make it at ``visit`` (default: at the end of
+        the run).
+        """
         s = self.settings.at(1 << 62 if visit is None else visit)
         for attempt in range(20):
             pair = self._draw(np.random.default_rng([self.seed, self.stream, index, attempt]), s)
             if len(pair.labels) >= min(LEAST_LABELS, self.labels):
                 return pair
-        raise RuntimeError(f"synthetic pair {index}: 20 draws in a row showed fewer than {LEAST_LABELS} structures twice")
+        raise RuntimeError(
+            f"synthetic pair {index}: 20 draws in a row showed fewer than {LEAST_LABELS} structures"
+            " twice"
+        )
 
     def sample(self, index: int, visit: int | None = None) -> Sample:
         """The sample of :meth:`pair`."""
         return self.pair(index, visit).sample
 
     def stream_samples(self, items: Iterable[tuple[int, int]], workers: int) -> Iterator[Sample]:
-        """Samples of (index, visit) in order, made ahead in ``workers`` processes; 0 makes them here."""
+        """Samples of (index, visit) in order, made ahead in ``workers`` processes; 0 makes them
+        here.
+        """
         from torch.utils.data import DataLoader
 
-        yield from DataLoader(_Numbered(self), batch_size=None, sampler=items, num_workers=workers, prefetch_factor=4 if workers else None)
+        yield from DataLoader(
+            _Numbered(self),
+            batch_size=None,
+            sampler=items,
+            num_workers=workers,
+            prefetch_factor=4 if workers else None,
+        )
 
     def _draw(self, rng: np.random.Generator, s: Synthetic) -> SyntheticPair:
         size = self.size
@@ -767,11 +1064,23 @@ class SyntheticSource:
         voxel = anatomy.extent * rng.uniform(*s.coverage) / width
         body = anatomy.extent / voxel  # voxels
         coarse, fine = _Lattice(size, STRIDE), _Lattice(size, NOISE_STRIDE)
-        # What belongs to the anatomy: its own irregularity, and the noise that its folds and textures follow.
-        bend = sum(smooth_noise(rng, 3, fine.size, f * body / NOISE_STRIDE) * (0.05 * f * body) for f in (0.3, 0.12))
-        grain = torch.cat([smooth_noise(rng, 1, fine.size, max(f * body, 3.0) / NOISE_STRIDE) for f in (0.25, 0.09, 0.04)], dim=1)
+        # What belongs to the anatomy: its own irregularity, and the noise that its folds and
+        # textures follow.
+        bend = sum(
+            smooth_noise(rng, 3, fine.size, f * body / NOISE_STRIDE) * (0.05 * f * body)
+            for f in (0.3, 0.12)
+        )
+        grain = torch.cat(
+            [
+                smooth_noise(rng, 1, fine.size, max(f * body, 3.0) / NOISE_STRIDE)
+                for f in (0.25, 0.09, 0.04)
+            ],
+            dim=1,
+        )
         character = torch.cat((bend, grain), dim=1)
-        pose = _rotation(rng.uniform(-0.25, 0.25, 3)) @ np.diag(np.where(rng.random(3) < (0.0, 0.0, 0.5), -1.0, 1.0))
+        pose = _rotation(rng.uniform(-0.25, 0.25, 3)) @ np.diag(
+            np.where(rng.random(3) < (0.0, 0.0, 0.5), -1.0, 1.0)
+        )
         offset = rng.uniform(-0.08, 0.08, 3) * body * voxel
 
         def look(subject: Subject) -> tuple[Tensor, Tensor]:
@@ -786,9 +1095,15 @@ class SyntheticSource:
         sd = 0.01 * s.deformation * body * rng.uniform(0.3, 1.0)
         fixed = Subject(size, self._velocity(rng, coarse, body, sd), np.eye(3, 4))
         residual = s.residual * rng.uniform(-1, 1, (4, 3))
-        linear = _rotation(np.deg2rad(5.0) * residual[0]) @ (np.diag(np.exp(0.06 * residual[1])) + 0.03 * (np.ones((3, 3)) - np.eye(3)) * residual[2])
+        linear = _rotation(np.deg2rad(5.0) * residual[0]) @ (
+            np.diag(np.exp(0.06 * residual[1])) + 0.03 * (np.ones((3, 3)) - np.eye(3)) * residual[2]
+        )
         shift = 0.03 * body * residual[3]
-        moving = Subject(size, self._velocity(rng, coarse, body, sd), np.concatenate((linear, shift[:, None]), axis=1))
+        moving = Subject(
+            size,
+            self._velocity(rng, coarse, body, sd),
+            np.concatenate((linear, shift[:, None]), axis=1),
+        )
         f_structures, f_grain = look(fixed)
         m_structures, m_grain = look(moving)
 
@@ -799,9 +1114,14 @@ class SyntheticSource:
         f_fov, m_fov = (_field_of_view(rng, s.crop, size, grid) for _ in range(2))
         images = [
             _image(rng, s, anatomy, c, structures, grain) * fov
-            for c, structures, grain, fov in zip(contrasts, (f_structures, m_structures), (f_grain, m_grain), (f_fov, m_fov))
+            for c, structures, grain, fov in zip(
+                contrasts, (f_structures, m_structures), (f_grain, m_grain), (f_fov, m_fov)
+            )
         ]
-        f_seen, m_seen = ((v * fov[0, 0]).to(torch.uint8) for v, fov in ((f_structures, f_fov), (m_structures, m_fov)))
+        f_seen, m_seen = (
+            (v * fov[0, 0]).to(torch.uint8)
+            for v, fov in ((f_structures, f_fov), (m_structures, m_fov))
+        )
         there = moving.from_anatomy(fixed.to_anatomy(grid))
         chosen = self._choose(rng, f_seen, m_seen, there, len(anatomy.structures))
         maps, hot = [], []
@@ -814,29 +1134,59 @@ class SyntheticSource:
             hot.append(torch.cat([(labels == k).float() for k in range(1, self.labels + 1)], dim=1))
         # Air tells nothing of its place, and what either scan leaves out cannot be matched.
         known = f_fov * (f_structures > 0) * sample(m_fov, there)
-        made = Sample(*images, f_fov, m_fov, *hot, *maps, truth=there - grid, truth_mask=(known > 0.99).float())
-        return SyntheticPair(made, anatomy, f_structures, m_structures, [anatomy.structures[i] for i in chosen], fixed, moving)
+        made = Sample(
+            *images,
+            f_fov,
+            m_fov,
+            *hot,
+            *maps,
+            truth=there - grid,
+            truth_mask=(known > 0.99).float(),
+        )
+        return SyntheticPair(
+            made,
+            anatomy,
+            f_structures,
+            m_structures,
+            [anatomy.structures[i] for i in chosen],
+            fixed,
+            moving,
+        )
 
     @staticmethod
     def _velocity(rng: np.random.Generator, lattice: _Lattice, body: float, sd: float) -> Tensor:
-        """Smooth noise of several scales; the displacement's standard deviation is about ``sd`` voxels per component."""
+        """Smooth noise of several scales; the displacement's standard deviation is about ``sd``
+        voxels per component.
+        """
         scales = np.array([0.5, 0.25, 0.12])
-        # Amplitude falls with the scale, so that the gradient, and with it the change of volume, is alike at all of them.
+        # Amplitude falls with the scale, so that the gradient, and with it the change of volume, is
+        # alike at all of them.
         share = scales * rng.uniform(0.2, 1.0, 3)
         share = share / np.linalg.norm(share) * sd / STRIDE
-        return sum(smooth_noise(rng, 3, lattice.size, f * body / STRIDE) * float(a) for f, a in zip(scales, share))
+        return sum(
+            smooth_noise(rng, 3, lattice.size, f * body / STRIDE) * float(a)
+            for f, a in zip(scales, share)
+        )
 
-    def _choose(self, rng: np.random.Generator, fixed: Tensor, moving: Tensor, there: Tensor, count: int) -> list[int]:
-        """Structures for the labels, from the maps (D, H, W) of what is seen and the true points (1, 3, D, H, W)."""
+    def _choose(
+        self, rng: np.random.Generator, fixed: Tensor, moving: Tensor, there: Tensor, count: int
+    ) -> list[int]:
+        """Structures for the labels, from the maps (D, H, W) of what is seen and the true points
+        (1, 3, D, H, W).
+        """
         read = sample(moving[None, None].float(), there, mode="nearest")[0, 0].to(torch.uint8)
 
         def sizes(values: Tensor) -> Tensor:
             return torch.bincount(values.flatten().long(), minlength=count)
 
-        n_fixed, n_moving, n_read, cross = (sizes(v) for v in (fixed, moving, read, fixed * (fixed == read)))
+        n_fixed, n_moving, n_read, cross = (
+            sizes(v) for v in (fixed, moving, read, fixed * (fixed == read))
+        )
         # Of the smaller: what the other field of view leaves out is no disagreement.
         agreement = cross / torch.minimum(n_fixed, n_read).clamp_min(1)
-        good = (torch.minimum(n_fixed, n_moving) >= LEAST_SHARE * fixed.numel()) & (agreement >= LEAST_AGREEMENT)
+        good = (torch.minimum(n_fixed, n_moving) >= LEAST_SHARE * fixed.numel()) & (
+            agreement >= LEAST_AGREEMENT
+        )
         good[0] = False
         return sorted(rng.permutation(good.nonzero()[:, 0].numpy())[: self.labels].tolist())
 

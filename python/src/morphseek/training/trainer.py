@@ -1,8 +1,9 @@
 """The training loop: visits of pairs, validation, checkpoints that survive a kill.
 
-A *visit* is one pair (or ``optim.accumulate`` of them) taken through T steps, with an optimiser step after each.
-Everything random about visit ``n`` of process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run
-repeats the lost visits exactly and ends with the same weights as an uninterrupted one.
+A *visit* is one pair (or ``optim.accumulate`` of them) taken through T steps, with an optimiser
+step after each. Everything random about visit ``n`` of process ``r`` comes from a generator seeded
+with (seed, r, n), so a resumed run repeats the lost visits exactly and ends with the same weights
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ FORMAT = 1
 
 
 def save_atomic(value: dict, path: Path) -> None:
-    """``torch.save`` to a temporary name, then rename: a kill leaves the old file or the new one, never half a file."""
+    """``torch.save`` to a temporary name, then rename: a kill leaves the old file or the new one,
+    never half a file.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as f:
@@ -74,7 +77,9 @@ def load_backbone(path: str | Path, weights: str = "auto"):
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         kind = checkpoint.get("format")
     except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError) as error:
-        raise ValueError(f"{path} is no checkpoint; give the best.pt or last.pt of a run") from error
+        raise ValueError(
+            f"{path} is no checkpoint; give the best.pt or last.pt of a run"
+        ) from error
     if kind != FORMAT:
         raise ValueError(f"{path}: checkpoint format {kind!r}, this version reads {FORMAT}")
     config = Config.from_dict(checkpoint["config"])
@@ -85,23 +90,26 @@ def load_backbone(path: str | Path, weights: str = "auto"):
 
 
 def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) -> dict:
-    """Average the weights of runs that went on from the same ones (Wortsman et al., Model soups, ICML 2022).
+    """Average the weights of runs that went on from the same ones (Wortsman et al., Model soups,
+    ICML 2022).
 
-    Such runs end in one basin of the loss, and the middle of it carries over to new people better than its rim. Networks that
-    were trained apart have nothing in common to average.
+    Such runs end in one basin of the loss, and the middle of it carries over to new people better
+    than its rim. Networks that were trained apart have nothing in common to average.
 
     Parameters
     ----------
     paths
-        ``last.pt`` or ``best.pt`` of each run, of one and the same network; the moving average where the run kept one.
+        ``last.pt`` or ``best.pt`` of each run, of one and the same network; the moving average
+        where the run kept one.
     shares
         Of each; all alike by default.
 
     Returns
     -------
     dict
-        A checkpoint to evaluate, to export or to start a run from, with the first run's configuration and the visits of
-        the longest: those of one run are counted once, and its phases hold.
+        A checkpoint to evaluate, to export or to start a run from, with the first run's
+        configuration and the visits of the longest: those of one run are counted once, and its
+        phases hold.
 
     Raises
     ------
@@ -126,7 +134,9 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
         if not first.is_floating_point():
             mean[key] = first  # indices: rounding an average down would make others of them
             continue
-        total = sum(share * w[key].double() for share, w in zip(shares, weights, strict=True)) / sum(shares)
+        total = sum(
+            share * w[key].double() for share, w in zip(shares, weights, strict=True)
+        ) / sum(shares)
         mean[key] = total.to(first.dtype)
     return {
         "format": FORMAT,
@@ -145,15 +155,18 @@ class Trainer:
     ----------
     config : Config
     out : path
-        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation Dice; without labels there is none), ``log.jsonl``,
-        ``config.json``, ``tensorboard/``.
+        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation Dice; without labels there is
+        none), ``log.jsonl``, ``config.json``, ``tensorboard/``.
     init : path, optional
-        Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be resumed.
+        Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be
+        resumed.
     progress : bool
         Show a progress bar.
     """
 
-    def __init__(self, config: Config, out: str | Path, init: str | Path | None = None, progress: bool = True):
+    def __init__(
+        self, config: Config, out: str | Path, init: str | Path | None = None, progress: bool = True
+    ):
         self.config = config
         self.out = Path(out).absolute()  # a library may change the folder while TensorBoard writes
         self.rank = int(os.environ.get("RANK", 0))
@@ -181,28 +194,38 @@ class Trainer:
             raise ValueError("fine-tuning needs labels: data.labels is 0")
 
         # Here and not in Config.check: checkpoints that had these without effect stay readable.
-        if config.data.limit and (config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")):
-            raise ConfigError(f"'data.limit' is of a list of pairs, and 'data.pairs' = {config.data.pairs!r} has none: set it to 0, or name a list")
+        if config.data.limit and (
+            config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")
+        ):
+            raise ConfigError(
+                f"'data.limit' is of a list of pairs, and 'data.pairs' = {config.data.pairs!r} has"
+                " none: set it to 0, or name a list"
+            )
         if run.stage == "finetune" and config.policy.kind != "none":
             if config.policy.trajectories < 2:
-                raise ConfigError(f"'policy.trajectories' must be 2 or more, not {config.policy.trajectories}: samples are judged against each other")
+                raise ConfigError(
+                    f"'policy.trajectories' must be 2 or more, not {config.policy.trajectories}:"
+                    " samples are judged against each other"
+                )
             if _weighs_segmentation(config):
                 raise ConfigError(
-                    f"'loss.segmentation' has no place beside a policy ('policy.kind' = {config.policy.kind!r}); set it to 0, in loss.phases, too"
+                    "'loss.segmentation' has no place beside a policy ('policy.kind' ="
+                    f" {config.policy.kind!r}); set it to 0, in loss.phases, too"
                 )
 
         if run.pretrain and (run.stage != "finetune" or config.model.backbone != "siamese"):
             raise ValueError("run.pretrain needs labels and the backbone 'siamese'")
         if run.pretrain and run.pretrain >= run.visits:
             raise ValueError(
-                f"run.pretrain = {run.pretrain} leaves none of run.visits = {run.visits} for the registration: "
-                "set run.visits above it, or a smaller run.pretrain (0 for none)"
+                f"run.pretrain = {run.pretrain} leaves none of run.visits = {run.visits} for the"
+                " registration: set run.visits above it, or a smaller run.pretrain (0 for none)"
             )
         backbone = BACKBONES.get(config.model.backbone)
         if backbone and _segments(config) and not hasattr(backbone, "step_field_and_segmentation"):
             raise ConfigError(
-                f"loss.segmentation needs the backbone compact or siamese with segmentation_classes, not {config.model.backbone}; "
-                "set it to 0, in loss.phases, too"
+                "loss.segmentation needs the backbone compact or siamese with"
+                f" segmentation_classes, not {config.model.backbone}; set it to 0, in"
+                " loss.phases, too"
             )
         config = self.config = _with_segmentation(config)
         self.people: list[str] = []
@@ -212,8 +235,15 @@ class Trainer:
 
         torch.manual_seed(run.seed)
         self.backbone = build_backbone(config.model).to(self.device)
-        if run.stage == "finetune" and config.policy.kind == "structured" and config.policy.rank > self.backbone.latent_channels:
-            raise ConfigError(f"'policy.rank' must be at most the network's {self.backbone.latent_channels} latent channels, not {config.policy.rank}")
+        if (
+            run.stage == "finetune"
+            and config.policy.kind == "structured"
+            and config.policy.rank > self.backbone.latent_channels
+        ):
+            raise ConfigError(
+                f"'policy.rank' must be at most the network's {self.backbone.latent_channels}"
+                f" latent channels, not {config.policy.rank}"
+            )
         if config.data.pairs == "synthetic":
             self._make_pairs()
         else:
@@ -221,10 +251,18 @@ class Trainer:
         if self.device.type == "cpu":
             self.backbone = self.backbone.to(memory_format=torch.channels_last_3d)
         self.objective = StepObjective(
-            self.backbone, config.loss, config.policy, run.stage, run.amp == "bf16", config.data.spacing
+            self.backbone,
+            config.loss,
+            config.policy,
+            run.stage,
+            run.amp == "bf16",
+            config.data.spacing,
         )
         self.optimizer = torch.optim.AdamW(
-            self.backbone.parameters(), lr=config.optim.lr, weight_decay=config.optim.weight_decay, fused=True
+            self.backbone.parameters(),
+            lr=config.optim.lr,
+            weight_decay=config.optim.weight_decay,
+            fused=True,
         )
         self.visit = 0
         self.updates = 0
@@ -238,21 +276,31 @@ class Trainer:
             self._resume()
         elif init is not None:
             if Path(init).suffix == ".onnx":
-                weights, network, learnt = bundle_weights(init, self.backbone), "another", read_manifest(init)
+                weights, network, learnt = (
+                    bundle_weights(init, self.backbone),
+                    "another",
+                    read_manifest(init),
+                )
             else:
                 other, its, _ = load_backbone(init)
                 weights, network, learnt = other.state_dict(), its.model.backbone, vars(its.model)
             # A head for another number of labels has nothing to give.
             own = self.backbone.state_dict()
             weights = {
-                k: v for k, v in weights.items() if not (k.startswith("segmentation_head") and k in own and v.shape != own[k].shape)
+                k: v
+                for k, v in weights.items()
+                if not (k.startswith("segmentation_head") and k in own and v.shape != own[k].shape)
             }
-            misfits = [k for k in own.keys() ^ weights.keys() if not k.startswith("segmentation_head")]
+            misfits = [
+                k for k in own.keys() ^ weights.keys() if not k.startswith("segmentation_head")
+            ]
             misfits += [k for k in own.keys() & weights.keys() if own[k].shape != weights[k].shape]
             if misfits:
                 raise ValueError(
-                    f"{init} does not fit the configured backbone: its network is {network}, the configured one {config.model.backbone}, or their sizes "
-                    f"differ ({', '.join(sorted(misfits)[:3])}); give both runs the same model.backbone and model.options"
+                    f"{init} does not fit the configured backbone: its network is {network}, the"
+                    f" configured one {config.model.backbone}, or their sizes differ"
+                    f" ({', '.join(sorted(misfits)[:3])}); give both runs the same model.backbone"
+                    " and model.options"
                 )
             self.backbone.load_state_dict(weights, strict=False)
             self._compare(init, learnt)
@@ -266,14 +314,22 @@ class Trainer:
             (self.out / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
 
     def _compare(self, init: str | Path, learnt: Mapping) -> None:
-        """Say it where the weights fit but will mean something else here. No error: going on from another kind of field is slow, not wrong."""
+        """Say it where the weights fit but will mean something else here. No error: going on from
+        another kind of field is slow, not wrong.
+        """
         for key in ("parametrisation", "scale"):
             now = getattr(self.config.model, key)
             if self.rank == 0 and learnt.get(key, now) != now:
                 logging.getLogger(__name__).warning(
-                    "%s was trained with model.%s = %r, this run has %r: its weights make other fields here, which may fold at first; "
-                    "set model.%s=%s here, or train the start as this run",
-                    init, key, learnt[key], now, key, learnt[key],
+                    "%s was trained with model.%s = %r, this run has %r: its weights make other"
+                    " fields here, which may fold at first; set model.%s=%s here, or train the"
+                    " start as this run",
+                    init,
+                    key,
+                    learnt[key],
+                    now,
+                    key,
+                    learnt[key],
                 )
 
     def _find_pairs(self) -> None:
@@ -297,23 +353,35 @@ class Trainer:
             self._require_labels()
 
     def _require_labels(self) -> None:
-        """Without its labels a pair would be trained on the images alone, or against labels that are not there."""
-        names = sorted({*self.people, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)})
+        """Without its labels a pair would be trained on the images alone, or against labels that
+        are not there.
+        """
+        names = sorted(
+            {*self.people, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)}
+        )
         bare = [name for name in names if not self.source.has_labels(name)]
         if bare:
             few = ", ".join(bare[:5]) + (", ..." if len(bare) > 5 else "")
             raise DataError(
-                f"{self.config.data.path}: {len(bare)} of {len(names)} volumes have no label file ({few}); fine-tuning needs "
-                "one for each: add them, or leave these volumes out of data.pairs and data.val"
+                f"{self.config.data.path}: {len(bare)} of {len(names)} volumes have no label file"
+                f" ({few}); fine-tuning needs one for each: add them, or leave these volumes out of"
+                " data.pairs and data.val"
             )
 
     def _make_pairs(self) -> None:
-        """Synthetic pairs: every process has a stream of its own, and validation one that does not depend on the seed."""
+        """Synthetic pairs: every process has a stream of its own, and validation one that does not
+        depend on the seed.
+        """
         config, m = self.config, self.backbone.size_multiple
         if config.run.pretrain:
-            raise ValueError("run.pretrain needs labels that mean the same in every pair; those of synthetic pairs do not")
+            raise ValueError(
+                "run.pretrain needs labels that mean the same in every pair; those of synthetic"
+                " pairs do not"
+            )
         size = [m * math.ceil(n / m) for n in config.data.min_size]
-        self.synthetic = SyntheticSource(config.synthetic, size, config.data.labels, config.run.seed, 1 + self.rank)
+        self.synthetic = SyntheticSource(
+            config.synthetic, size, config.data.labels, config.run.seed, 1 + self.rank
+        )
         held_out = SyntheticSource(config.synthetic, size, config.data.labels)
         for i in range(config.synthetic.val_pairs):
             pair = held_out.sample(i)
@@ -322,7 +390,7 @@ class Trainer:
             self.val_pairs.append(dataclasses.replace(pair, fixed_labels=none, moving_labels=none))
         self._ahead = None
 
-    # -- state -----------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def checkpoint(self) -> dict:
         """Everything that the rest of the run depends on."""
@@ -347,31 +415,55 @@ class Trainer:
         # Through Config: a key that is younger than the checkpoint has its default there.
         then = Config.from_dict(state["config"]).to_dict()
         now = self.config.to_dict()
-        # The length, the places and the pace may change between sessions; what shapes the weights may not.
+        # The length, the places and the pace may change between sessions; what shapes the weights
+        # may not.
         free = {
-            "run": ("visits", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"),
+            "run": (
+                "visits",
+                "device",
+                "threads",
+                "checkpoint_minutes",
+                "keep_every",
+                "picture_every",
+            ),
             "data": ("path", "test"),
             "synthetic": ("workers",),
         }
         differs = [
             f"{section}.{key}"
-            for section in ("data", "model", "loss", "policy", "optim", "augment", "synthetic", "run")
+            for section in (
+                "data",
+                "model",
+                "loss",
+                "policy",
+                "optim",
+                "augment",
+                "synthetic",
+                "run",
+            )
             for key in now[section]
             if then[section][key] != now[section][key] and key not in free.get(section, ())
         ]
         if differs:
             raise ValueError(
-                f"{self.out}/last.pt was made with another configuration ({', '.join(differs)}); set it as it was, or choose another --out"
+                f"{self.out}/last.pt was made with another configuration ({', '.join(differs)});"
+                " set it as it was, or choose another --out"
             )
-        # Processes share the pairs out among them: others would repeat some and leave some out. Older checkpoints do not say.
+        # Processes share the pairs out among them: others would repeat some and leave some out.
+        # Older checkpoints do not say.
         if (world := state.get("world", self.world)) != self.world:
             raise ValueError(
-                f"{self.out}/last.pt was made by {world} process(es), not {self.world}; go on with as many, or start another --out with --init {self.out}/last.pt"
+                f"{self.out}/last.pt was made by {world} process(es), not {self.world}; go on with"
+                f" as many, or start another --out with --init {self.out}/last.pt"
             )
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.visit, self.updates = state["visit"], state["updates"]
-        self.seconds, self.cpu_seconds, self.best = state["seconds"], state.get("cpu_seconds", 0.0), state["best"]
+        self.seconds, self.cpu_seconds, self.best = (
+            state["seconds"],
+            state.get("cpu_seconds", 0.0),
+            state["best"],
+        )
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
         if state.get("policy"):
@@ -379,14 +471,18 @@ class Trainer:
         if self.rank == 0 and (self.out / "log.jsonl").exists():
             # Drop the lines of visits that will be repeated.
             lines = (self.out / "log.jsonl").read_text().splitlines()
-            kept = [line for line in lines if line.endswith("}") and json.loads(line)["visit"] <= self.visit]
+            kept = [
+                line
+                for line in lines
+                if line.endswith("}") and json.loads(line)["visit"] <= self.visit
+            ]
             (self.out / "log.jsonl").write_text("".join(line + "\n" for line in kept))
 
     def _save(self, name: str = "last.pt") -> None:
         if self.rank == 0:
             save_atomic(self.checkpoint(), self.out / name)
 
-    # -- schedules -------------------------------------------------------------------------------------------------
+    # -- schedules ---------------------------------------------------------------------------------
 
     def learning_rate(self, visit: int) -> float:
         """Rate during visit number ``visit`` (from 0)."""
@@ -396,7 +492,9 @@ class Trainer:
         if o.schedule == "constant":
             return o.lr
         share = (visit - o.warmup) / max(self.config.run.visits - o.warmup, 1)
-        return o.lr * (o.final + (1.0 - o.final) * 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0))))
+        return o.lr * (
+            o.final + (1.0 - o.final) * 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0)))
+        )
 
     def steps(self, visit: int) -> int:
         """T during visit number ``visit``."""
@@ -410,7 +508,7 @@ class Trainer:
         """tau during visit number ``visit``."""
         return self.config.policy.temperature(visit)
 
-    # -- pairs -----------------------------------------------------------------------------------------------------
+    # -- pairs -------------------------------------------------------------------------------------
 
     def rng(self, visit: int) -> np.random.Generator:
         """Source of all randomness of a visit in this process."""
@@ -428,11 +526,15 @@ class Trainer:
         return self.pairs[order[place]]
 
     def pair(self, visit: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of a visit on its network grid (with ``optim.accumulate`` n, visit v has n v to n v + n - 1)."""
+        """The augmented pair of a visit on its network grid (with ``optim.accumulate`` n, visit v
+        has n v to n v + n - 1).
+        """
         if self.synthetic is not None:
             return self._synthetic_pair(visit).to(self.device)
         d, multiple = self.config.data, self.backbone.size_multiple
-        return self.source.pair(*self.draw(visit, rng), d, multiple, d.labels, self.config.augment, rng).to(self.device)
+        return self.source.pair(
+            *self.draw(visit, rng), d, multiple, d.labels, self.config.augment, rng
+        ).to(self.device)
 
     def _synthetic_pair(self, number: int) -> Sample:
         """Pairs that are asked for in their order come from the processes that make them ahead."""
@@ -441,7 +543,9 @@ class Trainer:
         ahead = self.config.synthetic.workers and number < last
         if ahead and self._ahead is None:
             self._due = number
-            self._ahead = self.synthetic.stream_samples([(i, i // n) for i in range(number, last)], self.config.synthetic.workers)
+            self._ahead = self.synthetic.stream_samples(
+                [(i, i // n) for i in range(number, last)], self.config.synthetic.workers
+            )
         if not ahead or number != self._due:
             return self.synthetic.sample(number, number // n)
         self._due += 1
@@ -450,8 +554,9 @@ class Trainer:
     def precision(self, size: tuple[int, ...]) -> bool:
         """Whether the network works in bf16 on a grid of this size (D, H, W).
 
-        On CPUs with bf16 instructions oneDNN gets the weight gradient of some convolutions wrong, infinite or just another: those
-        of stride 1 whose kernel is longer than the first axis. Grids on which the network has one are computed in float32.
+        On CPUs with bf16 instructions oneDNN gets the weight gradient of some convolutions wrong,
+        infinite or just another: those of stride 1 whose kernel is longer than the first axis.
+        Grids on which the network has one are computed in float32.
         """
         if self.config.run.amp != "bf16" or self.device.type != "cpu":
             return self.config.run.amp == "bf16"
@@ -459,13 +564,14 @@ class Trainer:
             self._bf16[size] = not _short_convolutions(self.backbone, size)
             if not self._bf16[size] and sum(not good for good in self._bf16.values()) == 1:
                 logging.getLogger(__name__).warning(
-                    "grid %s: computed in float32, since the gradients of run.amp = 'bf16' are not to be trusted on a CPU where a level of the "
-                    "network is two voxels deep; another size along z avoids that",
+                    "grid %s: computed in float32, since the gradients of run.amp = 'bf16' are not"
+                    " to be trusted on a CPU where a level of the network is two voxels deep;"
+                    " another size along z avoids that",
                     "x".join(map(str, size)),
                 )
         return self._bf16[size]
 
-    # -- the loop --------------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     def run_visit(self) -> dict[str, float]:
         """Take the next pair through T steps; returns the logged scalars of the last step."""
@@ -498,7 +604,9 @@ class Trainer:
         return logs
 
     def _step(self, pairs: list[Sample], states: list[torch.Tensor], sampling: dict) -> dict:
-        """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean logs returned."""
+        """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean
+        logs returned.
+        """
         rows = []
         for i, pair in enumerate(pairs):
             self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
@@ -506,12 +614,18 @@ class Trainer:
             (result.loss / len(pairs)).backward()
             states[i] = result.u
             rows.append(result.logs)
-        logs = rows[0] if len(rows) == 1 else {k: sum(float(row[k]) for row in rows) / len(rows) for k in rows[0]}
+        logs = (
+            rows[0]
+            if len(rows) == 1
+            else {k: sum(float(row[k]) for row in rows) / len(rows) for k in rows[0]}
+        )
         self._update(logs)
         return logs
 
     def _refresh_basis(self) -> None:
-        """Renew the channel directions of the structured policy from soft-Dice gradients of a few pairs."""
+        """Renew the channel directions of the structured policy from soft-Dice gradients of a few
+        pairs.
+        """
         p = self.config.policy
         if p.kind != "structured" or p.head != "probe" or self.visit % p.refresh:
             return
@@ -536,8 +650,9 @@ class Trainer:
         if not (math.isfinite(norm) and math.isfinite(logs["loss"])):
             last = self.out / "last.pt"
             raise FloatingPointError(
-                f"visit {self.visit}: the loss is {float(logs['loss']):g} and the norm of its gradient {float(norm):g}; the run stops before "
-                "they reach the weights. Try run.amp=none, a lower optim.lr or a small optim.clip, with another --out"
+                f"visit {self.visit}: the loss is {float(logs['loss']):g} and the norm of its"
+                f" gradient {float(norm):g}; the run stops before they reach the weights. Try"
+                " run.amp=none, a lower optim.lr or a small optim.clip, with another --out"
                 + (f" and --init {last}" if last.exists() else "")
             )
         self.optimizer.step()
@@ -559,13 +674,21 @@ class Trainer:
             self.objective.kl_weight = float(np.clip(self.objective.kl_weight, 1e-8, 1e2))
 
     def _share_policy(self) -> None:
-        """Let all processes go on from one state of the policy and of the KL weight: the checkpoint has one."""
+        """Let all processes go on from one state of the policy and of the KL weight: the checkpoint
+        has one.
+        """
         if self.world == 1:
             return
         memory = self.objective.memory
-        numbers = torch.tensor([memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight], dtype=torch.float64, device=self.device)
+        numbers = torch.tensor(
+            [memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight],
+            dtype=torch.float64,
+            device=self.device,
+        )
         dist.all_reduce(numbers)
-        memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight = (numbers / self.world).tolist()
+        memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight = (
+            numbers / self.world
+        ).tolist()
         if memory.basis is not None:
             memory.basis = self._of_first_process(memory.basis)
 
@@ -581,7 +704,9 @@ class Trainer:
         return _Swapped(self.backbone, self.ema)
 
     def validate(self) -> dict[str, float]:
-        """Dice and NJD on the validation pairs, with the averaged weights; no Dice where no pair has labels."""
+        """Dice and NJD on the validation pairs, with the averaged weights; no Dice where no pair
+        has labels.
+        """
         d, r = self.config.data, self.config.run
         if self.visit <= r.pretrain:
             return self.validate_recognition()
@@ -590,7 +715,13 @@ class Trainer:
                 rows = self._score_synthetic()
             else:
                 rows = evaluate_pairs(
-                    self.backbone, self.source, self.val_pairs, d.spacing, d.min_size, r.val_steps, self.device
+                    self.backbone,
+                    self.source,
+                    self.val_pairs,
+                    d.spacing,
+                    d.min_size,
+                    r.val_steps,
+                    self.device,
                 )
         out = {}
         if scores(rows, 0, "dice"):
@@ -603,7 +734,9 @@ class Trainer:
         return out
 
     def _score_synthetic(self) -> list[dict]:
-        """The synthetic validation pairs, scored on the network grid; rows as :func:`.evaluate.evaluate_pairs`."""
+        """The synthetic validation pairs, scored on the network grid; rows as
+        :func:`.evaluate.evaluate_pairs`.
+        """
         self.backbone.eval()
         rows = []
         for pair in (p.to(self.device) for p in self.val_pairs):
@@ -615,14 +748,21 @@ class Trainer:
 
     @torch.no_grad()
     def validate_recognition(self) -> dict[str, float]:
-        """Dice of the auxiliary segmentation on the people of the validation pairs, with the averaged weights."""
+        """Dice of the auxiliary segmentation on the people of the validation pairs, with the
+        averaged weights.
+        """
         d = self.config.data
         dice = []
         with self.averaged():
             self.backbone.eval()
             for name in sorted({name for pair in self.val_pairs for name in pair}):
                 case = self.source.case(name)
-                pair = make_sample(case, case, make_grid(case, d.spacing, d.min_size, self.backbone.size_multiple), d.labels)
+                pair = make_sample(
+                    case,
+                    case,
+                    make_grid(case, d.spacing, d.min_size, self.backbone.size_multiple),
+                    d.labels,
+                )
                 pair = pair.to(self.device)
                 found = self.backbone.segment(pair.fixed).argmax(1, keepdim=True)
                 dice.append(float(hard_dice(found, pair.fixed_map, d.labels)))
@@ -630,7 +770,9 @@ class Trainer:
         return {"val_segmentation_dice": float(np.mean(dice))}
 
     def run(self) -> dict[str, float]:
-        """Train to the configured number of visits, or until SIGTERM/SIGINT; returns the last validation."""
+        """Train to the configured number of visits, or until SIGTERM/SIGINT; returns the last
+        validation.
+        """
         run = self.config.run
         writer = None
         if self.rank == 0:
@@ -669,19 +811,28 @@ class Trainer:
                             if last_val.get("val_dice", -math.inf) > self.best:
                                 self.best = last_val["val_dice"]
                                 self._save("best.pt")
-                            if run.picture_every and validations % run.picture_every == 1 % run.picture_every:
+                            if (
+                                run.picture_every
+                                and validations % run.picture_every == 1 % run.picture_every
+                            ):
                                 self._picture(writer)
                         if self.world > 1:
                             dist.barrier()
                     if log is not None:
-                        row = {"visit": self.visit, "updates": self.updates, "seconds": round(self.seconds, 3)}
+                        row = {
+                            "visit": self.visit,
+                            "updates": self.updates,
+                            "seconds": round(self.seconds, 3),
+                        }
                         row |= without_nan({k: round(v, 6) for k, v in logs.items()})
                         log.write(json.dumps(row, allow_nan=False) + "\n")
                         log.flush()
                         if self.visit % 10 == 0 or "val_njd_percent" in logs:
                             for k, v in logs.items():
                                 writer.add_scalar(k, v, self.visit)
-                            writer.add_scalar("learning_rate", self.learning_rate(self.visit - 1), self.visit)
+                            writer.add_scalar(
+                                "learning_rate", self.learning_rate(self.visit - 1), self.visit
+                            )
                     bar.update(self.visit, logs, last_val)
                     if run.keep_every and self.visit % run.keep_every == 0:
                         self._save(f"visit-{self.visit}.pt")
@@ -702,24 +853,36 @@ class Trainer:
         self._stop = True
 
     def _picture(self, writer) -> None:
-        """Middle slices of the first validation pair: fixed, moving, warped, difference before and after."""
+        """Middle slices of the first validation pair: fixed, moving, warped, difference before and
+        after.
+        """
         if self.synthetic is not None:
             pair = self.val_pairs[0].to(self.device)
         else:
-            pair = self.source.pair(*self.val_pairs[0], self.config.data, self.backbone.size_multiple, 0).to(self.device)
+            pair = self.source.pair(
+                *self.val_pairs[0], self.config.data, self.backbone.size_multiple, 0
+            ).to(self.device)
         with self.averaged():
             self.backbone.eval()
             u = register_sample(self.backbone, pair, self.config.run.val_steps)[-1]
             self.backbone.train()
         warped = warp(pair.moving, u)
-        views = (pair.fixed, pair.moving, warped, (pair.fixed - pair.moving).abs(), (pair.fixed - warped).abs())
+        views = (
+            pair.fixed,
+            pair.moving,
+            warped,
+            (pair.fixed - pair.moving).abs(),
+            (pair.fixed - warped).abs(),
+        )
         rows = []
         for axis in (2, 3, 4):
             cuts = [v.select(axis, v.shape[axis] // 2)[0, 0] for v in views]
             rows.append(torch.cat(cuts, dim=1))
         width = max(r.shape[1] for r in rows)
         rows = [torch.nn.functional.pad(r, (0, width - r.shape[1])) for r in rows]
-        writer.add_image("fixed moving warped |f-m| |f-w|", torch.cat(rows, dim=0)[None].cpu(), self.visit)
+        writer.add_image(
+            "fixed moving warped |f-m| |f-w|", torch.cat(rows, dim=0)[None].cpu(), self.visit
+        )
 
 
 def _weighs_segmentation(config: Config) -> bool:
@@ -728,28 +891,46 @@ def _weighs_segmentation(config: Config) -> bool:
 
 
 def _segments(config: Config) -> bool:
-    """Whether a registration visit has the loss of the auxiliary segmentation, in any phase of the run."""
-    return config.run.stage == "finetune" and config.policy.kind == "none" and _weighs_segmentation(config)
+    """Whether a registration visit has the loss of the auxiliary segmentation, in any phase of the
+    run.
+    """
+    return (
+        config.run.stage == "finetune"
+        and config.policy.kind == "none"
+        and _weighs_segmentation(config)
+    )
 
 
 def _with_segmentation(config: Config) -> Config:
-    """The configuration with a class of the auxiliary segmentation for every label, where its loss will be computed."""
+    """The configuration with a class of the auxiliary segmentation for every label, where its loss
+    will be computed.
+    """
     used = config.run.pretrain or _segments(config)
     known = config.model.backbone in ("compact", "siamese")
-    if not used or not known or config.model.options.get("segmentation_classes") == config.data.labels:
+    if (
+        not used
+        or not known
+        or config.model.options.get("segmentation_classes") == config.data.labels
+    ):
         return config
     return config.replace(**{"model.options.segmentation_classes": config.data.labels})
 
 
 @torch.no_grad()
 def _short_convolutions(backbone: nn.Module, size: tuple[int, ...]) -> bool:
-    """Whether the network, on a grid of this size (D, H, W), has convolutions of stride 1 whose kernel is longer than their first axis."""
+    """Whether the network, on a grid of this size (D, H, W), has convolutions of stride 1 whose
+    kernel is longer than their first axis.
+    """
     found = []
 
     def look(layer: nn.Conv3d, given: tuple[torch.Tensor]) -> None:
         found.append(layer.stride[0] == 1 and 1 < given[0].shape[2] < layer.kernel_size[0])
 
-    hooks = [layer.register_forward_pre_hook(look) for layer in backbone.modules() if isinstance(layer, nn.Conv3d)]
+    hooks = [
+        layer.register_forward_pre_hook(look)
+        for layer in backbone.modules()
+        if isinstance(layer, nn.Conv3d)
+    ]
     was_training = backbone.training
     # Dropout would draw random numbers, and so change the run.
     backbone.eval()
@@ -784,7 +965,14 @@ class _Bar:
     def __init__(self, total: int, done: int, shown: bool):
         self.shown = shown
         if shown:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             self.bar = Progress(
                 TextColumn("{task.description}"),

@@ -1,11 +1,13 @@
 """What a backbone is: an encoder-decoder opened at its top feature by a Gaussian policy.
 
-A registration network predicts ``field = D(E(fixed, moving))``. :class:`PolicyBackbone` cuts it at the top
-encoder feature ``f_L``: two 1x1x1 convolutions read the mean and the log standard deviation of a factorised Gaussian
-from it, a latent ``z`` is drawn, and the decoder continues from ``z`` in place of ``f_L``.
+A registration network predicts ``field = D(E(fixed, moving))``. :class:`PolicyBackbone` cuts it at
+the top encoder feature ``f_L``: two 1x1x1 convolutions read the mean and the log standard deviation
+of a factorised Gaussian from it, a latent ``z`` is drawn, and the decoder continues from ``z`` in
+place of ``f_L``.
 
-To add a backbone, write one file: subclass :class:`PolicyBackbone`, set the class attributes, implement
-:meth:`~PolicyBackbone.encode` and :meth:`~PolicyBackbone.decode`, and decorate the class with :func:`register`.
+To add a backbone, write one file: subclass :class:`PolicyBackbone`, set the class attributes,
+implement :meth:`~PolicyBackbone.encode` and :meth:`~PolicyBackbone.decode`, and decorate the class
+with :func:`register`.
 """
 
 from __future__ import annotations
@@ -66,8 +68,9 @@ class Encoded:
 class SplitConv(nn.Module):
     """``conv(cat(up, skip))`` as ``conv_up(up) + conv_skip(skip)``.
 
-    Convolution is linear, so the halves of its kernel that read the skip connection can be applied once per state and
-    added to each trajectory's own half: with J trajectories the skip half costs 1/J.
+    Convolution is linear, so the halves of its kernel that read the skip connection can be applied
+    once per state and added to each trajectory's own half: with J trajectories the skip half costs
+    1/J.
 
     Parameters
     ----------
@@ -85,23 +88,33 @@ class SplitConv(nn.Module):
         return self.skip(skip)
 
     def forward(self, up: Tensor, prepared: Tensor) -> Tensor:
-        """Add a trajectory's half to a prepared skip half; a batch of one in ``prepared`` serves all."""
+        """Add a trajectory's half to a prepared skip half; a batch of one in ``prepared`` serves
+        all.
+        """
         return self.up(up) + prepared
 
 
 def _pointwise(conv: nn.Conv3d, x: Tensor) -> Tensor:
-    """A 1x1x1 convolution as a matrix product; PyTorch's float32 convolution of one volume on one thread is slow."""
+    """A 1x1x1 convolution as a matrix product; PyTorch's float32 convolution of one volume on one
+    thread is slow.
+    """
     weight = conv.weight.reshape(conv.out_channels, conv.in_channels)
     return torch.einsum("oc,bcdhw->bodhw", weight, x) + conv.bias.view(1, -1, 1, 1, 1)
 
 
-def _views(offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]) -> tuple[tuple[int, int, int, int], ...]:
-    """The views of a period of steps in which both have gone through a whole number of times; none where there is neither."""
+def _views(
+    offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]
+) -> tuple[tuple[int, int, int, int], ...]:
+    """The views of a period of steps in which both have gone through a whole number of times; none
+    where there is neither.
+    """
     if not offsets and not mirrored:
         return ()
     offsets, mirrored = offsets or [(0, 0, 0)], mirrored or [False]
     period = math.lcm(len(offsets), len(mirrored))
-    return tuple((*offsets[t % len(offsets)], int(mirrored[t % len(mirrored)])) for t in range(period))
+    return tuple(
+        (*offsets[t % len(offsets)], int(mirrored[t % len(mirrored)])) for t in range(period)
+    )
 
 
 class PolicyBackbone(nn.Module):
@@ -114,23 +127,25 @@ class PolicyBackbone(nn.Module):
     log_sigma_range : (float, float)
         Clip of ``log sigma``. The clip stops the gradient at its bounds.
     log_sigma_init : float
-        Initial bias of the log-sigma head. The paper leaves it at 0, so that sigma is 1 after warm-up (only the KL
-        term trains it there) and the noise is the temperature itself.
+        Initial bias of the log-sigma head. The paper leaves it at 0, so that sigma is 1 after
+        warm-up (only the KL term trains it there) and the noise is the temperature itself.
     parametrisation : {"velocity", "displacement"}
-        What the decoder's three channels are: a stationary velocity, integrated by scaling and squaring (folds
-        almost never), or the displacement itself (the paper).
+        What the decoder's three channels are: a stationary velocity, integrated by scaling and
+        squaring (folds almost never), or the displacement itself (the paper).
     squarings : int
         Scaling-and-squaring steps.
     heads : bool
-        Without the heads the latent is ``f_L`` itself and sigma is 1: the network before its refactoring, kept to measure
-        what the heads cost.
+        Without the heads the latent is ``f_L`` itself and sigma is 1: the network before its
+        refactoring, kept to measure what the heads cost.
     offsets : sequence of (z, y, x)
-        How far the images are moved for the network, voxels, in each step in turn; the step's field is moved back. A network
-        that works at strides 2 to 8 reads an image a little differently when it lies a voxel further: steps that see the pair
-        in different places correct each other's errors, where steps that see it in one place repeat them. Empty: never moved.
+        How far the images are moved for the network, voxels, in each step in turn; the step's field
+        is moved back. A network that works at strides 2 to 8 reads an image a little differently
+        when it lies a voxel further: steps that see the pair in different places correct each
+        other's errors, where steps that see it in one place repeat them. Empty: never moved.
     mirrored : sequence of bool
-        Whether the network sees the images mirrored left to right (along x), in each step in turn, for the same reason; the
-        step's field is mirrored back. It must have been trained on mirrored pairs. Empty: never.
+        Whether the network sees the images mirrored left to right (along x), in each step in turn,
+        for the same reason; the step's field is mirrored back. It must have been trained on
+        mirrored pairs. Empty: never.
 
     Attributes
     ----------
@@ -143,7 +158,8 @@ class PolicyBackbone(nn.Module):
     any_size : bool
         Whether one exported graph serves every size.
     field_stride : int
-        1 if the decoder ends at full resolution, 2 if at half of it (the field is then upsampled linearly).
+        1 if the decoder ends at full resolution, 2 if at half of it (the field is then upsampled
+        linearly).
     """
 
     name: ClassVar[str] = ""
@@ -166,7 +182,9 @@ class PolicyBackbone(nn.Module):
     ):
         super().__init__()
         if parametrisation not in ("velocity", "displacement"):
-            raise ValueError(f"parametrisation must be 'velocity' or 'displacement', not {parametrisation!r}")
+            raise ValueError(
+                f"parametrisation must be 'velocity' or 'displacement', not {parametrisation!r}"
+            )
         self.scale = float(scale)
         self.log_sigma_range = (float(log_sigma_range[0]), float(log_sigma_range[1]))
         self.log_sigma_init = float(log_sigma_init)
@@ -189,22 +207,26 @@ class PolicyBackbone(nn.Module):
         nn.init.constant_(self.log_sigma_head.bias, self.log_sigma_init)
 
     def add_flow(self, channels: int, std: float) -> None:
-        """Append the last convolution of the decoder, to three components; with small weights training starts near the identity."""
+        """Append the last convolution of the decoder, to three components; with small weights
+        training starts near the identity.
+        """
         self.flow = nn.Conv3d(channels, 3, 3, padding=1)
         nn.init.normal_(self.flow.weight, std=std)
         nn.init.zeros_(self.flow.bias)
 
-    # -- what a backbone implements -------------------------------------------------------------------------------
+    # -- what a backbone implements ----------------------------------------------------------------
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Top feature ``f_L`` (B, C_L, d, h, w) and the prepared skips of the decoder."""
         raise NotImplementedError
 
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
-        """Three-channel output (J, 3, D/s, H/s, W/s), s = ``field_stride``, from latents (J, C_L, d, h, w)."""
+        """Three-channel output (J, 3, D/s, H/s, W/s), s = ``field_stride``, from latents (J, C_L,
+        d, h, w).
+        """
         raise NotImplementedError
 
-    # -- what the rest of the package calls ------------------------------------------------------------------------
+    # -- what the rest of the package calls --------------------------------------------------------
 
     def set_views(self, offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]) -> None:
         """Let the steps see the images so: the parameters of the same names. The weights stay."""
@@ -213,10 +235,14 @@ class PolicyBackbone(nn.Module):
         self.views = _views(offsets, mirrored)
 
     def view(self, step: int) -> tuple[int, int, int, int] | None:
-        """How a step (from 0) sees the images: moved by so many voxels along z, y, x, and 1 where mirrored before; None: as they are."""
+        """How a step (from 0) sees the images: moved by so many voxels along z, y, x, and 1 where
+        mirrored before; None: as they are.
+        """
         return self.views[step % len(self.views)] if self.views else None
 
-    def state(self, fixed: Tensor, moving: Tensor, view: Sequence[int] | Tensor | None = None) -> Encoded:
+    def state(
+        self, fixed: Tensor, moving: Tensor, view: Sequence[int] | Tensor | None = None
+    ) -> Encoded:
         """Run the encoder and the heads once.
 
         Parameters
@@ -256,7 +282,9 @@ class PolicyBackbone(nn.Module):
         return self.finish_field(self.decode(z, encoded.skips), encoded.view)
 
     def finish_field(self, raw: Tensor, view: Sequence[int] | Tensor | None = None) -> Tensor:
-        """Integrate, upsample and bring back the decoder's output (J, 3, D/s, H/s, W/s): ``phi`` (J, 3, D, H, W), voxels."""
+        """Integrate, upsample and bring back the decoder's output (J, 3, D/s, H/s, W/s): ``phi``
+        (J, 3, D, H, W), voxels.
+        """
         with torch.autocast(device_type=raw.device.type, enabled=False):
             # Coordinates lose whole voxels in 16 bits: fields are float32 always.
             field = raw.float()
@@ -272,7 +300,9 @@ class PolicyBackbone(nn.Module):
         """(C_L, d, h, w) for an image of ``size`` = (D, H, W)."""
         for n in size:
             if n % self.size_multiple:
-                raise ValueError(f"image size {tuple(size)} is not a multiple of {self.size_multiple}")
+                raise ValueError(
+                    f"image size {tuple(size)} is not a multiple of {self.size_multiple}"
+                )
         return (self.latent_channels, *(n // self.latent_stride for n in size))
 
     def parameter_count(self) -> int:

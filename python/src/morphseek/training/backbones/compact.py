@@ -31,7 +31,9 @@ def up2(feature: Tensor) -> Tensor:
 
 
 class ConvBlock(nn.Module):
-    """Convolution, instance normalisation unless ``norm`` is off, LeakyReLU; with a residual connection where shapes allow."""
+    """Convolution, instance normalisation unless ``norm`` is off, LeakyReLU; with a residual
+    connection where shapes allow.
+    """
 
     def __init__(self, cin: int, cout: int, stride: int = 1, norm: bool = True):
         super().__init__()
@@ -45,7 +47,9 @@ class ConvBlock(nn.Module):
 
 
 class FoldedEncoder(PolicyBackbone):
-    """What the networks have in common that work at half resolution and below: an encoder of folded images to stride 8."""
+    """What the networks have in common that work at half resolution and below: an encoder of folded
+    images to stride 8.
+    """
 
     latent_stride = 8
     size_multiple = 8
@@ -67,7 +71,9 @@ class FoldedEncoder(PolicyBackbone):
         if self.mind:
             # In float32: the squared differences of neighbours are small.
             with torch.autocast(device_type=x.device.type, enabled=False):
-                x = torch.cat((x, mind_descriptor(F.avg_pool3d(images.float(), 2)).to(x.dtype)), dim=1)
+                x = torch.cat(
+                    (x, mind_descriptor(F.avg_pool3d(images.float(), 2)).to(x.dtype)), dim=1
+                )
         if x.device.type == "cpu":
             x = x.contiguous(memory_format=torch.channels_last_3d)
         f2 = self.enc2(x)
@@ -79,10 +85,10 @@ class FoldedEncoder(PolicyBackbone):
 class Compact(FoldedEncoder):
     """Compact two-stream U-Net: everything happens at half resolution and below.
 
-    The images are folded to half resolution without loss (space-to-depth), so that no convolution runs on the full
-    grid. One encoder with shared weights reads the fixed and the moving image; their features meet at stride 8, where
-    the policy lives, and at the skips. Each "upsample, then convolve" of the decoder is done as "convolve, then
-    upsample", eight times cheaper.
+    The images are folded to half resolution without loss (space-to-depth), so that no convolution
+    runs on the full grid. One encoder with shared weights reads the fixed and the moving image;
+    their features meet at stride 8, where the policy lives, and at the skips. Each "upsample, then
+    convolve" of the decoder is done as "convolve, then upsample", eight times cheaper.
 
     At 48x64x48: f_L is 96 x 6 x 8 x 6, N = 27,648.
 
@@ -95,8 +101,8 @@ class Compact(FoldedEncoder):
     decoder : (int, int)
         Channels of the decoder at strides 4 and 2.
     segmentation_classes : int
-        If positive, an auxiliary head predicts the labels (this many, background aside) of both images from the
-        decoder's last feature. It is used in training only and never exported.
+        If positive, an auxiliary head predicts the labels (this many, background aside) of both
+        images from the decoder's last feature. It is used in training only and never exported.
     **policy
         Options of :class:`PolicyBackbone`.
     """
@@ -114,7 +120,9 @@ class Compact(FoldedEncoder):
         d4, d2 = decoder
         self.latent_channels = latent_channels
         self.add_encoder(widths)
-        self.fuse = nn.Sequential(ConvBlock(2 * c, latent_channels), ConvBlock(latent_channels, latent_channels))
+        self.fuse = nn.Sequential(
+            ConvBlock(2 * c, latent_channels), ConvBlock(latent_channels, latent_channels)
+        )
         self.dec8 = ConvBlock(latent_channels, latent_channels)
         self.dec4 = SplitConv(latent_channels, 2 * b, d4)
         self.norm4 = nn.InstanceNorm3d(d4, affine=True)
@@ -130,14 +138,17 @@ class Compact(FoldedEncoder):
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         n = fixed.shape[0]
-        pair = [torch.cat((f[:n], f[n:]), dim=1) for f in self.pyramid(torch.cat((fixed, moving), dim=0))]
+        pair = [
+            torch.cat((f[:n], f[n:]), dim=1)
+            for f in self.pyramid(torch.cat((fixed, moving), dim=0))
+        ]
         return self.fuse(pair[2]), (self.dec4.prepare(pair[1]), self.dec2.prepare(pair[0]))
 
     def features(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         """Last feature of the decoder, (J, decoder[1], D/2, H/2, W/2)."""
         x = self.dec8(z)
-        # SplitConv's trajectory half at the coarse grid, then upsampled: the sum with the skip half is the same
-        # linear map, up to the order of interpolation and convolution.
+        # SplitConv's trajectory half at the coarse grid, then upsampled: the sum with the skip half
+        # is the same linear map, up to the order of interpolation and convolution.
         x = up2(self.dec4.up(x)) + skips[0]
         x = self.block4(F.leaky_relu(self.norm4(x), 0.1))
         x = up2(self.dec2.up(x)) + skips[1]
@@ -147,8 +158,9 @@ class Compact(FoldedEncoder):
         return self.flow(self.features(z, skips))
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits where the images were moved to, (J, 2, K + 1, D, H, W): fixed first,
-        then warped moving."""
+        """:meth:`step_field` and the auxiliary logits where the images were moved to, (J, 2, K + 1,
+        D, H, W): fixed first, then warped moving.
+        """
         x = self.features(z, encoded.skips)
         logits = depth_to_space(self.segmentation_head(x).float())
         logits = logits.reshape(x.shape[0], 2, self.segmentation_classes + 1, *logits.shape[2:])

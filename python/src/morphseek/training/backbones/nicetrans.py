@@ -25,10 +25,11 @@ def _level(cin: int, cout: int) -> nn.Sequential:
 
 @register("nice-trans")
 class NICETrans(PolicyBackbone):
-    """Two convolutional encoders of 128 channels at the top, concatenated to 256, and a Swin decoder.
+    """Two convolutional encoders of 128 channels at the top, concatenated to 256, and a Swin
+    decoder.
 
-    f_L has 256 channels at stride 32: N = 53,760 at 160x192x224 and 46,080 at 160x192x192. The heads add 2 * 256^2 weights,
-    0.13 M.
+    f_L has 256 channels at stride 32: N = 53,760 at 160x192x224 and 46,080 at 160x192x192. The
+    heads add 2 * 256^2 weights, 0.13 M.
 
     Parameters
     ----------
@@ -43,10 +44,11 @@ class NICETrans(PolicyBackbone):
 
     Notes
     -----
-    The paper gives 5.71 M parameters; this one has 5.6 M before the heads. The original is a non-iterative coarse-to-fine
-    network that predicts an affine and a field at every decoder level in one pass; here MorphSeek's own steps do the
-    coarse-to-fine work, so the intermediate field heads are left out, and each image has an encoder of its own
-    ("encoded independently") where the original shares one.
+    The paper gives 5.71 M parameters; this one has 5.6 M before the heads. The original is a
+    non-iterative coarse-to-fine network that predicts an affine and a field at every decoder level
+    in one pass; here MorphSeek's own steps do the coarse-to-fine work, so the intermediate field
+    heads are left out, and each image has an encoder of its own ("encoded independently") where the
+    original shares one.
     """
 
     latent_stride = 32
@@ -68,15 +70,22 @@ class NICETrans(PolicyBackbone):
         self.moving_encoder = nn.ModuleList(_level(a, b) for a, b in zip(cin, widths, strict=True))
         top = 2 * widths[-1]
         self.latent_channels = top
-        # Decoder at strides 16, 8, 4, 2, 1; a level has as many channels as the two skips that it merges.
+        # Decoder at strides 16, 8, 4, 2, 1; a level has as many channels as the two skips that it
+        # merges.
         skips = (*(2 * w for w in reversed(widths[:-1])), 2)
         outs = (*(2 * w for w in reversed(widths[:-1])), widths[0])
         ups = (top, *outs[:-1])
         self.top = SwinStage(top, depth, 8, tuple(window))
-        self.merge = nn.ModuleList(SplitConv(u, s, o) for u, s, o in zip(ups, skips, outs, strict=True))
+        self.merge = nn.ModuleList(
+            SplitConv(u, s, o) for u, s, o in zip(ups, skips, outs, strict=True)
+        )
         self.norms = nn.ModuleList(nn.InstanceNorm3d(o) for o in outs)
         self.refine = nn.ModuleList(
-            SwinStage(o, depth, max(o // 32, 1), tuple(window)) if i < 2 else nn.Conv3d(o, o, 3, padding=1)
+            (
+                SwinStage(o, depth, max(o // 32, 1), tuple(window))
+                if i < 2
+                else nn.Conv3d(o, o, 3, padding=1)
+            )
             for i, o in enumerate(outs)
         )
         self.add_flow(outs[-1], std=1e-5)
@@ -93,7 +102,9 @@ class NICETrans(PolicyBackbone):
 
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         x = self.top(z)
-        for merge, norm, refine, skip in zip(self.merge, self.norms, self.refine, skips, strict=True):
+        for merge, norm, refine, skip in zip(
+            self.merge, self.norms, self.refine, skips, strict=True
+        ):
             x = F.interpolate(x, scale_factor=2.0, mode="trilinear", align_corners=False)
             x = F.leaky_relu(norm(merge(x, skip)), 0.2)
             y = refine(x)

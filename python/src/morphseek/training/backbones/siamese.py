@@ -12,7 +12,8 @@ from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 __all__ = ["Siamese", "local_correlation"]
 
 
-#: Neighbouring displacements of smooth features have cosines that are nearly the same; a decoder wants inputs of about 1.
+# : Neighbouring displacements of smooth features have cosines that are nearly the same; a decoder
+# wants inputs of about 1.
 GAIN = 5.0
 
 
@@ -28,12 +29,13 @@ def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
     Returns
     -------
     Tensor of shape (B, (2 radius + 1)^3, D, H, W)
-        One channel a displacement, z slowest, less the mean over them, times :data:`GAIN`; cosines are 0 beyond the
-        border.
+        One channel a displacement, z slowest, less the mean over them, times :data:`GAIN`; cosines
+        are 0 beyond the border.
     """
 
     def direction(f: Tensor) -> Tensor:
-        # About each channel's mean: otherwise features that are positive everywhere are alike everywhere. The sums need float32.
+        # About each channel's mean: otherwise features that are positive everywhere are alike
+        # everywhere. The sums need float32.
         x = f.float()
         return F.normalize(x - x.mean((2, 3, 4), keepdim=True), dim=1, eps=1e-3).to(f.dtype)
 
@@ -41,17 +43,25 @@ def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
     padded = F.pad(moving, (radius,) * 6)
     d, h, w = fixed.shape[2:]
     n = 2 * radius + 1
-    # A row of displacements at a time: every operator more is paid for in the export, whose optimiser takes minutes for thousands.
+    # A row of displacements at a time: every operator more is paid for in the export, whose
+    # optimiser takes minutes for thousands.
     rows = torch.stack([padded[..., x : x + w] for x in range(n)], dim=1)
-    cosine = torch.cat([(fixed[:, None] * rows[:, :, :, z : z + d, y : y + h]).sum(2) for z in range(n) for y in range(n)], dim=1)
+    cosine = torch.cat(
+        [
+            (fixed[:, None] * rows[:, :, :, z : z + d, y : y + h]).sum(2)
+            for z in range(n)
+            for y in range(n)
+        ],
+        dim=1,
+    )
     return GAIN * (cosine - cosine.mean(1, keepdim=True))
 
 
 class Up(nn.Module):
     """Upsample, join a skip connection, normalise, convolve.
 
-    "Upsample, then convolve" is done as "convolve, then upsample", eight times cheaper. The skip connection is prepared
-    once a state (see :class:`SplitConv`).
+    "Upsample, then convolve" is done as "convolve, then upsample", eight times cheaper. The skip
+    connection is prepared once a state (see :class:`SplitConv`).
     """
 
     def __init__(self, up: int, skip: int, out: int, norm: bool = True):
@@ -70,16 +80,19 @@ class Up(nn.Module):
 
 @register("siamese")
 class Siamese(FoldedEncoder):
-    """A U-Net with shared weights reads the fixed and the moving image; a registration decoder compares what it read.
+    """A U-Net with shared weights reads the fixed and the moving image; a registration decoder
+    compares what it read.
 
-    In a network that sees both images at once, the recognition of anatomy limits a label-supervised registration: the
-    labels that such a network predicts for the fixed image overlap the truth no better than the labels it warps onto
-    it. Here recognition is a network of its own, which takes all that is known about training such networks: it can be
-    trained by itself first (``run.pretrain``), on single images, at a fraction of the cost of a registration visit.
-    Its features of the two images, with the context of a whole U-Net behind them, meet at strides 8 (the policy's
-    ``f_L``), 4 and 2 (the skips of the registration decoder).
+    In a network that sees both images at once, the recognition of anatomy limits a label-supervised
+    registration: the labels that such a network predicts for the fixed image overlap the truth no
+    better than the labels it warps onto it. Here recognition is a network of its own, which takes
+    all that is known about training such networks: it can be trained by itself first
+    (``run.pretrain``), on single images, at a fraction of the cost of a registration visit. Its
+    features of the two images, with the context of a whole U-Net behind them, meet at strides 8
+    (the policy's ``f_L``), 4 and 2 (the skips of the registration decoder).
 
-    Everything happens at half resolution and below; images are folded to it without loss (space-to-depth).
+    Everything happens at half resolution and below; images are folded to it without loss
+    (space-to-depth).
 
     At 48x64x48: f_L is 80 x 6 x 8 x 6, N = 23,040.
 
@@ -94,15 +107,16 @@ class Siamese(FoldedEncoder):
     decoder : (int, int)
         Channels of the registration decoder at strides 4 and 2.
     correlation : (int, int, int)
-        Radii in cells of the local correlation of the two images' features at strides 8, 4 and 2, which the
-        registration decoder then reads in place of the features; 0 leaves it these. It hands the decoder what it must
-        otherwise learn: which displacement matches, whatever the contrast. The decoder then has no instance
-        normalisation, which would take away what is alike everywhere, such as a shift.
+        Radii in cells of the local correlation of the two images' features at strides 8, 4 and 2,
+        which the registration decoder then reads in place of the features; 0 leaves it these. It
+        hands the decoder what it must otherwise learn: which displacement matches, whatever the
+        contrast. The decoder then has no instance normalisation, which would take away what is
+        alike everywhere, such as a shift.
     mind : bool
         The encoder reads MIND descriptors (12 channels at stride 2) beside the intensities.
     segmentation_classes : int
-        If positive, an auxiliary head predicts the labels (this many, background aside) of an image from the image
-        network's last feature. It is used in training only and never exported.
+        If positive, an auxiliary head predicts the labels (this many, background aside) of an image
+        from the image network's last feature. It is used in training only and never exported.
     **policy
         Options of :class:`PolicyBackbone`.
     """
@@ -124,14 +138,18 @@ class Siamese(FoldedEncoder):
         a, b, c = widths
         r4, r2 = reader
         d4, d2 = decoder
-        n8, n4, n2 = ((2 * r + 1) ** 3 if r else 2 * n for r, n in zip(self.correlation, (c, r4, r2), strict=True))
+        n8, n4, n2 = (
+            (2 * r + 1) ** 3 if r else 2 * n
+            for r, n in zip(self.correlation, (c, r4, r2), strict=True)
+        )
         self.latent_channels = latent_channels
         self.add_encoder(widths)
         self.read4 = Up(c, b, r4)
         self.read2 = Up(r4, a, r2)
         norm = not any(self.correlation)
         self.fuse = nn.Sequential(
-            ConvBlock(n8, latent_channels, norm=norm), ConvBlock(latent_channels, latent_channels, norm=norm)
+            ConvBlock(n8, latent_channels, norm=norm),
+            ConvBlock(latent_channels, latent_channels, norm=norm),
         )
         self.dec8 = ConvBlock(latent_channels, latent_channels, norm=norm)
         self.dec4 = Up(latent_channels, n4, d4, norm)
@@ -143,7 +161,9 @@ class Siamese(FoldedEncoder):
         self.add_heads()
 
     def read(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features of single images (B, 1, D, H, W), with the image network's whole context, at strides 2, 4 and 8."""
+        """Features of single images (B, 1, D, H, W), with the image network's whole context, at
+        strides 2, 4 and 8.
+        """
         f2, f4, f8 = self.pyramid(images)
         g4 = self.read4(f8, self.read4.prepare(f4))
         g2 = self.read2(g4, self.read2.prepare(f2))
@@ -173,8 +193,10 @@ class Siamese(FoldedEncoder):
         return self.flow(self.dec2(self.dec4(self.dec8(z), skips[0]), skips[1]))
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first, then warped moving.
+        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first, then
+        warped moving.
 
-        The logits belong to the images, where these were moved to, not to ``z``, and to a batch of one pair.
+        The logits belong to the images, where these were moved to, not to ``z``, and to a batch of
+        one pair.
         """
         return self.step_field(z, encoded), self._logits(encoded.skips[2])[None]

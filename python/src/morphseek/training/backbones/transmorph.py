@@ -23,7 +23,9 @@ class SwinStage(nn.Module):
         Shifted every second block.
     """
 
-    def __init__(self, dim: int, depth: int, heads: int, window: tuple[int, int, int], drop_path: float = 0.0):
+    def __init__(
+        self, dim: int, depth: int, heads: int, window: tuple[int, int, int], drop_path: float = 0.0
+    ):
         super().__init__()
         from monai.networks.nets.swin_unetr import SwinTransformerBlock
 
@@ -58,7 +60,9 @@ class SwinStage(nn.Module):
 
 
 class _Merge(nn.Module):
-    """Patch merging: halves the grid and doubles the channels, (B, C, d, h, w) -> (B, 2 C, d/2, h/2, w/2)."""
+    """Patch merging: halves the grid and doubles the channels, (B, C, d, h, w) -> (B, 2 C, d/2,
+    h/2, w/2).
+    """
 
     def __init__(self, dim: int):
         super().__init__()
@@ -85,10 +89,11 @@ class _Refine(nn.Module):
 
 @register("transmorph")
 class TransMorph(PolicyBackbone):
-    """Swin encoder (patch 4, embedding 96, three mergings) and a convolutional decoder to full resolution.
+    """Swin encoder (patch 4, embedding 96, three mergings) and a convolutional decoder to full
+    resolution.
 
-    f_L has 768 channels at stride 32: N = 161,280 at 160x192x224 and 138,240 at 160x192x192. The heads add 2 * 768^2 weights,
-    1.18 M.
+    f_L has 768 channels at stride 32: N = 161,280 at 160x192x224 and 138,240 at 160x192x192. The
+    heads add 2 * 768^2 weights, 1.18 M.
 
     Parameters
     ----------
@@ -103,9 +108,10 @@ class TransMorph(PolicyBackbone):
 
     Notes
     -----
-    The paper says "large", but 46.77 M parameters and N = 161,280 are those of the embed-96 model ("large" would have 1,024
-    channels at the top). Ours has 46.78 M before the heads, and the heads add 2.5 %. The blocks are MONAI's, the skips of the raw
-    images at strides 1 and 2 have 48 and 16 channels; small differences (normalisations, biases) cancel to 0.01 M.
+    The paper says "large", but 46.77 M parameters and N = 161,280 are those of the embed-96 model
+    ("large" would have 1,024 channels at the top). Ours has 46.78 M before the heads, and the heads
+    add 2.5 %. The blocks are MONAI's, the skips of the raw images at strides 1 and 2 have 48 and 16
+    channels; small differences (normalisations, biases) cancel to 0.01 M.
     """
 
     latent_stride = 32
@@ -126,7 +132,10 @@ class TransMorph(PolicyBackbone):
         self.latent_channels = dims[-1]
         self.embed = nn.Conv3d(2, embed, 4, stride=4)
         self.embed_norm = nn.GroupNorm(1, embed)
-        self.stages = nn.ModuleList(SwinStage(d, n, h, tuple(window)) for d, n, h in zip(dims, depths, attention_heads, strict=True))
+        self.stages = nn.ModuleList(
+            SwinStage(d, n, h, tuple(window))
+            for d, n, h in zip(dims, depths, attention_heads, strict=True)
+        )
         self.merges = nn.ModuleList(_Merge(d) for d in dims[:-1])
         self.out_norm = nn.ModuleList(nn.GroupNorm(1, d) for d in dims)
         half, full = embed // 2, max(embed // 6, 1)

@@ -17,10 +17,11 @@ def _conv(cin: int, cout: int, stride: int = 1) -> nn.Sequential:
 
 @register("voxelmorph-l")
 class VoxelMorphL(PolicyBackbone):
-    """Symmetric U-Net on the concatenated pair, encoder 32, 64, 128, 256, 256, decoder mirrored to full resolution.
+    """Symmetric U-Net on the concatenated pair, encoder 32, 64, 128, 256, 256, decoder mirrored to
+    full resolution.
 
-    f_L has 256 channels at stride 32: N = 53,760 at 160x192x224 and 46,080 at 160x192x192. The heads add 2 * 256^2 weights,
-    0.13 M.
+    f_L has 256 channels at stride 32: N = 53,760 at 160x192x224 and 46,080 at 160x192x192. The
+    heads add 2 * 256^2 weights, 0.13 M.
 
     Parameters
     ----------
@@ -31,9 +32,9 @@ class VoxelMorphL(PolicyBackbone):
 
     Notes
     -----
-    The paper gives 27.05 M parameters for "VoxelMorph-L" but not the number of convolutions a level has. With two of 3x3x3
-    at every level and decoder channels 256, 256, 128, 64, 32 this one has 20.5 M. The channels, strides, f_L and the cost of
-    the heads are the paper's.
+    The paper gives 27.05 M parameters for "VoxelMorph-L" but not the number of convolutions a level
+    has. With two of 3x3x3 at every level and decoder channels 256, 256, 128, 64, 32 this one has
+    20.5 M. The channels, strides, f_L and the cost of the heads are the paper's.
     """
 
     latent_stride = 32
@@ -47,15 +48,20 @@ class VoxelMorphL(PolicyBackbone):
             raise ValueError(f"VoxelMorph-L has five levels, not {len(widths)}")
         self.latent_channels = widths[-1]
         cin = (2, *widths[:-1])
-        self.encoder = nn.ModuleList(nn.Sequential(_conv(a, b, 2), _conv(b, b)) for a, b in zip(cin, widths, strict=True))
+        self.encoder = nn.ModuleList(
+            nn.Sequential(_conv(a, b, 2), _conv(b, b)) for a, b in zip(cin, widths, strict=True)
+        )
         self.bottleneck = _conv(widths[-1], widths[-1])
         # Decoder at strides 16, 8, 4, 2, 1: the encoder's widths mirrored.
         out = tuple(reversed(widths))
         skip = (*reversed(widths[:-1]), 2)
         ups = (widths[-1], *out[:-1])
-        self.merge = nn.ModuleList(SplitConv(u, s, o) for u, s, o in zip(ups, skip, out, strict=True))
+        self.merge = nn.ModuleList(
+            SplitConv(u, s, o) for u, s, o in zip(ups, skip, out, strict=True)
+        )
         self.refine = nn.ModuleList(_conv(o, o) for o in out)
-        # Without normalisation layers PyTorch's default start would shrink the signal from z level by level to nothing.
+        # Without normalisation layers PyTorch's default start would shrink the signal from z level
+        # by level to nothing.
         for module in self.modules():
             if isinstance(module, nn.Conv3d):
                 nn.init.kaiming_normal_(module.weight, a=0.2)
