@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -42,7 +42,7 @@ def main(
     ] = 48,
     repeats: Annotated[int, typer.Option(min=1, help="The fastest counts.")] = 1,
     out: Annotated[
-        Optional[Path], typer.Option(help="JSON file for the figures.", show_default=False)
+        Path | None, typer.Option(help="JSON file for the figures.", show_default=False)
     ] = None,
     initial: str = "affine",
     search: str = "off",

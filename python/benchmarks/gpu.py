@@ -21,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Callable
+from typing import Annotated, Any
 
 import measure
 import numpy as np
@@ -261,9 +262,10 @@ def floor(
         float32 and float16 TFLOP/s, TB/s; without them operations and bytes alone are counted.
     """
     import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     from morphseek.training.backbones import build
     from morphseek.training.export import StepGraph
-    from torch._subclasses.fake_tensor import FakeTensorMode
 
     backbone = build(name, parametrisation="velocity")
     graph, counter = StepGraph(backbone, half), counting(torch, limits)
@@ -559,6 +561,7 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     reserves more than it hands out, and the card must have that.
     """
     import torch
+
     from morphseek.training.config import load
     from morphseek.training.data import Sample
     from morphseek.training.trainer import Trainer

@@ -13,7 +13,6 @@ import os
 import re
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,7 +22,7 @@ import SimpleITK as sitk
 from onnx import TensorProto, helper
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read as it loads
-import onnxruntime  # noqa: E402
+import onnxruntime
 
 THREADS = 2
 SHAPE = (224, 192, 160)

@@ -48,7 +48,9 @@ STATES = {
     "search": ["--refine", "0"],
     "final": [],
 }
-"""State to the arguments by which `morphseek register` stops there. The one before them, as the headers have it, needs no run."""
+"""State to the arguments by which `morphseek register` stops there. The one before them, as the
+headers have it, needs no run.
+"""
 
 SHORT = {"greedy": "greedy", "ants": "ants-syncc", "elastix": "elastix"}
 """What --peers takes beside the names of methods/."""

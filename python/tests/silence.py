@@ -34,7 +34,7 @@ for name in ("fixed", "moving"):
     image = getattr(pair, name)
     small = io.Image(image.array, tuple(0.1 * s for s in image.spacing), tuple(0.1 * o for o in image.origin), image.direction)
     io.write_image(f"{name}.nii.gz", small)
-"""
+"""  # noqa: E501 a program
 ENGINE = """
 import sys, morphseek
 assert morphseek.devices()["version"]
@@ -63,7 +63,7 @@ run("warmup", "warmup", "--out", "w", "-q", "--data", ".", *(word for key, value
 run("export", "paper", "--checkpoint", "w/last.pt", "--out", "mine.onnx")
 import onnxruntime
 onnxruntime.InferenceSession("mine.onnx", providers=["CPUExecutionProvider"])
-"""
+"""  # noqa: E501 a program
 LIBRARIES = """
 import sys, morphseek
 import numpy, scipy.ndimage, SimpleITK, nibabel, matplotlib.figure, jinja2, typer, rich, onnxruntime

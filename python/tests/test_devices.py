@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import morphseek
 import onnxruntime
+
+import morphseek
 from conftest import Command
 
 

@@ -591,7 +591,7 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
         for thread in (writer, other, *readers):
             thread.join()
         print("done")
-    """
+    """  # noqa: E501 a program
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", ""), done.stderr[-2000:]
 

@@ -138,7 +138,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
 
     >>> from MorphSeek import MorphSeekLogic
     >>> logic = MorphSeekLogic()
-    >>> registration = logic.register(getNode("ct1"), getNode("ct2"), preset="Abdomen CT", transfer=[getNode("liver")])
+    >>> registration = logic.register(getNode("ct1"), getNode("ct2"), preset="Abdomen CT")
     >>> registration.nodes["transformed_volume"], registration.result["njd_percent"]
     """
 

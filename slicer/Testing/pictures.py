@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import conftest  # noqa: F401, sets the core up
 import numpy as np
 import slicer
 import vtk
@@ -25,6 +24,8 @@ from matplotlib.figure import Figure
 from MorphSeekLib import geometry
 from MorphSeekLib.registration import register
 from MorphSeekLib.request import PRESETS, RegistrationRequest
+
+import conftest  # noqa: F401, sets the core up
 
 BACKGROUND, TEXT, FIXED, MOVING = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a"
 # Plane: RAS axes of the picture's right and down, as a radiologist looks at it.

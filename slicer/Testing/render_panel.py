@@ -21,6 +21,7 @@ WIDTH, SCALE = 430, 1.5
 def add_volume(name, image, kind="vtkMRMLScalarVolumeNode"):
     """Put a morphseek.io.Image (LPS) into the scene (RAS)."""
     import numpy as np
+
     from morphseek.io import index_to_physical
 
     node = slicer.mrmlScene.AddNewNodeByClass(kind, name)

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-import morphseek
 import numpy as np
 import pytest
 import SimpleITK as sitk
@@ -22,6 +21,8 @@ from MorphSeekLib import batch, geometry, install, outputs, process, transfer
 from MorphSeekLib.registration import Registration, RegistrationError, register
 from MorphSeekLib.request import OUTPUTS, PRESETS, STAGES, RegistrationRequest
 from phantoms import points_of, write_pair
+
+import morphseek
 
 QUICK = {"search": "off", "refine": 4, "model": "none"}
 LONG = {"search": "off", "refine": 1000, "model": "none", "initial": "com"}
@@ -107,9 +108,7 @@ def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
     ]
     labels = {"fixed_labels": study.fixed_labels, "moving_labels": study.moving_labels}
     return study, register(
-        study.request(
-            **{name: True for name in OUTPUTS}, search="on", transfer=everything, **labels
-        )
+        study.request(**dict.fromkeys(OUTPUTS, True), search="on", transfer=everything, **labels)
     )
 
 
@@ -224,7 +223,7 @@ def test_moving_side_is_what_moves(
     """A landmark of the moving image under the node lies where ITK's transform brings it back
     from.
     """
-    study, done = finished
+    _, done = finished
     moved = slicer.util.arrayFromMarkupsControlPoints(done.nodes["transferred"][2])
     grid = sitk.Cast(to_vectors(done.nodes["transform"]), sitk.sitkVectorFloat64)
     back = itk_points(sitk.DisplacementFieldTransform(grid), moved)
@@ -1326,7 +1325,10 @@ def test_batch(
 ):
     batch.save(study.points(LANDMARKS), tmp_path / "points.mrk.json")
     header = "name,fixed,moving,fixed_labels,moving_labels,landmarks\n"
-    first = f"one,{paths['fixed']},{paths['moving']},{paths['fixed_labels']},{paths['moving_labels']},points.mrk.json\n"
+    images = ",".join(
+        str(paths[key]) for key in ("fixed", "moving", "fixed_labels", "moving_labels")
+    )
+    first = f"one,{images},points.mrk.json\n"
     (tmp_path / "study.csv").write_text(f"{header}{first}two,absent.nrrd,{paths['moving']},,,\n")
     shown: list[str] = []
     rows = batch.run(

@@ -9,22 +9,14 @@
 :func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points.
 :func:`evaluate` scores many pairs, :mod:`morphseek.batch` registers them into folders.
 :mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The
-names load when they are first used, so that ``morphseek.training`` works without the compiled
-engine.
+names load when they are first used; their types are in ``__init__.pyi``.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from . import batch, errors, io, phantom, report
-    from ._core import devices
-    from .evaluation import evaluate
-    from .registration import Progress, RegistrationResult, load, register
-    from .transform import DenseTransform
+from typing import Any
 
 # Two of the libraries beneath us call home unless told otherwise before they load: ONNX Runtime
 # (telemetry; here for the training, the engine sees to its own) and nipype (a look for updates).

@@ -23,9 +23,10 @@ import os
 import statistics
 import threading
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import _core, errors, evaluation, io, registration
 from .registration import Bar, Progress, RegistrationResult, callback_of, says_no

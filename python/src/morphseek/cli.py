@@ -15,8 +15,9 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Callable, Collection, Iterator, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
@@ -249,26 +250,26 @@ def register(
         ),
     ],
     fixed_labels: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             help="Label map of the fixed image: with that of the moving one, Dice is measured.",
             show_default=False,
         ),
     ] = None,
     moving_labels: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(help="Label map of the moving image: it is warped too.", show_default=False),
     ] = None,
     fixed_mask: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(help="Where not zero, the fixed image counts.", show_default=False),
     ] = None,
     moving_mask: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(help="Where not zero, the moving image counts.", show_default=False),
     ] = None,
     initial_transform: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
             show_default=False,
@@ -486,18 +487,18 @@ def evaluate(
         ),
     ],
     subset: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(help="Which of a JSON file's lists, e.g. test.", show_default=False),
     ] = None,
     labels_csv: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             help="Table id,name[,structure] of the labels; those of one structure are merged.",
             show_default=False,
         ),
     ] = None,
     against: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             help="Folder of another evaluation, for the Wilcoxon test.", show_default=False
         ),
@@ -676,7 +677,7 @@ def batch_command(
         ),
     ] = 1,
     scheduler: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             help=(
                 "Address of a Dask scheduler whose workers do the work, one thread a pair (extra:"

@@ -7,8 +7,10 @@ caller who does not know MorphSeek would catch: a ``ValueError`` for a bad volum
 ``OSError`` for a file, a ``MemoryError`` or a ``RuntimeError``.
 
 >>> from morphseek import errors
->>> issubclass(errors.NoOverlapError, errors.MorphSeekError), issubclass(errors.NoOverlapError, ValueError)
-(True, True)
+>>> issubclass(errors.NoOverlapError, errors.MorphSeekError)
+True
+>>> issubclass(errors.NoOverlapError, ValueError)
+True
 >>> errors.NoOverlapError.name, errors.NoOverlapError.exit_code
 ('no_overlap', 3)
 """

@@ -11,9 +11,10 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import SimpleITK as sitk

@@ -23,8 +23,9 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterator, Mapping, Union
+from typing import Any, Union
 
 import numpy as np
 import SimpleITK as sitk
@@ -37,7 +38,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike, Any]
-"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, a path or a DICOM folder."""
+"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path or DICOM folder."""
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])

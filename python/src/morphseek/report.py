@@ -8,7 +8,8 @@ import datetime
 import io as bytesio
 import itertools
 import os
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -301,7 +302,8 @@ def _refinement(refine: dict[str, Any]) -> str:
         if not levels
         else f"{refine['similarity']}, "
         + ", ".join(
-            f"{len(l['similarity'])} iterations at {l['spacing_mm']:.1f} mm" for l in levels
+            f"{len(level['similarity'])} iterations at {level['spacing_mm']:.1f} mm"
+            for level in levels
         )
     )
 
@@ -494,7 +496,7 @@ def _contour(
     color: str,
     width: float = 1.1,
 ) -> None:
-    left, right, bottom, top = views.extent(plane)
+    _, right, bottom, _ = views.extent(plane)
     rows, columns = values.shape
     x = (np.arange(columns) + 0.5) * right / columns
     y = (np.arange(rows) + 0.5) * bottom / rows

@@ -36,8 +36,9 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -46,8 +47,10 @@ from .registration import Progress, RegistrationResult, register
 from .transform import DenseTransform
 
 OUTPUTS = ("warped", "displacement", "inverse", "magnitude", "jacobian", "uncertainty")
-"""What can be asked for. ``displacement`` and ``inverse`` are float32 (z, y, x, 3), LPS mm, components x, y, z: from fixed to
-moving space on the fixed grid, and back on the moving one. The others are float32 (z, y, x) on the fixed grid."""
+"""What can be asked for. ``displacement`` and ``inverse`` are float32 (z, y, x, 3), LPS mm,
+components x, y, z: from fixed to moving space on the fixed grid, and back on the moving one. The
+others are float32 (z, y, x) on the fixed grid.
+"""
 
 
 def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
@@ -173,7 +176,7 @@ def describe() -> dict[str, Any]:
     """
     found = _core.devices()
     usable = {d["name"] for d in found["devices"] if d["usable"]}
-    cards = {"cuda": gpu["name"] for gpu in found["gpus"][:1] if "cuda" in usable}
+    cards = {"cuda": found["gpus"][0]["name"]} if "cuda" in usable and found["gpus"] else {}
     return {
         "version": _core.version(),
         "options": _core.option_table(),

@@ -232,7 +232,7 @@ def test_the_graph_warps_the_original_by_the_total_field(bundle):
 
 
 def test_the_file_is_what_the_engine_expects(bundle):
-    path, manifest, backbone, config = bundle
+    path, manifest, backbone, _ = bundle
     model = onnx.load(str(path))
     assert {o.domain: o.version for o in model.opset_import}[""] >= 20
     assert [p.key for p in model.metadata_props] == ["morphseek_manifest"]

@@ -5,8 +5,8 @@ import pytest
 import torch
 from monai.losses import DiceLoss
 from monai.metrics import DiceMetric, HausdorffDistanceMetric
-
 from training_helpers import random_field
+
 from morphseek.training import losses
 from morphseek.training.policy import hd95
 from morphseek.training.spatial import jacobian_determinant
@@ -110,7 +110,7 @@ def test_masked_mind_reads_nothing_outside():
 
 
 def test_mind_sees_structure_not_contrast():
-    f, other = images(3)
+    f, _ = images(3)
     f = torch.nn.functional.avg_pool3d(f, 3, 1, 1)
     same = float(losses.mind_loss(f, 1 - f))
     moved = float(losses.mind_loss(f, torch.roll(f, 2, 3)))

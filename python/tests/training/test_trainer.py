@@ -315,7 +315,7 @@ t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progres
 t.run()
 torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
 torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sys.argv[2] + f"/state{t.rank}.pt")
-"""
+"""  # noqa: E501 a program
 
 
 def test_two_processes_average_their_gradients(tiny, tmp_path):

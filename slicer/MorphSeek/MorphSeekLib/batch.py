@@ -1,7 +1,7 @@
 """A study list: many pairs from files, one after the other, each row with its own answer.
 
 >>> from MorphSeekLib.batch import run
->>> rows = run("study.csv", "results", preset="MR <- CT", show=print)     # in Slicer's Python console
+>>> rows = run("study.csv", "results", preset="MR <- CT", show=print)
 """
 
 from __future__ import annotations
@@ -112,10 +112,8 @@ def run(
         }
         rows.append({"name": name, **_row(paths, out / name, fields)})
         row = rows[-1]
-        show(
-            f"{name}:"
-            f" {row['error'] or 'similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s'.format(**row)}"
-        )
+        done = "similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s"
+        show(f"{name}: {row['error'] or done.format(**row)}")
         with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, RESULTS, restval="")
             table.writeheader()

@@ -10,7 +10,7 @@ from typing import Callable
 
 PACKAGE = "morphseek"
 KEEP = ("numpy", "simpleitk")
-"""Slicer's own builds: whatever a requirement says, they are never installed, upgraded or replaced."""
+"""Slicer's own builds: never installed, upgraded or replaced, whatever a requirement says."""
 
 
 def installed() -> str:

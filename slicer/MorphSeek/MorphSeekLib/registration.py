@@ -380,7 +380,8 @@ def register(
 ) -> Registration:
     """Run a request to its end, for scripts; return the finished Registration.
 
-    >>> done = register(RegistrationRequest(fixed=fixedNode, moving=movingNode, transfer=[segmentationNode]))
+    >>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, transfer=[labelsNode])
+    >>> done = register(request)
     >>> done.nodes["transform"], done.result["njd_percent"]
     """
     registration = Registration(request, scene)

@@ -2,18 +2,18 @@
 
 A script, and the panel, do this:
 
->>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, preset="MR <- CT", jacobian=True)
->>> reason = request.validate()                  # "" when it can run, otherwise why the Register button is disabled
->>> registration = Registration(request)         # MorphSeekLib.registration
->>> registration.start()                         # writes the inputs, starts the worker, returns
->>> while registration.running:                  # a QTimer of 100 ms in the panel; registration.wait() in a script
-...     for event in registration.poll():        # Events since the last call; the poll that finds the worker done makes the nodes
+>>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, preset="MR <- CT")
+>>> reason = request.validate()            # "" when it can run, otherwise why it cannot
+>>> registration = Registration(request)   # MorphSeekLib.registration
+>>> registration.start()                   # writes the inputs, starts the worker, returns
+>>> while registration.running:            # by a QTimer in the panel; .wait() in a script
+...     for event in registration.poll():  # since the last call; the last of them makes the nodes
 ...         show(event)
->>> registration.state                           # "finished", "failed" or "cancelled"
->>> registration.result                          # metrics (dict) when finished
->>> registration.nodes                           # when finished: output name -> node; "transferred" -> list of nodes
->>> registration.error                           # when failed: RegistrationError with name, code and str() for the user
->>> registration.cancel()                        # at any time: the worker is gone when it returns, no node was made
+>>> registration.state                     # "finished", "failed" or "cancelled"
+>>> registration.result                    # metrics (dict) when finished
+>>> registration.nodes                     # output name -> node; "transferred" -> list of nodes
+>>> registration.error                     # when failed: RegistrationError with name and code
+>>> registration.cancel()                  # the worker is gone when it returns, no node was made
 """
 
 from __future__ import annotations
@@ -120,8 +120,10 @@ OVERRIDES = (
     "device",
     "threads",
 )
-"""Fields of :class:`RegistrationRequest` that override the engine option of the same name when they are not None. Their types,
-ranges, defaults and help texts are the engine's own: ``process.describe()["options"]``."""
+"""Fields of :class:`RegistrationRequest` that override the engine option of the same name when they
+are not None. Their types, ranges, defaults and help texts are the engine's own:
+``process.describe()["options"]``.
+"""
 
 SMOOTHNESS = ("auto", "low", "high")
 """The words that smoothness may be; else it is a number of mm."""

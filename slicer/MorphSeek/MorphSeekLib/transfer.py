@@ -5,7 +5,7 @@ hardened (on oblique grids that loses their shape): each of their layers is move
 that overlapping segments survive. During a registration the worker resamples them, except under a
 transform that is not linear; afterwards `transfer` does, through a transform node:
 
->>> new = transfer(segmentationNode, transformNode, reference=fixedVolumeNode)      # in Slicer's Python console
+>>> new = transfer(segmentationNode, transformNode, reference=fixedVolumeNode)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -53,13 +53,13 @@ def _counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[in
     return tuple(int(part) for part in parts)
 
 
-def _check_folder(to: Optional[Path]) -> None:
+def _check_folder(to: Path | None) -> None:
     """Fail before the work where its figures could not be written."""
     if to is not None and not to.absolute().parent.is_dir():
         _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
 
 
-def _changes(items: Optional[list[str]]) -> dict:
+def _changes(items: list[str] | None) -> dict:
     """The keys that --set changes, and their values."""
     values = {}
     for item in items or []:
@@ -73,7 +73,7 @@ def _changes(items: Optional[list[str]]) -> dict:
     return values
 
 
-def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional[str] = None):
+def _load(source: str, data: Path | None, changes: list[str], stage: str | None = None):
     from .config import ConfigError, load
 
     try:
@@ -91,9 +91,9 @@ def _load(source: str, data: Optional[Path], changes: list[str], stage: Optional
 def _train(
     stage: str,
     source: str,
-    data: Optional[Path],
+    data: Path | None,
     out: Path,
-    init: Optional[Path],
+    init: Path | None,
     changes: list[str],
     quiet: bool,
 ) -> None:
@@ -141,11 +141,9 @@ def _train(
 def warmup(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, _OUT],
-    data: Annotated[Optional[Path], _DATA] = None,
-    init: Annotated[
-        Optional[Path], typer.Option(help="Checkpoint or bundle to start from.")
-    ] = None,
-    set_: Annotated[Optional[list[str]], _SET] = None,
+    data: Annotated[Path | None, _DATA] = None,
+    init: Annotated[Path | None, typer.Option(help="Checkpoint or bundle to start from.")] = None,
+    set_: Annotated[list[str] | None, _SET] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Stage 1: learn to register without labels, z = mu."""
@@ -156,12 +154,12 @@ def warmup(
 def finetune(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, _OUT],
-    data: Annotated[Optional[Path], _DATA] = None,
+    data: Annotated[Path | None, _DATA] = None,
     init: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from."),
     ] = None,
-    set_: Annotated[Optional[list[str]], _SET] = None,
+    set_: Annotated[list[str] | None, _SET] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Stage 2: fine-tune with labelled pairs, with or without a policy."""
@@ -175,7 +173,7 @@ def evaluate(
     pairs: Annotated[str, typer.Option(help="Pair list.")] = "test",
     steps: Annotated[int, typer.Option(help="T.", min=1)] = 3,
     initial: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             help=(
                 "Where pairs start: centres, or an initial alignment of the engine; as in the run"
@@ -183,7 +181,7 @@ def evaluate(
             )
         ),
     ] = None,
-    to: Annotated[Optional[Path], typer.Option(help="Write per-pair JSON here.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write per-pair JSON here.")] = None,
 ) -> None:
     """Dice and NJD of a checkpoint on a pair list."""
     import numpy as np
@@ -239,7 +237,7 @@ def average_(
     ],
     out: Annotated[Path, typer.Option("--out", help="Checkpoint to write.", metavar="FILE")],
     share: Annotated[
-        Optional[list[float]],
+        list[float] | None,
         typer.Option(help="Of each checkpoint, in their order (repeatable); all alike by default."),
     ] = None,
 ) -> None:
@@ -257,16 +255,16 @@ def average_(
 def export(
     config: Annotated[str, _CONFIG],
     out: Annotated[Path, typer.Option("--out", help="Bundle to write (.onnx).", metavar="FILE")],
-    checkpoint: Annotated[Optional[Path], typer.Option(help="RUN/best.pt or last.pt.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="RUN/best.pt or last.pt.")] = None,
     random: Annotated[
-        Optional[int],
+        int | None,
         typer.Option(
             help="Instead of a checkpoint: CONFIG's network with random weights, to measure speed.",
             metavar="SEED",
         ),
     ] = None,
     size: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             help="The only size of the network grid; transformers need it.", metavar="D,H,W"
         ),
@@ -274,8 +272,8 @@ def export(
     half: Annotated[
         bool, typer.Option("--half", help="float16 layers, for GPUs; fields stay float32.")
     ] = False,
-    data: Annotated[Optional[Path], _DATA] = None,
-    set_: Annotated[Optional[list[str]], _SET] = None,
+    data: Annotated[Path | None, _DATA] = None,
+    set_: Annotated[list[str] | None, _SET] = None,
 ) -> None:
     """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes
     from the checkpoint.
@@ -358,7 +356,7 @@ def diagnose(
         bool, typer.Option(help="Also measure the policy-gradient signal (slow).")
     ] = False,
     trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
-    to: Annotated[Optional[Path], typer.Option(help="Write the figures here as JSON.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
     """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
     policy's signal.
@@ -449,7 +447,7 @@ def ablate(
     scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
     arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
     set_: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option(
             "--set",
             help=(

@@ -326,7 +326,7 @@ mib = (peak() - before) / 1024
 if cuda:
     seconds = step()  # the first looked for algorithms
 print(json.dumps({"mib": mib, "seconds": seconds}))
-"""
+"""  # noqa: E501 a program
 
 
 def step_cost(

@@ -341,7 +341,7 @@ def _spine(rng: np.random.Generator, a: Anatomy, y: float, radius: float, sway: 
     """Vertebrae and discs by turns, arches behind, the cord in its canal."""
     height, phase = radius * rng.uniform(1.5, 1.9), rng.uniform(0, 30)
     path = {"sway": sway, "period": rng.uniform(350, 600), "phase": rng.uniform(0, 6)}
-    gap = lambda p, n: height * 0.38 - ((p[0] + phase) % height - height / 2).abs()  # noqa: E731
+    gap = lambda p, n: height * 0.38 - ((p[0] + phase) % height - height / 2).abs()
     body = tube((0, y, 0), (radius * 0.8, radius), **path)
     a.add("vertebrae", body, "cortical bone")
     a.add("vertebrae marrow", shrink(body, 1.8), "marrow")
@@ -436,10 +436,10 @@ def _head(rng: np.random.Generator) -> Anatomy:
     lobes = kept(both(shrink(cranium, depth + fluid), beyond(0, middle[0] - 32)))
     halves = {"left": beyond(2, 0.8), "right": beyond(2, -0.8, -1.0)}
     thick, fold = rng.uniform(2.0, 3.5), rng.uniform(9, 15)
-    white: Shape = lambda p, n: lobes(p, n) + thick + fold * torch.relu(0.75 - n[2].abs())  # noqa: E731
+    white: Shape = lambda p, n: lobes(p, n) + thick + fold * torch.relu(0.75 - n[2].abs())
     for side, half in halves.items():
         a.add(f"{side} cortex", both(lobes, half), "grey matter")
-    furrows: Shape = lambda p, n: torch.maximum(n[2].abs() - 0.16, -18.0 - lobes(p, n))  # noqa: E731
+    furrows: Shape = lambda p, n: torch.maximum(n[2].abs() - 0.16, -18.0 - lobes(p, n))
     a.add("fluid", furrows, within=["left cortex", "right cortex"])
     for side, half in halves.items():
         a.add(
@@ -554,7 +554,7 @@ def _trunk(rng: np.random.Generator) -> Anatomy:
             [f"{side} hip"],
         )
     slope, pitch = rng.uniform(0.3, 0.6), rng.uniform(24, 34)
-    ribs: Shape = lambda p, n: (((p[0] - slope * p[1]) % pitch) - pitch / 2).abs() - pitch * 0.24  # noqa: E731
+    ribs: Shape = lambda p, n: (((p[0] - slope * p[1]) % pitch) - pitch / 2).abs() - pitch * 0.24
     cage = both(shell(body, fat + 3, fat + wall - 2), beyond(0, shift - 15))
     a.add("ribs", both(cage, ribs), "cortical bone")
     a.add(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..losses import mind_descriptor
-from .base import PolicyBackbone, SplitConv, register
+from .base import Encoded, PolicyBackbone, SplitConv, register
 
 __all__ = ["Compact"]
 
