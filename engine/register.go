@@ -371,17 +371,16 @@ func (r *registration) searches() bool {
 
 // search looks for large displacements; where it is left to the library, only if there may be any.
 func (r *registration) search() error {
-	share := 1.0
+	share, why := 1.0, ""
 	if r.opt.Search == "auto" {
-		if err := r.look(r.given()); err != nil {
+		if err := r.look(nil); err != nil {
 			return err
 		}
-		var why string
 		share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement)
 		r.because(why)
 	}
 	if share == 0 {
-		r.report.at(1, "a smooth fit found the match: no search")
+		r.report.at(1, "%s", why)
 		return nil
 	}
 	by := r.given()
@@ -408,23 +407,31 @@ func (r *registration) search() error {
 }
 
 // look fits the pair smoothly at the coarse resolutions and notes how well the images agree then: what the search and the smoothness are
-// chosen by. The refinement goes on from there where there is no search. by, where it is not nil, is what the coarse resolutions have instead.
+// chosen by. The refinement goes on from there where there is no search. What is asked for, or else by, is what the coarse resolutions have
+// instead; by is nil where it is not known yet.
 func (r *registration) look(by *refine.Regularisation) error {
 	for {
-		opt := r.refineOptions()
-		if by != nil {
-			opt.Coarse, opt.Brief = *by, false
+		coarse, brief := smooth, true
+		if r.refinedBy() == refine.MIND {
+			coarse = acrossContrasts(r.pair.Fixed.Voxels())
 		}
-		r.refinement = refine.New(r.seen, r.deform, opt)
-		a, err := r.refinement.Coarse(r.ctx)
+		if given := r.given(); given != nil {
+			coarse, brief = *given, false
+		} else if by != nil {
+			coarse, brief = *by, false
+		}
+		if r.refinement == nil {
+			r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+		}
+		a, err := r.refinement.Coarse(r.ctx, coarse, brief)
 		if err != nil {
 			return err
 		}
 		r.agreement = a
-		if r.opt.Similarity != "auto" || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {
+		if r.opt.Similarity != "auto" || r.model != nil || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {
 			return nil
 		}
-		r.differs = true
+		r.differs, r.refinement, by = true, nil, nil
 		r.because("the contrast of one image over the other changes from place to place: descriptors are compared, not intensities")
 	}
 }
@@ -450,18 +457,14 @@ func (r *registration) given() *refine.Regularisation {
 	return &by
 }
 
-// refineOptions are those of the refinement, its coarse resolutions regularised as one body's.
+// refineOptions are those of the refinement.
 func (r *registration) refineOptions() refine.Options {
-	coarse := smooth
-	if r.refinedBy() == refine.MIND {
-		coarse = acrossContrasts(r.pair.Fixed.Voxels())
-	}
 	iterations := r.iterations()
 	if iterations == 0 { // for the search's sake
 		iterations = effort[r.opt.Preset].iterations
 	}
 	return refine.Options{
-		Similarity: r.refinedBy(), Coarse: coarse, Brief: true, Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Similarity: r.refinedBy(), Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	}
 }
@@ -511,23 +514,26 @@ func (r *registration) refinedBy() refine.Similarity {
 
 // refine improves on the stages before by gradient steps on the pair.
 func (r *registration) refine() error {
-	similarity, by := r.refinedBy(), r.given()
-	if r.refinement == nil && by == nil && r.deform != nil && similarity == refine.NCC {
-		r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
-		if r.agreement = r.refinement.Agreement(r.deform); r.agreement.Correlation < stillApart {
-			low := rough(similarity, r.pair.Fixed.Voxels())
-			by = &low
-			r.because("the images agree little after the search: fine detail is followed, as between two people")
-		}
-		r.refinement = nil
-	}
+	var by *refine.Regularisation // of two people, where the search says so
 	if r.refinement == nil {
+		if r.given() == nil && r.deform != nil && r.refinedBy() == refine.NCC {
+			r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+			if r.agreement = r.refinement.Agreement(r.deform); r.agreement.Correlation < stillApart {
+				low := rough(refine.NCC, r.pair.Fixed.Voxels())
+				by = &low
+			}
+		}
 		if err := r.look(by); err != nil {
 			return err
 		}
-		similarity = r.refinedBy()
 	}
-	if by == nil {
+	similarity := r.refinedBy()
+	switch given := r.given(); {
+	case given != nil:
+		by = given
+	case by != nil && similarity == refine.NCC:
+		r.because("the images agree little after the search: fine detail is followed, as between two people")
+	default:
 		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement)
 		r.because(why)
 		by = &chosen

@@ -43,11 +43,6 @@ type Options struct {
 	Voxels     int // of the finest grid, at most: coarser than the fixed volume's where that has more
 	Threads    int // 0: every core; the result does not depend on it
 
-	// Coarse regularises the coarser resolutions; Fine is told what the finest one has. Brief says that they are for a look alone: a third of
-	// their iterations shows how well the images agree, and within one body is as good to go on from as all.
-	Coarse Regularisation
-	Brief  bool
-
 	// Progress, if not nil, hears the fraction done.
 	Progress func(fraction float64)
 }
@@ -95,8 +90,10 @@ type Refinement struct {
 	start  *field.Field
 	opt    Options
 	grids  []volume.Geometry // coarse to fine
+	half   aligned.Images    // on the last but one of grids, not through start; made when first read
 	v      *field.Field      // so far, behind start
 	done   int               // how many of grids are
+	fluid  float64           // Gaussian that they had
 	levels []Level
 	work   float64 // done, in voxels times iterations
 	total  float64
@@ -121,27 +118,38 @@ func (r *Refinement) cost(i int) float64 {
 // Spacing is the voxel of the finest resolution, mm.
 func (r *Refinement) Spacing() float64 { return aligned.Spacing(r.grids[len(r.grids)-1]) }
 
-// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. Where there is one resolution alone it measures them there, as they are.
+// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. Where there is one resolution
+// alone it measures them there, as they are. Brief is for a look: a third of the iterations shows how well the images agree, and within one
+// body is as good to go on from as all.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
-func (r *Refinement) Coarse(ctx context.Context) (Agreement, error) {
+func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) (Agreement, error) {
+	r.fluid = by.Fluid
 	for r.done < len(r.grids)-1 {
 		iterations := r.iterations(r.done)
-		if r.opt.Brief {
+		if brief {
 			iterations = (iterations + 2) / 3
 		}
-		if err := r.level(ctx, r.opt.Coarse, iterations); err != nil {
+		if err := r.level(ctx, by, iterations); err != nil {
 			return Agreement{}, err
 		}
 	}
-	g := r.grids[max(r.done-1, 0)]
-	return agree(r.images(g, Regularisation{}), onto(g, r.v, r.opt.Threads), r.opt.Threads), nil
+	im := r.atHalf()
+	return agree(im.Through(r.start, r.opt.Threads), onto(im.Fixed.Geometry, r.v, r.opt.Threads), r.opt.Threads), nil
 }
 
 // Agreement measures the pair under u, a whole deformation on any grid (nil: none), as Coarse does.
 func (r *Refinement) Agreement(u *field.Field) Agreement {
-	g := r.grids[max(len(r.grids)-2, 0)]
-	return agree(r.pair.AtRepeated(g, margin, r.opt.Threads), onto(g, u, r.opt.Threads), r.opt.Threads)
+	im := r.atHalf()
+	return agree(im, onto(im.Fixed.Geometry, u, r.opt.Threads), r.opt.Threads)
+}
+
+// atHalf returns the pair at half the finest resolution.
+func (r *Refinement) atHalf() aligned.Images {
+	if r.half.Fixed == nil {
+		r.half = r.pair.AtRepeated(r.grids[max(len(r.grids)-2, 0)], margin, r.opt.Threads)
+	}
+	return r.half
 }
 
 // Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. Where that is to be rougher than the coarser
@@ -149,7 +157,7 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field, []Level, error) {
-	if by.Fluid < r.opt.Coarse.Fluid {
+	if by.Fluid < r.fluid {
 		r.v, r.done, r.work, r.levels = nil, 0, 0, nil
 		for r.done < len(r.grids)-1 {
 			if err := r.level(ctx, by, r.iterations(r.done)); err != nil {
@@ -209,12 +217,12 @@ func (r *Refinement) images(g volume.Geometry, by Regularisation) aligned.Images
 // grid.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
-func Run(ctx context.Context, pair Pair, start *field.Field, opt Options) (*field.Field, []Level, error) {
+func Run(ctx context.Context, pair Pair, start *field.Field, by Regularisation, opt Options) (*field.Field, []Level, error) {
 	r := New(pair, start, opt)
-	if _, err := r.Coarse(ctx); err != nil {
+	if _, err := r.Coarse(ctx, by, false); err != nil {
 		return nil, nil, err
 	}
-	return r.Fine(ctx, opt.Coarse)
+	return r.Fine(ctx, by)
 }
 
 // onto returns v, or the identity where that is nil, on g.

@@ -137,7 +137,7 @@ func TestRecoversDisplacement(t *testing.T) {
 			fixed, moving, truth := testpair.Phantom(n, 2.5, c.other)
 			run := func(threads int) (*field.Field, []Level) {
 				u, levels, err := Run(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
-					Options{Similarity: c.similarity, Coarse: gentle, Iterations: 20, Voxels: 1 << 20, Threads: threads})
+					gentle, Options{Similarity: c.similarity, Iterations: 20, Voxels: 1 << 20, Threads: threads})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -214,7 +214,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 			if s == MIND {
 				by = Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
 			}
-			u, levels, err := Run(context.Background(), Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, Options{Similarity: s, Coarse: by, Iterations: 30, Voxels: 1 << 20, Threads: 1})
+			u, levels, err := Run(context.Background(), Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +230,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 func TestStartsFromAField(t *testing.T) {
 	fixed, moving, truth := testpair.Phantom(40, 5, false)
 	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
-	u, levels, err := Run(context.Background(), pair, truth, Options{Similarity: NCC, Coarse: gentle, Iterations: 100, Voxels: 1 << 20})
+	u, levels, err := Run(context.Background(), pair, truth, gentle, Options{Similarity: NCC, Iterations: 100, Voxels: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 	}
 	run := func(mask *volume.Volume) float64 {
 		pair := Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}
-		u, _, err := Run(context.Background(), pair, nil, Options{Similarity: MSE, Coarse: gentle, Iterations: 10, Voxels: 1 << 20})
+		u, _, err := Run(context.Background(), pair, nil, gentle, Options{Similarity: MSE, Iterations: 10, Voxels: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,11 +275,11 @@ func TestFaults(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(24, 2, false)
 	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	ctx, cancel := context.WithCancel(context.Background())
-	_, _, err := Run(ctx, pair, nil, Options{Similarity: NCC, Coarse: gentle, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
+	_, _, err := Run(ctx, pair, nil, gentle, Options{Similarity: NCC, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
 	if fault.CodeOf(err) != fault.Cancelled {
 		t.Errorf("error %v, want cancelled", err)
 	}
-	_, _, err = Run(context.Background(), pair, nil, Options{Similarity: "sad", Iterations: 1, Voxels: 1 << 20})
+	_, _, err = Run(context.Background(), pair, nil, gentle, Options{Similarity: "sad", Iterations: 1, Voxels: 1 << 20})
 	if fault.CodeOf(err) != fault.InvalidArgument {
 		t.Errorf("error %v, want an invalid argument", err)
 	}
@@ -328,7 +328,7 @@ func TestFadingStepsRest(t *testing.T) {
 	moved := func(fading float64) float64 {
 		by := gentle
 		by.Fading = fading
-		u, _, err := Run(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Coarse: by, Iterations: 30, Voxels: 1 << 20})
+		u, _, err := Run(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: NCC, Iterations: 30, Voxels: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
