@@ -641,7 +641,7 @@ func (r *registration) input(v, original *volume.Volume, grid volume.Geometry, a
 	in := r.model.Intensity
 	// The background is put in before normalisation: as the intensity that becomes it.
 	p := original.Percentiles(in.Low, in.High)
-	background := p[0] + (in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0])
+	background := p[0] + float64((in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0]))
 	out := v.ResampleClosed(grid, a, float32(background), r.opt.Threads)
 	in.Normalise(out, p[0], p[1])
 	return out

@@ -124,7 +124,7 @@ func (a *aligner) oneMasked() (*Result, error) {
 	part := func(from, share float64) *aligner {
 		opt := a.opt
 		if a.opt.Progress != nil {
-			opt.Progress = func(fraction float64) bool { return a.opt.Progress(from + share*fraction) }
+			opt.Progress = func(fraction float64) bool { return a.opt.Progress(from + float64(share*fraction)) }
 		}
 		return &aligner{ctx: a.ctx, opt: opt, fixed: a.fixed, moving: a.moving}
 	}
@@ -424,7 +424,7 @@ func (a *aligner) ascend(o *objective, from peak, iterations int) (end, error) {
 		return end{}, a.failed(err)
 	}
 	penalty, _ := strain(t.M)
-	return end{t, score - strainWeight*penalty, score, from.score}, nil
+	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
 }
 
 // gather refines every candidate a little and returns, of those that come to one place, the best, with the best score that led there.
@@ -482,7 +482,7 @@ func (a *aligner) search(v views) ([]peak, error) {
 		for j, plane := range factors {
 			all = append(all, s.search(m, [3]float64{plane, plane, axial})...)
 			done := float64(i*len(factors)+j+1) / float64(len(factors)*len(factors))
-			if err := a.checkpoint(0.2 + 0.4*done); err != nil {
+			if err := a.checkpoint(0.2 + float64(0.4*done)); err != nil {
 				return nil, err
 			}
 		}

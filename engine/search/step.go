@@ -78,7 +78,7 @@ func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []flo
 				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
 				least := leastOf(m)
 				for l, v := range m {
-					sum[l] += share * (v - least)
+					sum[l] += float32(share * (v - least))
 				}
 			}
 		})
@@ -208,7 +208,7 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	neutral := float32(total) / float32(known)
 	scale := 1 / float32(len(p.codes))
 	for l := range dst {
-		dst[l] = scale * (dst[l] + neutral*float32(p.missed[l]))
+		dst[l] = scale * (dst[l] + float32(neutral*float32(p.missed[l])))
 	}
 }
 
