@@ -2,6 +2,7 @@ package search
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
@@ -153,6 +154,8 @@ type patch struct {
 	stride int      // between samples of a block, voxels
 	codes  []uint64 // the fixed samples
 	at     []int    // and where they lie among the moving descriptors
+	first  int      // the least of those places
+	last   int      // and the greatest
 	missed []int32  // samples unknown in the moving volume, by label
 
 	// Of the labels of a row along x: the distances' sum, and the number of known samples.
@@ -185,6 +188,7 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	if len(p.codes) == 0 {
 		return
 	}
+	p.first, p.last = slices.Min(p.at), slices.Max(p.at)
 	if p.missed == nil {
 		p.missed = make([]int32, len(dst))
 	}
