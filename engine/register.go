@@ -125,7 +125,9 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		r.metrics.Seconds[s.name] = time.Since(began).Seconds()
 		before += s.weight
 		report.sample()
-		runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+		if e.cfg.TuneCollector {
+			runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+		}
 	}
 	report.begin("finish", 1, 1, "done")
 	r.metrics.Seconds["total"] = time.Since(start).Seconds()
@@ -335,10 +337,7 @@ func (r *registration) align() error {
 		Method:    align.Method(r.opt.Initial),
 		FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask,
 		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,
-		Progress: func(fraction float64) bool {
-			r.report.at(fraction, "")
-			return r.ctx.Err() == nil
-		},
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package align
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -402,6 +403,7 @@ func TestAlignErrors(t *testing.T) {
 	empty, other := volume.Zeros(g), volume.Zeros(g.CenteredAt([3]float64{1, 0, 0}))
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
+	halfway, stop := context.WithCancel(context.Background())
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
@@ -415,7 +417,11 @@ func TestAlignErrors(t *testing.T) {
 		{"empty mask", nil, Options{Method: COM, FixedMask: empty}, fault.EmptyMask, "fixed mask"},
 		{"mask elsewhere", nil, Options{Method: COM, MovingMask: other}, fault.GridMismatch, "moving mask"},
 		{"context", cancelled, Options{Method: Affine}, fault.Cancelled, ""},
-		{"progress", nil, Options{Method: Affine, Progress: func(f float64) bool { return f < 0.3 }}, fault.Cancelled, ""},
+		{"half way", halfway, Options{Method: Affine, Progress: func(f float64) {
+			if f > 0.3 {
+				stop()
+			}
+		}}, fault.Cancelled, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := c.ctx
@@ -423,6 +429,9 @@ func TestAlignErrors(t *testing.T) {
 				ctx = context.Background()
 			}
 			_, err := Align(ctx, v, v, c.opt)
+			if ctx.Err() != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%v does not say what cancelled it", err)
+			}
 			if fault.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v (%v), want %v with %q", err, fault.CodeOf(err), c.want, c.says)
 			}
