@@ -252,6 +252,9 @@ func noise(g volume.Geometry, seed uint64) *volume.Volume {
 
 // Volumes that lie between the voxels of the comparison, in some orientation or in all, are no defect of ours.
 func TestAlignOfLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	askew := superFibonacci(31, 100)
 	for _, c := range []struct {
 		name          string
