@@ -19,7 +19,7 @@ import (
 )
 
 // cachePath names the file in the cache folder that holds the result of exactly this registration: the same voxels, geometries,
-// masks, initial transform, options (threads included: they may change the last bit), model and library version.
+// masks, initial transform, options, model and library version.
 func cachePath(pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt.Cache = ""
@@ -30,6 +30,8 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 	if model != nil {
 		manifest = &model.Manifest
 		opt.Model = model.Name // wherever it lies
+	} else {
+		opt.Threads = 0 // they may change the last bit of a network, of nothing else
 	}
 	h := sha256.New()
 	plain := json.NewEncoder(h) // of what came from JSON or was checked to be finite: Encode cannot fail, nor can a hash
@@ -65,7 +67,7 @@ func fromCache(path string, pair Pair, opt Options) *Result {
 	if err != nil || r.Field.Geometry != pair.Fixed.Geometry || r.Moving != pair.Moving.Geometry || (r.Uncertainty != nil) != (opt.Uncertainty == "on") {
 		return nil
 	}
-	r.Metrics.Cached = true
+	r.Metrics.Cached, r.Metrics.Threads = true, opt.Threads
 	now := time.Now()
 	os.Chtimes(path, now, now) // used last, so dropped last; where that may not be noted the result is no worse
 	return r

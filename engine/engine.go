@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -21,6 +20,10 @@ const Version = "0.17.0"
 type Config struct {
 	RuntimeLibrary string // path of the ONNX Runtime library; empty: looked for (engine/network says where)
 	ModelDir       string // extra folder of bundles; may be empty
+
+	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python: while a
+	// registration runs it collects early and between the stages, for less memory. Left off, the process's settings stay as they are.
+	TuneCollector bool
 }
 
 // Engine holds the runtime and its open models. It is safe for concurrent use.
@@ -28,7 +31,8 @@ type Engine struct {
 	cfg      Config
 	sessions *network.Sessions
 
-	mu     sync.RWMutex // held for reading by every call under way
+	mu     sync.Mutex
+	calls  int // under way
 	closed bool
 }
 
@@ -37,15 +41,38 @@ func Open(cfg Config) (*Engine, error) {
 	return &Engine{cfg: cfg, sessions: network.NewSessions(cfg.RuntimeLibrary)}, nil
 }
 
-// Close releases the models. Registrations under way finish first; later calls get InvalidHandle.
+// Close ends the engine: later calls get InvalidHandle. Calls under way go on, and the last of them to end releases the models, so
+// that a ProgressFunc may close the engine that it reports on.
 func (e *Engine) Close() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.closed {
-		e.closed = true
+	last := !e.closed && e.calls == 0
+	e.closed = true
+	e.mu.Unlock()
+	if last {
 		e.sessions.Close()
 	}
 	return nil
+}
+
+// acquire begins a call, for as long as which the models stay, unless the engine is closed. Every method begins with it.
+func (e *Engine) acquire() (release func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fault.New(fault.InvalidHandle, "the engine is closed")
+	}
+	e.calls++
+	return e.release, nil
+}
+
+func (e *Engine) release() {
+	e.mu.Lock()
+	e.calls--
+	last := e.closed && e.calls == 0
+	e.mu.Unlock()
+	if last {
+		e.sessions.Close()
+	}
 }
 
 // Pair is what to register: the moving volume onto the fixed one's grid. Masks and the initial transform may be nil.
@@ -63,12 +90,14 @@ const heartbeat = 100 * time.Millisecond
 // progress), with Cancelled. Every error carries a fault code; a panic becomes Internal. The volumes are only read.
 func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (result *Result, err error) {
 	defer recovered(&err)
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	if e.closed {
-		return nil, fault.New(fault.InvalidHandle, "the engine is closed")
+	release, err := e.acquire()
+	if err != nil {
+		return nil, err
 	}
-	defer tighten()()
+	defer release()
+	if e.cfg.TuneCollector {
+		defer tighten()()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var (
 		report = newReporter()
@@ -111,7 +140,7 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 // recovered turns a panic into an Internal error. Use: defer recovered(&err).
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = fault.New(fault.Internal, "defect in morphseek, please report it: %v\n%s", r, debug.Stack())
+		*err = fault.Defect(r)
 	}
 }
 
@@ -126,12 +155,23 @@ type ModelInfo struct {
 // Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
 func (e *Engine) Devices() (inventory network.Inventory, err error) {
 	defer recovered(&err)
+	release, err := e.acquire()
+	if err != nil {
+		return network.Inventory{}, err
+	}
+	defer release()
 	return e.sessions.Inventory(), nil
 }
 
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
-func (e *Engine) ListModels() []ModelInfo {
-	infos := []ModelInfo{}
+func (e *Engine) ListModels() (infos []ModelInfo, err error) {
+	defer recovered(&err)
+	release, err := e.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	infos = []ModelInfo{}
 	for _, entry := range network.List(e.cfg.ModelDir) {
 		info := ModelInfo{Manifest: entry.Manifest, Path: entry.Path, Code: fault.CodeOf(entry.Err)}
 		if entry.Err != nil {
@@ -139,13 +179,18 @@ func (e *Engine) ListModels() []ModelInfo {
 		}
 		infos = append(infos, info)
 	}
-	return infos
+	return infos, nil
 }
 
 // VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration would
 // before running it. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion, ModelExternal.
 func (e *Engine) VerifyModel(name string) (info ModelInfo, err error) {
 	defer recovered(&err)
+	release, err := e.acquire()
+	if err != nil {
+		return ModelInfo{}, err
+	}
+	defer release()
 	m, err := network.Load(name, e.cfg.ModelDir)
 	if err != nil {
 		return ModelInfo{}, err

@@ -909,20 +909,6 @@ func TestPanicStaysInside(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
-	e := open(t, Config{})
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Close(); err != nil {
-		t.Errorf("closed twice: %v", err)
-	}
-	v := blob([3]int{16, 16, 16}, 0)
-	if _, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil); fault.CodeOf(err) != fault.InvalidHandle {
-		t.Errorf("after Close: %v", err)
-	}
-}
-
 func TestCache(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
 	size := [3]int{20, 16, 16}
@@ -989,6 +975,14 @@ func TestCache(t *testing.T) {
 			t.Errorf("with another %s: cached is %v", name, r.Metrics.Cached)
 		}
 	}
+	t.Run("threads", func(t *testing.T) {
+		o := with(func(o *Options) { o.Cache, o.Threads = dir, 1 })
+		register(t, e, p, o)
+		o.Threads = 2
+		if r := register(t, e, p, o); !r.Metrics.Cached || r.Metrics.Threads != 2 {
+			t.Errorf("without a network, on other threads: cached %v, %d threads", r.Metrics.Cached, r.Metrics.Threads)
+		}
+	})
 	t.Run("number in another text", func(t *testing.T) {
 		path := func(smoothness string) string {
 			return cachePath(p, with(func(o *Options) { o.Smoothness = smoothness }), nil)
@@ -1140,7 +1134,11 @@ func TestResult(t *testing.T) {
 func TestModels(t *testing.T) {
 	e := open(t, Config{ModelDir: "network/testdata"})
 	faulty, sound := 0, 0
-	for _, m := range e.ListModels() {
+	models, err := e.ListModels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range models {
 		if (m.Error == "") != (m.Code == fault.OK) {
 			t.Errorf("%+v", m)
 		}

@@ -78,7 +78,7 @@ func acrossContrasts(voxels int) refine.Regularisation {
 // between returns a, b or what lies between them, by where x is between from and to.
 func between(a, b refine.Regularisation, x, from, to float64) refine.Regularisation {
 	t := min(max((x-from)/(to-from), 0), 1)
-	mix := func(p, q float64) float64 { return (1-t)*p + t*q }
+	mix := func(p, q float64) float64 { return float64((1-t)*p) + float64(t*q) }
 	return refine.Regularisation{Fluid: mix(a.Fluid, b.Fluid), Elastic: mix(a.Elastic, b.Elastic), Fading: mix(a.Fading, b.Fading), Sharpen: mix(a.Sharpen, b.Sharpen)}
 }
 

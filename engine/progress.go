@@ -33,7 +33,7 @@ func (r *reporter) begin(stage string, lo, hi float64, format string, args ...an
 // at reports that fraction of the current stage is done. An empty format sends no message.
 func (r *reporter) at(fraction float64, format string, args ...any) {
 	r.mu.Lock()
-	r.last.Fraction = max(r.last.Fraction, min(r.lo+r.span*min(max(fraction, 0), 1), 1))
+	r.last.Fraction = max(r.last.Fraction, min(r.lo+float64(r.span*min(max(fraction, 0), 1)), 1))
 	r.last.Message = fmt.Sprintf(format, args...)
 	r.queue = append(r.queue, r.last)
 	r.mu.Unlock()

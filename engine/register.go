@@ -125,7 +125,9 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		r.metrics.Seconds[s.name] = time.Since(began).Seconds()
 		before += s.weight
 		report.sample()
-		runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+		if e.cfg.TuneCollector {
+			runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+		}
 	}
 	report.begin("finish", 1, 1, "done")
 	r.metrics.Seconds["total"] = time.Since(start).Seconds()
@@ -335,10 +337,7 @@ func (r *registration) align() error {
 		Method:    align.Method(r.opt.Initial),
 		FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask,
 		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,
-		Progress: func(fraction float64) bool {
-			r.report.at(fraction, "")
-			return r.ctx.Err() == nil
-		},
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
 		return err
@@ -647,7 +646,7 @@ func (r *registration) input(v, original *volume.Volume, grid volume.Geometry, a
 	in := r.model.Intensity
 	// The background is put in before normalisation: as the intensity that becomes it.
 	p := original.Percentiles(in.Low, in.High)
-	background := p[0] + (in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0])
+	background := p[0] + float64((in.Background-in.Out[0])/(in.Out[1]-in.Out[0])*(p[1]-p[0]))
 	out := v.ResampleClosed(grid, a, float32(background), r.opt.Threads)
 	in.Normalise(out, p[0], p[1])
 	return out

@@ -95,8 +95,8 @@ func (r *registration) policySpread(samples int) (*volume.Volume, error) {
 // squaredLength returns |m (x, y, z)|^2.
 func squaredLength(m *[9]float64, x, y, z float32) float32 {
 	dx, dy, dz := float64(x), float64(y), float64(z)
-	px, py, pz := m[0]*dx+m[1]*dy+m[2]*dz, m[3]*dx+m[4]*dy+m[5]*dz, m[6]*dx+m[7]*dy+m[8]*dz
-	return float32(px*px + py*py + pz*pz)
+	px, py, pz := float64(m[0]*dx)+float64(m[1]*dy)+float64(m[2]*dz), float64(m[3]*dx)+float64(m[4]*dy)+float64(m[5]*dz), float64(m[6]*dx)+float64(m[7]*dy)+float64(m[8]*dz)
+	return float32(float64(px*px) + float64(py*py) + float64(pz*pz))
 }
 
 // overBody returns the mean and the 95th percentile of v over the fixed mask or, without one, over the voxels where the fixed

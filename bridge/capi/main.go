@@ -8,7 +8,6 @@ import "C"
 
 import (
 	"encoding/json"
-	"runtime/debug"
 	"unsafe"
 
 	"github.com/morphseek/morphseek/engine"
@@ -25,7 +24,7 @@ func call(body func() error) (status C.ms_status) {
 	var err error
 	defer func() {
 		if r := recover(); r != nil {
-			err = fault.New(fault.Internal, "defect in morphseek, please report it: %v\n%s", r, debug.Stack())
+			err = fault.Defect(r)
 		}
 		if err != nil {
 			text := err.Error()
@@ -105,13 +104,13 @@ func ms_engine_create(config *C.ms_engine_config, out *C.ms_engine) C.ms_status 
 			return invalid("out is NULL")
 		}
 		*out = 0
-		var cfg engine.Config
+		cfg := engine.Config{TuneCollector: true}
 		if config != nil {
 			c, err := takeStruct(unsafe.Pointer(config), C.ms_engine_config{}, oldestConfig, "config")
 			if err != nil {
 				return err
 			}
-			cfg = engine.Config{RuntimeLibrary: C.GoString(c.runtime_library), ModelDir: C.GoString(c.model_dir)}
+			cfg.RuntimeLibrary, cfg.ModelDir = C.GoString(c.runtime_library), C.GoString(c.model_dir)
 		}
 		e, err := engine.Open(cfg)
 		if err != nil {
@@ -131,7 +130,11 @@ func ms_engine_destroy(handle C.ms_engine) C.ms_status {
 func ms_model_list(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
 	return call(func() error {
 		return engines.use(uint64(handle), func(e *engine.Engine) error {
-			return writeJSON(e.ListModels(), dst, capacity, needed)
+			models, err := e.ListModels()
+			if err != nil {
+				return err
+			}
+			return writeJSON(models, dst, capacity, needed)
 		})
 	})
 }

@@ -15,7 +15,6 @@ package gopy
 import (
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"unsafe"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -26,7 +25,7 @@ import (
 // code in front. Use: defer guard(&err).
 func guard(err *error) {
 	if r := recover(); r != nil {
-		*err = fault.New(fault.Internal, "defect in morphseek, please report it: %v\n%s", r, debug.Stack())
+		*err = fault.Defect(r)
 	}
 	if *err != nil {
 		*err = fmt.Errorf("%d|%w", fault.CodeOf(*err), *err)

@@ -14,7 +14,7 @@ var shared atomic.Pointer[engine.Engine]
 // Open makes the process's engine; a later call replaces it. Both arguments may be empty (see engine.Config).
 func Open(runtimeLibrary, modelDir string) (err error) {
 	defer guard(&err)
-	e, err := engine.Open(engine.Config{RuntimeLibrary: runtimeLibrary, ModelDir: modelDir})
+	e, err := engine.Open(engine.Config{RuntimeLibrary: runtimeLibrary, ModelDir: modelDir, TuneCollector: true})
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,11 @@ func Models() (list string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return text(e.ListModels())
+	models, err := e.ListModels()
+	if err != nil {
+		return "", err
+	}
+	return text(models)
 }
 
 // Devices returns what there is to run networks on, network.Inventory, as JSON.

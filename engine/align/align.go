@@ -38,8 +38,8 @@ type Options struct {
 	Initial               *volume.Affine // fixed -> moving LPS mm: where to start, or with None and COM the result; nil: search
 	Threads               int            // 0: every core; the result does not depend on it
 	Seed                  uint64         // of the sample of points
-	// Progress, if not nil, hears the fraction done, on the caller's goroutine; false cancels.
-	Progress func(fraction float64) (proceed bool)
+	// Progress, if not nil, hears the fraction done, on the caller's goroutine.
+	Progress func(fraction float64)
 }
 
 // Result of an alignment.
@@ -124,7 +124,7 @@ func (a *aligner) oneMasked() (*Result, error) {
 	part := func(from, share float64) *aligner {
 		opt := a.opt
 		if a.opt.Progress != nil {
-			opt.Progress = func(fraction float64) bool { return a.opt.Progress(from + share*fraction) }
+			opt.Progress = func(fraction float64) { a.opt.Progress(from + float64(share*fraction)) }
 		}
 		return &aligner{ctx: a.ctx, opt: opt, fixed: a.fixed, moving: a.moving}
 	}
@@ -203,8 +203,16 @@ type aligner struct {
 // checkpoint reports progress, which never falls, and says whether to stop.
 func (a *aligner) checkpoint(fraction float64) error {
 	a.done = max(a.done, fraction)
-	if a.ctx.Err() != nil || (a.opt.Progress != nil && !a.opt.Progress(a.done)) {
-		return fault.New(fault.Cancelled, "alignment cancelled")
+	if a.opt.Progress != nil {
+		a.opt.Progress(a.done)
+	}
+	return a.cancelled()
+}
+
+// cancelled reports a context that has ended.
+func (a *aligner) cancelled() error {
+	if a.ctx.Err() != nil {
+		return fault.Wrap(fault.Cancelled, context.Cause(a.ctx), "the alignment was cancelled")
 	}
 	return nil
 }
@@ -424,7 +432,7 @@ func (a *aligner) ascend(o *objective, from peak, iterations int) (end, error) {
 		return end{}, a.failed(err)
 	}
 	penalty, _ := strain(t.M)
-	return end{t, score - strainWeight*penalty, score, from.score}, nil
+	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
 }
 
 // gather refines every candidate a little and returns, of those that come to one place, the best, with the best score that led there.
@@ -459,8 +467,8 @@ func (a *aligner) gather(v views, s samples, candidates []peak) ([]peak, error) 
 
 // failed is the error of a refinement that ended early.
 func (a *aligner) failed(err error) error {
-	if a.ctx.Err() != nil {
-		return fault.New(fault.Cancelled, "alignment cancelled")
+	if cancelled := a.cancelled(); cancelled != nil {
+		return cancelled
 	}
 	return fault.Wrap(fault.Internal, err, "refinement of the initial transform failed")
 }
@@ -482,7 +490,7 @@ func (a *aligner) search(v views) ([]peak, error) {
 		for j, plane := range factors {
 			all = append(all, s.search(m, [3]float64{plane, plane, axial})...)
 			done := float64(i*len(factors)+j+1) / float64(len(factors)*len(factors))
-			if err := a.checkpoint(0.2 + 0.4*done); err != nil {
+			if err := a.checkpoint(0.2 + float64(0.4*done)); err != nil {
 				return nil, err
 			}
 		}

@@ -60,7 +60,7 @@ func backgroundThreshold(w *working) (float32, bool) {
 	for valley+1 < bins/2 && h[valley+1] < h[valley] {
 		valley++
 	}
-	threshold := lo + (hi-lo)*float32(valley+1)/bins
+	threshold := lo + float32((hi-lo)*float32(valley+1)/bins)
 
 	below := 0.0
 	for b := range valley + 1 {
@@ -112,7 +112,7 @@ func robustRange(w *working) (lo, hi float32) {
 				break
 			}
 		}
-		if hi >= top*0.5+lo*0.5 {
+		if hi >= float32(top*0.5)+float32(lo*0.5) {
 			break
 		}
 		top = hi

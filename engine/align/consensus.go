@@ -26,7 +26,7 @@ type vote struct {
 // organ. The fixed body's blocks look for themselves in the moving volume and the moving body's in the fixed one.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	for round := range search.VotingRounds {
-		if err := a.checkpoint(0.9 + 0.05*float64(round)); err != nil {
+		if err := a.checkpoint(0.9 + float64(0.05*float64(round))); err != nil {
 			return t, err
 		}
 		back, err := t.Inverse()
@@ -115,8 +115,8 @@ func ridgeFit(votes []vote) (fit volume.Affine, ok bool) {
 	for _, v := range votes {
 		total += v.weight
 		for a := range 3 {
-			at[a] += v.weight * v.at[a]
-			move[a] += v.weight * (v.to[a] - v.at[a])
+			at[a] += float64(v.weight * v.at[a])
+			move[a] += float64(v.weight * (v.to[a] - v.at[a]))
 		}
 	}
 	if !(total > 0) {
@@ -131,8 +131,8 @@ func ridgeFit(votes []vote) (fit volume.Affine, ok bool) {
 		for r := range 3 {
 			x := v.weight * (v.at[r] - at[r]) / total
 			for c := range 3 {
-				scatter[3*r+c] += x * (v.at[c] - at[c])
-				cross[3*r+c] += x * (v.to[c] - v.at[c] - move[c])
+				scatter[3*r+c] += float64(x * (v.at[c] - at[c]))
+				cross[3*r+c] += float64(x * (v.to[c] - v.at[c] - move[c]))
 			}
 		}
 	}

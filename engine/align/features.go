@@ -182,7 +182,7 @@ func halve(in []float32, from, to [3]int) []float32 {
 		for y := range from[1] {
 			row := out[(z/2*to[1]+y/2)*to[0]:]
 			for x := range from[0] {
-				row[x/2] += 0.125 * in[i]
+				row[x/2] += float32(0.125 * in[i])
 				i++
 			}
 		}
@@ -282,7 +282,7 @@ func distributionDistance(a, b *working) float64 {
 	)
 	quantiles := func(w *working) (q [to + 1 - from]float64) {
 		lo, hi := robustRange(w)
-		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= float64(lo+0.08*(hi-lo)) })
+		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= float64(lo+float32(0.08*(hi-lo))) })
 		slices.Sort(tissue)
 		if len(tissue) == 0 {
 			return q

@@ -261,7 +261,7 @@ func (f *factors) loop(r int, y, x []complex64, n, step int) {
 
 // times is a*b in float32: Go's own product of complex64 goes by way of float64.
 func times(a, b complex64) complex64 {
-	return complex(real(a)*real(b)-imag(a)*imag(b), real(a)*imag(b)+imag(a)*real(b))
+	return complex(float32(real(a)*real(b))-float32(imag(a)*imag(b)), float32(real(a)*imag(b))+float32(imag(a)*real(b)))
 }
 
 // addProduct adds weight*a*b to dst.
@@ -269,7 +269,7 @@ func addProduct(dst, a, b []complex64, weight float32) {
 	done := addProductVector(dst, a, b, weight)
 	for i := done; i < len(dst); i++ {
 		v := times(a[i], b[i])
-		dst[i] += complex(weight*real(v), weight*imag(v))
+		dst[i] += complex(float32(weight*real(v)), float32(weight*imag(v)))
 	}
 }
 
@@ -286,8 +286,8 @@ func (f *factors) radix3(y0, y1, y2, x0, x1, x2 []complex64) {
 	w1, w2, half, s := f.twiddle(1), f.twiddle(2), f[6], f[7]
 	for q, a := range x0 {
 		sum, dif := x1[q]+x2[q], x1[q]-x2[q]
-		c := complex(real(a)-half*real(sum), imag(a)-half*imag(sum))
-		d := complex(s*imag(dif), -s*real(dif)) // -i s dif
+		c := complex(real(a)-float32(half*real(sum)), imag(a)-float32(half*imag(sum)))
+		d := complex(float32(s*imag(dif)), float32(-s*real(dif))) // -i s dif
 		y0[q] = a + sum
 		y1[q] = times(c+d, w1)
 		y2[q] = times(c-d, w2)
@@ -300,7 +300,7 @@ func (f *factors) radix4(y0, y1, y2, y3, x0, x1, x2, x3 []complex64) {
 		b, c, d := x1[q], x2[q], x3[q]
 		ac, bd := a+c, b+d
 		dif, turn := a-c, b-d
-		turn = complex(sign*imag(turn), -sign*real(turn)) // -i (b-d)
+		turn = complex(float32(sign*imag(turn)), float32(-sign*real(turn))) // -i (b-d)
 		y0[q] = ac + bd
 		y1[q] = times(dif+turn, w1)
 		y2[q] = times(ac-bd, w2)
@@ -314,10 +314,10 @@ func (f *factors) radix5(y, x [5][]complex64) {
 	for q, a := range x[0] {
 		p1, m1 := x[1][q]+x[4][q], x[1][q]-x[4][q]
 		p2, m2 := x[2][q]+x[3][q], x[2][q]-x[3][q]
-		e1 := a + complex(c1*real(p1)+c2*real(p2), c1*imag(p1)+c2*imag(p2))
-		e2 := a + complex(c2*real(p1)+c1*real(p2), c2*imag(p1)+c1*imag(p2))
-		o1 := complex(s1*imag(m1)+s2*imag(m2), -s1*real(m1)-s2*real(m2)) // -i (s1 m1 + s2 m2)
-		o2 := complex(s2*imag(m1)-s1*imag(m2), -s2*real(m1)+s1*real(m2))
+		e1 := a + complex(float32(c1*real(p1))+float32(c2*real(p2)), float32(c1*imag(p1))+float32(c2*imag(p2)))
+		e2 := a + complex(float32(c2*real(p1))+float32(c1*real(p2)), float32(c2*imag(p1))+float32(c1*imag(p2)))
+		o1 := complex(float32(s1*imag(m1))+float32(s2*imag(m2)), float32(-s1*real(m1))-float32(s2*real(m2))) // -i (s1 m1 + s2 m2)
+		o2 := complex(float32(s2*imag(m1))-float32(s1*imag(m2)), float32(-s2*real(m1))+float32(s1*real(m2)))
 		y[0][q] = a + p1 + p2
 		y[1][q] = times(e1+o1, w1)
 		y[2][q] = times(e2+o2, w2)

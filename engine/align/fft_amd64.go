@@ -1,6 +1,8 @@
+//go:build !noasm
+
 package align
 
-import "golang.org/x/sys/cpu"
+import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 // The assembly takes n >= 4 columns; rows are apart by bytes.
 //
@@ -23,7 +25,7 @@ func addProductAVX(dst, a, b *complex64, weight float32, n int)
 
 // butterflyVector does factors.butterfly with the processor's vectors, if there are any and the rows fill one.
 func butterflyVector(f *factors, r int, y, x []complex64, n, step int) bool {
-	if !cpu.X86.HasAVX || n < 4 {
+	if !cpu.AVX() || n < 4 {
 		return false
 	}
 	_, _ = y[r*n-1], x[(r-1)*step+n-1]
@@ -43,7 +45,7 @@ func butterflyVector(f *factors, r int, y, x []complex64, n, step int) bool {
 // addProductVector does the first elements of addProduct and returns how many.
 func addProductVector(dst, a, b []complex64, weight float32) int {
 	n := len(dst) &^ 3
-	if !cpu.X86.HasAVX || n == 0 {
+	if !cpu.AVX() || n == 0 {
 		return 0
 	}
 	_, _ = a[n-1], b[n-1]

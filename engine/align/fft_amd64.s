@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 // The butterflies of fft.go on four complex numbers at a time. Rows of x and y are xStep and yStep bytes apart. Products are

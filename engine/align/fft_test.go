@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/dsp/fourier"
+
+	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/internal/guard"
 )
 
 // spectrum3 is the transform of a real array padded to n, by gonum in float64, x fastest.
@@ -89,8 +92,11 @@ func TestFFTMatchesGonum(t *testing.T) {
 	}
 }
 
-// The vectors give the loops' bits, for any number of columns.
+// Without the processor's vectors the Go loops run: the same bits, for any number of columns.
 func TestVectorsMatchLoops(t *testing.T) {
+	if !cpu.AVX() {
+		t.Skip("no vectors on this processor")
+	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	random := func(n int) []complex64 {
 		x := make([]complex64, n)
@@ -99,7 +105,12 @@ func TestVectorsMatchLoops(t *testing.T) {
 		}
 		return x
 	}
-	for _, n := range []int{4, 5, 7, 8, 11, 32, 50} {
+	both := func(run func() []complex64) (got, want []complex64) {
+		got = run()
+		defer cpu.Disable()()
+		return got, run()
+	}
+	for _, n := range []int{1, 4, 5, 7, 8, 11, 32, 50} {
 		for _, r := range []int{2, 3, 4, 5} {
 			for _, inverse := range []bool{false, true} {
 				step := n + 3
@@ -110,23 +121,23 @@ func TestVectorsMatchLoops(t *testing.T) {
 						f.turn(i, w)
 					}
 				}
-				got, want := make([]complex64, r*n), make([]complex64, r*n)
-				if !butterflyVector(&f, r, got, x, n, step) {
-					t.Skip("no vectors on this processor")
-				}
-				f.loop(r, want, x, n, step)
+				got, want := both(func() []complex64 {
+					y := guard.Slice(t, make([]complex64, r*n))
+					f.butterfly(r, y, x, n, step)
+					return y
+				})
 				if !slices.Equal(got, want) {
 					t.Errorf("radix %d, %d columns, inverse %v: %v, want %v", r, n, inverse, got, want)
 				}
 			}
 		}
-		a, b, got := random(n), random(n), random(n)
-		want := slices.Clone(got)
-		for i := range want {
-			v := times(a[i], b[i])
-			want[i] += complex(0.3*real(v), 0.3*imag(v))
-		}
-		if addProduct(got, a, b, 0.3); !slices.Equal(got, want) {
+		a, b, dst := random(n), random(n), random(n)
+		got, want := both(func() []complex64 {
+			out := guard.Slice(t, dst)
+			addProduct(out, a, b, 0.3)
+			return out
+		})
+		if !slices.Equal(got, want) {
 			t.Errorf("%d products: %v, want %v", n, got, want)
 		}
 	}

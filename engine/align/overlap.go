@@ -33,7 +33,7 @@ func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	difference := func(i, j int) [3]float64 {
 		return [3]float64{m[j][0] - f[i][0], m[j][1] - f[i][1], m[j][2] - f[i][2]}
 	}
-	dot := func(a, b [3]float64) float64 { return a[0]*b[0] + a[1]*b[1] + a[2]*b[2] }
+	dot := func(a, b [3]float64) float64 { return float64(a[0]*b[0]) + float64(a[1]*b[1]) + float64(a[2]*b[2]) }
 	x := difference(0, 0)
 	for range 200 {
 		support, least := x, math.Inf(1)
@@ -56,7 +56,7 @@ func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 		}
 		s := min(max(-dot(x, step)/length, 0), 1)
 		for a := range 3 {
-			x[a] += s * step[a]
+			x[a] += float64(s * step[a])
 		}
 	}
 	return 0
@@ -71,7 +71,7 @@ func overlap(fixed, moving volume.Geometry, t volume.Affine) float64 {
 		cell := [3]int{k % n, k / n % n, k / (n * n)}
 		var index [3]float64
 		for a := range 3 {
-			index[a] = (float64(cell[a])+0.5)/n*float64(fixed.Size[a]) - 0.5
+			index[a] = float64((float64(cell[a])+0.5)/n*float64(fixed.Size[a])) - 0.5
 		}
 		p := toIndex.Apply(index)
 		in := true

@@ -44,7 +44,7 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 	}
 	for i := bodyLane; i < len(movingFeatures); i += lanes {
 		b := float64(movingFeatures[i])
-		o.movingSelf += b * b
+		o.movingSelf += float64(b * b)
 	}
 	body := int(fixed.bodyCount)
 	inside, outside := make([]int32, 0, body), make([]int32, 0, len(fixed.valid)-body)
@@ -77,7 +77,7 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 			b := f[bodyLane]
 			e := bodyWeight * b * b
 			for _, v := range f[:bodyLane] {
-				e += v * v
+				e += float32(v * v)
 			}
 			o.fixedSelf += float64(weight * b * b)
 			o.body = append(o.body, b)
@@ -112,9 +112,9 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 	var r reading
 	for p := lo; p < hi; p++ {
 		q := o.points[p]
-		x := m[0]*q[0] + m[1]*q[1] + m[2]*q[2] + m[3]
-		y := m[4]*q[0] + m[5]*q[1] + m[6]*q[2] + m[7]
-		z := m[8]*q[0] + m[9]*q[1] + m[10]*q[2] + m[11]
+		x := float32(m[0]*q[0]) + float32(m[1]*q[1]) + float32(m[2]*q[2]) + m[3]
+		y := float32(m[4]*q[0]) + float32(m[5]*q[1]) + float32(m[6]*q[2]) + m[7]
+		z := float32(m[8]*q[0]) + float32(m[9]*q[1]) + float32(m[10]*q[2]) + m[11]
 		if !(x >= 0 && y >= 0 && z >= 0 && x < float32(nx-1) && y < float32(ny-1) && z < float32(nz-1)) {
 			continue // beyond the margin, where everything is zero
 		}
@@ -130,14 +130,14 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 		// What is known of a point is a share of it, in both images: f = kf F and m = km M. The terms of the score are kf km F M,
 		// which is f m, and kf km (F F + M M) = km f f / kf + kf m m / km.
 		body, known := r.last[0][2], max(r.last[0][3], leastKnown)
-		energy, share := r.energy[0]+bodyWeight*body*body, o.known[p]/known
+		energy, share := r.energy[0]+float32(bodyWeight*body*body), o.known[p]/known
 		var part [3][4]float32
 		for i := range 4 {
-			part[inProduct][i] = w * (r.product[i] + bodyWeight*b*r.last[i][2])
-			part[inEnergy][i] = w * (share*(2*(r.energy[i]+bodyWeight*body*r.last[i][2])-energy/known*r.last[i][3]) + e*r.last[i][3])
+			part[inProduct][i] = w * (r.product[i] + float32(bodyWeight*b*r.last[i][2]))
+			part[inEnergy][i] = w * (float32(share*(float32(2*(r.energy[i]+float32(bodyWeight*body*r.last[i][2])))-float32(energy/known*r.last[i][3]))) + float32(e*r.last[i][3]))
 			part[inOverlap][i] = w * b * r.last[i][2]
 		}
-		part[inEnergy][0] = w * (share*energy + e*r.last[0][3])
+		part[inEnergy][0] = w * (float32(share*energy) + float32(e*r.last[0][3]))
 		if !t.vector(&part, &q) {
 			t.add(&part, &q)
 		}
@@ -169,7 +169,7 @@ type reading struct {
 
 // loop reads the cell of eight voxels, dx, dy and dz floats apart, at the fractions f.
 func (r *reading) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) {
-	*r = reading{}
+	var product, energy [4][lanes]float32
 	c000, c100 := (*[lanes]float32)(cell), (*[lanes]float32)(cell[dx:])
 	c010, c110 := (*[lanes]float32)(cell[dy:]), (*[lanes]float32)(cell[dx+dy:])
 	c001, c101 := (*[lanes]float32)(cell[dz:]), (*[lanes]float32)(cell[dx+dz:])
@@ -177,23 +177,36 @@ func (r *reading) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lan
 	for c := range lanes {
 		d00, d10 := c100[c]-c000[c], c110[c]-c010[c]
 		d01, d11 := c101[c]-c001[c], c111[c]-c011[c]
-		v00, v10 := c000[c]+f[0]*d00, c010[c]+f[0]*d10
-		v01, v11 := c001[c]+f[0]*d01, c011[c]+f[0]*d11
+		v00, v10 := c000[c]+float32(f[0]*d00), c010[c]+float32(f[0]*d10)
+		v01, v11 := c001[c]+float32(f[0]*d01), c011[c]+float32(f[0]*d11)
 		e0, e1 := v10-v00, v11-v01
-		v0, v1 := v00+f[1]*e0, v01+f[1]*e1
-		d0, d1 := d00+f[1]*(d10-d00), d01+f[1]*(d11-d01)
+		v0, v1 := v00+float32(f[1]*e0), v01+float32(f[1]*e1)
+		d0, d1 := d00+float32(f[1]*(d10-d00)), d01+float32(f[1]*(d11-d01))
 		gz := v1 - v0
-		seen := [4]float32{v0 + f[2]*gz, d0 + f[2]*(d1-d0), e0 + f[2]*(e1-e0), gz}
+		seen := [4]float32{v0 + float32(f[2]*gz), d0 + float32(f[2]*(d1-d0)), e0 + float32(f[2]*(e1-e0)), gz}
 		for i, s := range seen {
-			r.product[i] += fixed[c] * s
+			product[i][c] = fixed[c] * s
 			if c < bodyLane {
-				r.energy[i] += seen[0] * s
+				energy[i][c] = seen[0] * s
 			}
 			if c >= lanes-4 {
 				r.last[i][c-(lanes-4)] = s
 			}
 		}
 	}
+	for i := range product {
+		r.product[i], r.energy[i] = sumLanes(&product[i]), sumLanes(&energy[i])
+	}
+}
+
+// sumLanes adds up in the order of the vectors: by pairs, and one half of the lanes after the other.
+func sumLanes(x *[lanes]float32) float32 {
+	var half [lanes / 8]float32
+	for i := range half {
+		v := x[8*i:][:8]
+		half[i] = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]))
+	}
+	return half[0] + half[1]
 }
 
 func (t tally) plus(o tally) tally {
@@ -249,22 +262,22 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	var g [12]float64 // by the rows of m
 	for j, w := range weights {
 		for i := range g {
-			g[i] += w * t.grad[j][i]
+			g[i] += float64(w * t.grad[j][i])
 		}
 	}
 	for k := range 3 { // m = toIndex c
 		for r := range 3 {
 			for j := range 3 {
-				gradM[3*k+j] += o.toIndex.M[3*r+k] * g[4*r+j]
+				gradM[3*k+j] += float64(o.toIndex.M[3*r+k] * g[4*r+j])
 			}
-			gradT[k] += o.toIndex.M[3*r+k] * g[4*r+3]
+			gradT[k] += float64(o.toIndex.M[3*r+k] * g[4*r+3])
 		}
 	}
 	if shrinks { // -log smaller = log |det| + const, and d log|det M| = M^-T
 		if inverse, err := c.Inverse(); err == nil {
 			for k := range 3 {
 				for j := range 3 {
-					gradM[3*k+j] += power * score * inverse.M[3*j+k]
+					gradM[3*k+j] += float64(power * score * inverse.M[3*j+k])
 				}
 			}
 		}
@@ -285,10 +298,10 @@ func strain(m [9]float64) (value float64, grad [9]float64) {
 	for i, s := range svd.Values(nil) {
 		s = max(s, 1e-6)
 		l := math.Log(s)
-		value += l * l
+		value += float64(l * l)
 		for r := range 3 {
 			for c := range 3 {
-				grad[3*r+c] += 2 * l / s * u.At(r, i) * v.At(c, i)
+				grad[3*r+c] += float64(2 * l / s * u.At(r, i) * v.At(c, i))
 			}
 		}
 	}
@@ -297,7 +310,7 @@ func strain(m [9]float64) (value float64, grad [9]float64) {
 
 // rotation is exp([w]x) (Rodrigues) with its derivatives by the three components of w.
 func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
-	theta2 := w[0]*w[0] + w[1]*w[1] + w[2]*w[2]
+	theta2 := float64(w[0]*w[0]) + float64(w[1]*w[1]) + float64(w[2]*w[2])
 	theta := math.Sqrt(theta2)
 	// R = I + a [w] + b [w]^2; a and b are even functions of theta, and a' / theta, b' / theta are da and db.
 	var a, b, da, db float64
@@ -314,7 +327,7 @@ func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
 	kk := multiply(k, k)
 	generators := [3][9]float64{{0, 0, 0, 0, 0, -1, 0, 1, 0}, {0, 0, 1, 0, 0, 0, -1, 0, 0}, {0, -1, 0, 1, 0, 0, 0, 0, 0}}
 	for i := range r {
-		r[i] = a*k[i] + b*kk[i]
+		r[i] = float64(a*k[i]) + float64(b*kk[i])
 	}
 	for i := range 3 {
 		r[4*i]++
@@ -322,7 +335,7 @@ func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
 	for axis, g := range generators {
 		gk, kg := multiply(g, k), multiply(k, g)
 		for i := range r {
-			d[axis][i] = w[axis]*(da*k[i]+db*kk[i]) + a*g[i] + b*(gk[i]+kg[i])
+			d[axis][i] = float64(w[axis]*(float64(da*k[i])+float64(db*kk[i]))) + float64(a*g[i]) + float64(b*(gk[i]+kg[i]))
 		}
 	}
 	return r, d
@@ -331,7 +344,7 @@ func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
 func multiply(a, b [9]float64) (c [9]float64) {
 	for r := range 3 {
 		for k := range 3 {
-			c[3*r+k] = a[3*r]*b[k] + a[3*r+1]*b[3+k] + a[3*r+2]*b[6+k]
+			c[3*r+k] = float64(a[3*r]*b[k]) + float64(a[3*r+1]*b[3+k]) + float64(a[3*r+2]*b[6+k])
 		}
 	}
 	return c
@@ -385,9 +398,9 @@ func (o *objective) refine(ctx context.Context, start volume.Affine, rigid bool,
 			}
 		} else {
 			s, gradS := strain(c.M)
-			cost += strainWeight * s
+			cost += float64(strainWeight * s)
 			for i := range gradM {
-				gradient[i] = (strainWeight*gradS[i] - gradM[i]) / radius
+				gradient[i] = (float64(strainWeight*gradS[i]) - gradM[i]) / radius
 			}
 		}
 		for i := range 3 {
@@ -422,7 +435,7 @@ func (o *objective) radius() float64 {
 	total, n := 0.0, 0.0
 	for i, p := range o.points {
 		w := float64(o.weight[i] * o.body[i])
-		total += w * float64(p[0]*p[0]+p[1]*p[1]+p[2]*p[2])
+		total += float64(w * float64(float32(p[0]*p[0])+float32(p[1]*p[1])+float32(p[2]*p[2])))
 		n += w
 	}
 	return max(math.Sqrt(total/max(n, 1)), 1)
@@ -460,9 +473,9 @@ func centroid(w *working) [3]float64 {
 		for y := range n[1] {
 			for x := range n[0] {
 				b := float64(w.body[i])
-				c[0] += b * float64(x)
-				c[1] += b * float64(y)
-				c[2] += b * float64(z)
+				c[0] += float64(b * float64(x))
+				c[1] += float64(b * float64(y))
+				c[2] += float64(b * float64(z))
 				i++
 			}
 		}

@@ -1,6 +1,8 @@
+//go:build !noasm
+
 package align
 
-import "golang.org/x/sys/cpu"
+import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 // readAVX is reading.loop; dx, dy and dz are bytes.
 //
@@ -9,7 +11,7 @@ func readAVX(r *reading, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[l
 
 // vector does loop with the processor's vectors, if there are any.
 func (r *reading) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) bool {
-	if !cpu.X86.HasAVX {
+	if !cpu.AVX() {
 		return false
 	}
 	_ = cell[dx+dy+dz+lanes-1]
@@ -24,7 +26,7 @@ func addAVX(t *tally, part *[3][4]float32, q *[3]float32)
 
 // vector does add with the processor's vectors, if there are any.
 func (t *tally) vector(part *[3][4]float32, q *[3]float32) bool {
-	if !cpu.X86.HasAVX {
+	if !cpu.AVX() {
 		return false
 	}
 	addAVX(t, part, q)

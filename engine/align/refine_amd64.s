@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 DATA components<>+0(SB)/4, $0xffffffff

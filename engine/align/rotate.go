@@ -46,7 +46,7 @@ func (a *aligner) turning(h float64) (spacing float64, longest int) {
 	diagonal := 0.0
 	for i := range 3 {
 		n := float64(a.moving.Size[i]) * a.moving.Spacing[i]
-		diagonal += n * n
+		diagonal += float64(n * n)
 	}
 	diagonal = math.Sqrt(diagonal)
 	const fine = 64 // voxels of the diagonal: no thin image needs the search to be finer
@@ -209,7 +209,7 @@ func nearestRotation(m [9]float64) [9]float64 {
 func angle(p, q [9]float64) float64 {
 	trace := 0.0
 	for i := range p {
-		trace += p[i] * q[i]
+		trace += float64(p[i] * q[i])
 	}
 	return math.Acos(min(max((trace-1)/2, -1), 1))
 }
@@ -224,8 +224,8 @@ func superFibonacci(i, n int) [9]float64 {
 	sb, cb := math.Sincos(2 * math.Pi * s / psi)
 	x, y, z, w := r*sa, r*ca, q*sb, q*cb
 	return [9]float64{
-		1 - 2*(y*y+z*z), 2 * (x*y - z*w), 2 * (x*z + y*w),
-		2 * (x*y + z*w), 1 - 2*(x*x+z*z), 2 * (y*z - x*w),
-		2 * (x*z - y*w), 2 * (y*z + x*w), 1 - 2*(x*x+y*y),
+		1 - float64(2*(float64(y*y)+float64(z*z))), 2 * (float64(x*y) - float64(z*w)), 2 * (float64(x*z) + float64(y*w)),
+		2 * (float64(x*y) + float64(z*w)), 1 - float64(2*(float64(x*x)+float64(z*z))), 2 * (float64(y*z) - float64(x*w)),
+		2 * (float64(x*z) - float64(y*w)), 2 * (float64(y*z) + float64(x*w)), 1 - float64(2*(float64(x*x)+float64(y*y))),
 	}
 }

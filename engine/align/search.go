@@ -71,7 +71,7 @@ func (s *searcher) channels(f features) [][]float32 {
 	}
 	for _, plane := range f.planes {
 		for i, v := range plane {
-			energy[i] += v * v
+			energy[i] += float32(v * v)
 		}
 	}
 	return append(append([][]float32{}, f.planes...), f.body, f.valid, energy)
@@ -221,7 +221,7 @@ func (s *searcher) transform(offset [3]int, moving features, scale [3]float64) v
 	var index volume.Affine
 	for a := range 3 {
 		index.M[4*a] = scale[a]
-		index.T[a] = scale[a]*(float64(offset[a])+0.5) - 0.5
+		index.T[a] = float64(scale[a]*(float64(offset[a])+0.5)) - 0.5
 	}
 	return moving.grid.IndexToPhysical().After(index).After(s.fixed.grid.PhysicalToIndex())
 }

@@ -144,7 +144,7 @@ func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometr
 	for a := range 3 {
 		inner := max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
 		out.Size[a] = inner + 2
-		first[a] = (lo[a]+hi[a])/2 - float64(inner+1)/2*h
+		first[a] = float64((lo[a]+hi[a])/2) - float64(float64(inner+1)/2*h)
 	}
 	out.Origin = volume.Affine{M: frame}.Apply(first)
 	return out

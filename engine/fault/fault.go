@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 )
 
 // Code identifies a kind of failure. Values are part of the C ABI: they are never renumbered or reused.
@@ -110,6 +111,9 @@ func (e *Error) Error() string {
 // Unwrap gives errors.Is and errors.As the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
+// Is lets errors.Is find a code: errors.Is(err, fault.NoOverlap).
+func (e *Error) Is(target error) bool { return target == e.Code }
+
 // New makes an error with a formatted message.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -118,6 +122,11 @@ func New(code Code, format string, args ...any) *Error {
 // Wrap makes an error with a cause, whose text follows the message.
 func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// Defect makes the error of what a panic left, with the stack of the goroutine that recovers it.
+func Defect(recovered any) *Error {
+	return New(Internal, "defect in morphseek, please report it: %v\n%s", recovered, debug.Stack())
 }
 
 // CodeOf returns the code that err carries: OK for nil, Internal for an error of unknown origin.
@@ -129,8 +138,15 @@ func CodeOf(err error) Code {
 	if errors.As(err, &e) {
 		return e.Code
 	}
+	var code Code
+	if errors.As(err, &code) {
+		return code
+	}
 	return Internal
 }
+
+// Error makes a code an error, for errors.Is.
+func (c Code) Error() string { return c.String() }
 
 // String returns the snake_case name.
 func (c Code) String() string {

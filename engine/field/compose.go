@@ -84,11 +84,11 @@ func (f *Field) resample(g volume.Geometry, toF, toG, base volume.Affine, thread
 			p, b := toF.Apply(start), base.Apply(start)
 			for i := range nx {
 				t, o := float64(i), r*nx+i
-				ux, uy, uz := f.at(p[0]+toF.M[0]*t, p[1]+toF.M[3]*t, p[2]+toF.M[6]*t)
+				ux, uy, uz := f.at(p[0]+float64(toF.M[0]*t), p[1]+float64(toF.M[3]*t), p[2]+float64(toF.M[6]*t))
 				x, y, z := float64(ux), float64(uy), float64(uz)
-				out.X[o] = float32(b[0] + base.M[0]*t + l[0]*x + l[1]*y + l[2]*z)
-				out.Y[o] = float32(b[1] + base.M[3]*t + l[3]*x + l[4]*y + l[5]*z)
-				out.Z[o] = float32(b[2] + base.M[6]*t + l[6]*x + l[7]*y + l[8]*z)
+				out.X[o] = float32(b[0] + float64(base.M[0]*t) + float64(l[0]*x) + float64(l[1]*y) + float64(l[2]*z))
+				out.Y[o] = float32(b[1] + float64(base.M[3]*t) + float64(l[3]*x) + float64(l[4]*y) + float64(l[5]*z))
+				out.Z[o] = float32(b[2] + float64(base.M[6]*t) + float64(l[6]*x) + float64(l[7]*y) + float64(l[8]*z))
 			}
 		}
 	})

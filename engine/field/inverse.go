@@ -111,10 +111,10 @@ func (f *Field) affineFit() volume.Affine {
 				out := [3]float64{in[0] + float64(f.X[o]), in[1] + float64(f.Y[o]), in[2] + float64(f.Z[o])}
 				for r := range 4 {
 					for c := range 4 {
-						normal[4*r+c] += in[r] * in[c]
+						normal[4*r+c] += float64(in[r] * in[c])
 					}
 					for c := range 3 {
-						right[3*r+c] += in[r] * out[c]
+						right[3*r+c] += float64(in[r] * out[c])
 					}
 				}
 			}
@@ -179,7 +179,7 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 
 func (s *solver) norm(e [3]float64) float64 {
 	v := s.toMM.Apply(e)
-	return math.Sqrt(v[0]*v[0] + v[1]*v[1] + v[2]*v[2])
+	return math.Sqrt(float64(v[0]*v[0]) + float64(v[1]*v[1]) + float64(v[2]*v[2]))
 }
 
 // mismatch returns Phi(x) - y and the Jacobian of Phi at x. Outside the grid Phi(x) = Phi(c) + linear (x - c), c being the
@@ -199,7 +199,7 @@ func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 	for r := range 3 {
 		e[r] = c[r] + u[r] - y[r]
 		for a := range 3 {
-			e[r] += s.linear.M[3*r+a] * (x[a] - c[a])
+			e[r] += float64(s.linear.M[3*r+a] * (x[a] - c[a]))
 			if outside[a] {
 				jacobian[3*r+a] = s.linear.M[3*r+a]
 				continue
@@ -228,11 +228,11 @@ func (f *Field) jet(base [3]int, frac [3]float64) (u [3]float64, gradient [9]flo
 		o00, o10, o01, o11 := o, o+stride[1], o+stride[2], o+stride[1]+stride[2]
 		d00, d10 := at(o00+stride[0])-at(o00), at(o10+stride[0])-at(o10)
 		d01, d11 := at(o01+stride[0])-at(o01), at(o11+stride[0])-at(o11)
-		e00, e10, e01, e11 := at(o00)+wx*d00, at(o10)+wx*d10, at(o01)+wx*d01, at(o11)+wx*d11
-		lo, hi := e00+wy*(e10-e00), e01+wy*(e11-e01)
-		u[r] = lo + wz*(hi-lo)
-		gradient[3*r] = (1-wz)*(d00+wy*(d10-d00)) + wz*(d01+wy*(d11-d01))
-		gradient[3*r+1] = (1-wz)*(e10-e00) + wz*(e11-e01)
+		e00, e10, e01, e11 := at(o00)+float64(wx*d00), at(o10)+float64(wx*d10), at(o01)+float64(wx*d01), at(o11)+float64(wx*d11)
+		lo, hi := e00+float64(wy*(e10-e00)), e01+float64(wy*(e11-e01))
+		u[r] = lo + float64(wz*(hi-lo))
+		gradient[3*r] = float64((1-wz)*(d00+float64(wy*(d10-d00)))) + float64(wz*(d01+float64(wy*(d11-d01))))
+		gradient[3*r+1] = float64((1-wz)*(e10-e00)) + float64(wz*(e11-e01))
 		gradient[3*r+2] = hi - lo
 	}
 	return u, gradient

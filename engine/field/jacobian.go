@@ -54,12 +54,12 @@ func (f *Field) Stats(threads int) Stats {
 				s.minJ, s.maxJ = min(s.minJ, j), max(s.maxJ, j)
 				l := math.Log(max(float64(j), 1e-9))
 				s.logJ += l
-				s.logJ2 += l * l
+				s.logJ2 += float64(l * l)
 
 				o := r*nx + i
 				x, y, z := float64(f.X[o]), float64(f.Y[o]), float64(f.Z[o])
-				dx, dy, dz := m[0]*x+m[1]*y+m[2]*z, m[3]*x+m[4]*y+m[5]*z, m[6]*x+m[7]*y+m[8]*z
-				d := math.Sqrt(dx*dx + dy*dy + dz*dz)
+				dx, dy, dz := float64(m[0]*x)+float64(m[1]*y)+float64(m[2]*z), float64(m[3]*x)+float64(m[4]*y)+float64(m[5]*z), float64(m[6]*x)+float64(m[7]*y)+float64(m[8]*z)
+				d := math.Sqrt(float64(dx*dx) + float64(dy*dy) + float64(dz*dz))
 				s.distance += d
 				s.maxDist = max(s.maxDist, d)
 			}
@@ -78,7 +78,7 @@ func (f *Field) Stats(threads int) Stats {
 	mean := t.logJ / n
 	return Stats{
 		NJDPercent:         100 * float64(t.folded) / n,
-		SDLogJ:             math.Sqrt(max(t.logJ2/n-mean*mean, 0)),
+		SDLogJ:             math.Sqrt(max(t.logJ2/n-float64(mean*mean), 0)),
 		JacobianMin:        float64(t.minJ),
 		JacobianMax:        float64(t.maxJ),
 		DisplacementMeanMM: t.distance / n,
@@ -96,16 +96,16 @@ func (f *Field) jacobianRow(dst []float32, r int) {
 	for i := range dst {
 		xa, xb, sx := neighbours(i, nx, 1)
 		o := row + i
-		xx := 1 + sx*(f.X[o+xb]-f.X[o+xa])
+		xx := 1 + float32(sx*(f.X[o+xb]-f.X[o+xa]))
 		yx := sx * (f.Y[o+xb] - f.Y[o+xa])
 		zx := sx * (f.Z[o+xb] - f.Z[o+xa])
 		xy := sy * (f.X[o+yb] - f.X[o+ya])
-		yy := 1 + sy*(f.Y[o+yb]-f.Y[o+ya])
+		yy := 1 + float32(sy*(f.Y[o+yb]-f.Y[o+ya]))
 		zy := sy * (f.Z[o+yb] - f.Z[o+ya])
 		xz := sz * (f.X[o+zb] - f.X[o+za])
 		yz := sz * (f.Y[o+zb] - f.Y[o+za])
-		zz := 1 + sz*(f.Z[o+zb]-f.Z[o+za])
-		dst[i] = xx*(yy*zz-yz*zy) - xy*(yx*zz-yz*zx) + xz*(yx*zy-yy*zx)
+		zz := 1 + float32(sz*(f.Z[o+zb]-f.Z[o+za]))
+		dst[i] = float32(xx*(float32(yy*zz)-float32(yz*zy))) - float32(xy*(float32(yx*zz)-float32(yz*zx))) + float32(xz*(float32(yx*zy)-float32(yy*zx)))
 	}
 }
 

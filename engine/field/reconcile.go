@@ -28,7 +28,7 @@ func (f *Field) roughInverse(threads int) *Field {
 		Compose(residual, f, inverse, threads)
 		parallel.For(len(inverse.Data), 1<<16, threads, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
-				inverse.Data[i] -= damping * residual.Data[i]
+				inverse.Data[i] -= float32(damping * residual.Data[i])
 			}
 		})
 	}

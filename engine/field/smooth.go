@@ -47,7 +47,7 @@ func (f *Field) Unfold(least float32, threads int) (folded int) {
 			for k, p := range [][]float32{f.X, f.Y, f.Z} {
 				p, old := p[at:at+size[0]], u[k][from:]
 				for i, s := range rows[k] {
-					p[i] += min(50*share[from+i], 1) * (s - old[i])
+					p[i] += float32(min(50*share[from+i], 1) * (s - old[i]))
 				}
 			}
 		})

@@ -19,9 +19,9 @@ func (f *Field) Warp(moving *volume.Volume, interp volume.Interpolation, backgro
 			p := m.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
 			for i := range nx {
 				ux, uy, uz := float64(i)+float64(f.X[row+i]), float64(f.Y[row+i]), float64(f.Z[row+i])
-				x[i] = p[0] + m.M[0]*ux + m.M[1]*uy + m.M[2]*uz
-				y[i] = p[1] + m.M[3]*ux + m.M[4]*uy + m.M[5]*uz
-				z[i] = p[2] + m.M[6]*ux + m.M[7]*uy + m.M[8]*uz
+				x[i] = p[0] + float64(m.M[0]*ux) + float64(m.M[1]*uy) + float64(m.M[2]*uz)
+				y[i] = p[1] + float64(m.M[3]*ux) + float64(m.M[4]*uy) + float64(m.M[5]*uz)
+				z[i] = p[2] + float64(m.M[6]*ux) + float64(m.M[7]*uy) + float64(m.M[8]*uz)
 			}
 			s.Row(out.Data[row:row+nx], x, y, z)
 		}
@@ -54,9 +54,9 @@ func (f *Field) MM(dst []float32, threads int) []float32 {
 	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			x, y, z := float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])
-			dst[3*i] = float32(m[0]*x + m[1]*y + m[2]*z)
-			dst[3*i+1] = float32(m[3]*x + m[4]*y + m[5]*z)
-			dst[3*i+2] = float32(m[6]*x + m[7]*y + m[8]*z)
+			dst[3*i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
+			dst[3*i+1] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
+			dst[3*i+2] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
 		}
 	})
 	return dst
@@ -72,9 +72,9 @@ func FromMM(g volume.Geometry, mm []float32, threads int) *Field {
 	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			x, y, z := float64(mm[3*i]), float64(mm[3*i+1]), float64(mm[3*i+2])
-			f.X[i] = float32(m[0]*x + m[1]*y + m[2]*z)
-			f.Y[i] = float32(m[3]*x + m[4]*y + m[5]*z)
-			f.Z[i] = float32(m[6]*x + m[7]*y + m[8]*z)
+			f.X[i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
+			f.Y[i] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
+			f.Z[i] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
 		}
 	})
 	return f

@@ -68,9 +68,9 @@ func hd95(a, b *volume.Volume, l int, r region, threads int) float64 {
 			d[i] = math.Sqrt(to[o])
 		}
 		slices.Sort(d)
-		pos := 0.95 * float64(len(d)-1)
+		pos := float64(0.95 * float64(len(d)-1))
 		i := int(pos)
-		return d[i] + (d[min(i+1, len(d)-1)]-d[i])*(pos-float64(i))
+		return d[i] + float64((d[min(i+1, len(d)-1)]-d[i])*(pos-float64(i)))
 	}
 	return max(directed(sa, toB), directed(sb, toA))
 }
@@ -143,10 +143,10 @@ func (e *envelope) transform(d []float64, start, stride int, spacing float64) {
 		if math.IsInf(v, 1) {
 			continue
 		}
-		x, at := spacing*float64(i), math.Inf(-1)
+		x, at := float64(spacing*float64(i)), math.Inf(-1)
 		for k > 0 {
-			p := spacing * float64(e.vertex[k-1])
-			at = (v + x*x - e.line[e.vertex[k-1]] - p*p) / (2 * (x - p))
+			p := float64(spacing * float64(e.vertex[k-1]))
+			at = (v + float64(x*x) - e.line[e.vertex[k-1]] - float64(p*p)) / (2 * (x - p))
 			if at > e.from[k-1] {
 				break
 			}
@@ -161,11 +161,11 @@ func (e *envelope) transform(d []float64, start, stride int, spacing float64) {
 	}
 	j := 0
 	for i := range n {
-		x := spacing * float64(i)
+		x := float64(spacing * float64(i))
 		for j+1 < k && e.from[j+1] < x {
 			j++
 		}
-		p := x - spacing*float64(e.vertex[j])
-		d[start+i*stride] = p*p + e.line[e.vertex[j]]
+		p := x - float64(spacing*float64(e.vertex[j]))
+		d[start+i*stride] = float64(p*p) + e.line[e.vertex[j]]
 	}
 }

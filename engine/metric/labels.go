@@ -71,7 +71,7 @@ func TRE(got, want []float64) []float64 {
 	d := make([]float64, len(got)/3)
 	for i := range d {
 		x, y, z := got[3*i]-want[3*i], got[3*i+1]-want[3*i+1], got[3*i+2]-want[3*i+2]
-		d[i] = math.Sqrt(x*x + y*y + z*z)
+		d[i] = math.Sqrt(float64(x*x) + float64(y*y) + float64(z*z))
 	}
 	return d
 }

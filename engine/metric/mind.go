@@ -100,13 +100,18 @@ func describe(out, variance []float32, step int, floor, ceiling float32) {
 
 // decay returns exp(-x) for x >= 0, to 1e-6 of 1: twelve a voxel make math.Exp the greater part of the descriptors' time.
 func decay(x float32) float32 {
-	t := -math.Log2E * x
+	t := float32(-math.Log2E * x)
 	if t < -126 {
 		return 0
 	}
 	k := int32(t - 0.5)
 	f := math.Ln2 * (t - float32(k)) // -ln 2 / 2 .. ln 2 / 2
-	p := 1 + f*(1+f*(1./2+f*(1./6+f*(1./24+f*(1./120+f*(1./720))))))
+	p := float32(1./120) + float32(f*(1./720))
+	p = 1./24 + float32(f*p)
+	p = 1./6 + float32(f*p)
+	p = 1./2 + float32(f*p)
+	p = 1 + float32(f*p)
+	p = 1 + float32(f*p)
 	return p * math.Float32frombits(uint32(k+127)<<23)
 }
 

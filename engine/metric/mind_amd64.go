@@ -1,6 +1,8 @@
+//go:build !noasm
+
 package metric
 
-import "golang.org/x/sys/cpu"
+import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 // contrastAVX2 takes the least channel from all of n voxels, a multiple of 8, and writes their mean after that; the channels are
 // step bytes apart.
@@ -16,7 +18,7 @@ func decayAVX2(out, variance *float32, step, n int, floor, ceiling float32)
 // contrastVector does the first step of MINDSSC for the first voxels of out, whose channels are step apart, and returns how many.
 func contrastVector(out, variance []float32, step int) int {
 	n := len(variance) &^ 7
-	if !cpu.X86.HasAVX2 || n == 0 {
+	if !cpu.AVX2() || n == 0 {
 		return 0
 	}
 	_ = out[(MINDChannels-1)*step+n-1]
@@ -27,7 +29,7 @@ func contrastVector(out, variance []float32, step int) int {
 // decayVector does the second step for the first voxels and returns how many.
 func decayVector(out, variance []float32, step int, floor, ceiling float32) int {
 	n := len(variance) &^ 7
-	if !cpu.X86.HasAVX2 || n == 0 || floor <= 0 {
+	if !cpu.AVX2() || n == 0 || floor <= 0 {
 		return 0
 	}
 	_ = out[(MINDChannels-1)*step+n-1]

@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 // Eight voxels at a time; the channels of a voxel are step bytes apart. Products are rounded before they are added, as the Go

@@ -31,7 +31,7 @@ func MSE(a, b, mask *volume.Volume, threads int) float64 {
 			if selected(mask, i) {
 				d := float64(a.Data[i]) - float64(b.Data[i])
 				s.n++
-				s.aa += d * d
+				s.aa += float64(d * d)
 			}
 		}
 		return s
@@ -51,9 +51,9 @@ func NCC(a, b, mask *volume.Volume, threads int) float64 {
 			s.n++
 			s.a += x
 			s.b += y
-			s.aa += x * x
-			s.bb += y * y
-			s.ab += x * y
+			s.aa += float64(x * x)
+			s.bb += float64(y * y)
+			s.ab += float64(x * y)
 		}
 		return s
 	}, sums.plus)
@@ -120,7 +120,7 @@ func entropy(counts []int, total int) (h float64) {
 	for _, n := range counts {
 		if n > 0 {
 			p := float64(n) / float64(total)
-			h -= p * math.Log(p)
+			h -= float64(p * math.Log(p))
 		}
 	}
 	return h

@@ -149,7 +149,7 @@ func (in Intensity) Normalise(v *volume.Volume, low, high float64) {
 	}
 	lo, hi := float32(in.Out[0]), float32(in.Out[1])
 	for i, x := range v.Data {
-		y := float32(in.Out[0] + (float64(x)-low)*scale)
+		y := float32(in.Out[0] + float64((float64(x)-low)*scale))
 		v.Data[i] = min(max(y, lo), hi)
 	}
 }

@@ -22,16 +22,24 @@ var (
 	library string // where it was loaded from
 )
 
-// loadRuntime loads ONNX Runtime once. A failure is not kept: the next call tries again.
+// loadRuntime loads ONNX Runtime once, and reports an explicit path that is not where it was loaded from. A failure is not kept: the
+// next call tries again.
 func loadRuntime(explicit string) error {
 	loading.Lock()
 	defer loading.Unlock()
-	if ort.IsInitialized() {
+	if ort.IsInitialized() && explicit == "" {
 		return nil
 	}
 	candidates, err := libraryCandidates(explicit)
 	if err != nil {
 		return err
+	}
+	if ort.IsInitialized() {
+		if sameFile(explicit, library) {
+			return nil
+		}
+		return fault.New(fault.InvalidArgument,
+			"the ONNX Runtime library %s is asked for, but this process has loaded %s and can hold one: give that path or none, or start another process", explicit, library)
 	}
 	// ONNX Runtime reads this once, as it loads (with cgo, Setenv reaches C's getenv). The call that it has for the purpose comes too
 	// late: by then a device id is on the disk and an event on its way.
@@ -53,6 +61,13 @@ func loadRuntime(explicit string) error {
 	}
 	return fault.Wrap(fault.RuntimeMissing, errors.Join(failures...),
 		"ONNX Runtime was not found or does not load; install it (pip install onnxruntime), or set %s to the path of its library", LibraryVariable)
+}
+
+// sameFile says whether two paths name one file.
+func sameFile(a, b string) bool {
+	one, err1 := os.Stat(a)
+	other, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(one, other)
 }
 
 // ortRunner is a Runner on ONNX Runtime.

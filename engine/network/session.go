@@ -84,7 +84,8 @@ func NewSessions(library string) *Sessions {
 }
 
 // Get returns the runner of m on device ("auto", "cpu", "cuda", "tensorrt" or "plugin:PATH"), opening it the first time. A note says
-// why "auto" fell back to the CPU where there is a GPU or a runtime for one; else it is empty. Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable, OutOfMemory.
+// why "auto" fell back to the CPU where there is a GPU or a runtime for one; else it is empty. Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable,
+// OutOfMemory; InvalidArgument where the process has loaded ONNX Runtime from elsewhere than asked for.
 func (s *Sessions) Get(m *Model, device string, threads int) (runner Runner, note string, err error) {
 	key := sessionKey{m.SHA256, device, threads}
 	s.mu.Lock()

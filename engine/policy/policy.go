@@ -33,7 +33,7 @@ func LogLikelihood(epsilon, logSigma []float32, tau float64, scale Scale) float6
 	constant := math.Log(2*math.Pi) + 2*math.Log(tau)
 	sum := 0.0
 	for i, e := range epsilon {
-		sum += float64(e)*float64(e) + constant + 2*float64(logSigma[i])
+		sum += float64(float64(e)*float64(e)) + constant + float64(2*float64(logSigma[i]))
 	}
 	return -sum / (2 * scale.of(len(epsilon)))
 }

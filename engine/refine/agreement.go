@@ -50,8 +50,8 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 			whole[i] = true
 			const over = 1.0 / windowed
 			f, m := rows[1][x]*over, rows[2][x]*over
-			b, c := max(rows[3][x]*over-f*f, 0), max(rows[4][x]*over-m*m, 0)
-			a := rows[5][x]*over - f*m
+			b, c := max(float32(rows[3][x]*over)-float32(f*f), 0), max(float32(rows[4][x]*over)-float32(m*m), 0)
+			a := float32(rows[5][x]*over) - float32(f*m)
 			variance[i] = b
 			covariance[i] = a * float32(math.Abs(float64(a))) / ((b + varianceFloor) * (c + varianceFloor))
 			gain[i] = 0.5 * float32(math.Log(float64((b+varianceFloor)/(c+varianceFloor))))
@@ -80,15 +80,15 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 				continue
 			}
 			weight := min(float64(variance[i])/mean, 1)
-			squared := weight * math.Abs(float64(covariance[i]))
+			squared := float64(weight * math.Abs(float64(covariance[i])))
 			s.weight += weight
 			s.squared += squared
 			if covariance[i] < 0 {
 				s.negative += squared
 			}
 			g := float64(gain[i])
-			s.gain += squared * g
-			s.gain2 += squared * g * g
+			s.gain += float64(squared * g)
+			s.gain2 += float64(squared * g * g)
 		}
 		return s
 	}, add)
@@ -99,6 +99,6 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 	return Agreement{
 		Correlation: t.squared / t.weight,
 		Negative:    t.negative / t.squared,
-		Gain:        math.Sqrt(max(t.gain2/t.squared-average*average, 0)),
+		Gain:        math.Sqrt(max(t.gain2/t.squared-float64(average*average), 0)),
 	}
 }

@@ -64,7 +64,7 @@ func (s *ncc) validate(u *field.Field) {
 			}
 			count++
 			mean := rows[1][x] / n
-			s.overN[i], s.meanF[i], s.overB[i] = 1/n, mean, 1/(rows[2][x]/n-mean*mean+varianceFloor)
+			s.overN[i], s.meanF[i], s.overB[i] = 1/n, mean, 1/(rows[2][x]/n-float32(mean*mean)+varianceFloor)
 		}
 		s.counts[from/size[0]] = count
 		openRow(s.open, w, size, y, z)
@@ -120,13 +120,13 @@ func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 	for i := correlateVector(da, dc, flat, rows, overN, meanF, overB); i < len(first); i++ {
 		n := overN[i]
 		mean := n * first[i]
-		a := n*both[i] - mean*meanF[i]
-		overC := 1 / (n*second[i] - mean*mean + varianceFloor)
+		a := float32(n*both[i]) - float32(mean*meanF[i])
+		overC := 1 / (float32(n*second[i]) - float32(mean*mean) + varianceFloor)
 		ratio := math.Float32frombits(math.Float32bits(a)&^(1<<31)) * overB[i] * overC
 		first[i] = a * ratio
 		p := 2 * n * ratio
 		q := p * a * overC
-		da[i], dc[i], flat[i] = p, q, q*mean-p*meanF[i]
+		da[i], dc[i], flat[i] = p, q, float32(q*mean)-float32(p*meanF[i])
 	}
 	sum := 0.0
 	for _, x := range first {
@@ -147,7 +147,7 @@ func (s *ncc) gradient(g *field.Field, y, z int, rows [][]float32) {
 	f, gx, gy, gz := s.Fixed.Data[from:to], g.X[from:to], g.Y[from:to], g.Z[from:to]
 	for i, open := range s.open[from:to] {
 		o := from + i
-		d := 0.5 * (f[i]*da[i] - m[o]*dc[i] + flat[i])
+		d := 0.5 * (float32(f[i]*da[i]) - float32(m[o]*dc[i]) + flat[i])
 		var x, y, z float32
 		if open&1 != 0 {
 			x = d * (m[o+1] - m[o-1])

@@ -1,11 +1,12 @@
+//go:build !noasm
+
 package refine
 
 import (
 	"slices"
 
-	"golang.org/x/sys/cpu"
-
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/cpu"
 )
 
 // momentsAVX does moments for n voxels, a multiple of 8.
@@ -31,9 +32,10 @@ func longestAVX(lanes *[8]float32, x, y, z *float32, n int)
 // momentsVector does the first voxels of moments and returns how many.
 func momentsVector(rows [][]float32, f, m, overN []float32) int {
 	n := len(f) &^ 7
-	if !cpu.X86.HasAVX || n == 0 {
+	if !cpu.AVX() || n == 0 {
 		return 0
 	}
+	_, _, _, _, _ = rows[0][n-1], rows[1][n-1], rows[2][n-1], m[n-1], overN[n-1]
 	momentsAVX(&rows[0][0], &rows[1][0], &rows[2][0], &f[0], &m[0], &overN[0], n)
 	return n
 }
@@ -41,9 +43,10 @@ func momentsVector(rows [][]float32, f, m, overN []float32) int {
 // correlateVector does the first voxels of correlate and returns how many.
 func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, overB []float32) int {
 	n := len(da) &^ 7
-	if !cpu.X86.HasAVX || n == 0 {
+	if !cpu.AVX() || n == 0 {
 		return 0
 	}
+	_, _, _, _, _, _, _, _ = dc[n-1], flat[n-1], rows[0][n-1], rows[1][n-1], rows[2][n-1], overN[n-1], meanF[n-1], overB[n-1]
 	correlateAVX(&da[0], &dc[0], &flat[0], &rows[0][0], &rows[1][0], &rows[2][0], &overN[0], &meanF[0], &overB[0], n, varianceFloor)
 	return n
 }
@@ -52,9 +55,11 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 // outside the image's memory.
 func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool {
 	nx, slice := s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1]
-	if !cpu.X86.HasAVX2 || n < 8 || i < slice || i+n+slice > len(s.warped) {
+	if !cpu.AVX2() || n < 8 || i < slice || i+n+slice > len(s.warped) {
 		return false
 	}
+	_, _, _, _, _ = g.X[i+n-1], g.Y[i+n-1], g.Z[i+n-1], s.Fixed.Data[i+n-1], s.open[i+n-1]
+	_, _, _ = rows[0][n-1], rows[1][n-1], rows[2][n-1]
 	do := func(from, to int) {
 		gradientAVX2(&g.X[i], &g.Y[i], &g.Z[i], &rows[0][0], &rows[1][0], &rows[2][0], &s.Fixed.Data[i], &s.warped[i], &s.open[i], nx, slice, from, to)
 	}
@@ -67,10 +72,11 @@ func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool {
 
 // longestVector does the first vectors of longestSquare and returns how many.
 func longestVector(x, y, z []float32) (most float32, n int) {
-	if n = len(x) &^ 7; !cpu.X86.HasAVX || n == 0 {
+	if n = len(x) &^ 7; !cpu.AVX() || n == 0 {
 		return 0, 0
 	}
 	var lanes [8]float32
+	_, _ = y[n-1], z[n-1]
 	longestAVX(&lanes, &x[0], &y[0], &z[0], n)
 	return slices.Max(lanes[:]), n
 }

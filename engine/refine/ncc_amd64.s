@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 // Eight voxels at a time. Products are rounded before they are added, as the Go loops do it: the same bits.

@@ -112,7 +112,7 @@ func New(pair Pair, start *field.Field, opt Options) *Refinement {
 func (r *Refinement) iterations(i int) int { return r.opt.Iterations << (len(r.grids) - 1 - i) }
 
 func (r *Refinement) cost(i int) float64 {
-	return float64(r.grids[i].Voxels()) * float64(r.iterations(i))
+	return float64(float64(r.grids[i].Voxels()) * float64(r.iterations(i)))
 }
 
 // Spacing is the voxel of the finest resolution, mm.
@@ -183,12 +183,12 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	if err != nil {
 		return err
 	}
-	work := float64(g.Voxels()) * float64(iterations)
+	work := float64(float64(g.Voxels()) * float64(iterations))
 	before := r.v
 	c := climb{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, threads: r.opt.Threads,
 		progress: func(fraction float64) {
 			if r.opt.Progress != nil {
-				r.opt.Progress(min((r.work+work*fraction)/r.total, 1))
+				r.opt.Progress(min((r.work+float64(work*fraction))/r.total, 1))
 			}
 		}}
 	values, err := c.run(ctx)
@@ -369,7 +369,7 @@ func (c *climb) run(ctx context.Context) ([]float64, error) {
 			}
 			known, mean = n, sum/n
 		}
-		values = append(values, mean+(sum-mean*n)/known)
+		values = append(values, mean+(sum-float64(mean*n))/known)
 		if stalled(values) {
 			if step /= 2; step < longest/4 {
 				break
@@ -421,7 +421,7 @@ func longestSquare(rows [][]float32) float32 {
 	x, y, z := rows[0], rows[1][:len(rows[0])], rows[2][:len(rows[0])]
 	most, done := longestVector(x, y, z)
 	for i := done; i < len(x); i++ {
-		if square := x[i]*x[i] + y[i]*y[i] + z[i]*z[i]; square > most {
+		if square := float32(x[i]*x[i]) + float32(y[i]*y[i]) + float32(z[i]*z[i]); square > most {
 			most = square
 		}
 	}

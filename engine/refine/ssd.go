@@ -96,7 +96,7 @@ func (s *ssd) row(g *field.Field, r int) (squares float64) {
 		before, after := s.warped[a*c : a*c+c][:len(delta)], s.warped[b*c : b*c+c][:len(delta)]
 		var d [4]float32
 		for k, x := range delta {
-			d[k&3] += x * (after[k] - before[k])
+			d[k&3] += float32(x * (after[k] - before[k]))
 		}
 		return (d[0] + d[1]) + (d[2] + d[3])
 	}
@@ -110,7 +110,7 @@ func (s *ssd) row(g *field.Field, r int) (squares float64) {
 		for k := range delta {
 			d := fixed[k] - warped[k]
 			delta[k] = d
-			square[k&3] += d * d
+			square[k&3] += float32(d * d)
 		}
 		squares += float64((square[0] + square[1]) + (square[2] + square[3]))
 		open := s.open[i]
@@ -182,7 +182,7 @@ func (s *ssd) warpRow(row []float32, at cells) {
 		w0, w1, w2, w3 := gx*gy*gz, fx*gy*gz, gx*fy*gz, fx*fy*gz
 		v0, v1, v2, v3 := gx*gy*fz, fx*gy*fz, gx*fy*fz, fx*fy*fz
 		for k := range out {
-			out[k] = w0*a0[k] + w1*a1[k] + w2*a2[k] + w3*a3[k] + v0*b0[k] + v1*b1[k] + v2*b2[k] + v3*b3[k]
+			out[k] = float32(w0*a0[k]) + float32(w1*a1[k]) + float32(w2*a2[k]) + float32(w3*a3[k]) + float32(v0*b0[k]) + float32(v1*b1[k]) + float32(v2*b2[k]) + float32(v3*b3[k])
 		}
 	}
 }

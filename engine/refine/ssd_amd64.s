@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 // SLOPE adds up, in four lanes of out, the difference Y0, X1 times what lies between the channels of the neighbours stride bytes

@@ -54,7 +54,7 @@ func tonesOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m tones)
 	last := float64(len(known[0]) - 1)
 	share := float64(body) / float64(2*len(known[0]))
 	for k := range toneCount {
-		rank := int(last * (1 - share*(1-float64(k)/toneCount)))
+		rank := int(last * (1 - float64(share*(1-float64(k)/toneCount))))
 		f, m = append(f, known[0][rank]), append(m, known[1][rank])
 	}
 	return f, m

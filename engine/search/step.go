@@ -2,6 +2,7 @@ package search
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
@@ -78,7 +79,7 @@ func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []flo
 				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
 				least := leastOf(m)
 				for l, v := range m {
-					sum[l] += share * (v - least)
+					sum[l] += float32(share * (v - least))
 				}
 			}
 		})
@@ -153,6 +154,8 @@ type patch struct {
 	stride int      // between samples of a block, voxels
 	codes  []uint64 // the fixed samples
 	at     []int    // and where they lie among the moving descriptors
+	first  int      // the least of those places
+	last   int      // and the greatest
 	missed []int32  // samples unknown in the moving volume, by label
 
 	// Of the labels of a row along x: the distances' sum, and the number of known samples.
@@ -185,6 +188,7 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	if len(p.codes) == 0 {
 		return
 	}
+	p.first, p.last = slices.Min(p.at), slices.Max(p.at)
 	if p.missed == nil {
 		p.missed = make([]int32, len(dst))
 	}
@@ -208,7 +212,7 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	neutral := float32(total) / float32(known)
 	scale := 1 / float32(len(p.codes))
 	for l := range dst {
-		dst[l] = scale * (dst[l] + neutral*float32(p.missed[l]))
+		dst[l] = scale * (dst[l] + float32(neutral*float32(p.missed[l])))
 	}
 }
 

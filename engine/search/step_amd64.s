@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 DATA constants<>+0(SB)/8, $0x8000000000000000 // unknown

@@ -43,7 +43,7 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 		}
 		mean := sum / float32(len(edges))
 		for i := range edges {
-			edges[i].weight += mean * rng.Float32()
+			edges[i].weight += float32(mean * rng.Float32())
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {

@@ -1,6 +1,8 @@
+//go:build !noasm
+
 package search
 
-import "golang.org/x/sys/cpu"
+import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 // lowerRowsAVX writes to each line of dst, width <= 16 labels, the least over j of the line's label j in src plus the penalty; it
 // writes 16 floats a line. penalty holds 2*width-1 penalties, that of 0 in the middle, and 16 floats more.
@@ -16,7 +18,7 @@ func lowerAVX(dst, rows, penalty *float32, n, count int)
 // lowerRowsVector does the first lines of lowerRows and returns how many labels that are.
 func lowerRowsVector(dst, src, penalty []float32, width int) int {
 	lines := (len(dst) - vectorPad) / width
-	if !cpu.X86.HasAVX || width > vectorPad || lines <= 0 {
+	if !cpu.AVX() || width > vectorPad || lines <= 0 {
 		return 0
 	}
 	_, _, _ = src[lines*width-1], dst[(lines-1)*width+vectorPad-1], penalty[2*width-2+vectorPad]
@@ -27,7 +29,7 @@ func lowerRowsVector(dst, src, penalty []float32, width int) int {
 // lowerVector does lower with the processor's vectors, if there are any and a row fills one.
 func lowerVector(dst, rows, penalty []float32, count int) bool {
 	n := len(dst)
-	if !cpu.X86.HasAVX || n < 8 {
+	if !cpu.AVX() || n < 8 {
 		return false
 	}
 	_, _ = rows[count*n-1], penalty[count-1]

@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 // func lowerRowsAVX(dst, src, penalty *float32, width, lines int)

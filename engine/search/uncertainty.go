@@ -61,8 +61,8 @@ func (l level) squaredLengths(m [9]float64) []float64 {
 			for x := -l.radius; x <= l.radius; x++ {
 				sum := 0.0
 				for row := range 3 {
-					c := float64(l.quantum) * (m[3*row]*float64(x) + m[3*row+1]*float64(y) + m[3*row+2]*float64(z))
-					sum += c * c
+					c := float64(l.quantum) * (float64(m[3*row]*float64(x)) + float64(m[3*row+1]*float64(y)) + float64(m[3*row+2]*float64(z)))
+					sum += float64(c * c)
 				}
 				lengths = append(lengths, sum)
 			}
@@ -77,7 +77,7 @@ func expectation(energies []float32, values []float64, t float64) float64 {
 	sum, total := 0.0, 0.0
 	for i, e := range energies {
 		p := math.Exp(float64(least-e) / t)
-		sum += p * values[i]
+		sum += float64(p * values[i])
 		total += p
 	}
 	return sum / total

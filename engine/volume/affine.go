@@ -19,9 +19,9 @@ func IdentityAffine() Affine { return Affine{M: Identity} }
 // Apply returns M p + T.
 func (a Affine) Apply(p [3]float64) [3]float64 {
 	return [3]float64{
-		a.M[0]*p[0] + a.M[1]*p[1] + a.M[2]*p[2] + a.T[0],
-		a.M[3]*p[0] + a.M[4]*p[1] + a.M[5]*p[2] + a.T[1],
-		a.M[6]*p[0] + a.M[7]*p[1] + a.M[8]*p[2] + a.T[2],
+		float64(a.M[0]*p[0]) + float64(a.M[1]*p[1]) + float64(a.M[2]*p[2]) + a.T[0],
+		float64(a.M[3]*p[0]) + float64(a.M[4]*p[1]) + float64(a.M[5]*p[2]) + a.T[1],
+		float64(a.M[6]*p[0]) + float64(a.M[7]*p[1]) + float64(a.M[8]*p[2]) + a.T[2],
 	}
 }
 
@@ -30,7 +30,7 @@ func (a Affine) After(b Affine) Affine {
 	var c Affine
 	for r := range 3 {
 		for k := range 3 {
-			c.M[3*r+k] = a.M[3*r]*b.M[k] + a.M[3*r+1]*b.M[3+k] + a.M[3*r+2]*b.M[6+k]
+			c.M[3*r+k] = float64(a.M[3*r]*b.M[k]) + float64(a.M[3*r+1]*b.M[3+k]) + float64(a.M[3*r+2]*b.M[6+k])
 		}
 	}
 	c.T = a.Apply(b.T)
@@ -43,7 +43,7 @@ func (a Affine) Det() float64 { return det3(a.M) }
 // Scales returns the lengths of the linear part's columns: how far a step of 1 along each axis leads.
 func (a Affine) Scales() (lengths [3]float64) {
 	for c := range lengths {
-		lengths[c] = math.Sqrt(a.M[c]*a.M[c] + a.M[3+c]*a.M[3+c] + a.M[6+c]*a.M[6+c])
+		lengths[c] = math.Sqrt(float64(a.M[c]*a.M[c]) + float64(a.M[3+c]*a.M[3+c]) + float64(a.M[6+c]*a.M[6+c]))
 	}
 	return lengths
 }
@@ -60,9 +60,9 @@ func (a Affine) Inverse() (Affine, error) {
 	}
 	m := a.M
 	inv := Affine{M: [9]float64{
-		(m[4]*m[8] - m[5]*m[7]) / d, (m[2]*m[7] - m[1]*m[8]) / d, (m[1]*m[5] - m[2]*m[4]) / d,
-		(m[5]*m[6] - m[3]*m[8]) / d, (m[0]*m[8] - m[2]*m[6]) / d, (m[2]*m[3] - m[0]*m[5]) / d,
-		(m[3]*m[7] - m[4]*m[6]) / d, (m[1]*m[6] - m[0]*m[7]) / d, (m[0]*m[4] - m[1]*m[3]) / d,
+		(float64(m[4]*m[8]) - float64(m[5]*m[7])) / d, (float64(m[2]*m[7]) - float64(m[1]*m[8])) / d, (float64(m[1]*m[5]) - float64(m[2]*m[4])) / d,
+		(float64(m[5]*m[6]) - float64(m[3]*m[8])) / d, (float64(m[0]*m[8]) - float64(m[2]*m[6])) / d, (float64(m[2]*m[3]) - float64(m[0]*m[5])) / d,
+		(float64(m[3]*m[7]) - float64(m[4]*m[6])) / d, (float64(m[1]*m[6]) - float64(m[0]*m[7])) / d, (float64(m[0]*m[4]) - float64(m[1]*m[3])) / d,
 	}}
 	t := inv.Apply(a.T)
 	inv.T = [3]float64{-t[0], -t[1], -t[2]}
@@ -70,5 +70,5 @@ func (a Affine) Inverse() (Affine, error) {
 }
 
 func det3(m [9]float64) float64 {
-	return m[0]*(m[4]*m[8]-m[5]*m[7]) - m[1]*(m[3]*m[8]-m[5]*m[6]) + m[2]*(m[3]*m[7]-m[4]*m[6])
+	return float64(m[0]*(float64(m[4]*m[8])-float64(m[5]*m[7]))) - float64(m[1]*(float64(m[3]*m[8])-float64(m[5]*m[6]))) + float64(m[2]*(float64(m[3]*m[7])-float64(m[4]*m[6])))
 }

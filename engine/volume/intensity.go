@@ -65,7 +65,7 @@ func (v *Volume) Plausible() *Volume {
 	least, most := v.MinMax()
 	lo, hi := least, most
 	if span := p[1] - p[0]; span > 0 {
-		lo, hi = max(lo, float32(p[0]-far*span)), min(hi, float32(p[1]+far*span))
+		lo, hi = max(lo, float32(p[0]-float64(far*span))), min(hi, float32(p[1]+float64(far*span)))
 	}
 	if lo <= noTissue && hi > air && v.share(lo) >= padding {
 		lo, low = air, air
@@ -193,14 +193,14 @@ func (v *Volume) Percentiles(ps ...float64) []float64 {
 	for i, p := range ps {
 		pos := position(p, total)
 		a, b := value(ranks[i][0]), value(ranks[i][1])
-		out[i] = a + (b-a)*(pos-math.Floor(pos))
+		out[i] = a + float64((b-a)*(pos-math.Floor(pos)))
 	}
 	return out
 }
 
 // position is where the p-th percentile of n sorted values lies, in 0..n-1.
 func position(p float64, n int) float64 {
-	return min(max(p, 0), 100) / 100 * float64(n-1)
+	return float64(min(max(p, 0), 100) / 100 * float64(n-1))
 }
 
 // orderedBits maps floats to integers of the same order.

@@ -84,7 +84,7 @@ func (v *Volume) resample(g Geometry, a Affine, threads int, read func(dst []flo
 			p := m.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
 			for i := range nx {
 				t := float64(i)
-				x[i], y[i], z[i] = p[0]+m.M[0]*t, p[1]+m.M[3]*t, p[2]+m.M[6]*t
+				x[i], y[i], z[i] = p[0]+float64(m.M[0]*t), p[1]+float64(m.M[3]*t), p[2]+float64(m.M[6]*t)
 			}
 			read(out.Data[r*nx:(r+1)*nx], x, y, z)
 		}
@@ -139,14 +139,14 @@ func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
 		}
 		o := ix + iy*nx + iz*nxy
 		// interp.Trilinear written out: the call costs a tenth of a warp.
-		a := data[o] + fx*(data[o+dx]-data[o])
-		b := data[o+dy] + fx*(data[o+dy+dx]-data[o+dy])
+		a := data[o] + float32(fx*(data[o+dx]-data[o]))
+		b := data[o+dy] + float32(fx*(data[o+dy+dx]-data[o+dy]))
 		o += dz
-		c := data[o] + fx*(data[o+dx]-data[o])
-		d := data[o+dy] + fx*(data[o+dy+dx]-data[o+dy])
-		a += fy * (b - a)
-		c += fy * (d - c)
-		dst[i] = a + fz*(c-a)
+		c := data[o] + float32(fx*(data[o+dx]-data[o]))
+		d := data[o+dy] + float32(fx*(data[o+dy+dx]-data[o+dy]))
+		a += float32(fy * (b - a))
+		c += float32(fy * (d - c))
+		dst[i] = a + float32(fz*(c-a))
 	}
 }
 

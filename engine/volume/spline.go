@@ -18,7 +18,7 @@ func (v *Volume) ResampleSpline(g Geometry, a Affine, threads int) *Volume {
 			for k, wz := range z.weight {
 				for j, wy := range y.weight {
 					row, w := c[(z.from[k]*v.Size[1]+y.from[j])*v.Size[0]:][:v.Size[0]], wz*wy
-					sum += w * (x.weight[0]*row[x.from[0]] + x.weight[1]*row[x.from[1]] + x.weight[2]*row[x.from[2]] + x.weight[3]*row[x.from[3]])
+					sum += float32(w * (float32(x.weight[0]*row[x.from[0]]) + float32(x.weight[1]*row[x.from[1]]) + float32(x.weight[2]*row[x.from[2]]) + float32(x.weight[3]*row[x.from[3]])))
 				}
 			}
 			dst[i] = sum
@@ -36,7 +36,7 @@ type taps struct {
 func tapsAt(c float64, n int) (out taps) {
 	i, t := Cell(c, float64(n-1))
 	s := 1 - t
-	out.weight = [4]float32{s * s * s / 6, 2./3 - t*t*(1-t/2), 2./3 - s*s*(1-s/2), t * t * t / 6}
+	out.weight = [4]float32{s * s * s / 6, 2./3 - float32(t*t*(1-float32(t/2))), 2./3 - float32(s*s*(1-float32(s/2))), t * t * t / 6}
 	for j := range out.from {
 		k := i - 1 + j
 		if k < 0 {
@@ -85,14 +85,14 @@ func throughValues(c []float64) {
 	power, first := 1.0, 0.0
 	for k := range horizon {
 		m := k % (2*n - 2)
-		first += power * c[min(m, 2*n-2-m)]
+		first += float64(power * c[min(m, 2*n-2-m)])
 		power *= pole
 	}
 	c[0] = first
 	for i := 1; i < n; i++ {
-		c[i] += pole * c[i-1]
+		c[i] += float64(pole * c[i-1])
 	}
-	c[n-1] = pole / (pole*pole - 1) * (c[n-1] + pole*c[n-2])
+	c[n-1] = pole / (pole*pole - 1) * (c[n-1] + float64(pole*c[n-2]))
 	for i := n - 2; i >= 0; i-- {
 		c[i] = pole * (c[i+1] - c[i])
 	}

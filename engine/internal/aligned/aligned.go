@@ -185,7 +185,7 @@ func coarser(v *volume.Volume, g volume.Geometry, a volume.Affine) (r [3]float64
 	m := v.PhysicalToIndex().After(a).M
 	for k := range r {
 		r[k] = Spacing(g) / v.Spacing[k]
-		row := math.Sqrt(m[3*k]*m[3*k] + m[3*k+1]*m[3*k+1] + m[3*k+2]*m[3*k+2])
+		row := math.Sqrt(float64(m[3*k]*m[3*k]) + float64(m[3*k+1]*m[3*k+1]) + float64(m[3*k+2]*m[3*k+2]))
 		if stretch := row * v.Spacing[k]; stretch > most || stretch < 1/most {
 			r[k] = row * Spacing(g)
 		}
@@ -202,12 +202,12 @@ func blur(r float64, n int) (block int, sigma float64) {
 	case r <= 1:
 		return 1, 0
 	case r <= widest:
-		return 1, 0.5 * math.Sqrt(r*r-1)
+		return 1, 0.5 * math.Sqrt(float64(r*r)-1)
 	case r >= left*float64(n):
 		return n, 0
 	}
 	f := math.Floor(r / left)
-	return int(f), math.Sqrt((r*r-1)/4-(f*f-1)/12) / f
+	return int(f), math.Sqrt(float64((float64(r*r)-1)/4)-(float64(f*f)-1)/12) / f
 }
 
 // averaged returns the means of blocks of so many voxels of the image on g that read hands out.
@@ -257,7 +257,7 @@ func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
 			at := (z*v.Size[1] + y) * nx
 			dst := out.Data[at : at+nx]
 			for i, x := range v.Data[at : at+nx] {
-				dst[i] = x + amount*(x-rows[0][i])
+				dst[i] = x + float32(amount*(x-rows[0][i]))
 			}
 		})
 		return out

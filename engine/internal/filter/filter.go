@@ -237,7 +237,7 @@ func symmetric(dst, center []float32, pairs []pair, w []float32) {
 	for i, p := range pairs {
 		w, before, after := w[i+1], p.before[:len(dst)], p.after[:len(dst)]
 		for j := range dst {
-			dst[j] += w * (before[j] + after[j])
+			dst[j] += float32(w * (before[j] + after[j]))
 		}
 	}
 }

@@ -1,6 +1,8 @@
+//go:build !noasm
+
 package filter
 
-import "golang.org/x/sys/cpu"
+import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 // symmetricAVX is symmetric over the voxels from, ..., to-1, a multiple of 32 of them; there is at least one pair.
 //
@@ -10,8 +12,12 @@ func symmetricAVX(dst, center *float32, pairs *pair, w *float32, taps, from, to 
 // symmetricVector does symmetric with the processor's vectors, if there are any and the row fills one.
 func symmetricVector(dst, center []float32, pairs []pair, w []float32) bool {
 	n := len(dst)
-	if !cpu.X86.HasAVX || n < 32 {
+	if !cpu.AVX() || n < 32 {
 		return false
+	}
+	_, _ = center[n-1], w[len(pairs)]
+	for _, p := range pairs {
+		_, _ = p.before[n-1], p.after[n-1]
 	}
 	symmetricAVX(&dst[0], &center[0], &pairs[0], &w[0], len(pairs), 0, n&^31)
 	if n&31 != 0 { // the last vector does some voxels again

@@ -1,3 +1,5 @@
+//go:build !noasm
+
 #include "textflag.h"
 
 // func symmetricAVX(dst, center *float32, pairs *pair, w *float32, taps, from, to int)

@@ -60,12 +60,12 @@ func cell(base, n int, u float32) (i, step int, f float32) {
 
 // Trilinear reads plane p between voxel o and its neighbours at offsets dx, dy, dz.
 func Trilinear(p []float32, o, dx, dy, dz int, fx, fy, fz float32) float32 {
-	a := p[o] + fx*(p[o+dx]-p[o])
-	b := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
+	a := p[o] + float32(fx*(p[o+dx]-p[o]))
+	b := p[o+dy] + float32(fx*(p[o+dy+dx]-p[o+dy]))
 	o += dz
-	c := p[o] + fx*(p[o+dx]-p[o])
-	d := p[o+dy] + fx*(p[o+dy+dx]-p[o+dy])
-	a += fy * (b - a)
-	c += fy * (d - c)
-	return a + fz*(c-a)
+	c := p[o] + float32(fx*(p[o+dx]-p[o]))
+	d := p[o+dy] + float32(fx*(p[o+dy+dx]-p[o+dy]))
+	a += float32(fy * (b - a))
+	c += float32(fy * (d - c))
+	return a + float32(fz*(c-a))
 }

@@ -1,6 +1,8 @@
+//go:build !noasm
+
 package interp
 
-import "golang.org/x/sys/cpu"
+import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 // row is what rowAVX2 works on; it knows the layout.
 type row struct {
@@ -26,7 +28,7 @@ func (p Planes) vectors(dst [][]float32, add bool, x, y, z int, scale float32, u
 	const lanes = 8
 	const most = 1 << 24 // positions and offsets are exact: in float32, and in int32
 	n, voxels := len(u[0]), p.Size[0]*p.Size[1]*p.Size[2]
-	if !cpu.X86.HasAVX2 || n < lanes || min(p.Size[0], p.Size[1], p.Size[2]) < 2 || max(p.Size[0], p.Size[1], p.Size[2]) > most ||
+	if !cpu.AVX2() || n < lanes || min(p.Size[0], p.Size[1], p.Size[2]) < 2 || max(p.Size[0], p.Size[1], p.Size[2]) > most ||
 		voxels >= 1<<31 {
 		return 0
 	}

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/internal/guard"
 )
 
 // reference reads plane at a point by the definition, in float64: clamp, then weigh the eight voxels around.
@@ -55,7 +58,7 @@ func TestRow(t *testing.T) {
 		n := size[0] + 2 // the grid of the points is another one
 		u, dst := [3][]float32{}, make([][]float32, 3)
 		for a := range u {
-			u[a], dst[a] = make([]float32, n), make([]float32, n)
+			u[a], dst[a] = make([]float32, n), guard.Slice(t, make([]float32, n))
 			for i := range u[a] {
 				u[a][i] = 3 * float32(r.NormFloat64())
 				if r.IntN(3) == 0 {
@@ -92,21 +95,23 @@ func TestRow(t *testing.T) {
 				}
 			}
 
-			// One point at a time is too short for vectors: the plain loop gives the same bits. So does a result in place.
-			same := func(how string, i int, got [][]float32, j int) {
+			// The plain loop gives the same bits. So does a result in place.
+			same := func(how string, i int, got [][]float32) {
 				for k := range got {
-					if math.Float32bits(got[k][j]) != math.Float32bits(dst[k][i]) && !(got[k][j] != got[k][j] && dst[k][i] != dst[k][i]) {
-						t.Errorf("%s, size %v, point %d: plane %d gives %v, %s %v", c.name, size, i, k, dst[k][i], how, got[k][j])
+					if math.Float32bits(got[k][i]) != math.Float32bits(dst[k][i]) && !(got[k][i] != got[k][i] && dst[k][i] != dst[k][i]) {
+						t.Errorf("%s, size %v, point %d: plane %d gives %v, %s %v", c.name, size, i, k, dst[k][i], how, got[k][i])
 					}
 				}
 			}
 			inPlace := [3][]float32{slices.Clone(u[0]), slices.Clone(u[1]), slices.Clone(u[2])}
 			c.run(inPlace[:], x, inPlace)
+			loop := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n)}
+			restore := cpu.Disable()
+			c.run(loop, x, u)
+			restore()
 			for i := range n {
-				one := [][]float32{{0}, {0}, {0}}
-				c.run(one, x+i, [3][]float32{u[0][i : i+1], u[1][i : i+1], u[2][i : i+1]})
-				same("alone", i, one, 0)
-				same("in place", i, inPlace[:], i)
+				same("by the loop", i, loop)
+				same("in place", i, inPlace[:])
 			}
 		}
 	}

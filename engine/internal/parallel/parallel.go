@@ -3,7 +3,9 @@
 package parallel
 
 import (
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -18,7 +20,7 @@ func Threads(n int) int {
 
 // For calls body(lo, hi) over consecutive ranges that cover [0, n), each at most grain long, on at most threads goroutines.
 // Ranges are handed out in order; body must be safe to call concurrently on disjoint ranges. A panic in body reaches the
-// caller of For, so that the recover at the engine's border sees it.
+// caller of For as a *Panic, so that the recover at the engine's border sees it.
 func For(n, grain, threads int, body func(lo, hi int)) {
 	if n <= 0 {
 		return
@@ -27,6 +29,11 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	chunks := (n + grain - 1) / grain
 	threads = min(Threads(threads), chunks)
 	if threads <= 1 {
+		defer func() {
+			if r := recover(); r != nil {
+				panic(caught(r))
+			}
+		}()
 		for lo := 0; lo < n; lo += grain {
 			body(lo, min(lo+grain, n))
 		}
@@ -35,14 +42,14 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	var once sync.Once
-	var failure any
+	var failure *Panic
 	wg.Add(threads)
 	for range threads {
 		go func() {
 			defer wg.Done()
 			defer func() {
 				if r := recover(); r != nil {
-					once.Do(func() { failure = r })
+					once.Do(func() { failure = caught(r) })
 					next.Store(int64(chunks))
 				}
 			}()
@@ -60,6 +67,22 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 		panic(failure)
 	}
 }
+
+// Panic is what a body panicked with, and the stack of the goroutine that it ran on.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+// caught keeps a panic of a loop within the loop as it is.
+func caught(recovered any) *Panic {
+	if p, ok := recovered.(*Panic); ok {
+		return p
+	}
+	return &Panic{recovered, debug.Stack()}
+}
+
+func (p *Panic) String() string { return fmt.Sprintf("%v\n\nin a loop at\n%s", p.Value, p.Stack) }
 
 // Rows returns the grain, in rows of nx voxels, at which For hands out about 16k voxels at a time: coarse enough to hide the
 // hand-out, fine enough to balance uneven rows.

@@ -1,7 +1,9 @@
 package parallel
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -25,22 +27,37 @@ func TestForCoversEveryItemOnce(t *testing.T) {
 	}
 }
 
+// The panic of a loop, and of a loop within one, comes with the stack of the goroutine that it happened on.
 func TestPanicReachesTheCaller(t *testing.T) {
 	for _, threads := range []int{1, 4} {
-		func() {
-			defer func() {
-				if r := recover(); r != "item 50" {
-					t.Errorf("%d threads: recovered %v", threads, r)
-				}
+		for _, depth := range []int{1, 2} {
+			func() {
+				defer func() {
+					p, ok := recover().(*Panic)
+					if !ok || p.Value != "item 50" || !bytes.Contains(p.Stack, []byte("culprit")) || !strings.Contains(p.String(), "culprit") {
+						t.Errorf("%d threads, %d loops: recovered %v", threads, depth, p)
+					}
+				}()
+				loops(depth, threads)
 			}()
-			For(100, 1, threads, func(lo, hi int) {
-				if lo == 50 {
-					panic("item 50")
-				}
-			})
-		}()
+		}
 	}
 }
+
+func loops(depth, threads int) {
+	For(100, 1, threads, func(lo, hi int) {
+		if lo != 50 {
+			return
+		}
+		if depth > 1 {
+			loops(depth-1, threads)
+		}
+		culprit()
+	})
+}
+
+//go:noinline
+func culprit() { panic("item 50") }
 
 func TestReduceFoldsInOrder(t *testing.T) {
 	for _, threads := range []int{1, 2, 5} {

@@ -11,9 +11,12 @@ import (
 )
 
 // Library returns the path of an ONNX Runtime library: MORPHSEEK_ORT_LIBRARY, the wheel in build/venv, or that of the python3
-// on the PATH. Where there is none the test is skipped.
+// on the PATH. Where there is none, or no cgo to load it with, the test is skipped.
 func Library(t testing.TB) string {
 	t.Helper()
+	if !cgo {
+		t.Skip("SKIPPED: BUILT WITHOUT CGO, which ONNX Runtime is loaded with; nothing about networks was tested")
+	}
 	if path := os.Getenv("MORPHSEEK_ORT_LIBRARY"); path != "" {
 		return path
 	}

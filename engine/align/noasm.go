@@ -1,6 +1,10 @@
-//go:build !amd64
+//go:build !amd64 || noasm
 
 package align
+
+func butterflyVector(f *factors, r int, y, x []complex64, n, step int) bool { return false }
+
+func addProductVector(dst, a, b []complex64, weight float32) int { return 0 }
 
 func (r *reading) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) bool {
 	return false

@@ -1,0 +1,38 @@
+// Package cpu says what the processor offers to the assembly of this module, and lets tests do without.
+//
+// Assembly gives the bits of the Go loop that it stands for, so no result depends on the processor. For that a product is rounded
+// before it is added: float32(x*y) + z. Without the conversion Go fuses the two on arm64, and on amd64 from GOAMD64=v3 on.
+//
+// Each package has its assembly in files *_amd64.go and *_amd64.s, and one file noasm.go for other processors and the build tag noasm:
+//
+//	align            butterflies, products of spectra, features at a point, sums of the score    AVX
+//	internal/filter  symmetric kernels                                                           AVX
+//	internal/interp  rows of trilinear samples                                                   AVX2
+//	metric           MIND-SSC: contrast, exponentials                                            AVX2
+//	refine           local NCC: moments, correlation, longest step                               AVX
+//	                 local NCC: gradient                                                         AVX2
+//	                 MIND-SSC: force, warp                                                       AVX
+//	search           lower envelopes                                                             AVX
+//	                 block costs                                                                 AVX512Popcount
+package cpu
+
+// features are those of this processor that are in use.
+type features struct{ avx, avx2, avx512Popcount bool }
+
+var has = detect()
+
+// AVX says whether there are vectors of eight float32.
+func AVX() bool { return has.avx }
+
+// AVX2 says whether there are also vectors of eight int32, and gathers.
+func AVX2() bool { return has.avx2 }
+
+// AVX512Popcount says whether the bits of eight uint64 can be counted at once.
+func AVX512Popcount() bool { return has.avx512Popcount }
+
+// Disable hides every feature, so that the Go loops run, until restore is called. It is for tests that do not run in parallel.
+func Disable() (restore func()) {
+	before := has
+	has = features{}
+	return func() { has = before }
+}

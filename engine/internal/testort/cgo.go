@@ -1,0 +1,5 @@
+//go:build cgo
+
+package testort
+
+const cgo = true

@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// After Close every method says so.
+func TestClosed(t *testing.T) {
+	e := open(t, Config{})
+	for range 2 {
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := blob([3]int{16, 16, 16}, 0)
+	for name, call := range map[string]func() error{
+		"Register": func() error {
+			_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
+			return err
+		},
+		"Devices":     func() error { _, err := e.Devices(); return err },
+		"ListModels":  func() error { _, err := e.ListModels(); return err },
+		"VerifyModel": func() error { _, err := e.VerifyModel("hippocampus"); return err },
+	} {
+		if err := call(); !errors.Is(err, fault.InvalidHandle) {
+			t.Errorf("%s after Close: %v", name, err)
+		}
+	}
+}
+
+// A progress function may close the engine that it reports on: the registration goes on to its end.
+func TestCloseWithinProgress(t *testing.T) {
+	e := open(t, Config{})
+	v := blob([3]int{16, 16, 16}, 0)
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool { return e.Close() == nil })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("hangs")
+	}
+	if _, err := e.ListModels(); !errors.Is(err, fault.InvalidHandle) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// The collector belongs to the process, unless the engine is told that it has it to itself.
+func TestCollectorIsTheProcesss(t *testing.T) {
+	const percent = 77
+	defer debug.SetGCPercent(debug.SetGCPercent(percent))
+	v := blob([3]int{16, 16, 16}, 0)
+	for _, tune := range []bool{false, true} {
+		least := math.MaxInt
+		e := open(t, Config{TuneCollector: tune})
+		_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool {
+			now := debug.SetGCPercent(percent)
+			debug.SetGCPercent(now)
+			least = min(least, now)
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tuned := least != percent; tuned != tune {
+			t.Errorf("with TuneCollector %v the collector ran at %d %%", tune, least)
+		}
+		if after := debug.SetGCPercent(percent); after != percent {
+			t.Errorf("with TuneCollector %v it is left at %d %%", tune, after)
+		}
+	}
+}
+
+// The report of a defect names the loop that it is in, on whichever goroutine that ran.
+func TestDefectNamesItsPlace(t *testing.T) {
+	for _, threads := range []int{1, 4} {
+		err := func() (err error) {
+			defer recovered(&err)
+			parallel.For(64, 1, threads, func(int, int) { culprit() })
+			return nil
+		}()
+		if !errors.Is(err, fault.Internal) || !strings.Contains(err.Error(), "culprit") {
+			t.Errorf("%d threads: %v", threads, err)
+		}
+	}
+}
+
+//go:noinline
+func culprit() { _ = (*volume.Volume)(nil).Data[0] }
+
+// Whoever cancelled, errors.Is finds why.
+func TestCancelledKeepsItsCause(t *testing.T) {
+	e := open(t, Config{})
+	v := blob([3]int{24, 24, 24}, 0)
+	boss := errors.New("the boss said so")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(boss)
+	for _, c := range []struct {
+		name     string
+		ctx      context.Context
+		progress ProgressFunc
+		want     error
+	}{
+		{"by the context", ctx, nil, boss},
+		{"by progress", context.Background(), func(Progress) bool { return false }, context.Canceled},
+	} {
+		_, err := e.Register(c.ctx, Pair{Fixed: v, Moving: v}, with(nil), c.progress)
+		if !errors.Is(err, fault.Cancelled) || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
+)
+
+// A registration gives the same bits on a processor without vectors.
+func TestResultByVectorsMatchesLoops(t *testing.T) {
+	if !cpu.AVX() {
+		t.Skip("no vectors on this processor")
+	}
+	for _, otherContrast := range []bool{false, true} {
+		fixed, moving, _ := testpair.Phantom(28, 2, otherContrast)
+		run := func() *Result {
+			return register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
+				o.Initial, o.Search, o.Refine = "affine", "on", 20
+			}))
+		}
+		got := run()
+		restore := cpu.Disable()
+		want := run()
+		restore()
+		if got.Initial != want.Initial || !slices.Equal(got.Field.Data, want.Field.Data) || !slices.Equal(got.Warped.Data, want.Warped.Data) {
+			t.Errorf("other contrast %v: results differ", otherContrast)
+		}
+	}
+}
