@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/refine"
 )
 
@@ -26,6 +27,13 @@ const (
 	mostGain     = 0.25
 	wellAligned  = 0.65
 )
+
+// noisy is the share of the agreement that is left at the finest resolution, below which noise, not two people's anatomy, keeps the images
+// from agreeing.
+const noisy = 0.4
+
+// leastScore is the score of the alignment below which two images are not compared by their intensities, even if these seemed to correspond.
+const leastScore = 0.35
 
 // stillApart is the agreement right after a search below which two scans of one modality are taken to be of two people without another look.
 const stillApart = 0.70
@@ -55,6 +63,8 @@ var (
 	stiff = refine.Regularisation{Fluid: 1.5, Elastic: 1, Fading: 0.5}
 	// faint is for two contrasts that have little in common: their descriptors agree in the large alone.
 	faint = refine.Regularisation{Fluid: 6, Elastic: 1.5, Fading: 1, Sharpen: 0.5}
+	// grainy is for one body under noise that covers all detail.
+	grainy = refine.Regularisation{Fluid: 4, Elastic: 2, Fading: 1}
 	// firm holds tissue together whatever the images say.
 	firm = refine.Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
 )
@@ -92,6 +102,8 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 		return fmt.Sprintf("the images agree by %.2f after a smooth fit: %s", c, text)
 	}
 	switch {
+	case isNoisy(a):
+		return grainy, tell("noise covers fine detail, so tissue moves together over a wide distance")
 	case c <= twoPeople:
 		return low, tell("as two people, so fine detail is followed")
 	case c < oneBody:
@@ -104,10 +116,25 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 	return between(supple(voxels), smooth, c, alike, 1), tell("as one body, so tissue moves together")
 }
 
-// worthwhile says whether a deformation of two images of one modality brought them together: their disagreement fell by a tenth or more. Of
-// images that lay right already it fell by less than a hundredth, of all others by a third and more. Across modalities it says nothing.
-func worthwhile(before, after refine.Agreement) bool {
-	return 1-after.Correlation < 0.9*(1-before.Correlation)
+// leastGain is how much better a proposal must be, by gain: a deformation that brought points no closer reached 0.08 at most, one that did
+// 0.10 and more. An alignment, which has few degrees of freedom to fit noise by, needs half of it.
+const leastGain = 0.09
+
+// leastShown is the share of the fixed image that both candidates must show for the start to stay as it was.
+const leastShown = 0.4
+
+// gain is how much closer a proposal brings the images, by both of the referee's measures.
+func gain(m referee.Margin) float64 { return m.Distance + 2*m.Correlation }
+
+// worthwhile says whether a deformation is to be taken.
+func worthwhile(m referee.Margin) bool { return gain(m) >= leastGain }
+
+// leastT is Student's t of an alignment's gain that chance alone does not reach: what it gains here it must not lose there.
+const leastT = 4
+
+// staysAt says whether the start stays as it was given, by the margin of the alignment found over it.
+func staysAt(m referee.Margin) bool {
+	return m.Common >= leastShown && (gain(m) < leastGain/2 || m.T < leastT)
 }
 
 // byWord resolves smoothness low and high.
@@ -146,6 +173,9 @@ func contrastDiffers(align AlignMetrics, a refine.Agreement) bool {
 	return a.Correlation < alike && (a.Negative > mostNegative || a.Gain > mostGain && align.Score > wellAligned)
 }
 
+// isNoisy tells one body under noise from two people: both agree little at half the resolution.
+func isNoisy(a refine.Agreement) bool { return a.Fine > 0 && a.Fine < noisy*a.Correlation }
+
 // searchFor says how much of the displacement that the search finds counts, none where a smooth fit has found the match, and why.
 func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreement) (share float64, why string) {
 	switch {
@@ -155,7 +185,7 @@ func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreem
 		return 1, "the two contrasts agree little after a smooth fit: the search looks farther"
 	case !align.SameModality:
 		return 1, "the images seem to be of two modalities: the search looks farther"
-	case a.Correlation >= oneBody:
+	case a.Correlation >= oneBody || isNoisy(a):
 		return 0, "the images agree after a smooth fit: no search"
 	}
 	share = searchShare(align.Score)

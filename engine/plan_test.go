@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/refine"
 )
 
@@ -84,16 +85,33 @@ func TestContrastDiffers(t *testing.T) {
 
 func TestWorthwhile(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		before, after float64
-		want          bool
+		name string
+		m    referee.Margin
+		want bool
 	}{
-		{"aligned already", 0.983, 0.983, false},
-		{"a beating heart", 0.937, 0.961, true},
-		{"two people", 0.4, 0.7, true},
-		{"apart", 0.5, 0.4, false},
+		{"aligned already", referee.Margin{Distance: 0.03, Correlation: 0.01}, false},
+		{"a beating heart", referee.Margin{Distance: 0.8, Correlation: 0.05}, true},
+		{"two contrasts under noise", referee.Margin{Distance: 0.06, Correlation: 0.04}, true},
+		{"apart", referee.Margin{Distance: -0.2, Correlation: -0.1}, false},
 	} {
-		if got := worthwhile(refine.Agreement{Correlation: c.before}, refine.Agreement{Correlation: c.after}); got != c.want {
+		if got := worthwhile(c.m); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestStaysAt(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    referee.Margin
+		want bool
+	}{
+		{"aligned already", referee.Margin{Distance: -0.2, Common: 1}, true},
+		{"apart", referee.Margin{Distance: 0.4, Correlation: 0.1, Common: 0.8, T: 20}, false},
+		{"better here, worse there", referee.Margin{Distance: 0.07, Correlation: 0.1, Common: 0.6, T: 1.6}, true},
+		{"nothing in common at first", referee.Margin{Common: 0.05}, false},
+	} {
+		if got := staysAt(c.m); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/policy"
@@ -43,6 +44,9 @@ type registration struct {
 	refinement *refine.Refinement // under way, from the look at the pair on
 	agreement  refine.Agreement   // of the images, at its coarse resolutions
 	differs    bool               // the images passed as one modality and are of two contrasts
+
+	referee *referee.Referee // from judges
+	start   referee.State    // of the initial transform, once the referee looked at it
 
 	networkInput *networkInput  // from network on, where the uncertainty is asked for
 	sd           *volume.Volume // of the displacement, mm, on the fixed grid; nil unless asked for
@@ -342,16 +346,21 @@ func (r *registration) align() error {
 	if err != nil {
 		return err
 	}
-	r.initial, r.seen.Initial = a.Transform, a.Transform
 	method := r.opt.Initial
 	if method == "com" && r.pair.Initial != nil {
 		method = "none" // the caller's stays
 	}
+	r.metrics.Plan.Start = method
+	if method == "rigid" || method == "affine" {
+		if a, err = r.judgeStart(a); err != nil {
+			return err
+		}
+	}
+	r.initial, r.seen.Initial = a.Transform, a.Transform
 	r.metrics.Align = AlignMetrics{
 		Method: method, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
 		Matrix: a.Transform.M, Translation: a.Transform.T,
 	}
-	r.metrics.Plan.Start = method
 	if a.Overlap < 0.3 {
 		r.warn(fmt.Sprintf("The fields of view overlap by only %.0f %% of the smaller one: check that the images show the same part of the body.", 100*a.Overlap))
 	}
@@ -425,6 +434,9 @@ func (r *registration) look(by *refine.Regularisation) error {
 		a, err := r.refinement.Coarse(r.ctx, coarse, brief)
 		if err != nil {
 			return err
+		}
+		if r.refinedBy() == refine.NCC && a.Correlation < oneBody {
+			a.Fine = r.refinement.AgreementAtFinest()
 		}
 		r.agreement = a
 		if r.opt.Similarity != "auto" || r.model != nil || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {
@@ -505,7 +517,7 @@ func (r *registration) refinedBy() refine.Similarity {
 	switch {
 	case r.opt.Similarity != "auto":
 		return refine.Similarity(r.opt.Similarity)
-	case r.metrics.Align.SameModality && !r.differs:
+	case r.metrics.Align.SameModality && r.metrics.Align.Score >= leastScore && !r.differs:
 		return refine.NCC
 	}
 	return refine.MIND
@@ -541,14 +553,11 @@ func (r *registration) refine() error {
 	if err != nil {
 		return err
 	}
-	if r.model == nil && r.opt.Smoothness == "auto" && similarity != refine.MIND && r.agreement.Correlation > alike && !worthwhile(r.refinement.Agreement(nil), r.refinement.Agreement(u)) {
-		r.because("a deformation brought the images no closer: the initial alignment stays")
-		u = nil
-	}
 	r.deform = u
 	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
 	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
 	r.refinement = nil
+	r.judgeDeformation()
 	return nil
 }
 

@@ -144,6 +144,14 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 	return agree(im, onto(im.Fixed.Geometry, u, r.opt.Threads), r.opt.Threads)
 }
 
+// AgreementAtFinest returns the squared local correlation of the pair at the finest resolution, in the middle third of the fixed image along
+// each axis, under what Coarse has found. Where noise covers the images it is a small part of what Coarse measured.
+func (r *Refinement) AgreementAtFinest() float64 {
+	g := r.grids[len(r.grids)-1].Middle(3)
+	im := r.pair.AtRepeated(g, margin, r.opt.Threads).Through(r.start, r.opt.Threads)
+	return agree(im, onto(g, r.v, r.opt.Threads), r.opt.Threads).Correlation
+}
+
 // atHalf returns the pair at half the finest resolution.
 func (r *Refinement) atHalf() aligned.Images {
 	if r.half.Fixed == nil {

@@ -121,6 +121,21 @@ func (g Geometry) Blocks(voxels [3]int) Geometry {
 	return blocks
 }
 
+// Middle returns the part of g in its middle that has one voxel of every n along each axis, and one at least.
+func (g Geometry) Middle(n int) Geometry {
+	middle := g
+	for a := range 3 {
+		middle.Size[a] = max(g.Size[a]/n, 1)
+	}
+	return middle.from(g, [3]int{(g.Size[0] - middle.Size[0]) / 2, (g.Size[1] - middle.Size[1]) / 2, (g.Size[2] - middle.Size[2]) / 2})
+}
+
+// from returns g with its first voxel at the given voxel of another grid with the same axes.
+func (g Geometry) from(of Geometry, first [3]int) Geometry {
+	g.Origin = of.IndexToPhysical().Apply([3]float64{float64(first[0]), float64(first[1]), float64(first[2])})
+	return g
+}
+
 // Center returns the centre of the grid in LPS mm.
 func (g Geometry) Center() [3]float64 {
 	var c [3]float64

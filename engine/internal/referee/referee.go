@@ -1,0 +1,366 @@
+// Package referee compares candidate transforms of one pair. It measures all of them alike: on the same voxels, by descriptors that hold
+// across contrasts, with both images smoothed to one grid, so that a transform gains nothing from the blur that it causes. No stage climbs
+// its measure in this form, and it knows no stage.
+package referee
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// most is how many voxels are looked at, at most: every k-th of the fixed image's along an axis. Its own grid, for on cubes thick slices
+// are mostly interpolated, and an interpolation looks like a misfit.
+const most = 250_000
+
+// radius is that of the descriptors' patches, and window that of the local correlation, in voxels of the referee's grid.
+const (
+	radius   = 1
+	dilation = 1
+	window   = 2
+)
+
+// blurred is the standard deviation, voxels, by which both images are smoothed at least.
+const blurred = 0.8
+
+// flat is a variance, of intensities in 0..1, below which a window shows nothing.
+const flat = 1e-5
+
+// Referee holds what is the same for all candidates of a pair.
+type Referee struct {
+	grid        volume.Geometry
+	fixed       []float32 // intensities in 0..1
+	descriptors []float32 // of fixed
+	known       []float32 // 1 where the fixed image shows something, else 0
+	structure   []float32 // weight: local variance of fixed, up to 1 at its mean
+
+	moving, movingKnown *volume.Volume
+	threads             int
+}
+
+// State is a candidate as the referee sees it, voxel by voxel.
+type State struct {
+	known       []float32 // 1 where both images show something
+	distance    []float32 // mean squared difference of the descriptors
+	correlation []float32 // local correlation, -1..1
+}
+
+// Unknown is whether nobody looked yet.
+func (s State) Unknown() bool { return s.known == nil }
+
+// New looks at a pair. The pair's initial transform is not read: every candidate brings its own.
+func New(pair aligned.Pair, threads int) *Referee {
+	r := &Referee{threads: threads}
+	r.grid = thinned(pair.Fixed.Geometry)
+	spacing := r.grid.Spacing
+	fixed := smoothed(pair.Fixed, spacing, threads)
+	fixedKnown := shown(pair.Fixed, pair.FixedMask)
+	identity := volume.IdentityAffine()
+	r.fixed = fixed.Resample(r.grid, identity, volume.Linear, 0, threads).Data
+	r.known = fixedKnown.Resample(r.grid, identity, volume.Nearest, 0, threads).Data
+	r.descriptors = metric.MINDSSC(r.fixed, r.known, r.grid.Size, radius, dilation, threads)
+	r.structure = r.weigh()
+	r.moving = smoothed(pair.Moving, across(spacing, r.grid, pair.Moving.Geometry), threads)
+	r.movingKnown = shown(pair.Moving, pair.MovingMask)
+	return r
+}
+
+// Look measures the candidate p -> initial(p + d(p)), d the displacement of deform; nil is none.
+func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
+	total := field.Total(initial, deform, r.grid, r.threads)
+	s := State{known: total.Warp(r.movingKnown, volume.Nearest, 0, r.threads).Data}
+	for i, k := range r.known {
+		s.known[i] *= k
+	}
+	warped := repeated(total, r.moving, r.threads)
+	s.correlation = r.correlate(warped, s.known)
+	theirs := metric.MINDSSC(warped, s.known, r.grid.Size, radius, dilation, r.threads)
+	n := len(warped)
+	s.distance = make([]float32, n)
+	parallel.For(n, 1<<14, r.threads, func(lo, hi int) {
+		for c := range metric.MINDChannels {
+			ours, theirs := r.descriptors[c*n:(c+1)*n], theirs[c*n:(c+1)*n]
+			for i := lo; i < hi; i++ {
+				d := ours[i] - theirs[i]
+				s.distance[i] += float32(d*d) / metric.MINDChannels
+			}
+		}
+	})
+	return s
+}
+
+// Margin is by how much one candidate is better than another, over the voxels that both of them show, weighted by the fixed image's
+// structure.
+type Margin struct {
+	Distance    float64 // fall of the logarithm of the descriptors' mean distance
+	Correlation float64 // rise of the mean squared local correlation
+	T           float64 // Student's t of the fall, over blocks of 6 voxels a side
+	Common      float64 // share of the fixed image that both show
+	From, To    float64 // the mean squared local correlations
+}
+
+// Compare says by how much b is better than a.
+func (r *Referee) Compare(a, b State) Margin {
+	type sums struct{ weight, a, b, ca, cb, common, known float64 }
+	const block = 6
+	size := r.grid.Size
+	var blocks [3]int
+	for k := range 3 {
+		blocks[k] = (size[k] + block - 1) / block
+	}
+	cells := make([]sums, blocks[0]*blocks[1]*blocks[2])
+	parallel.For(blocks[2], 1, r.threads, func(lo, hi int) {
+		for z := lo * block; z < min(hi*block, size[2]); z++ {
+			for y := range size[1] {
+				for x := range size[0] {
+					i := (z*size[1]+y)*size[0] + x
+					cell := &cells[(z/block*blocks[1]+y/block)*blocks[0]+x/block]
+					cell.known += float64(r.known[i])
+					if a.known[i] == 0 || b.known[i] == 0 {
+						continue
+					}
+					cell.common++
+					w := r.structure[i]
+					cell.weight += float64(w)
+					cell.a += float64(w * a.distance[i])
+					cell.b += float64(w * b.distance[i])
+					cell.ca += float64(w * a.correlation[i] * a.correlation[i])
+					cell.cb += float64(w * b.correlation[i] * b.correlation[i])
+				}
+			}
+		}
+	})
+	var t sums
+	for _, c := range cells {
+		t.weight += c.weight
+		t.a += c.a
+		t.b += c.b
+		t.ca += c.ca
+		t.cb += c.cb
+		t.common += c.common
+		t.known += c.known
+	}
+	if t.weight == 0 || t.a == 0 || t.b == 0 {
+		return Margin{}
+	}
+	mean, square, n := (t.a-t.b)/t.weight, 0.0, 0.0
+	for _, c := range cells {
+		if c.weight > 0 {
+			d := c.a - c.b - float64(mean*c.weight)
+			square += float64(d * d)
+			n++
+		}
+	}
+	m := Margin{Distance: math.Log(t.a / t.b), Correlation: (t.cb - t.ca) / t.weight, Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight}
+	if square > 0 {
+		m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
+	}
+	return m
+}
+
+// thinned returns every k-th voxel of g along each axis, the k such that voxels are as nearly cubes as they can be.
+func thinned(g volume.Geometry) volume.Geometry {
+	k := [3]int{1, 1, 1}
+	for {
+		grid := g.Blocks(k)
+		if grid.Voxels() <= most {
+			return grid
+		}
+		finest := 0
+		for a := range 3 {
+			if grid.Spacing[a] < grid.Spacing[finest] {
+				finest = a
+			}
+		}
+		k[finest]++
+	}
+}
+
+// across returns the spacing of grid along the axes of g: the blur of the one grid in terms of the other.
+func across(spacing [3]float64, grid, g volume.Geometry) (out [3]float64) {
+	for a := range 3 {
+		square := 0.0
+		for b := range 3 {
+			dot := 0.0
+			for row := range 3 {
+				dot += float64(g.Direction[3*row+a] * grid.Direction[3*row+b])
+			}
+			square += float64(dot * dot * spacing[b] * spacing[b])
+		}
+		out[a] = math.Sqrt(square)
+	}
+	return out
+}
+
+// smoothed returns v with intensities in 0..1, blurred to voxels of the given spacing along its axes, and by
+// blurred voxels at least: what an interpolation halfway between two of them blurs is little beside that.
+func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume {
+	lo, hi := v.MinMax()
+	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
+		lo, hi = float32(p[0]), float32(p[1])
+	}
+	v = v.Finite(lo)
+	scale := 1 / (hi - lo)
+	var sigma [3]float64
+	for a := range 3 {
+		ratio := max(spacing[a]/v.Spacing[a], 1)
+		sigma[a] = max(0.5*math.Sqrt(float64(ratio*ratio)-1), blurred)
+	}
+	out := volume.Zeros(v.Geometry)
+	filter.Gaussian(v.Size, sigma, 1, threads, func(y, z int, rows [][]float32) {
+		for i, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][:v.Size[0]] {
+			rows[0][i] = min(max((x-lo)*scale, 0), 1)
+		}
+	}, filter.To(v.Size, out.Data))
+	return out
+}
+
+// shown is 1 where v shows something: inside its mask, and not in a border of one constant value, which a scanner or a program put
+// there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no body, counts with it.
+func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
+	out := volume.Zeros(v.Geometry)
+	lo, _ := v.MinMax()
+	nx, ny, nz := v.Size[0], v.Size[1], v.Size[2]
+	border := make([]bool, len(v.Data))
+	found := 0
+	for i, x := range v.Data {
+		if x > lo { // NaN is border, too
+			continue
+		}
+		at := [2]int{i % nx, i / nx % ny}
+		same := true
+		for a, step := range [2]int{1, nx} {
+			if at[a] > 0 && v.Data[i-step] > lo || at[a] < v.Size[a]-1 && v.Data[i+step] > lo {
+				same = false
+			}
+		}
+		if same {
+			border[i] = true
+			found++
+		}
+	}
+	const grown, least = 2, 0.02
+	if float64(found) < least*float64(len(border)) {
+		clear(border)
+	}
+	near := func(x, y, z int) bool {
+		for dx := max(x-grown, 0); dx <= min(x+grown, nx-1); dx++ {
+			if border[(z*ny+y)*nx+dx] {
+				return true
+			}
+		}
+		for dy := max(y-grown, 0); dy <= min(y+grown, ny-1); dy++ {
+			if border[(z*ny+dy)*nx+x] {
+				return true
+			}
+		}
+		return false
+	}
+	for z := range nz {
+		for y := range ny {
+			for x := range nx {
+				i := (z*ny+y)*nx + x
+				if (mask == nil || mask.Data[i] != 0) && !near(x, y, z) {
+					out.Data[i] = 1
+				}
+			}
+		}
+	}
+	return out
+}
+
+// repeated reads v at x + u(x), with its border repeated beyond it: no descriptor sees an edge that is in no body.
+func repeated(u *field.Field, v *volume.Volume, threads int) []float32 {
+	out := make([]float32, u.Voxels())
+	s := v.Sampler(volume.Linear, 0)
+	m := v.PhysicalToIndex().After(u.IndexToPhysical())
+	nx, ny := u.Size[0], u.Size[1]
+	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		x, y, z := make([]float64, nx), make([]float64, nx), make([]float64, nx)
+		for r := lo; r < hi; r++ {
+			for i := range nx {
+				o := r*nx + i
+				p := m.Apply([3]float64{float64(i) + float64(u.X[o]), float64(r%ny) + float64(u.Y[o]), float64(r/ny) + float64(u.Z[o])})
+				for a, at := range [3][]float64{x, y, z} {
+					at[i] = min(max(p[a], 0), float64(v.Size[a]-1))
+				}
+			}
+			s.Row(out[r*nx:(r+1)*nx], x, y, z)
+		}
+	})
+	return out
+}
+
+// weigh returns the weights of the fixed image's voxels: its local variance, up to 1 at the mean of that.
+func (r *Referee) weigh() []float32 {
+	out := make([]float32, len(r.fixed))
+	r.moments(nil, r.known, func(i int, count, f, _, ff, _, _ float32) {
+		f /= count
+		out[i] = max(ff/count-float32(f*f), 0)
+	})
+	sum, n := 0.0, 0.0
+	for i, x := range out {
+		if r.known[i] != 0 {
+			sum += float64(x)
+			n++
+		}
+	}
+	if sum == 0 {
+		return out
+	}
+	mean := float32(sum / n)
+	for i, x := range out {
+		out[i] = min(x/mean, 1) * r.known[i]
+	}
+	return out
+}
+
+// correlate returns the local correlation of the fixed and another image where both are known.
+func (r *Referee) correlate(other, known []float32) []float32 {
+	out := make([]float32, len(other))
+	r.moments(other, known, func(i int, count, f, m, ff, mm, fm float32) {
+		f, m = f/count, m/count
+		b, c := max(ff/count-float32(f*f), 0), max(mm/count-float32(m*m), 0)
+		out[i] = (fm/count - float32(f*m)) / float32(math.Sqrt(float64((b+flat)*(c+flat))))
+	})
+	return out
+}
+
+// moments hands the sums over the known voxels of every known voxel's window to put: how many, and those of the fixed and another image,
+// their squares and their product. Where other is nil its sums are zero.
+func (r *Referee) moments(other, known []float32, put func(i int, count, f, m, ff, mm, fm float32)) {
+	size := r.grid.Size
+	images := 6
+	if other == nil {
+		images = 3
+	}
+	filter.Box(size, window, images, r.threads, func(y, z int, rows [][]float32) {
+		from := (z*size[1] + y) * size[0]
+		for x := range size[0] {
+			w := known[from+x]
+			f := r.fixed[from+x] * w
+			rows[0][x], rows[1][x], rows[2][x] = w, f, f*f
+			if other != nil {
+				m := other[from+x] * w
+				rows[3][x], rows[4][x], rows[5][x] = m, m*m, f*m
+			}
+		}
+	}, func(y, z int, rows [][]float32) {
+		from := (z*size[1] + y) * size[0]
+		for x, count := range rows[0] {
+			if known[from+x] == 0 {
+				continue
+			}
+			if other == nil {
+				put(from+x, count, rows[1][x], 0, rows[2][x], 0, 0)
+			} else {
+				put(from+x, count, rows[1][x], rows[3][x], rows[2][x], rows[4][x], rows[5][x])
+			}
+		}
+	})
+}

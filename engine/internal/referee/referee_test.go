@@ -1,0 +1,134 @@
+package referee
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// scaled returns factor times u.
+func scaled(u *field.Field, factor float32) *field.Field {
+	out := field.New(u.Geometry)
+	for i, x := range u.Data {
+		out.Data[i] = factor * x
+	}
+	return out
+}
+
+func shifted(mm float64) volume.Affine {
+	a := volume.IdentityAffine()
+	a.T[0] = mm
+	return a
+}
+
+// Candidates are ordered as the truth orders them, whatever the contrasts and the slices.
+func TestOrdersAsTheTruth(t *testing.T) {
+	every3rd := func(v *volume.Volume) *volume.Volume {
+		return v.Resample(v.Blocks([3]int{1, 1, 3}), volume.IdentityAffine(), volume.Linear, 0, 1)
+	}
+	for _, c := range []struct {
+		name  string
+		other bool
+		thick bool
+	}{{"one contrast", false, false}, {"two contrasts", true, false}, {"thick slices", false, true}} {
+		fixed, moving, truth := testpair.Phantom(48, 4, c.other)
+		if c.thick {
+			fixed, moving = every3rd(fixed), every3rd(moving)
+		}
+		r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
+		identity := volume.IdentityAffine()
+		states := []State{r.Look(identity, truth), r.Look(identity, scaled(truth, 0.5)), r.Look(identity, nil), r.Look(shifted(-5), nil)}
+		for i := range states[:3] {
+			m := r.Compare(states[i+1], states[i])
+			if m.Distance <= 0 || m.Correlation <= 0 || m.T <= 0 {
+				t.Errorf("%s: state %d is no better than the one after it: %+v", c.name, i, m)
+			}
+			back := r.Compare(states[i], states[i+1])
+			if d := m.Distance + back.Distance; d > 1e-9 || d < -1e-9 {
+				t.Errorf("%s: %g the one way and %g the other", c.name, m.Distance, back.Distance)
+			}
+		}
+	}
+}
+
+// Noise that half a voxel's interpolation would smooth away is no reason to move.
+func TestBlurIsNoGain(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(40, 0, false)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, v := range []*volume.Volume{fixed, moving} {
+		for i := range v.Data {
+			v.Data[i] += float32(30 * rng.NormFloat64())
+		}
+	}
+	r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
+	m := r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(shifted(0.5), nil))
+	if m.Distance+2*m.Correlation > 0.02 {
+		t.Errorf("half a voxel away the images seem to be closer: %+v", m)
+	}
+}
+
+// A border of one value is in no body: its edge must not hold images together that belong elsewhere.
+func TestConstantBorderIsUnknown(t *testing.T) {
+	const n = 48
+	fixed, moving, _ := testpair.Phantom(n, 0, false)
+	sector := func(v *volume.Volume) { // what a probe sees
+		for i := range v.Data {
+			x, y := i%n-n/2, i/n%n
+			if 2*x > y || -2*x > y {
+				v.Data[i] = 0
+			}
+			v.Data[i] += 1
+		}
+	}
+	apart := moving.Resample(moving.Geometry, shifted(-4), volume.Linear, 0, 1)
+	sector(fixed)
+	sector(apart)
+	r := New(aligned.Pair{Fixed: fixed, Moving: apart}, 0)
+	if m := r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(shifted(4), nil)); m.Distance <= 0 || m.Common > 0.9 {
+		t.Errorf("the sector's edge holds the images where they are: %+v", m)
+	}
+}
+
+func TestSameBitsForAnyThreads(t *testing.T) {
+	fixed, moving, truth := testpair.Phantom(40, 3, true)
+	look := func(threads int) (State, Margin) {
+		r := New(aligned.Pair{Fixed: fixed, Moving: moving}, threads)
+		a, b := r.Look(volume.IdentityAffine(), nil), r.Look(volume.IdentityAffine(), truth)
+		return b, r.Compare(a, b)
+	}
+	s1, m1 := look(1)
+	s3, m3 := look(3)
+	if m1 != m3 || !slices.Equal(s1.distance, s3.distance) || !slices.Equal(s1.correlation, s3.correlation) {
+		t.Errorf("%+v by one thread, %+v by three", m1, m3)
+	}
+}
+
+// Apart, two images have nothing to be compared by.
+func TestNothingInCommon(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(24, 0, false)
+	r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
+	if m := r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(shifted(500), nil)); m.Common != 0 || m.Distance != 0 {
+		t.Errorf("%+v", m)
+	}
+	if !(State{}).Unknown() || r.Look(volume.IdentityAffine(), nil).Unknown() {
+		t.Error("a state that nobody looked at, or one that somebody did, passes for the other")
+	}
+}
+
+// The grid is thinned to voxels as nearly cubes as they can be, about the fixed image's centre.
+func TestThinned(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{256, 256, 20}, Spacing: [3]float64{1, 1, 8}, Direction: volume.Identity}
+	got := thinned(g)
+	if got.Voxels() > most || got.Size[2] != 20 || got.Spacing[0] > 2*got.Spacing[1] || got.Spacing[1] > 2*got.Spacing[0] {
+		t.Errorf("%v voxels of %v mm", got.Size, got.Spacing)
+	}
+	small := volume.Geometry{Size: [3]int{30, 30, 30}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	if thinned(small) != small {
+		t.Errorf("a small grid became %+v", thinned(small))
+	}
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/morphseek/morphseek/engine/align"
+	"github.com/morphseek/morphseek/engine/internal/referee"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// A stage proposes; whether its proposal is taken is decided here, by the referee, which none of them climbs. Ties go to what was there before.
+
+// judges returns the referee of the pair, which is made when it is first asked.
+func (r *registration) judges() *referee.Referee {
+	if r.referee == nil {
+		r.referee = referee.New(r.seen, r.opt.Threads)
+	}
+	return r.referee
+}
+
+// judgeStart puts the caller's transform, or without one the headers', beside the alignment found, and keeps it where the alignment brings
+// the images no closer: they lay right already.
+func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
+	given := volume.IdentityAffine()
+	if r.pair.Initial != nil {
+		given = *r.pair.Initial
+	}
+	judge := r.judges()
+	before, after := judge.Look(given, nil), judge.Look(found.Transform, nil)
+	r.start = after
+	m := judge.Compare(before, after)
+	if !staysAt(m) {
+		return found, nil
+	}
+	kept, err := align.Align(r.ctx, allFinite(r.seen.Fixed), allFinite(r.seen.Moving), align.Options{
+		Method: align.None, FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask, Initial: &given, Threads: r.opt.Threads, Seed: r.opt.Seed,
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept.Confidence, kept.SameModality = found.Confidence, found.SameModality
+	r.start = before
+	r.metrics.Plan.Start = "header"
+	if r.pair.Initial != nil {
+		r.metrics.Plan.Start = "given"
+	}
+	r.because(fmt.Sprintf("the %s alignment brought the images no closer than they lay (%+.2f): they stay where they were", r.opt.Initial, gain(m)))
+	return kept, nil
+}
+
+// judgeDeformation takes the deformation back where it brings the images no closer than the alignment did. After a network it stands: what
+// a network learned from labels, no image tells.
+func (r *registration) judgeDeformation() {
+	if r.deform == nil || r.model != nil {
+		return
+	}
+	judge := r.judges()
+	if r.start.Unknown() {
+		r.start = judge.Look(r.initial, nil)
+	}
+	if m := judge.Compare(r.start, judge.Look(r.initial, r.deform)); !worthwhile(m) {
+		r.because(fmt.Sprintf("a deformation brought the images no closer (%+.2f): the initial alignment stays", gain(m)))
+		r.deform = nil
+		r.metrics.Plan.Search, r.metrics.Plan.SmoothnessMM = 0, 0
+	}
+}
