@@ -114,10 +114,12 @@ typedef struct ms_engine_config {
   const char *model_dir;       /* a further folder of models; NULL or "": none */
 } ms_engine_config;
 
-/* How to register. ms_options_init() sets the defaults; ms_options_json() tells every member's meaning, default and range. */
+/* How to register. ms_options_init() sets the defaults; ms_options_json() tells every member's meaning, default and range. Strings: NULL
+ * takes the default; a number that may stand in a word's place is given as text. */
 typedef struct ms_options {
   size_t size;
-  const char *preset; /* this and every other string: NULL takes the default */
+  /* options: written by go generate from engine/internal/option/table.go */
+  const char *preset;
   const char *model;
   const char *initial;
   const char *search;
@@ -131,7 +133,8 @@ typedef struct ms_options {
   uint64_t seed;
   const char *cache;
   const char *uncertainty;
-  const char *smoothness; /* a word, or a number of mm as text */
+  const char *smoothness;
+  /* end of options */
 } ms_options;
 
 /* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
