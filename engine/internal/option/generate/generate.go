@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/option"
 )
 
@@ -22,10 +23,10 @@ var outputs = []struct {
 	write func(table []option.Option, now string) (string, error)
 }{
 	{"engine/options_gen.go", goStruct},
-	{"bridge/capi/include/morphseek.h", part("/*", cMembers)},
-	{"bridge/capi/test/layout.c", part("/*", cRows)},
+	{"bridge/capi/include/morphseek.h", header},
+	{"bridge/capi/test/layout.c", part("/* options", cRows)},
 	{"plugin/include/itkMorphSeekOptions.h", itkMacro},
-	{"plugin/cli/MorphSeekRegistration.xml", part("<!--", xmlParameters)},
+	{"plugin/cli/MorphSeekRegistration.xml", part("<!-- options", xmlParameters)},
 	{"python/src/morphseek/_options.py", pythonTypes},
 	{"python/docs/options.md", reference},
 }
@@ -49,19 +50,48 @@ func generate(root string, table []option.Option) (map[string]string, error) {
 	return changed, nil
 }
 
-// part makes a writer of a whole file from one of the lines between its markers, which are comments that open as given.
+// part makes a writer of a whole file from one of the lines between its markers, which are comments that open as given: with a word
+// for what is between them.
 func part(opens string, write func(table []option.Option, indent string) string) func([]option.Option, string) (string, error) {
 	return func(table []option.Option, now string) (string, error) {
-		begin, end := opens+" options: written by go generate from engine/internal/option/table.go", opens+" end of options"
+		comment, what, _ := strings.Cut(opens, " ")
+		begin, end := opens+": written by go generate from ", comment+" end of "+what
 		before, rest, ok1 := strings.Cut(now, begin)
 		_, after, ok2 := strings.Cut(rest, end)
-		closes, _, ok3 := strings.Cut(rest, "\n")
+		source, _, ok3 := strings.Cut(rest, "\n")
 		if !ok1 || !ok2 || !ok3 {
 			return "", fmt.Errorf("no line %q and, below it, %q", begin, end)
 		}
 		indent := before[strings.LastIndexByte(before, '\n')+1:]
-		return before + begin + closes + "\n" + write(table, indent) + indent + end + after, nil
+		return before + begin + source + "\n" + write(table, indent) + indent + end + after, nil
 	}
+}
+
+// header writes two parts of morphseek.h.
+func header(table []option.Option, now string) (string, error) {
+	text, err := part("/* errors", cCodes)(table, now)
+	if err != nil {
+		return "", err
+	}
+	return part("/* options", cMembers)(table, text)
+}
+
+func cCodes(_ []option.Option, indent string) string {
+	var lines []string
+	widest := 0
+	for i, info := range fault.Table {
+		comma := ","
+		if i == len(fault.Table)-1 {
+			comma = ""
+		}
+		lines = append(lines, fmt.Sprintf("MS_ERR_%s = %d%s", strings.ToUpper(info.Name), info.Code, comma))
+		widest = max(widest, len(lines[i]))
+	}
+	var b strings.Builder
+	for i, info := range fault.Table {
+		fmt.Fprintf(&b, "%s%-*s /* %s */\n", indent, widest, lines[i], info.Help)
+	}
+	return b.String()
 }
 
 // exported is a name as Go and ITK write it: ModelDirectory.

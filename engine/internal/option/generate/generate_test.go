@@ -115,7 +115,7 @@ func TestScratch(t *testing.T) {
 }
 
 func TestMarkersMustBeThere(t *testing.T) {
-	write := part("#", func([]option.Option, string) string { return "x\n" })
+	write := part("# options", func([]option.Option, string) string { return "x\n" })
 	for now, want := range map[string]string{
 		"a\n  # options: written by go generate from engine/internal/option/table.go\n  old\n  # end of options\nb\n": "a\n  # options: written by go generate from engine/internal/option/table.go\nx\n  # end of options\nb\n",
 		"a\n# options: written by go generate from engine/internal/option/table.go\n":                                 "",
