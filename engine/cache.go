@@ -22,7 +22,7 @@ import (
 // masks, initial transform, options, model and library version.
 func cachePath(pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
-	opt.Cache = ""
+	opt = opt.ofResult()
 	if word, mm := opt.smoothness(); word == "" {
 		opt.Smoothness = plainNumber(mm) // 2.50 is 2.5
 	}

@@ -6,37 +6,21 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/option"
 )
 
-// Options says how to register one pair. The struct tags are the only place where names, defaults, ranges and help texts
-// live: DefaultOptions, Check and OptionSpecs read them, and through those every skin does.
-type Options struct {
-	Preset       string  `json:"preset" default:"default" choices:"fast|default|best" help:"How much work to spend: fast, default or best. Options set explicitly override it."`
-	Model        string  `json:"model" default:"default" help:"Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or 'none' (no network)."`
-	Initial      string  `json:"initial" default:"affine" choices:"none|com|rigid|affine" help:"Initial alignment found before the deformable stages; an initial transform that is given is where rigid and affine start, and stays as it is with none and com."`
-	Search       string  `json:"search" default:"auto" choices:"auto|on|off" help:"Discrete search for large displacements after the initial alignment; auto searches where no network runs and a smooth fit does not find the match."`
-	Steps        int     `json:"steps" default:"0" min:"0" max:"16" help:"Network steps T; 0 takes the number that the model was trained with."`
-	Trajectories int     `json:"trajectories" default:"1" min:"1" max:"64" help:"Latent trajectories J per step; the best by the label-free reward is kept, the mean always among them."`
-	Tau          float64 `json:"tau" default:"1" min:"0" max:"100" help:"Temperature of the latent samples when trajectories > 1."`
-	Refine       int     `json:"refine" default:"-1" min:"-1" max:"1000" help:"Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; 0 switches them off, -1 leaves it to the preset (off after a network)."`
-	Similarity   string  `json:"similarity" default:"auto" choices:"auto|ncc|mse|mind" help:"Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram and by how the contrast between the images varies from place to place. With mind the search compares no intensities."`
-	Device       string  `json:"device" default:"auto" choices:"auto|cpu|cuda|tensorrt" prefix:"plugin:" help:"Where networks run; auto takes cuda where it is to be had, else the CPU, and says so. plugin:PATH runs them on an ONNX Runtime plugin provider's library."`
-	Threads      int     `json:"threads" default:"0" min:"0" max:"1024" help:"CPU threads; 0 uses every core."`
-	Seed         uint64  `json:"seed" default:"0" min:"0" help:"Seed of every random draw."`
-	Cache        string  `json:"cache" default:"" help:"Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always."`
-	Uncertainty  string  `json:"uncertainty" default:"off" choices:"off|on" help:"Also give the standard deviation of the displacement at every voxel, mm: over trajectories of the network's policy (16, or as many as the option says) or, where no network runs, from the search's costs of other displacements, whether or not it ran. Takes about as long as that stage, the network's once a trajectory."`
-	Smoothness   string  `json:"smoothness" default:"auto" choices:"auto|low|high" number:"mm" min:"0.1" max:"100" help:"Over which distance tissue moves together, in the search and the refinement: low follows fine detail, as between two people; high keeps tissue together, as within one; auto chooses from the images; or a number of mm."`
-}
+//go:generate go run ./internal/option/generate ..
 
-// OptionSpec describes one option to a skin.
+// OptionSpec describes one option to other programs, as JSON.
 type OptionSpec struct {
 	Name    string   `json:"name"`
+	Label   string   `json:"label"`
 	Type    string   `json:"type"` // "string", "int", "float"
 	Default any      `json:"default"`
 	Choices []string `json:"choices,omitempty"`
@@ -44,66 +28,66 @@ type OptionSpec struct {
 	Number  string   `json:"number,omitempty"` // with choices: a number of this unit, from Min to Max, is taken, too, as text or as JSON's
 	Min     *float64 `json:"min,omitempty"`
 	Max     *float64 `json:"max,omitempty"`
+	Stage   string   `json:"stage,omitempty"` // that reads it; empty: several do
 	Help    string   `json:"help"`
 }
 
-// OptionSpecs lists the options in their order, from the struct tags.
-func OptionSpecs() []OptionSpec {
-	t := reflect.TypeFor[Options]()
-	specs := make([]OptionSpec, t.NumField())
-	for i := range specs {
-		f := t.Field(i)
-		s := OptionSpec{Name: f.Tag.Get("json"), Prefix: f.Tag.Get("prefix"), Number: f.Tag.Get("number"), Help: f.Tag.Get("help")}
-		if c := f.Tag.Get("choices"); c != "" {
-			s.Choices = strings.Split(c, "|")
+// OptionSpecs lists the options in their order.
+func OptionSpecs() []OptionSpec { return slices.Clone(specs()) }
+
+// specs are OptionSpecs, which nobody may change.
+var specs = sync.OnceValue(func() []OptionSpec {
+	specs := make([]OptionSpec, len(option.Table))
+	for i, o := range option.Table {
+		s := OptionSpec{
+			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
+			Stage: o.Stage, Help: o.Help,
 		}
-		def := f.Tag.Get("default")
-		switch f.Type.Kind() {
-		case reflect.String:
-			s.Type, s.Default = "string", def
-		case reflect.Float64:
-			s.Type, s.Default = "float", mustFloat(def)
-		default:
-			s.Type, s.Default = "int", int64(mustFloat(def))
-		}
-		if m, ok := f.Tag.Lookup("min"); ok {
-			v := mustFloat(m)
-			s.Min = &v
-		}
-		if m, ok := f.Tag.Lookup("max"); ok {
-			v := mustFloat(m)
-			s.Max = &v
+		if o.Numeric() {
+			s.Min = &o.Min
+			if o.Max != 0 {
+				s.Max = &o.Max
+			}
 		}
 		specs[i] = s
 	}
 	return specs
-}
-
-func mustFloat(s string) float64 {
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		panic("engine: bad option tag " + s)
-	}
-	return v
-}
+})
 
 // DefaultOptions returns every option at its default.
-func DefaultOptions() Options {
-	var o Options
-	v := reflect.ValueOf(&o).Elem()
-	for i, s := range OptionSpecs() {
-		switch f := v.Field(i); f.Kind() {
-		case reflect.String:
-			f.SetString(s.Default.(string))
-		case reflect.Float64:
-			f.SetFloat(s.Default.(float64))
-		case reflect.Uint64:
-			f.SetUint(uint64(s.Default.(int64)))
-		default:
-			f.SetInt(s.Default.(int64))
-		}
+func DefaultOptions() (o Options) {
+	for i, field := range o.fields() {
+		set(field, option.Table[i].Default)
 	}
 	return o
+}
+
+// set writes a value of the table's to the option that field points to.
+func set(field, value any) {
+	switch f := field.(type) {
+	case *string:
+		*f = value.(string)
+	case *int:
+		*f = value.(int)
+	case *uint64:
+		*f = value.(uint64)
+	case *float64:
+		*f = value.(float64)
+	}
+}
+
+// get reads the option that field points to.
+func get(field any) any {
+	switch f := field.(type) {
+	case *string:
+		return *f
+	case *int:
+		return *f
+	case *uint64:
+		return *f
+	default:
+		return *field.(*float64)
+	}
 }
 
 // ParseOptions reads a JSON object of options over the defaults; true and false stand for "on" and "off" where an option has these
@@ -113,7 +97,7 @@ func ParseOptions(text string) (Options, error) {
 	if strings.TrimSpace(text) == "" {
 		return o, nil
 	}
-	specs := OptionSpecs()
+	specs := specs()
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = s.Name
@@ -180,27 +164,36 @@ func (s OptionSpec) kind() string {
 
 // Check reports the first option outside its range.
 func (o Options) Check() error {
-	v := reflect.ValueOf(o)
-	for i, s := range OptionSpecs() {
-		f := v.Field(i)
-		if f.Kind() == reflect.String {
-			text := f.String()
-			known := s.Choices == nil || slices.Contains(s.Choices, text) || s.Prefix != "" && strings.HasPrefix(text, s.Prefix)
-			if !known && s.Number != "" {
-				x, err := strconv.ParseFloat(text, 64)
-				known = err == nil && x >= *s.Min && x <= *s.Max // NaN does not
-			}
-			if !known {
-				return fault.New(fault.InvalidArgument, "%s is %q; it must be %s", s.Name, text, s.kind())
+	for i, field := range o.fields() {
+		s := specs()[i]
+		var x float64
+		switch v := get(field).(type) {
+		case string:
+			if !s.takes(v) {
+				return fault.New(fault.InvalidArgument, "%s is %q; it must be %s", s.Name, v, s.kind())
 			}
 			continue
+		case int:
+			x = float64(v)
+		case uint64:
+			x = float64(v)
+		case float64:
+			x = v
 		}
-		x, _ := strconv.ParseFloat(fmt.Sprint(f.Interface()), 64)
 		if x != x || (s.Min != nil && x < *s.Min) || (s.Max != nil && x > *s.Max) {
-			return fault.New(fault.InvalidArgument, "%s is %v; it must lie in %s", s.Name, f.Interface(), s.span())
+			return fault.New(fault.InvalidArgument, "%s is %v; it must lie in %s", s.Name, get(field), s.span())
 		}
 	}
 	return nil
+}
+
+// takes says whether a text is a value of the option.
+func (s OptionSpec) takes(text string) bool {
+	if s.Choices == nil || slices.Contains(s.Choices, text) || s.Prefix != "" && strings.HasPrefix(text, s.Prefix) {
+		return true
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	return s.Number != "" && err == nil && x >= *s.Min && x <= *s.Max // NaN does not
 }
 
 func (s OptionSpec) span() string {
@@ -229,11 +222,20 @@ func (o Options) smoothness() (word string, mm float64) {
 
 // changed returns those of the named options that are not at their default.
 func (o Options) changed(names ...string) (changed []string) {
-	v, d := reflect.ValueOf(o), reflect.ValueOf(DefaultOptions())
-	for i, s := range OptionSpecs() {
-		if slices.Contains(names, s.Name) && !v.Field(i).Equal(d.Field(i)) {
-			changed = append(changed, s.Name)
+	for i, field := range o.fields() {
+		if d := option.Table[i]; slices.Contains(names, d.Name) && get(field) != d.Default {
+			changed = append(changed, d.Name)
 		}
 	}
 	return changed
+}
+
+// ofResult returns the options with those at their defaults that do not change the result.
+func (o Options) ofResult() Options {
+	for i, field := range o.fields() {
+		if d := option.Table[i]; !d.Result {
+			set(field, d.Default)
+		}
+	}
+	return o
 }

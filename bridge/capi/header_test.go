@@ -11,7 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
-// The header is written by hand; these hold it to the tables of the engine.
+// The header is written by hand but for two parts; these hold it to the tables of the engine.
 
 func header(t *testing.T) string {
 	t.Helper()

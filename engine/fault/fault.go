@@ -50,6 +50,7 @@ type Info struct {
 	Name   string `json:"name"`   // snake_case: the C enumerator is MS_ERR_<NAME>
 	Python string `json:"python"` // the exception class
 	Exit   int    `json:"exit"`   // the command line's exit code, by class of error
+	Help   string `json:"help"`   // what happened, in a few words
 }
 
 // Exit codes of the command line, by class of error.
@@ -65,33 +66,33 @@ const (
 
 // Table lists every failure, in the order of the codes.
 var Table = []Info{
-	{Internal, "internal", "InternalError", exitInternal},
-	{InvalidArgument, "invalid_argument", "InvalidArgumentError", exitUsage},
-	{InvalidHandle, "invalid_handle", "InvalidHandleError", exitInternal},
-	{Cancelled, "cancelled", "CancelledError", exitCancelled},
-	{OutOfMemory, "out_of_memory", "OutOfMemoryError", exitRuntime},
-	{EmptyVolume, "empty_volume", "EmptyVolumeError", exitInput},
-	{NonFiniteVolume, "non_finite_volume", "NonFiniteVolumeError", exitInput},
-	{ConstantVolume, "constant_volume", "ConstantVolumeError", exitInput},
-	{ThinVolume, "thin_volume", "ThinVolumeError", exitInput},
-	{InvalidSpacing, "invalid_spacing", "InvalidSpacingError", exitInput},
-	{InvalidDirection, "invalid_direction", "InvalidDirectionError", exitInput},
-	{EmptyMask, "empty_mask", "EmptyMaskError", exitInput},
-	{GridMismatch, "grid_mismatch", "GridMismatchError", exitInput},
-	{NoOverlap, "no_overlap", "NoOverlapError", exitInput},
-	{SingularTransform, "singular_transform", "SingularTransformError", exitInput},
-	{ModelNotFound, "model_not_found", "ModelNotFoundError", exitModel},
-	{ModelCorrupt, "model_corrupt", "ModelCorruptError", exitModel},
-	{ModelTampered, "model_tampered", "ModelTamperedError", exitModel},
-	{ModelVersion, "model_version", "ModelVersionError", exitModel},
-	{ModelExternal, "model_external", "ModelExternalError", exitModel},
-	{RuntimeMissing, "runtime_missing", "RuntimeMissingError", exitRuntime},
-	{RuntimeFailed, "runtime_failed", "RuntimeFailedError", exitRuntime},
-	{DeviceUnavailable, "device_unavailable", "DeviceUnavailableError", exitRuntime},
-	{InputUnreadable, "input_unreadable", "InputUnreadableError", exitInput},
-	{OutputUnwritable, "output_unwritable", "OutputUnwritableError", exitOutput},
-	{DiskFull, "disk_full", "DiskFullError", exitOutput},
-	{SnapshotCorrupt, "snapshot_corrupt", "SnapshotCorruptError", exitOutput},
+	{Internal, "internal", "InternalError", exitInternal, "a defect of this library"},
+	{InvalidArgument, "invalid_argument", "InvalidArgumentError", exitUsage, "an option or argument outside its range"},
+	{InvalidHandle, "invalid_handle", "InvalidHandleError", exitInternal, "a closed or foreign handle"},
+	{Cancelled, "cancelled", "CancelledError", exitCancelled, "the caller asked to stop"},
+	{OutOfMemory, "out_of_memory", "OutOfMemoryError", exitRuntime, "too little memory for these images"},
+	{EmptyVolume, "empty_volume", "EmptyVolumeError", exitInput, "no voxels"},
+	{NonFiniteVolume, "non_finite_volume", "NonFiniteVolumeError", exitInput, "nothing but NaN or Inf"},
+	{ConstantVolume, "constant_volume", "ConstantVolumeError", exitInput, "every voxel has the same value"},
+	{ThinVolume, "thin_volume", "ThinVolumeError", exitInput, "an axis is one voxel thick"},
+	{InvalidSpacing, "invalid_spacing", "InvalidSpacingError", exitInput, "zero, negative or non-finite spacing, or a non-finite origin"},
+	{InvalidDirection, "invalid_direction", "InvalidDirectionError", exitInput, "a singular direction matrix"},
+	{EmptyMask, "empty_mask", "EmptyMaskError", exitInput, "a mask that selects nothing"},
+	{GridMismatch, "grid_mismatch", "GridMismatchError", exitInput, "a mask on another grid than its image"},
+	{NoOverlap, "no_overlap", "NoOverlapError", exitInput, "the volumes do not overlap after the initial transform"},
+	{SingularTransform, "singular_transform", "SingularTransformError", exitInput, "an initial transform that cannot be inverted"},
+	{ModelNotFound, "model_not_found", "ModelNotFoundError", exitModel, "no model of that name or path"},
+	{ModelCorrupt, "model_corrupt", "ModelCorruptError", exitModel, "a truncated model, or no MorphSeek model at all"},
+	{ModelTampered, "model_tampered", "ModelTamperedError", exitModel, "weights whose sha256 differs from the manifest's"},
+	{ModelVersion, "model_version", "ModelVersionError", exitModel, "a model format that this library does not know"},
+	{ModelExternal, "model_external", "ModelExternalError", exitModel, "a model that points at files outside itself"},
+	{RuntimeMissing, "runtime_missing", "RuntimeMissingError", exitRuntime, "ONNX Runtime was not found or does not load"},
+	{RuntimeFailed, "runtime_failed", "RuntimeFailedError", exitRuntime, "ONNX Runtime reported an error"},
+	{DeviceUnavailable, "device_unavailable", "DeviceUnavailableError", exitRuntime, "the device asked for is not there"},
+	{InputUnreadable, "input_unreadable", "InputUnreadableError", exitInput, "an input file that is missing or cannot be read"},
+	{OutputUnwritable, "output_unwritable", "OutputUnwritableError", exitOutput, "a file or folder that cannot be written"},
+	{DiskFull, "disk_full", "DiskFullError", exitOutput, "no space left where a file is written"},
+	{SnapshotCorrupt, "snapshot_corrupt", "SnapshotCorruptError", exitOutput, "a truncated, tampered or foreign result file"},
 }
 
 // Error is a failure with its code. The message names the input and what to do about it.

@@ -142,6 +142,22 @@ public:
     });
   }
 
+  // Text or Number, by the member of ms_options that the flag is of.
+  template <typename TValue>
+  void
+  Option(std::string member, const std::function<void(const TValue &)> & set) const
+  {
+    std::replace(member.begin(), member.end(), '_', '-');
+    if constexpr (std::is_same<TValue, std::string>::value)
+    {
+      this->Text(member, set);
+    }
+    else
+    {
+      this->Number<TValue>(member, set);
+    }
+  }
+
   // The flags in the XML, all of which take a value, and those of the Slicer Execution Model itself.
   static std::set<std::string>
   KnownFlags()
@@ -915,20 +931,9 @@ private:
 void
 SetOptions(const Arguments & arguments, FilterType * filter)
 {
-  arguments.Text("preset", [&](const std::string & v) { filter->SetPreset(v); });
-  arguments.Text("model", [&](const std::string & v) { filter->SetModel(v); });
-  arguments.Text("initial", [&](const std::string & v) { filter->SetInitial(v); });
-  arguments.Text("search", [&](const std::string & v) { filter->SetSearch(v); });
-  arguments.Number<int>("steps", [&](int v) { filter->SetSteps(v); });
-  arguments.Number<int>("trajectories", [&](int v) { filter->SetTrajectories(v); });
-  arguments.Number<double>("tau", [&](double v) { filter->SetTau(v); });
-  arguments.Number<int>("refine", [&](int v) { filter->SetRefine(v); });
-  arguments.Text("similarity", [&](const std::string & v) { filter->SetSimilarity(v); });
-  arguments.Text("device", [&](const std::string & v) { filter->SetDevice(v); });
-  arguments.Number<uint64_t>("seed", [&](uint64_t v) { filter->SetSeed(v); });
-  arguments.Text("cache", [&](const std::string & v) { filter->SetCache(v); });
-  arguments.Text("uncertainty", [&](const std::string & v) { filter->SetUncertainty(v); });
-  arguments.Text("smoothness", [&](const std::string & v) { filter->SetSmoothness(v); });
+#define MORPHSEEK_TAKE(Name, member, Type) arguments.Option<Type>(#member, [&](const Type & v) { filter->Set##Name(v); });
+  MORPHSEEK_OPTIONS(MORPHSEEK_TAKE)
+#undef MORPHSEEK_TAKE
   arguments.Text("output-uncertainty", [&](const std::string &) { filter->SetUncertainty("on"); });
   arguments.Text("runtime-library", [&](const std::string & v) { filter->SetRuntimeLibrary(v); });
   arguments.Text("model-directory", [&](const std::string & v) { filter->SetModelDirectory(v); });

@@ -8,6 +8,7 @@
 #include "itkDisplacementFieldTransform.h"
 #include "itkImageToImageFilter.h"
 #include "itkMorphSeekException.h"
+#include "itkMorphSeekOptions.h"
 
 #include <cstddef>
 #include <exception>
@@ -130,38 +131,14 @@ public:
   }
 
   /** \name Options
-   * Their meanings, ranges and defaults are those of ms_options (see ms_options_json()). Values out of range are refused by
-   * Update(). */
+   * One for each of MORPHSEEK_OPTIONS. Their meanings, ranges and defaults are those of ms_options (see ms_options_json()). Values out
+   * of range are refused by Update(). */
   ///@{
-  itkSetMacro(Preset, std::string);
-  itkGetConstMacro(Preset, std::string);
-  itkSetMacro(Model, std::string);
-  itkGetConstMacro(Model, std::string);
-  itkSetMacro(Initial, std::string);
-  itkGetConstMacro(Initial, std::string);
-  itkSetMacro(Search, std::string);
-  itkGetConstMacro(Search, std::string);
-  itkSetMacro(Steps, int);
-  itkGetConstMacro(Steps, int);
-  itkSetMacro(Trajectories, int);
-  itkGetConstMacro(Trajectories, int);
-  itkSetMacro(Tau, double);
-  itkGetConstMacro(Tau, double);
-  itkSetMacro(Refine, int);
-  itkGetConstMacro(Refine, int);
-  itkSetMacro(Similarity, std::string);
-  itkGetConstMacro(Similarity, std::string);
-  itkSetMacro(Device, std::string);
-  itkGetConstMacro(Device, std::string);
-  itkSetMacro(Seed, uint64_t);
-  itkGetConstMacro(Seed, uint64_t);
-  itkSetMacro(Cache, std::string);
-  itkGetConstMacro(Cache, std::string);
-  itkSetMacro(Uncertainty, std::string);
-  itkGetConstMacro(Uncertainty, std::string);
-  /** "auto", "low", "high", or a number of mm as text. */
-  itkSetMacro(Smoothness, std::string);
-  itkGetConstMacro(Smoothness, std::string);
+#define MORPHSEEK_ACCESSORS(Name, member, Type) \
+  itkSetMacro(Name, Type);                      \
+  itkGetConstMacro(Name, Type);
+  MORPHSEEK_OPTIONS(MORPHSEEK_ACCESSORS)
+#undef MORPHSEEK_ACCESSORS
   ///@}
 
   /** Path of the ONNX Runtime library; empty: looked for as morphseek.h says at ms_engine_config. */
@@ -287,20 +264,9 @@ private:
   static int
   OnProgress(const ms_progress * progress, void * self);
 
-  std::string m_Preset;
-  std::string m_Model;
-  std::string m_Initial;
-  std::string m_Search;
-  int         m_Steps;
-  int         m_Trajectories;
-  double      m_Tau;
-  int         m_Refine;
-  std::string m_Similarity;
-  std::string m_Device;
-  uint64_t    m_Seed;
-  std::string m_Cache;
-  std::string m_Uncertainty;
-  std::string m_Smoothness;
+#define MORPHSEEK_MEMBER(Name, member, Type) Type m_##Name{};
+  MORPHSEEK_OPTIONS(MORPHSEEK_MEMBER)
+#undef MORPHSEEK_MEMBER
   std::string m_RuntimeLibrary;
   std::string m_ModelDirectory;
 

@@ -13,25 +13,27 @@
 
 namespace itk
 {
+/** An option as ms_options has it. */
+inline const char *
+MorphSeekPlain(const std::string & text)
+{
+  return text.c_str();
+}
+template <typename TNumber>
+TNumber
+MorphSeekPlain(TNumber number)
+{
+  return number;
+}
+
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MorphSeekRegistrationFilter()
 {
   ms_options defaults;
   MorphSeekException::ThrowUnlessOk(ms_options_init(&defaults, sizeof defaults), ITK_LOCATION);
-  m_Preset = defaults.preset;
-  m_Model = defaults.model;
-  m_Initial = defaults.initial;
-  m_Search = defaults.search;
-  m_Steps = defaults.steps;
-  m_Trajectories = defaults.trajectories;
-  m_Tau = defaults.tau;
-  m_Refine = defaults.refine;
-  m_Similarity = defaults.similarity;
-  m_Device = defaults.device;
-  m_Seed = defaults.seed;
-  m_Cache = defaults.cache;
-  m_Uncertainty = defaults.uncertainty;
-  m_Smoothness = defaults.smoothness;
+#define MORPHSEEK_DEFAULT(Name, member, Type) m_##Name = defaults.member;
+  MORPHSEEK_OPTIONS(MORPHSEEK_DEFAULT)
+#undef MORPHSEEK_DEFAULT
 
   this->AddRequiredInputName("MovingImage");
   this->AddOptionalInputName("FixedMask");
@@ -265,22 +267,11 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Make
 {
   ms_options options;
   MorphSeekException::ThrowUnlessOk(ms_options_init(&options, sizeof options), ITK_LOCATION);
-  options.preset = m_Preset.c_str();
-  options.model = m_Model.c_str();
-  options.initial = m_Initial.c_str();
-  options.search = m_Search.c_str();
-  options.steps = m_Steps;
-  options.trajectories = m_Trajectories;
-  options.tau = m_Tau;
-  options.refine = m_Refine;
-  options.similarity = m_Similarity.c_str();
-  options.device = m_Device.c_str();
+#define MORPHSEEK_ASSIGN(Name, member, Type) options.member = MorphSeekPlain(m_##Name);
+  MORPHSEEK_OPTIONS(MORPHSEEK_ASSIGN)
+#undef MORPHSEEK_ASSIGN
   options.threads = static_cast<int32_t>(
     std::min<ThreadIdType>(this->GetNumberOfWorkUnits(), this->GetMultiThreader()->GetMaximumNumberOfThreads()));
-  options.seed = m_Seed;
-  options.cache = m_Cache.c_str();
-  options.uncertainty = m_Uncertainty.c_str();
-  options.smoothness = m_Smoothness.c_str();
   return options;
 }
 
@@ -466,20 +457,9 @@ void
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::PrintSelf(std::ostream & os, Indent indent) const
 {
   Superclass::PrintSelf(os, indent);
-  os << indent << "Preset: " << m_Preset << '\n';
-  os << indent << "Model: " << m_Model << '\n';
-  os << indent << "Initial: " << m_Initial << '\n';
-  os << indent << "Search: " << m_Search << '\n';
-  os << indent << "Steps: " << m_Steps << '\n';
-  os << indent << "Trajectories: " << m_Trajectories << '\n';
-  os << indent << "Tau: " << m_Tau << '\n';
-  os << indent << "Refine: " << m_Refine << '\n';
-  os << indent << "Similarity: " << m_Similarity << '\n';
-  os << indent << "Device: " << m_Device << '\n';
-  os << indent << "Seed: " << m_Seed << '\n';
-  os << indent << "Cache: " << m_Cache << '\n';
-  os << indent << "Uncertainty: " << m_Uncertainty << '\n';
-  os << indent << "Smoothness: " << m_Smoothness << '\n';
+#define MORPHSEEK_PRINT(Name, member, Type) os << indent << #Name ": " << m_##Name << '\n';
+  MORPHSEEK_OPTIONS(MORPHSEEK_PRINT)
+#undef MORPHSEEK_PRINT
   os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
   os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
   os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';

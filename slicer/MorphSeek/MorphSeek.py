@@ -8,6 +8,7 @@ opens and says why.
 
 import concurrent.futures
 import html
+import json
 import time
 from typing import Annotated, Any, Optional, Union
 
@@ -39,19 +40,21 @@ POLL_MS = 100
 # sleeps
 YIELD_S = 0.005
 FLICKER_MS = 600
+MOST = 2**31 - 1  # a spin box's
 
 # What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that a failed
 # import leaves the menu; the others translate to the engine's words, where None leaves it to the
 # preset.
 PRESETS = ["Automatic", "Brain MR", "Abdomen CT", "MR <- CT", "Fast", "Best"]
+AS_PRESET = "as the preset"
 INITIAL = {
-    "as the preset": None,
+    AS_PRESET: None,
     "none": "none",
     "centres of mass": "com",
     "rigid": "rigid",
     "affine": "affine",
 }
-SEARCH = {"as the preset": None, "automatic": "auto", "search": "on", "do not search": "off"}
+SEARCH = {AS_PRESET: None, "automatic": "auto", "search": "on", "do not search": "off"}
 DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda", "GPU (TensorRT)": "tensorrt"}
 
 # Written with Optional and Union: the parameter node knows no `A | B`.
@@ -115,8 +118,8 @@ class MorphSeekParameterNode:
     fixed_mask: Labels
     moving_mask: Labels
     initial_transform: vtkMRMLTransformNode
-    initial: Annotated[str, Choice(list(INITIAL))] = "as the preset"
-    search: Annotated[str, Choice(list(SEARCH))] = "as the preset"
+    initial: Annotated[str, Choice(list(INITIAL))] = AS_PRESET
+    search: Annotated[str, Choice(list(SEARCH))] = AS_PRESET
     smoothness: str = ""  # auto, low, high or a number of mm; empty: as the preset
     model: str = ""  # empty: as the preset
     steps: Annotated[int, WithinRange(0, 16)] = 0
@@ -125,6 +128,7 @@ class MorphSeekParameterNode:
     device: Annotated[str, Choice(list(DEVICE))] = "automatic"
     threads: Annotated[int, WithinRange(0, 1024)] = 0
     field_spacing: Annotated[float, WithinRange(0.0, 20.0)] = 0.0
+    further_options: str = "{}"  # JSON; its widgets are made from the engine's own table
 
     # The last result, for Review and Transfer: no widget shows these.
     last_fixed: vtkMRMLScalarVolumeNode
@@ -181,6 +185,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             device=DEVICE[p.device],
             smoothness=p.smoothness.strip() or None,
             model=p.model.strip() or None,
+            further_options=json.loads(p.further_options),
             steps=p.steps,
             refine=None if p.refine < 0 else p.refine,
             transfer=[node for node in (p.moving_labels, p.landmarks) if node is not None],
@@ -299,6 +304,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         # what the installed package offers, and the thread that asks
         self._package = self._asking = None
         self._packageError = ""
+        self._optionWidgets = {}  # by name, of options for which the file has no widget
+        self._shownOptions = {}  # by name, what they show
         self._entered = self._reviewing = self._flickered = False
         self._unseen = False  # a result that came while the user was in another module
 
@@ -407,6 +414,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         p, ui = self._parameters, self.ui
         if p is None:
             return
+        self._showFurtherOptions()
         reason, broken, description, stages = "", "", "", []
         try:
             from MorphSeekLib.request import OUTPUTS, PRESETS as presets
@@ -675,6 +683,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
                 else "no CUDA graphics card"
             )
             self.ui.deviceLabel.setText(f"Found: processor ({devices['cpu']}), {card}")
+            self._makeFurtherOptions(self._package["options"])
         except Exception as error:
             self._packageError = str(error)
         self.ui.installLabel.setText(
@@ -682,6 +691,72 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         )
         self.ui.installFrame.setVisible(bool(self._packageError))
         self.updatePanel()
+
+    def _makeFurtherOptions(self, table: list[dict[str, Any]]):
+        """Make a widget, once, for each of the engine's options that the panel has none for."""
+        from MorphSeekLib.request import further
+
+        for option in [] if self._optionWidgets else further(table):
+            name, default = option["name"], option["default"]
+            if _is_menu(option):
+                widget = qt.QComboBox()
+                widget.addItems([AS_PRESET, *option["choices"]])
+                widget.currentTextChanged.connect(
+                    lambda text, name=name: self.onFurtherOption(
+                        name, None if text == AS_PRESET else text
+                    )
+                )
+            elif option["type"] == "int":
+                widget = qt.QSpinBox()
+                widget.setRange(option["min"], option.get("max", MOST))
+                widget.setValue(default)
+                # Qt has this signal twice, with the number and with its text.
+                widget.valueChanged.connect(
+                    lambda value, name=name, default=default: self.onFurtherOption(
+                        name, None if int(value) == default else int(value)
+                    )
+                )
+            else:
+                widget = qt.QLineEdit()
+                widget.setPlaceholderText(str(default) or "none")
+                read = _number if option["type"] == "float" else str
+                widget.textChanged.connect(
+                    lambda text, name=name, read=read: self.onFurtherOption(
+                        name, read(text.strip()) if text.strip() else None
+                    )
+                )
+            widget.setObjectName(f"{name}Option")
+            widget.setToolTip(option["help"])
+            self.ui.furtherOptionsGroupBox.layout().addRow(f"{option.get('label', name)}:", widget)
+            self._optionWidgets[name] = widget, option
+        self.ui.furtherOptionsGroupBox.setVisible(bool(self._optionWidgets))
+
+    def onFurtherOption(self, name: str, value: Any):
+        """An option was chosen; None leaves it to the preset."""
+        self._shownOptions[name] = value
+        if self._parameters is not None:
+            chosen = json.loads(self._parameters.further_options)
+            chosen.pop(name, None)
+            self._parameters.further_options = json.dumps(
+                chosen if value is None else {**chosen, name: value}
+            )
+
+    def _showFurtherOptions(self):
+        """Show the parameter node's further options where their widgets show something else."""
+        chosen = json.loads(self._parameters.further_options)
+        for name, (widget, option) in self._optionWidgets.items():
+            value = chosen.get(name)
+            if value == self._shownOptions.get(name):
+                continue
+            self._shownOptions[name] = value
+            widget.blockSignals(True)
+            if _is_menu(option):
+                widget.setCurrentIndex(0 if value is None else option["choices"].index(value) + 1)
+            elif option["type"] == "int":
+                widget.setValue(option["default"] if value is None else value)
+            else:
+                widget.setText("" if value is None else str(value))
+            widget.blockSignals(False)
 
     def _packageProblem(self) -> str:
         return (
@@ -721,6 +796,19 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         path = qt.QFileDialog.getOpenFileName(None, "Network", "", "Networks (*.onnx)")
         if path:
             self._parameters.model = path
+
+
+def _is_menu(option: dict[str, Any]) -> bool:
+    """Whether an option of the engine's table takes its choices and nothing else."""
+    return bool(option.get("choices")) and not option.get("prefix") and not option.get("number")
+
+
+def _number(text: str) -> Union[float, str]:
+    """Return a number; a text that is none as it is, for the engine to say what it wants."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _stages_html(stages: list[str]) -> str:

@@ -265,6 +265,7 @@ def operate(panel: Panel) -> dict[str, Any]:
         (ui.fieldSpacingSpinBox, 2.5),
     ):
         box.setValue(value)
+    panel.widget.onFurtherOption("similarity", "mind")
     return {
         **nodes,
         "fixed": panel.parameters.fixed,
@@ -280,6 +281,7 @@ def operate(panel: Panel) -> dict[str, Any]:
         "trajectories": 6,
         "refine": 0,
         "threads": 3,
+        "further_options": {"similarity": "mind"},
         "field_spacing": 2.5,
         "transformed_volume": True,
         "transform": None,
@@ -694,6 +696,92 @@ def test_a_scene_closed_while_the_package_is_asked_does_not_stop_the_question(
         stand_ins.application().processEvents()
     assert "NVIDIA H100" in widget.ui.deviceLabel.text
     widget.cleanup()
+
+
+TABLE = [
+    {
+        "name": "search",
+        "label": "Search",
+        "type": "string",
+        "default": "auto",
+        "choices": ["auto", "on", "off"],
+        "help": "On the panel already.",
+    },
+    {
+        "name": "similarity",
+        "label": "Similarity",
+        "type": "string",
+        "default": "auto",
+        "choices": ["auto", "ncc", "mind"],
+        "help": "A menu.",
+    },
+    {
+        "name": "foo",
+        "label": "Half foo",
+        "type": "int",
+        "default": 7,
+        "min": 3,
+        "max": 9,
+        "help": "Of a newer engine.",
+    },
+    {
+        "name": "tau",
+        "type": "float",
+        "default": 1,
+        "min": 0,
+        "max": 100,
+        "help": "A number, of an engine without labels.",
+    },
+    {"name": "cache", "label": "Cache", "type": "string", "default": "", "help": "A text."},
+]
+
+
+def test_every_option_of_the_engine_is_on_the_panel(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: {**DESCRIPTION, "options": TABLE})
+    panel = Panel(said)
+    made = {name: widget for name, (widget, _) in panel.widget._optionWidgets.items()}
+    assert [*made] == ["similarity", "foo", "tau", "cache"]
+    form = panel.ui.furtherOptionsGroupBox.layout()
+    assert [form.labelForField(widget).text() for widget in made.values()] == [
+        "Similarity:",
+        "Half foo:",
+        "tau:",
+        "Cache:",
+    ]
+    assert made["foo"].toolTip() == "Of a newer engine." and (
+        made["foo"].minimum(),
+        made["foo"].maximum(),
+    ) == (3, 9)
+
+    def asked() -> dict[str, Any]:
+        return panel.widget.logic.request(panel.parameters).options()
+
+    before = asked()
+    made["similarity"].setCurrentText("mind")
+    made["foo"].setValue(8)
+    made["tau"].setText(" 0.5 ")
+    made["cache"].setText("/somewhere")
+    assert asked() == {**before, "similarity": "mind", "foo": 8, "tau": 0.5, "cache": "/somewhere"}
+    made["tau"].setText("much")  # the engine says what it wants
+    assert asked()["tau"] == "much"
+    made["similarity"].setCurrentIndex(0)
+    made["foo"].setValue(7)
+    made["tau"].setText("")
+    made["cache"].setText(" ")
+    assert asked() == before
+
+    # As a scene that is loaded does.
+    values = '{"similarity": "ncc", "foo": 3, "tau": 2.0, "cache": "here"}'
+    panel.parameters.further_options = values
+    assert (
+        made["similarity"].currentText(),
+        made["foo"].value(),
+        made["tau"].text(),
+        made["cache"].text(),
+    ) == ("ncc", 3, "2.0", "here")
+    panel.widget.cleanup()
 
 
 def test_volumes_that_go_while_it_runs(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,7 @@ typedef int32_t ms_status;
 
 enum {
   MS_OK = 0,
+  /* errors: written by go generate from engine/fault/fault.go */
   MS_ERR_INTERNAL = 1,            /* a defect of this library */
   MS_ERR_INVALID_ARGUMENT = 2,    /* an option or argument outside its range */
   MS_ERR_INVALID_HANDLE = 3,      /* a closed or foreign handle */
@@ -98,6 +99,7 @@ enum {
   MS_ERR_OUTPUT_UNWRITABLE = 51,  /* a file or folder that cannot be written */
   MS_ERR_DISK_FULL = 52,          /* no space left where a file is written */
   MS_ERR_SNAPSHOT_CORRUPT = 53    /* a truncated, tampered or foreign result file */
+  /* end of errors */
 };
 
 /* ------------------------------------------------------------------------------------------------------- Types, structs */
@@ -114,10 +116,12 @@ typedef struct ms_engine_config {
   const char *model_dir;       /* a further folder of models; NULL or "": none */
 } ms_engine_config;
 
-/* How to register. ms_options_init() sets the defaults; ms_options_json() tells every member's meaning, default and range. */
+/* How to register. ms_options_init() sets the defaults; ms_options_json() tells every member's meaning, default and
+ * range. A NULL string takes the default; a number that may stand in a word's place is given as text. */
 typedef struct ms_options {
   size_t size;
-  const char *preset; /* this and every other string: NULL takes the default */
+  /* options: written by go generate from engine/internal/option/table.go */
+  const char *preset;
   const char *model;
   const char *initial;
   const char *search;
@@ -131,7 +135,8 @@ typedef struct ms_options {
   uint64_t seed;
   const char *cache;
   const char *uncertainty;
-  const char *smoothness; /* a word, or a number of mm as text */
+  const char *smoothness;
+  /* end of options */
 } ms_options;
 
 /* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
@@ -194,11 +199,12 @@ const char *ms_last_error(void);
  * call on this thread. Never fails. */
 const char *ms_status_name(ms_status status);
 
-/* Writes a JSON array of the options: [{"name", "type", "default", "choices", "min", "max", "help"}, ...], in ms_options' order;
- * a "prefix" beside the choices says that what begins with it is taken, too, a "number" that a number of this unit from min to max is. */
+/* Writes a JSON array of the options, in ms_options' order: [{"name", "label", "type", "default", "choices", "min", "max",
+ * "stage", "help"}, ...]; a "prefix" beside the choices says that what begins with it is taken, too, a "number" that a
+ * number of this unit from min to max is, a "stage" which one alone reads the option. */
 ms_status ms_options_json(char *dst, size_t capacity, size_t *needed);
 
-/* Writes a JSON array of the failures: [{"code", "name", "python", "exit"}, ...]. */
+/* Writes a JSON array of the failures: [{"code", "name", "python", "exit", "help"}, ...]. */
 ms_status ms_errors_json(char *dst, size_t capacity, size_t *needed);
 
 /* Sets *options to the defaults. size is sizeof(ms_options) as the caller knows it. */

@@ -14,6 +14,7 @@ int main(void) {
 
   SIZE(ms_options);
   MEMBER(ms_options, size);
+  /* options: written by go generate from engine/internal/option/table.go */
   MEMBER(ms_options, preset);
   MEMBER(ms_options, model);
   MEMBER(ms_options, initial);
@@ -29,6 +30,7 @@ int main(void) {
   MEMBER(ms_options, cache);
   MEMBER(ms_options, uncertainty);
   MEMBER(ms_options, smoothness);
+  /* end of options */
 
   SIZE(ms_image);
   MEMBER(ms_image, size);

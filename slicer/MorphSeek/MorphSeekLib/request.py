@@ -125,6 +125,13 @@ are not None. Their types, ranges, defaults and help texts are the engine's own:
 ``process.describe()["options"]``.
 """
 
+
+def further(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of the engine's options that no other field of a request stands for."""
+    elsewhere = {*OVERRIDES, "preset", "uncertainty"}
+    return [option for option in table if option["name"] not in elsewhere]
+
+
 SMOOTHNESS = ("auto", "low", "high")
 """The words that smoothness may be; else it is a number of mm."""
 
@@ -179,6 +186,8 @@ class RegistrationRequest:
     """auto, cpu, cuda, tensorrt or plugin:PATH."""
     threads: int | None = None
     """CPU threads; 0 uses every core."""
+    further_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Engine options that no other field stands for, by name: those that :func:`further` lists."""
     field_spacing: float = 0.0
     """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does
     not change the transformed volume; points, and labels under a transform that is not linear, go
@@ -215,7 +224,7 @@ class RegistrationRequest:
     def options(self) -> dict[str, Any]:
         """Return the engine options: the preset's, and over them those that were set."""
         own = {name: getattr(self, name) for name in OVERRIDES if getattr(self, name) is not None}
-        return {**PRESETS[self.preset].options, **own}
+        return {**PRESETS[self.preset].options, **self.further_options, **own}
 
     def stages(self) -> list[str]:
         """Return what will run, one line a stage, in plain words; for the Advanced section."""

@@ -1,0 +1,65 @@
+"""The options as types. Written by go generate from engine/internal/option; do not edit."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+    """The options of :func:`morphseek.register`; None leaves one at its default."""
+
+    preset: Literal["fast", "default", "best"] | None
+    """How much work to spend: fast, default or best. Options set explicitly override it."""
+    model: str | os.PathLike[str] | None
+    """Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or
+    'none' (no network).
+    """
+    initial: Literal["none", "com", "rigid", "affine"] | None
+    """Initial alignment found before the deformable stages; an initial transform that is given is
+    where rigid and affine start, and stays as it is with none and com.
+    """
+    search: Literal["auto", "on", "off"] | bool | None
+    """Discrete search for large displacements after the initial alignment; auto searches where no
+    network runs and a smooth fit does not find the match.
+    """
+    steps: int | None
+    """Network steps T; 0 takes the number that the model was trained with."""
+    trajectories: int | None
+    """Latent trajectories J per step; the best by the label-free reward is kept, the mean always
+    among them.
+    """
+    tau: float | None
+    """Temperature of the latent samples when trajectories > 1."""
+    refine: int | None
+    """Gradient iterations on the pair at hand at the finest resolution, twice as many at each
+    coarser one; 0 switches them off, -1 leaves it to the preset (off after a network).
+    """
+    similarity: Literal["auto", "ncc", "mse", "mind"] | None
+    """Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint
+    histogram and by how the contrast between the images varies from place to place. With mind the
+    search compares no intensities.
+    """
+    device: str | None
+    """Where networks run; auto takes cuda where it is to be had, else the CPU, and says so.
+    plugin:PATH runs them on an ONNX Runtime plugin provider's library.
+    """
+    threads: int | None
+    """CPU threads; 0 uses every core."""
+    seed: int | None
+    """Seed of every random draw."""
+    cache: str | os.PathLike[str] | None
+    """Folder that keeps finished results: the same inputs and options are not computed twice; empty
+    computes always.
+    """
+    uncertainty: Literal["off", "on"] | bool | None
+    """Also give the standard deviation of the displacement at every voxel, mm: over trajectories of
+    the network's policy (16, or as many as the option says) or, where no network runs, from the
+    search's costs of other displacements, whether or not it ran. Takes about as long as that stage,
+    the network's once a trajectory.
+    """
+    smoothness: Literal["auto", "low", "high"] | float | None
+    """Over which distance tissue moves together, in the search and the refinement: low follows fine
+    detail, as between two people; high keeps tissue together, as within one; auto chooses from the
+    images; or a number of mm.
+    """
