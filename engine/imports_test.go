@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
 	{"engine/field", "engine/metric", "engine/network"},
 	{"engine/snapshot", "engine/internal/aligned"},
-	{"engine/search", "engine/refine", "engine/align"},
+	{"engine/search", "engine/refine", "engine/align", "engine/internal/referee"},
 	{"engine"},
 	{"bridge/capi", "bridge/gopy"},
 }

@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/align"
+	"github.com/morphseek/morphseek/engine/refine"
+	"github.com/morphseek/morphseek/engine/search"
+)
+
+// align finds the initial transform, or measures the caller's.
+func (r *registration) align() error {
+	a, err := align.Align(r.ctx, allFinite(r.seen.Fixed), allFinite(r.seen.Moving), align.Options{
+		Method:    align.Method(r.opt.Initial),
+		FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask,
+		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
+	})
+	if err != nil {
+		return err
+	}
+	method := r.opt.Initial
+	if method == "com" && r.pair.Initial != nil {
+		method = "none" // the caller's stays
+	}
+	r.metrics.Plan.Start = method
+	if method == "rigid" || method == "affine" {
+		if a, err = r.judgeStart(a); err != nil {
+			return err
+		}
+	}
+	r.initial, r.seen.Initial = a.Transform, a.Transform
+	r.metrics.Align = AlignMetrics{
+		Method: method, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
+		Matrix: a.Transform.M, Translation: a.Transform.T,
+	}
+	r.warn(startDoubts(r.metrics.Align)...)
+	return nil
+}
+
+// searches says whether the discrete search runs.
+func (r *registration) searches() bool {
+	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
+}
+
+// search looks for large displacements; where it is left to the library, only if there may be any.
+func (r *registration) search() error {
+	share, why := 1.0, ""
+	if r.opt.Search == "auto" {
+		if err := r.look(nil); err != nil {
+			return err
+		}
+		share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement)
+		r.because(why)
+	}
+	if share == 0 {
+		r.report.at(1, "%s", why)
+		return nil
+	}
+	by := r.given()
+	if by == nil {
+		apart, _ := regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{})
+		by = &apart
+	}
+	passes, trees := r.passes()
+	u, err := search.Run(r.ctx, r.seen, search.Options{
+		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads,
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
+	})
+	if err != nil {
+		return err
+	}
+	if share < 1 { // what does not fold does not in part
+		for i := range u.Data {
+			u.Data[i] *= float32(share)
+		}
+	}
+	r.deform, r.refinement = u, nil
+	r.metrics.Plan.Search = share
+	return nil
+}
+
+// look fits the pair smoothly at the coarse resolutions and notes how well the images agree then: what the search and the smoothness are
+// chosen by. The refinement goes on from there where there is no search. What is asked for, or else by, is what the coarse resolutions have
+// instead; by is nil where it is not known yet.
+func (r *registration) look(by *refine.Regularisation) error {
+	for {
+		coarse, brief := smooth, true
+		if r.refinedBy() == refine.MIND {
+			coarse = acrossContrasts(r.pair.Fixed.Voxels())
+		}
+		if given := r.given(); given != nil {
+			coarse, brief = *given, false
+		} else if by != nil {
+			coarse, brief = *by, false
+		}
+		if r.refinement == nil {
+			r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+		}
+		a, err := r.refinement.Coarse(r.ctx, coarse, brief)
+		if err != nil {
+			return err
+		}
+		if r.refinedBy() == refine.NCC && a.Correlation < oneBody {
+			a.Fine = r.refinement.AgreementAtFinest()
+		}
+		r.agreement = a
+		if r.opt.Similarity != "auto" || r.model != nil || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {
+			return nil
+		}
+		r.differs, r.refinement, by = true, nil, nil
+		r.because("the contrast of one image over the other changes from place to place: descriptors are compared, not intensities")
+	}
+}
+
+// because notes a reason of the plan.
+func (r *registration) because(why string) {
+	r.metrics.Plan.Reasons = append(r.metrics.Plan.Reasons, why)
+}
+
+// given is the regularisation that the option smoothness asks for; nil leaves it to the library.
+func (r *registration) given() *refine.Regularisation {
+	var by refine.Regularisation
+	switch word, mm := r.opt.smoothness(); {
+	case word == "auto" && r.model != nil: // it has moved two people's detail already
+		by = rough(r.refinedBy(), r.pair.Fixed.Voxels())
+	case word == "auto":
+		return nil
+	case word != "":
+		by = byWord(word, r.refinedBy(), r.pair.Fixed.Voxels())
+	default:
+		by = byLength(mm, refine.New(r.seen, nil, refine.Options{Similarity: r.refinedBy(), Voxels: effort[r.opt.Preset].voxels}).Spacing(), slices.Min(r.pair.Fixed.Size[:]))
+	}
+	return &by
+}
+
+// refineOptions are those of the refinement.
+func (r *registration) refineOptions() refine.Options {
+	iterations := r.iterations()
+	if iterations == 0 { // for the search's sake
+		iterations = effort[r.opt.Preset].iterations
+	}
+	return refine.Options{
+		Similarity: r.refinedBy(), Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Progress: func(fraction float64) { r.report.at(fraction, "") },
+	}
+}
+
+// refine improves on the stages before by gradient steps on the pair.
+func (r *registration) refine() error {
+	var by *refine.Regularisation // of two people, where the search says so
+	if r.refinement == nil {
+		if r.given() == nil && r.deform != nil && r.refinedBy() == refine.NCC {
+			r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+			if r.agreement = r.refinement.Agreement(r.deform); r.agreement.Correlation < stillApart {
+				low := rough(refine.NCC, r.pair.Fixed.Voxels())
+				by = &low
+			}
+		}
+		if err := r.look(by); err != nil {
+			return err
+		}
+	}
+	similarity := r.refinedBy()
+	switch given := r.given(); {
+	case given != nil:
+		by = given
+	case by != nil && similarity == refine.NCC:
+		r.because("the images agree little after the search: fine detail is followed, as between two people")
+	default:
+		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement)
+		r.because(why)
+		by = &chosen
+	}
+	u, levels, err := r.refinement.Fine(r.ctx, *by)
+	if err != nil {
+		return err
+	}
+	r.deform = u
+	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
+	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
+	r.refinement = nil
+	r.judgeDeformation()
+	return nil
+}
