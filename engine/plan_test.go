@@ -108,6 +108,7 @@ func TestStaysAt(t *testing.T) {
 	}{
 		{"aligned already", referee.Margin{Distance: -0.2, Common: 1}, true},
 		{"apart", referee.Margin{Distance: 0.4, Correlation: 0.1, Common: 0.8, T: 20}, false},
+		{"apart, in a small crop", referee.Margin{Distance: 0.34, Correlation: 0.14, Common: 1, T: 7.2}, false},
 		{"better here, worse there", referee.Margin{Distance: 0.07, Correlation: 0.1, Common: 0.6, T: 1.6}, true},
 		{"nothing in common at first", referee.Margin{Common: 0.05}, false},
 	} {
