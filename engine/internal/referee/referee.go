@@ -54,9 +54,12 @@ type State struct {
 func (s State) Unknown() bool { return s.known == nil }
 
 // New looks at a pair. The pair's initial transform is not read: every candidate brings its own.
-func New(pair aligned.Pair, threads int) *Referee {
+func New(pair aligned.Pair, threads int) *Referee { return at(pair, most, threads) }
+
+// at is New with a grid of so many voxels at most.
+func at(pair aligned.Pair, most, threads int) *Referee {
 	r := &Referee{threads: threads}
-	r.grid = thinned(pair.Fixed.Geometry)
+	r.grid = thinned(pair.Fixed.Geometry, most)
 	spacing := r.grid.Spacing
 	fixed := smoothed(pair.Fixed, spacing, threads)
 	fixedKnown := shown(pair.Fixed, pair.FixedMask)
@@ -163,8 +166,8 @@ func (r *Referee) Compare(a, b State) Margin {
 	return m
 }
 
-// thinned returns every k-th voxel of g along each axis, the k such that voxels are as nearly cubes as they can be.
-func thinned(g volume.Geometry) volume.Geometry {
+// thinned returns every k-th voxel of g along each axis, no more than most, the k such that voxels are as nearly cubes as they can be.
+func thinned(g volume.Geometry, most int) volume.Geometry {
 	k := [3]int{1, 1, 1}
 	for {
 		grid := g.Blocks(k)

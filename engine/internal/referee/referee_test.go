@@ -123,12 +123,12 @@ func TestNothingInCommon(t *testing.T) {
 // The grid is thinned to voxels as nearly cubes as they can be, about the fixed image's centre.
 func TestThinned(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{256, 256, 20}, Spacing: [3]float64{1, 1, 8}, Direction: volume.Identity}
-	got := thinned(g)
+	got := thinned(g, most)
 	if got.Voxels() > most || got.Size[2] != 20 || got.Spacing[0] > 2*got.Spacing[1] || got.Spacing[1] > 2*got.Spacing[0] {
 		t.Errorf("%v voxels of %v mm", got.Size, got.Spacing)
 	}
 	small := volume.Geometry{Size: [3]int{30, 30, 30}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-	if thinned(small) != small {
-		t.Errorf("a small grid became %+v", thinned(small))
+	if thinned(small, most) != small {
+		t.Errorf("a small grid became %+v", thinned(small, most))
 	}
 }
