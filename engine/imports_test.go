@@ -13,7 +13,7 @@ var layers = [][]string{
 	{"engine/fault", "engine/internal/cpu", "engine/internal/parallel", "engine/internal/option", "engine/internal/policy"},
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
 	{"engine/field", "engine/metric", "engine/network"},
-	{"engine/snapshot", "engine/internal/aligned"},
+	{"engine/internal/snapshot", "engine/internal/aligned"},
 	{"engine/search", "engine/refine", "engine/align", "engine/internal/referee"},
 	{"engine"},
 	{"bridge/capi", "bridge/gopy"},
