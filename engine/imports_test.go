@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
 	{"engine/field", "engine/metric", "engine/network"},
 	{"engine/internal/snapshot", "engine/internal/aligned"},
-	{"engine/internal/search", "engine/refine", "engine/align", "engine/internal/referee"},
+	{"engine/internal/search", "engine/internal/refine", "engine/align", "engine/internal/referee"},
 	{"engine"},
 	{"bridge/capi", "bridge/gopy"},
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/morphseek/morphseek/engine/align"
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
-	"github.com/morphseek/morphseek/engine/refine"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/align"
+	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
-	"github.com/morphseek/morphseek/engine/refine"
 )
 
 // align finds the initial transform, or measures the caller's.
