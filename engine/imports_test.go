@@ -14,13 +14,13 @@ var layers = [][]string{
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
 	{"engine/field", "engine/metric", "engine/network"},
 	{"engine/internal/snapshot", "engine/internal/aligned"},
-	{"engine/internal/search", "engine/internal/refine", "engine/align", "engine/internal/referee"},
+	{"engine/internal/search", "engine/internal/refine", "engine/internal/align", "engine/internal/referee"},
 	{"engine"},
 	{"bridge/capi", "bridge/gopy"},
 }
 
 // sideways are imports within a layer that are still there.
-var sideways = map[string]string{"engine/align": "engine/internal/search"} // for the block matches that its consensus is of
+var sideways = map[string]string{"engine/internal/align": "engine/internal/search"} // for the block matches that its consensus is of
 
 // helpers are for tests alone.
 var helpers = []string{"engine/internal/golden", "engine/internal/guard", "engine/internal/testort", "engine/internal/testpair"}

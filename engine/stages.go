@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/morphseek/morphseek/engine/align"
+	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
 )
