@@ -8,19 +8,19 @@ import (
 )
 
 // layers are the packages of the engine and its bridges from the bottom up: a package imports those of lower layers alone. No stage
-// imports another.
+// imports another, nor the referee that judges them, and it none of them.
 var layers = [][]string{
-	{"engine/fault", "engine/internal/cpu", "engine/internal/parallel", "engine/internal/option", "engine/policy"},
+	{"engine/fault", "engine/internal/cpu", "engine/internal/parallel", "engine/internal/option", "engine/internal/policy"},
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
 	{"engine/field", "engine/metric", "engine/network"},
-	{"engine/snapshot", "engine/internal/aligned"},
-	{"engine/search", "engine/refine", "engine/align", "engine/internal/referee"},
+	{"engine/internal/snapshot", "engine/internal/aligned"},
+	{"engine/internal/search", "engine/internal/refine", "engine/internal/align", "engine/internal/referee"},
 	{"engine"},
 	{"bridge/capi", "bridge/gopy"},
 }
 
 // sideways are imports within a layer that are still there.
-var sideways = map[string]string{"engine/align": "engine/search"} // for the block matches that its consensus is of
+var sideways = map[string]string{"engine/internal/align": "engine/internal/search"} // for the block matches that its consensus is of
 
 // helpers are for tests alone.
 var helpers = []string{"engine/internal/golden", "engine/internal/guard", "engine/internal/testort", "engine/internal/testpair"}

@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"github.com/morphseek/morphseek/engine/align"
+	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/volume"
 )

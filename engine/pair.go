@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/morphseek/morphseek/engine/align"
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/refine"
-	"github.com/morphseek/morphseek/engine/search"
+	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 

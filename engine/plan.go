@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/morphseek/morphseek/engine/internal/referee"
-	"github.com/morphseek/morphseek/engine/refine"
+	"github.com/morphseek/morphseek/engine/internal/refine"
 )
 
 // What is chosen from a pair, as pure functions of what was measured in it. RATIONALE.md has the figures behind the thresholds.

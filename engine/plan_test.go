@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/referee"
-	"github.com/morphseek/morphseek/engine/refine"
+	"github.com/morphseek/morphseek/engine/internal/refine"
 )
 
 // What the plan chooses from what was measured: kinds of pairs as they came out, and the order between them.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/refine"
-	"github.com/morphseek/morphseek/engine/snapshot"
+	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 

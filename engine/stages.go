@@ -3,9 +3,9 @@ package engine
 import (
 	"slices"
 
-	"github.com/morphseek/morphseek/engine/align"
-	"github.com/morphseek/morphseek/engine/refine"
-	"github.com/morphseek/morphseek/engine/search"
+	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/search"
 )
 
 // align finds the initial transform, or measures the caller's.

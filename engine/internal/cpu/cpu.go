@@ -5,15 +5,15 @@
 //
 // Each package has its assembly in files *_amd64.go and *_amd64.s, and one file noasm.go for other processors and the build tag noasm:
 //
-//	align            butterflies, products of spectra, features at a point, sums of the score    AVX
+//	internal/align   butterflies, products of spectra, features at a point, sums of the score    AVX
 //	internal/filter  symmetric kernels                                                           AVX
 //	internal/interp  rows of trilinear samples                                                   AVX2
-//	metric           MIND-SSC: contrast, exponentials                                            AVX2
-//	refine           local NCC: moments, correlation, longest step                               AVX
+//	internal/refine  local NCC: moments, correlation, longest step                               AVX
 //	                 local NCC: gradient                                                         AVX2
 //	                 MIND-SSC: force, warp                                                       AVX
-//	search           lower envelopes                                                             AVX
+//	internal/search  lower envelopes                                                             AVX
 //	                 block costs                                                                 AVX512Popcount
+//	metric           MIND-SSC: contrast, exponentials                                            AVX2
 package cpu
 
 // features are those of this processor that are in use.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/search"
+	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/mat"
 )
