@@ -272,7 +272,7 @@ def test_uncertainty_ranks_the_error(uncertain: morphseek.RegistrationResult, pa
     said = uncertain.uncertainty[tuple(where.T)]
     assert spearmanr(said, error).statistic > 0.2
     # calibrated by 0.16.0, whose errors were larger: it errs on the safe side
-    assert 0.2 < np.sqrt((error**2).mean() / (said**2).mean()) < 3
+    assert 0.3 < np.sqrt((error**2).mean() / (said**2).mean()) < 3
 
 
 def test_uncertainty_without_the_search():

@@ -17,8 +17,8 @@ var around = level{4, 3, 1, 8}
 // around, so that the uncertainty ranks the errors and grows as they do; then the factor, so that it is of their size (Laves et
 // al., MIDL 2020).
 const (
-	temperature = 1   // bits a descriptor
-	dispersion  = 1.4 // min-marginals in a window are too sure of themselves
+	temperature = 1    // bits a descriptor
+	dispersion  = 1.05 // min-marginals in a window are too sure of themselves
 )
 
 // Uncertainty returns the standard deviation of the displacement in mm, on a grid of control points that covers the fixed volume,
