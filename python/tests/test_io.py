@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from conftest import blob, oblique
+from helpers import blob, oblique
 from morphseek import errors, io
 
 
@@ -467,6 +467,23 @@ def test_as_kind_of(reference: io.Image):
     )
     assert isinstance(io.as_kind_of("path", image), sitk.Image)
     assert io.as_kind_of(np.zeros(3), image) is image.array
+
+
+@pytest.mark.parametrize(
+    "forms, expected",
+    [((1, 0), (1, 0)), ((0, 1), (0, 1)), ((1, 2), (1, 2)), ((4, 3), (2, 2)), ((0, 0), (2, 0))],
+)
+def test_a_nifti_keeps_its_units_and_forms(
+    forms: tuple[int, int], expected: tuple[int, int], reference: io.Image
+):
+    source, image = as_nibabel(reference), oblique(blob((4, 5, 6)))
+    source.header.set_xyzt_units("mm", "sec")
+    source.set_sform(source.affine, forms[0])
+    source.set_qform(source.affine, forms[1])
+    back = io.as_kind_of(source, image)
+    assert back.header.get_xyzt_units() == ("mm", "sec")
+    assert (int(back.header["sform_code"]), int(back.header["qform_code"])) == expected
+    np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-5)
 
 
 def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
