@@ -13,7 +13,7 @@ import scipy.stats
 import SimpleITK as sitk
 
 import morphseek
-from conftest import QUICK, Command, blob
+from helpers import QUICK, Command, blob
 from morphseek import errors, io
 from morphseek.evaluation import (
     evaluate,
@@ -269,7 +269,10 @@ def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
 
 
 def test_a_failing_pair_does_not_stop_the_others(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ):
     run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
     assert (
@@ -285,6 +288,8 @@ def test_a_failing_pair_does_not_stop_the_others(
         patched.setattr(morphseek.evaluation, "score_labels", lambda *a: 1 / 0)
         run = evaluate(PAIRS[:2], data, **RUN)
     assert [p.exit_code for p in run.pairs] == [1, 1] and "ZeroDivisionError" in run.pairs[0].error
+    assert "Traceback" in run.pairs[0].traceback and "failed" in caplog.text
+    assert json.loads(json.dumps(run.to_dict()))["pairs"][0]["traceback"] == run.pairs[0].traceback
 
 
 @pytest.mark.parametrize(
