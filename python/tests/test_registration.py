@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from conftest import BUNDLES, QUICK, blob, oblique
+from helpers import BUNDLES, QUICK, blob, oblique
 from morphseek import _core, errors, io
 from morphseek.phantom import PhantomPair
 from morphseek.registration import Bar

@@ -21,10 +21,6 @@ pytest.importorskip(
 from training_helpers import REPOSITORY, write_phantom  # noqa: E402  (after the skips)
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "training: needs PyTorch (extra morphseek[training])")
-
-
 def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     for item in items:
