@@ -269,10 +269,7 @@ def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
 
 
 def test_a_failing_pair_does_not_stop_the_others(
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
     assert (
