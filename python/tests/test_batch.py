@@ -95,7 +95,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     )
     assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
 
-    rows = list(csv.DictReader(open(out / "summary.csv")))
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
     assert [row["status"] for row in rows] == states(done) and float(
         rows[0]["dice_after"]
     ) == done.pairs[0].dice_after

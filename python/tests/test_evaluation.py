@@ -201,7 +201,7 @@ def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["summary"]["pairs"] == len(PAIRS) and content["options"] == RUN
-    rows = list(csv.DictReader(open(tmp_path / "results.csv")))
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     assert len(rows) == 2 * len(PAIRS)
     assert float(rows[0]["dice_after"]) == pytest.approx(scored.pairs[0].labels[0].dice_after)
 
@@ -382,7 +382,7 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     assert summary["worst"] == {"fixed": "a", "moving": "b", "dice_after": run.pairs[1].dice_after}
     run.save(tmp_path)
     assert "nan" not in (tmp_path / "results.csv").read_text()
-    rows = list(csv.DictReader(open(tmp_path / "results.csv")))
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     assert (
         rows[0]["dice_after"] == ""
         and float(rows[0]["njd_percent"]) == 0
