@@ -962,7 +962,8 @@ private:
 void
 SetOptions(const Arguments & arguments, FilterType * filter)
 {
-#define MORPHSEEK_TAKE(Name, member, Type) arguments.Option<Type>(#member, [&](const Type & v) { filter->Set##Name(v); });
+#define MORPHSEEK_TAKE(Name, member, Type) \
+  arguments.Option<Type>(#member, [&](const Type & v) { filter->Set##Name(v); });
   MORPHSEEK_OPTIONS(MORPHSEEK_TAKE)
 #undef MORPHSEEK_TAKE
   arguments.Text("output-uncertainty", [&](const std::string &) { filter->SetUncertainty("on"); });
