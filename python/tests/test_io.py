@@ -767,8 +767,8 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
     with io.output_folder(tmp_path) as outer, io.output_folder(tmp_path) as inner:
         (inner / "a").write_text("1")
         assert {theirs, outer, inner, stay} == set(tmp_path.iterdir())
-    process.terminate()
-    process.wait()
+    with process:
+        process.terminate()
     os.utime(stay, (0, 0))
     io.write_text(tmp_path / "b", "2")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]

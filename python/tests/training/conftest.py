@@ -26,6 +26,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in Path(item.fspath).parents:
             item.add_marker(pytest.mark.training)
+            # what PyTorch, MONAI and ONNX warn of changes with their versions
+            item.add_marker(pytest.mark.filterwarnings("default"))
 
 
 @pytest.fixture(autouse=True)
