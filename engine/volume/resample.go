@@ -8,6 +8,7 @@ import (
 // Interpolation says how a volume is read between voxels.
 type Interpolation int
 
+// The interpolations.
 const (
 	Linear  Interpolation = iota // trilinear: images
 	Nearest                      // label maps; halves round up, as ITK's

@@ -136,7 +136,8 @@ public:
       TNumber            value;
       if (!(stream >> value) || stream.peek() != EOF || (std::is_unsigned<TNumber>::value && text[0] == '-'))
       {
-        throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + name + " " + text + " is not a number that it takes; see --help" };
+        throw Failure{ MS_ERR_INVALID_ARGUMENT,
+                       "--" + name + " " + text + " is not a number that it takes; see --help" };
       }
       set(value);
     });
@@ -179,7 +180,8 @@ private:
 void
 PrintHelp()
 {
-  std::cout << "MorphSeekRegistration FIXED MOVING [--FLAG VALUE]...\n\nRegisters MOVING onto FIXED. --xml describes the flags; they are:\n ";
+  std::cout << "MorphSeekRegistration FIXED MOVING [--FLAG VALUE]...\n\nRegisters MOVING onto FIXED. --xml describes "
+               "the flags; they are:\n ";
   for (const std::string & flag : Arguments::KnownFlags())
   {
     std::cout << " --" << flag;
@@ -198,8 +200,9 @@ SeriesFiles(const std::string & folder, const std::string & name)
   const auto & series = names->GetSeriesUIDs();
   if (series.size() != 1)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                   name + ": the folder " + folder + " holds " + std::to_string(series.size()) + " DICOM series; give a folder with one, or a file" };
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the folder " + folder + " holds " +
+                                              std::to_string(series.size()) +
+                                              " DICOM series; give a folder with one, or a file" };
   }
   return names->GetFileNames(series.front());
 }
@@ -245,8 +248,8 @@ CheckLength(const std::string & path, const std::string & name, const itk::Image
   const std::uintmax_t found = fs::file_size(voxels, unknown);
   if (!unknown && found < needed)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                   name + ": " + voxels.string() + " is cut short: " + std::to_string(found) + " of " + std::to_string(needed) + " bytes are there; copy it again" };
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + voxels.string() + " is cut short: " + std::to_string(found) +
+                                              " of " + std::to_string(needed) + " bytes are there; copy it again" };
   }
 }
 
@@ -281,7 +284,10 @@ Digits(double x, bool isFloat)
 // Sees that every slice of a series lies where its header says: ITK stacks them straight and evenly from the first to the last.
 template <typename TImage>
 void
-CheckStack(const itk::ImageSeriesReader<TImage> & reader, const TImage & image, const std::string & folder, const std::string & name)
+CheckStack(const itk::ImageSeriesReader<TImage> & reader,
+           const TImage &                         image,
+           const std::string &                    folder,
+           const std::string &                    name)
 {
   using Vector = itk::Vector<double, 3>;
   const auto &        slices = *reader.GetMetaDataDictionaryArray();
@@ -290,7 +296,8 @@ CheckStack(const itk::ImageSeriesReader<TImage> & reader, const TImage & image, 
   {
     std::string text;
     Vector      corner;
-    if (!itk::ExposeMetaData(*slice, "0020|0032", text) || std::sscanf(text.c_str(), "%lf\\%lf\\%lf", &corner[0], &corner[1], &corner[2]) != 3)
+    if (!itk::ExposeMetaData(*slice, "0020|0032", text) ||
+        std::sscanf(text.c_str(), "%lf\\%lf\\%lf", &corner[0], &corner[1], &corner[2]) != 3)
     {
       return; // nothing that can be compared
     }
@@ -315,13 +322,14 @@ CheckStack(const itk::ImageSeriesReader<TImage> & reader, const TImage & image, 
   if (step < 1e-3 * std::min(image.GetSpacing()[0], image.GetSpacing()[1]))
   {
     throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                   name + ": " + std::to_string(corners.size()) + " slices in " + folder + " are all at one position; give one volume, each slice at its own place" };
+                   name + ": " + std::to_string(corners.size()) + " slices in " + folder +
+                     " are all at one position; give one volume, each slice at its own place" };
   }
   if (gaps.back() - gaps.front() > 0.1 * step)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                   name + ": the slices in " + folder + " are " + Tenths(gaps.front()) + " to " + Tenths(gaps.back()) +
-                     " mm apart; complete the series, or resample it evenly" };
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the slices in " + folder + " are " + Tenths(gaps.front()) +
+                                              " to " + Tenths(gaps.back()) +
+                                              " mm apart; complete the series, or resample it evenly" };
   }
   double off = 0;
   for (std::size_t i = 0; i < corners.size(); ++i)
@@ -331,11 +339,13 @@ CheckStack(const itk::ImageSeriesReader<TImage> & reader, const TImage & image, 
     image.TransformIndexToPhysicalPoint(index, point);
     off = std::max(off, (corners[i] - point.GetVectorFromOrigin()).GetNorm());
   }
-  if (off > 0.1 * step + 0.005 * step * static_cast<double>(corners.size())) // direction cosines of three digits lean by so little
+  if (off > 0.1 * step +
+              0.005 * step * static_cast<double>(corners.size())) // direction cosines of three digits lean by so little
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                   name + ": the slices in " + folder + " are no straight stack (a tilted gantry?): read as one, some would be " + Tenths(off) +
-                     " mm off; resample the series first, for instance by dcm2niix" };
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the slices in " + folder +
+                                              " are no straight stack (a tilted gantry?): read as one, some would be " +
+                                              Tenths(off) +
+                                              " mm off; resample the series first, for instance by dcm2niix" };
   }
 }
 
@@ -366,7 +376,8 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     }
     if (fs::path(path).extension() == ".gz" && !IsWhole(path))
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " cannot be read as an image: the file is cut off or damaged" };
+      throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                     name + ": " + path + " cannot be read as an image: the file is cut off or damaged" };
     }
     io->SetFileName(path);
     io->ReadImageInformation();
@@ -384,7 +395,9 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     }
     if (io->GetNumberOfComponents() != 1)
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has " + std::to_string(io->GetNumberOfComponents()) + " components a voxel; give a scalar volume" };
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has " +
+                                                std::to_string(io->GetNumberOfComponents()) +
+                                                " components a voxel; give a scalar volume" };
     }
     if (component != nullptr)
     {
@@ -412,7 +425,8 @@ ReadMask(const std::string & path, const std::string & name)
   mask->SetRegions(volume->GetBufferedRegion());
   mask->Allocate();
   const float * voxels = volume->GetBufferPointer();
-  std::transform(voxels, voxels + volume->GetBufferedRegion().GetNumberOfPixels(), mask->GetBufferPointer(), [](float v) { return v != 0; });
+  std::transform(voxels, voxels + volume->GetBufferedRegion().GetNumberOfPixels(), mask->GetBufferPointer(),
+                 [](float v) { return v != 0; });
   return mask;
 }
 
@@ -425,7 +439,8 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
   // ITK scales whole numbers of a NIfTI (scl_slope, scl_inter) in float, which rounds beyond 2^24.
   std::string    stored;
   const bool     isFloat = component == itk::IOComponentEnum::FLOAT;
-  const bool     scaled = isFloat && itk::ExposeMetaData(labels->GetMetaDataDictionary(), "datatype", stored) && stored != "16"; // float's number
+  const bool     scaled = isFloat && itk::ExposeMetaData(labels->GetMetaDataDictionary(), "datatype", stored) &&
+                          stored != "16";                   // float's number
   const double   limit = std::ldexp(1.0, scaled ? 24 : 53); // itself refused: a neighbour may have been rounded to it
   double         least = 0, greatest = 0;
   const double * voxels = labels->GetBufferPointer();
@@ -434,24 +449,27 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
     const double value = voxels[i];
     if (!std::isfinite(value) || value != std::floor(value))
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                     name + ": " + path + " has the value " + Digits(value, isFloat) + "; labels must be whole numbers, give a label map or round it first" };
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has the value " + Digits(value, isFloat) +
+                                                "; labels must be whole numbers, give a label map or round it first" };
     }
     if (std::abs(value) >= limit)
     {
-      const std::string remedy = scaled ? "labels scaled in their file must be smaller than 2^24, renumber them or store them without scl_slope"
-                                        : "labels must be smaller than 2^53, renumber them";
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has a value of about " + Digits(value, isFloat) + "; " + remedy };
+      const std::string remedy =
+        scaled ? "labels scaled in their file must be smaller than 2^24, renumber them or store them without scl_slope"
+               : "labels must be smaller than 2^53, renumber them";
+      throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                     name + ": " + path + " has a value of about " + Digits(value, isFloat) + "; " + remedy };
     }
     least = std::min(least, value);
     greatest = std::max(greatest, value);
   }
-  if (component != itk::IOComponentEnum::UCHAR && component != itk::IOComponentEnum::SHORT && component != itk::IOComponentEnum::USHORT)
+  if (component != itk::IOComponentEnum::UCHAR && component != itk::IOComponentEnum::SHORT &&
+      component != itk::IOComponentEnum::USHORT)
   {
     const auto within = [&](auto lowest, auto highest) { return least >= lowest && greatest <= highest; };
     component = within(std::numeric_limits<int>::lowest(), std::numeric_limits<int>::max()) ? itk::IOComponentEnum::INT
-                : within(0u, std::numeric_limits<unsigned int>::max())                     ? itk::IOComponentEnum::UINT
-                                                                                            : itk::IOComponentEnum::LONGLONG;
+                : within(0u, std::numeric_limits<unsigned int>::max()) ? itk::IOComponentEnum::UINT
+                                                                       : itk::IOComponentEnum::LONGLONG;
   }
   return labels;
 }
@@ -465,10 +483,11 @@ ReadTransform(const std::string & path)
     reader->SetFileName(path);
     reader->Update();
     const auto & transforms = *reader->GetTransformList(); // a composite is one
-    if (transforms.size() > 1) // ITK does not say in which order they would apply
+    if (transforms.size() > 1)                             // ITK does not say in which order they would apply
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                     "initial transform: " + path + " holds " + std::to_string(transforms.size()) + " transforms; give one, or a composite" };
+      throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds " +
+                                                std::to_string(transforms.size()) +
+                                                " transforms; give one, or a composite" };
     }
     if (!transforms.empty())
     {
@@ -505,9 +524,10 @@ std::vector<fs::path>
 DataFiles(const fs::path & header)
 {
   static const std::regex named(R"((?:ElementDataFile\s*[=:]|data ?file:)\s*(.*\S)\s*)", std::regex::icase);
-  static const std::regex listed(R"(LIST(\s+\d+)?)"), numbered(R"(([^%]*)%(0?)(\d{0,3})d(\S*)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+(-?\d{1,9}))?(?:\s+\d+)?)");
-  std::string             text(1 << 20, '\0'); // voxels follow in some
-  std::ifstream           file(header, std::ios::binary);
+  static const std::regex listed(R"(LIST(\s+\d+)?)"),
+    numbered(R"(([^%]*)%(0?)(\d{0,3})d(\S*)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+(-?\d{1,9}))?(?:\s+\d+)?)");
+  std::string   text(1 << 20, '\0'); // voxels follow in some
+  std::ifstream file(header, std::ios::binary);
   file.read(&text[0], static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   std::istringstream    lines(text);
@@ -533,7 +553,8 @@ DataFiles(const fs::path & header)
     }
     if (std::regex_match(value, match, numbered))
     {
-      const int first = std::stoi(match[5]), last = std::stoi(match[6]), given = match[7].length() > 0 ? std::stoi(match[7]) : 1;
+      const int first = std::stoi(match[5]), last = std::stoi(match[6]),
+                given = match[7].length() > 0 ? std::stoi(match[7]) : 1;
       const int step = given == 0 ? 1 : given;
       for (int number = first; step > 0 ? number <= last : number >= last; number += step)
       {
@@ -561,11 +582,13 @@ std::vector<fs::path>
 Companions(const fs::path & path)
 {
   const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return text;
   };
   const auto upper = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     return text;
   };
   const std::string name = path.filename().string(), lowerName = lower(name);
@@ -580,7 +603,8 @@ Companions(const fs::path & path)
     }
   }
   std::vector<fs::path> files;
-  for (const std::vector<std::string> & family : { std::vector<std::string>{ ".hdr", ".img", ".hdr.gz", ".img.gz" }, { ".spr", ".sdt" } })
+  for (const std::vector<std::string> & family :
+       { std::vector<std::string>{ ".hdr", ".img", ".hdr.gz", ".img.gz" }, { ".spr", ".sdt" } })
   {
     for (const std::string & suffix : family)
     {
@@ -601,7 +625,8 @@ Roles
 CheckPaths(const Arguments & arguments)
 {
   Roles taken;
-  for (const std::string name : { "0", "1", "fixed-mask", "moving-mask", "moving-labels", "initial-transform", "model", "model-directory", "runtime-library" })
+  for (const std::string name : { "0", "1", "fixed-mask", "moving-mask", "moving-labels", "initial-transform", "model",
+                                  "model-directory", "runtime-library" })
   {
     const std::string path = arguments[name];
     const std::string role = name == "0" ? "the fixed image" : name == "1" ? "the moving image" : "--" + name;
@@ -625,7 +650,8 @@ CheckPaths(const Arguments & arguments)
       }
     }
   }
-  for (const std::string name : { "output-volume", "output-transform", "output-labels", "output-uncertainty", "report", "returnparameterfile" })
+  for (const std::string name :
+       { "output-volume", "output-transform", "output-labels", "output-uncertainty", "report", "returnparameterfile" })
   {
     const std::string path = arguments[name];
     if (path.empty())
@@ -635,7 +661,8 @@ CheckPaths(const Arguments & arguments)
     const auto added = taken.emplace(Canonical(path), "--" + name);
     if (!added.second)
     {
-      throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + name + " " + path + " would overwrite " + added.first->second + "; give another path" };
+      throw Failure{ MS_ERR_INVALID_ARGUMENT,
+                     "--" + name + " " + path + " would overwrite " + added.first->second + "; give another path" };
     }
   }
   return taken;
@@ -680,7 +707,8 @@ public:
     {
       throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: it is no regular file; give another path" };
     }
-    const fs::path  temporary = fs::absolute(path).parent_path() / (".morphseek-" + std::to_string(std::random_device{}()));
+    const fs::path temporary =
+      fs::absolute(path).parent_path() / (".morphseek-" + std::to_string(std::random_device{}()));
     std::error_code error;
     if (!fs::create_directory(temporary, error))
     {
@@ -735,12 +763,14 @@ public:
     {
       const fs::path name = file.path().filename();
       const bool     second = name != final.filename();
-      const auto     added = m_Taken.emplace(Canonical(final.parent_path() / name), second ? "a part of --" + flag + " " + path : "--" + flag);
+      const auto     added = m_Taken.emplace(Canonical(final.parent_path() / name),
+                                             second ? "a part of --" + flag + " " + path : "--" + flag);
       const auto &   role = added.first->second;
       if (role != "--" + flag && role != "a part of --" + flag + " " + path)
       {
-        throw Failure{ MS_ERR_INVALID_ARGUMENT,
-                       "--" + flag + " " + path + (second ? ", which is written with " + name.string() + "," : "") + " would overwrite " + role + "; give another path" };
+        throw Failure{ MS_ERR_INVALID_ARGUMENT, "--" + flag + " " + path +
+                                                  (second ? ", which is written with " + name.string() + "," : "") +
+                                                  " would overwrite " + role + "; give another path" };
       }
     }
   }
@@ -896,7 +926,8 @@ public:
     if (itk::StartEvent().CheckEvent(&event))
     {
       m_Start = std::chrono::steady_clock::now();
-      std::cout << "<filter-start>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-comment>Registers the volumes</filter-comment>\n</filter-start>"
+      std::cout << "<filter-start>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-comment>Registers the "
+                   "volumes</filter-comment>\n</filter-start>"
                 << std::endl;
     }
     else if (itk::ProgressEvent().CheckEvent(&event))
@@ -914,8 +945,8 @@ public:
     else if (itk::EndEvent().CheckEvent(&event))
     {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - m_Start;
-      std::cout << "<filter-end>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-time>" << seconds.count() << "</filter-time>\n</filter-end>"
-                << std::endl;
+      std::cout << "<filter-end>\n <filter-name>MorphSeekRegistration</filter-name>\n <filter-time>" << seconds.count()
+                << "</filter-time>\n</filter-end>" << std::endl;
     }
   }
 
@@ -931,7 +962,8 @@ private:
 void
 SetOptions(const Arguments & arguments, FilterType * filter)
 {
-#define MORPHSEEK_TAKE(Name, member, Type) arguments.Option<Type>(#member, [&](const Type & v) { filter->Set##Name(v); });
+#define MORPHSEEK_TAKE(Name, member, Type) \
+  arguments.Option<Type>(#member, [&](const Type & v) { filter->Set##Name(v); });
   MORPHSEEK_OPTIONS(MORPHSEEK_TAKE)
 #undef MORPHSEEK_TAKE
   arguments.Text("output-uncertainty", [&](const std::string &) { filter->SetUncertainty("on"); });
@@ -955,7 +987,8 @@ Register(const Arguments & arguments)
 {
   if (arguments["moving-labels"].empty() != arguments["output-labels"].empty())
   {
-    throw Failure{ MS_ERR_INVALID_ARGUMENT, "--moving-labels and --output-labels belong together; give both or neither" };
+    throw Failure{ MS_ERR_INVALID_ARGUMENT,
+                   "--moving-labels and --output-labels belong together; give both or neither" };
   }
   Outputs outputs(arguments, CheckPaths(arguments));
 
@@ -966,16 +999,20 @@ Register(const Arguments & arguments)
   filter->SetFixedImage(ReadVolume<VolumeType>(arguments["0"], "fixed"));
   filter->SetMovingImage(moving);
   arguments.Text("fixed-mask", [&](const std::string & path) { filter->SetFixedMask(ReadMask(path, "fixed mask")); });
-  arguments.Text("moving-mask", [&](const std::string & path) { filter->SetMovingMask(ReadMask(path, "moving mask")); });
-  arguments.Text("initial-transform", [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
+  arguments.Text("moving-mask",
+                 [&](const std::string & path) { filter->SetMovingMask(ReadMask(path, "moving mask")); });
+  arguments.Text("initial-transform",
+                 [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
   LabelType::Pointer   labels;
   itk::IOComponentEnum labelComponent{};
-  arguments.Text("moving-labels", [&](const std::string & path) { labels = ReadLabels(path, "moving labels", labelComponent); });
+  arguments.Text("moving-labels",
+                 [&](const std::string & path) { labels = ReadLabels(path, "moving labels", labelComponent); });
 
   const auto claimImage = [](const std::string & path) { WriteVolume(StandIn<VolumeType>().GetPointer(), path); };
   const auto claimText = [](const std::string & path) { WriteText("", path); };
   outputs.Claim("output-volume", claimImage);
-  outputs.Claim("output-labels", [&](const std::string & path) { WriteLabels(StandIn<LabelType>(), labelComponent, path); });
+  outputs.Claim("output-labels",
+                [&](const std::string & path) { WriteLabels(StandIn<LabelType>(), labelComponent, path); });
   outputs.Claim("output-uncertainty", claimImage);
   outputs.Claim("output-transform", [](const std::string & path) {
     auto transform = FilterType::TransformType::New();
@@ -986,7 +1023,8 @@ Register(const Arguments & arguments)
   outputs.Claim("returnparameterfile", claimText);
   if (outputs.Empty())
   {
-    throw Failure{ MS_ERR_INVALID_ARGUMENT, "nothing is to be written; give --output-volume, --output-transform or another output, see --help" };
+    throw Failure{ MS_ERR_INVALID_ARGUMENT,
+                   "nothing is to be written; give --output-volume, --output-transform or another output, see --help" };
   }
 
   filter->AddObserver(itk::AnyEvent(), Narrator::New());
@@ -1009,7 +1047,8 @@ Register(const Arguments & arguments)
     warp->Update();
     WriteLabels(warp->GetOutput(), labelComponent, path);
   });
-  outputs.Write("output-uncertainty", [&](const std::string & path) { WriteVolume(filter->GetUncertaintyImage(), path); });
+  outputs.Write("output-uncertainty",
+                [&](const std::string & path) { WriteVolume(filter->GetUncertaintyImage(), path); });
   outputs.Write("output-transform", [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
   outputs.Write("report", [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
   outputs.Write("returnparameterfile", [&](const std::string & path) {

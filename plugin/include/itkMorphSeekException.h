@@ -23,7 +23,11 @@ class MorphSeekException : public ExceptionObject
 public:
   itkTypeMacro(MorphSeekException, ExceptionObject);
 
-  MorphSeekException(const char * file, unsigned int line, ms_status code, const std::string & message, const char * location)
+  MorphSeekException(const char *        file,
+                     unsigned int        line,
+                     ms_status           code,
+                     const std::string & message,
+                     const char *        location)
     : ExceptionObject(file, line, message.c_str(), location)
     , m_Code(code)
   {}

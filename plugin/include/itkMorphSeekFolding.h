@@ -37,7 +37,8 @@ MorphSeekFoldingPercentage(const TDisplacementField * field)
       const auto & v = field->GetPixel(after);
       for (unsigned int row = 0; row < 3; ++row)
       {
-        edges[axis][row] = (after[axis] - before[axis]) * field->GetSpacing()[axis] * field->GetDirection()[row][axis] + (v[row] - u[row]);
+        edges[axis][row] = (after[axis] - before[axis]) * field->GetSpacing()[axis] * field->GetDirection()[row][axis] +
+                           (v[row] - u[row]);
       }
     }
     folded += cross(edges[0], edges[1]) * edges[2] * handedness < 0;

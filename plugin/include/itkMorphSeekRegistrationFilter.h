@@ -55,16 +55,20 @@ namespace itk
  *
  * \ingroup ITKMorphSeek RegistrationFilters
  */
-template <typename TFixedImage, typename TMovingImage = TFixedImage, typename TDisplacementField = Image<Vector<float, 3>, 3>>
+template <typename TFixedImage,
+          typename TMovingImage = TFixedImage,
+          typename TDisplacementField = Image<Vector<float, 3>, 3>>
 class ITK_TEMPLATE_EXPORT MorphSeekRegistrationFilter : public ImageToImageFilter<TFixedImage, TDisplacementField>
 {
 public:
   ITK_DISALLOW_COPY_AND_MOVE(MorphSeekRegistrationFilter);
 
   static constexpr unsigned int ImageDimension = 3;
-  static_assert(TFixedImage::ImageDimension == 3 && TMovingImage::ImageDimension == 3 && TDisplacementField::ImageDimension == 3,
+  static_assert(TFixedImage::ImageDimension == 3 && TMovingImage::ImageDimension == 3 &&
+                  TDisplacementField::ImageDimension == 3,
                 "MorphSeek registers 3-D images; give 3-D image types");
-  static_assert(std::is_arithmetic<typename TFixedImage::PixelType>::value && std::is_arithmetic<typename TMovingImage::PixelType>::value,
+  static_assert(std::is_arithmetic<typename TFixedImage::PixelType>::value &&
+                  std::is_arithmetic<typename TMovingImage::PixelType>::value,
                 "MorphSeek registers scalar images; give image types whose pixels are numbers");
 
   using Self = MorphSeekRegistrationFilter;
@@ -120,7 +124,11 @@ public:
     this->SetInitial(transform);
   }
 #ifndef ITK_WRAPPING_PARSER // which does not know the type
-  virtual void SetInitialTransform(std::nullptr_t) { this->SetInitial<double>(nullptr); }
+  virtual void
+  SetInitialTransform(std::nullptr_t)
+  {
+    this->SetInitial<double>(nullptr);
+  }
 #endif
 
   /** The initial transform; null where there is none of double precision. */
@@ -275,7 +283,7 @@ private:
   std::string        m_Metrics;
 
   typename FloatImageType::Pointer m_UncertaintyImage;
-  double             m_FoldingPercentage{ 0 };
+  double                           m_FoldingPercentage{ 0 };
 };
 } // namespace itk
 

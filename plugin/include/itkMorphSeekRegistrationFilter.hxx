@@ -52,7 +52,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::~Mor
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 DataObject::Pointer
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MakeOutput(DataObjectPointerArraySizeType index)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MakeOutput(
+  DataObjectPointerArraySizeType index)
 {
   if (index == 1)
   {
@@ -65,14 +66,16 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Make
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput() -> DecoratedTransformType *
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput()
+  -> DecoratedTransformType *
 {
   return itkDynamicCastInDebugMode<DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput() const -> const DecoratedTransformType *
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput() const
+  -> const DecoratedTransformType *
 {
   return itkDynamicCastInDebugMode<const DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
 }
@@ -139,7 +142,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Gene
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::EnlargeOutputRequestedRegion(DataObject * output)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::EnlargeOutputRequestedRegion(
+  DataObject * output)
 {
   Superclass::EnlargeOutputRequestedRegion(output);
   output->SetRequestedRegionToLargestPossibleRegion();
@@ -184,7 +188,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetI
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 template <typename TPrecision>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetInitial(const Transform<TPrecision, 3, 3> * transform)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetInitial(
+  const Transform<TPrecision, 3, 3> * transform)
 {
   if (transform == nullptr)
   {
@@ -201,9 +206,10 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetI
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 template <typename TPrecision>
 auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Premoved(const FloatImageType *              image,
-                                                                                     const Transform<TPrecision, 3, 3> * initial,
-                                                                                     bool isMask) const -> typename FloatImageType::ConstPointer
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Premoved(
+  const FloatImageType *              image,
+  const Transform<TPrecision, 3, 3> * initial,
+  bool                                isMask) const -> typename FloatImageType::ConstPointer
 {
   auto detached = FloatImageType::New();
   detached->Graft(image);
@@ -244,8 +250,9 @@ ms_image
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Wrap(const FloatImageType * image)
 {
   const auto region = image->GetBufferedRegion();
-  const auto origin = image->template TransformIndexToPhysicalPoint<double>(region.GetIndex()); // the index need not begin at 0
-  ms_image   wrapped = {};
+  const auto origin =
+    image->template TransformIndexToPhysicalPoint<double>(region.GetIndex()); // the index need not begin at 0
+  ms_image wrapped = {};
   wrapped.size = sizeof wrapped;
   for (unsigned int axis = 0; axis < 3; ++axis)
   {
@@ -277,7 +284,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Make
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 int
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::OnProgress(const ms_progress * progress, void * self)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::OnProgress(const ms_progress * progress,
+                                                                                       void *              self)
 {
   auto * filter = static_cast<Self *>(self);
   try
@@ -309,7 +317,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Gene
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 template <typename TPrecision>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::RegisterFrom(const Transform<TPrecision, 3, 3> * initial)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::RegisterFrom(
+  const Transform<TPrecision, 3, 3> * initial)
 {
   using PointType = typename Transform<TPrecision, 3, 3>::InputPointType;
   const bool isLinear = initial == nullptr || initial->IsLinear();
@@ -355,14 +364,15 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       }
     }
 
-    const ms_image fixedImage = Wrap(fixed), movingImage = Wrap(moving);
-    const ms_image fixedMaskImage = fixedMask ? Wrap(fixedMask) : ms_image{}, movingMaskImage = movingMask ? Wrap(movingMask) : ms_image{};
-    const ms_pair  pair = { sizeof pair,
-                           &fixedImage,
-                           &movingImage,
-                           fixedMask ? &fixedMaskImage : nullptr,
-                           movingMask ? &movingMaskImage : nullptr,
-                           initial != nullptr && isLinear ? matrix : nullptr };
+    const ms_image   fixedImage = Wrap(fixed), movingImage = Wrap(moving);
+    const ms_image   fixedMaskImage = fixedMask ? Wrap(fixedMask) : ms_image{},
+                     movingMaskImage = movingMask ? Wrap(movingMask) : ms_image{};
+    const ms_pair    pair = { sizeof pair,
+                              &fixedImage,
+                              &movingImage,
+                              fixedMask ? &fixedMaskImage : nullptr,
+                              movingMask ? &movingMaskImage : nullptr,
+                              initial != nullptr && isLinear ? matrix : nullptr };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);
@@ -383,14 +393,15 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 template <typename TPrecision>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(ms_result                           result,
-                                                                                         const Transform<TPrecision, 3, 3> * applied)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(
+  ms_result                           result,
+  const Transform<TPrecision, 3, 3> * applied)
 {
   size_t needed = 0;
   MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed), ITK_LOCATION);
   m_Metrics.resize(needed);
   MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, &m_Metrics[0], needed, nullptr), ITK_LOCATION);
-  m_Metrics.pop_back(); // the NUL
+  m_Metrics.pop_back();                       // the NUL
   const std::string key = "\"njd_percent\":"; // its first occurrence is the whole transform's
   const size_t      at = m_Metrics.find(key);
   m_FoldingPercentage = at == std::string::npos ? 0.0 : std::strtod(m_Metrics.c_str() + at + key.size(), nullptr);
@@ -454,7 +465,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::PrintSelf(std::ostream & os, Indent indent) const
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::PrintSelf(std::ostream & os,
+                                                                                      Indent         indent) const
 {
   Superclass::PrintSelf(os, indent);
 #define MORPHSEEK_PRINT(Name, member, Type) os << indent << #Name ": " << m_##Name << '\n';

@@ -31,7 +31,8 @@ namespace itk
  * \ingroup ITKMorphSeek
  */
 template <typename TInputImage, typename TOutputImage = TInputImage, typename TPrecision = float>
-class ITK_TEMPLATE_EXPORT MorphSeekWarpFilter : public ResampleImageFilter<TInputImage, TOutputImage, double, TPrecision>
+class ITK_TEMPLATE_EXPORT MorphSeekWarpFilter
+  : public ResampleImageFilter<TInputImage, TOutputImage, double, TPrecision>
 {
 public:
   ITK_DISALLOW_COPY_AND_MOVE(MorphSeekWarpFilter);
@@ -62,7 +63,10 @@ public:
   }
 
 protected:
-  MorphSeekWarpFilter() { this->UseReferenceImageOn(); }
+  MorphSeekWarpFilter()
+  {
+    this->UseReferenceImageOn();
+  }
   ~MorphSeekWarpFilter() override = default;
 
   // The background is the minimum of the whole input, whatever part of the output is asked for.

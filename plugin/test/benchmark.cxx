@@ -54,9 +54,10 @@ main(int argc, char ** argv)
   const auto        start = std::chrono::steady_clock::now();
   const std::string metrics = argv[1] == std::string("c") ? ByCInterface(fixed, moving) : ByFilter(fixed, moving);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const std::string total = "\"total\":";
-  rusage            usage;
+  const std::string                   total = "\"total\":";
+  rusage                              usage;
   getrusage(RUSAGE_SELF, &usage);
-  std::cout << seconds.count() << ' ' << std::strtod(metrics.c_str() + metrics.find(total) + total.size(), nullptr) << ' ' << usage.ru_maxrss / 1024.0 << ' '
+  std::cout << seconds.count() << ' ' << std::strtod(metrics.c_str() + metrics.find(total) + total.size(), nullptr)
+            << ' ' << usage.ru_maxrss / 1024.0 << ' '
             << fixed->GetBufferedRegion().GetNumberOfPixels() * sizeof(float) / 1048576.0 << '\n';
 }

@@ -11,8 +11,8 @@
 // The result of RegisterByC.
 struct ByC
 {
-  std::vector<float> field;  // mm, x, y, z interleaved
-  std::vector<float> warped; // empty unless asked for
+  std::vector<float> field;       // mm, x, y, z interleaved
+  std::vector<float> warped;      // empty unless asked for
   std::vector<float> uncertainty; // empty unless the options ask for it
   std::string        metrics;
 };
@@ -63,7 +63,8 @@ RegisterByC(const itk::Image<float, 3> * fixed,
   ms_engine      engine = 0;
   ms_result      result = 0;
   ThrowUnlessOk(ms_engine_create(nullptr, &engine));
-  ThrowUnlessOk(ms_register_pair(engine, &pair, &options, [](const ms_progress *, void *) { return 0; }, nullptr, &result));
+  ThrowUnlessOk(
+    ms_register_pair(engine, &pair, &options, [](const ms_progress *, void *) { return 0; }, nullptr, &result));
 
   ByC          made;
   const size_t voxels = fixed->GetBufferedRegion().GetNumberOfPixels();

@@ -27,14 +27,14 @@ namespace
 {
 int failures = 0;
 
-#define EXPECT(condition)                                                                                                  \
-  do                                                                                                                       \
-  {                                                                                                                        \
-    if (!(condition))                                                                                                      \
-    {                                                                                                                      \
-      std::cerr << __FILE__ << ':' << __LINE__ << ": not so: " #condition "\n";                                            \
-      ++failures;                                                                                                          \
-    }                                                                                                                      \
+#define EXPECT(condition)                                                       \
+  do                                                                            \
+  {                                                                             \
+    if (!(condition))                                                           \
+    {                                                                           \
+      std::cerr << __FILE__ << ':' << __LINE__ << ": not so: " #condition "\n"; \
+      ++failures;                                                               \
+    }                                                                           \
   } while (0)
 
 using FloatImage = itk::Image<float, 3>;
@@ -49,10 +49,10 @@ Mm(double x, double y, double z)
 // Where an image lies: oblique if turned (radians about z, then x).
 struct Grid
 {
-  itk::Size<3>            size{ { 28, 26, 24 } };
-  itk::Vector<double, 3>  spacing{ Mm(1.5, 1.5, 1.5) };
-  double                  turn{ 0 };
-  itk::Index<3>           start{ { 0, 0, 0 } };
+  itk::Size<3>           size{ { 28, 26, 24 } };
+  itk::Vector<double, 3> spacing{ Mm(1.5, 1.5, 1.5) };
+  double                 turn{ 0 };
+  itk::Index<3>          start{ { 0, 0, 0 } };
 };
 
 // Two blobs about the LPS origin, displaced by shift mm along x, on a grid that is centred there.
@@ -88,7 +88,9 @@ Phantom(double shift, const Grid & grid = {})
 }
 
 // A filter for the phantoms, which need no network.
-template <typename TFixed = FloatImage, typename TMoving = TFixed, typename TField = itk::Image<itk::Vector<float, 3>, 3>>
+template <typename TFixed = FloatImage,
+          typename TMoving = TFixed,
+          typename TField = itk::Image<itk::Vector<float, 3>, 3>>
 typename itk::MorphSeekRegistrationFilter<TFixed, TMoving, TField>::Pointer
 Filter(const TFixed * fixed, const TMoving * moving)
 {
@@ -160,15 +162,17 @@ ExpectField(TFilter * filter, const std::vector<float> & byC)
 // Expects ITK's resampling by the filter's transform, with the background that ours has, and ours in C++ to give the C
 // interface's warped image.
 void
-ExpectWarped(const itk::MorphSeekRegistrationFilter<FloatImage> * filter, const FloatImage * moving, const std::vector<float> & byC)
+ExpectWarped(const itk::MorphSeekRegistrationFilter<FloatImage> * filter,
+             const FloatImage *                                   moving,
+             const std::vector<float> &                           byC)
 {
   auto resample = itk::ResampleImageFilter<FloatImage, FloatImage, double, float>::New();
   resample->SetInput(moving);
   resample->SetTransform(filter->GetTransform());
   resample->SetReferenceImage(filter->GetFixedImage());
   resample->UseReferenceImageOn();
-  resample->SetDefaultPixelValue(
-    *std::min_element(moving->GetBufferPointer(), moving->GetBufferPointer() + moving->GetBufferedRegion().GetNumberOfPixels()));
+  resample->SetDefaultPixelValue(*std::min_element(
+    moving->GetBufferPointer(), moving->GetBufferPointer() + moving->GetBufferedRegion().GetNumberOfPixels()));
   resample->Update();
   auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
   warp->SetInput(moving);
@@ -223,14 +227,17 @@ TestDefaults()
   auto       filter = itk::MorphSeekRegistrationFilter<FloatImage>::New();
   ms_options defaults;
   EXPECT(ms_options_init(&defaults, sizeof defaults) == MS_OK);
-  EXPECT(filter->GetPreset() == defaults.preset && filter->GetModel() == defaults.model && filter->GetInitial() == defaults.initial);
+  EXPECT(filter->GetPreset() == defaults.preset && filter->GetModel() == defaults.model &&
+         filter->GetInitial() == defaults.initial);
   EXPECT(filter->GetSmoothness() == defaults.smoothness);
-  EXPECT(filter->GetSteps() == defaults.steps && filter->GetTau() == defaults.tau && filter->GetRefine() == defaults.refine);
+  EXPECT(filter->GetSteps() == defaults.steps && filter->GetTau() == defaults.tau &&
+         filter->GetRefine() == defaults.refine);
   std::ostringstream text;
   filter->SetSeed(4711);
   filter->Print(text);
-  for (const char * name : { "Preset: ", "Model: ", "Initial: ", "Search: ", "Steps: ", "Trajectories: ", "Tau: ", "Refine: ", "Similarity: ",
-                             "Device: ", "Seed: 4711", "Cache: ", "Smoothness: auto", "RuntimeLibrary: ", "ModelDirectory: ", "FoldingPercentage: ", "Metrics: " })
+  for (const char * name : { "Preset: ", "Model: ", "Initial: ", "Search: ", "Steps: ", "Trajectories: ", "Tau: ",
+                             "Refine: ", "Similarity: ", "Device: ", "Seed: 4711", "Cache: ", "Smoothness: auto",
+                             "RuntimeLibrary: ", "ModelDirectory: ", "FoldingPercentage: ", "Metrics: " })
   {
     EXPECT(text.str().find(name) != std::string::npos);
   }
@@ -249,8 +256,12 @@ TestGrids()
     { "the same", {}, {} },
     { "oblique", { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0.3 }, { { { 26, 28, 30 } }, Mm(1.4, 1.6, 1.3), -0.2 } },
     { "anisotropic", { { { 40, 40, 10 } }, Mm(1., 1., 4.), 0 }, { { { 26, 24, 22 } }, Mm(1.6, 1.6, 1.8), 0 } },
-    { "fixed smaller than moving", { { { 22, 20, 24 } }, Mm(1.5, 1.5, 1.5), 0 }, { { { 44, 42, 40 } }, Mm(1.5, 1.5, 1.5), 0 } }, // the body just fits
-    { "index not from 0", { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0.3, { { 5, -7, 11 } } }, { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0, { { -3, 2, 1 } } } },
+    { "fixed smaller than moving",
+      { { { 22, 20, 24 } }, Mm(1.5, 1.5, 1.5), 0 },
+      { { { 44, 42, 40 } }, Mm(1.5, 1.5, 1.5), 0 } }, // the body just fits
+    { "index not from 0",
+      { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0.3, { { 5, -7, 11 } } },
+      { { { 28, 26, 24 } }, Mm(1.5, 1.5, 1.5), 0, { { -3, 2, 1 } } } },
   };
   for (const Case & c : cases)
   {
@@ -260,10 +271,13 @@ TestGrids()
     filter->Update();
     ExpectShift(filter.GetPointer(), 3);
     const FloatImage::RegionType & region = fixed->GetLargestPossibleRegion();
-    EXPECT(filter->GetOutput()->GetLargestPossibleRegion() == region && filter->GetOutput()->GetBufferedRegion() == region);
-    EXPECT(filter->GetOutput()->GetOrigin() == fixed->GetOrigin() && filter->GetOutput()->GetSpacing() == fixed->GetSpacing() &&
+    EXPECT(filter->GetOutput()->GetLargestPossibleRegion() == region &&
+           filter->GetOutput()->GetBufferedRegion() == region);
+    EXPECT(filter->GetOutput()->GetOrigin() == fixed->GetOrigin() &&
+           filter->GetOutput()->GetSpacing() == fixed->GetSpacing() &&
            filter->GetOutput()->GetDirection() == fixed->GetDirection());
-    EXPECT(filter->GetOutput()->GetBufferPointer() == filter->GetTransform()->GetDisplacementField()->GetBufferPointer());
+    EXPECT(filter->GetOutput()->GetBufferPointer() ==
+           filter->GetTransform()->GetDisplacementField()->GetBufferPointer());
     EXPECT(filter->GetMetrics().find("\"similarity_after\"") != std::string::npos);
     EXPECT(filter->GetMetrics().find("\"threads\":2,") != std::string::npos); // ITK's, set in main
     EXPECT(filter->GetFoldingPercentage() == 0);
@@ -286,11 +300,13 @@ TestPixelTypes()
   auto       ofShort = Filter(asShort.GetPointer(), asUChar.GetPointer());
   ofShort->Update();
   ExpectShift(ofShort.GetPointer(), 3);
-  ExpectField(ofShort.GetPointer(), RegisterByC(AsFloat(asShort.GetPointer()), AsFloat(asUChar.GetPointer()), Options()).field);
+  ExpectField(ofShort.GetPointer(),
+              RegisterByC(AsFloat(asShort.GetPointer()), AsFloat(asUChar.GetPointer()), Options()).field);
   const auto fixed = Phantom<Double>(0), moving = Phantom<Double>(3);
   auto       ofDouble = Filter<Double, Double, DoubleField>(fixed, moving);
   ofDouble->Update();
-  ExpectField(ofDouble.GetPointer(), RegisterByC(AsFloat(fixed.GetPointer()), AsFloat(moving.GetPointer()), Options()).field);
+  ExpectField(ofDouble.GetPointer(),
+              RegisterByC(AsFloat(fixed.GetPointer()), AsFloat(moving.GetPointer()), Options()).field);
 }
 
 void
@@ -339,7 +355,8 @@ BentShift(double shift)
   field->CopyInformation(grid);
   field->SetRegions(grid->GetBufferedRegion());
   field->Allocate();
-  for (itk::ImageRegionIteratorWithIndex<Transform::DisplacementFieldType> it(field, field->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+  for (itk::ImageRegionIteratorWithIndex<Transform::DisplacementFieldType> it(field, field->GetBufferedRegion());
+       !it.IsAtEnd(); ++it)
   {
     it.Set(Mm(shift + 0.3 * std::sin(0.2 * it.GetIndex()[1]), 0.0, 0.0));
   }
@@ -418,7 +435,8 @@ TestInitialTransformOfPart()
   region.SetSize(1, 14);
   region.SetIndex(2, 6);
   region.SetSize(2, 12);
-  for (itk::ImageRegionConstIterator<itk::Image<itk::Vector<float, 3>, 3>> it(filter->GetOutput(), region); !it.IsAtEnd(); ++it)
+  for (itk::ImageRegionConstIterator<itk::Image<itk::Vector<float, 3>, 3>> it(filter->GetOutput(), region);
+       !it.IsAtEnd(); ++it)
   {
     sum += it.Get().GetNorm();
   }
@@ -476,7 +494,7 @@ TestBackground()
   using Bytes = itk::Image<unsigned char, 3>;
   auto moving = Phantom(0);
   moving->GetBufferPointer()[0] = -1000;
-  auto transform = itk::TranslationTransform<float, 3>::New();
+  auto                  transform = itk::TranslationTransform<float, 3>::New();
   itk::Vector<float, 3> shift(0.0f);
   shift[2] = 0.6f * moving->GetSpacing()[2] * moving->GetLargestPossibleRegion().GetSize(2);
   transform->SetOffset(shift);
@@ -505,12 +523,12 @@ TestBackground()
 void
 TestNonFinite()
 {
-  auto fixed = Phantom(0), moving = Phantom(3);
+  auto         fixed = Phantom(0), moving = Phantom(3);
   float *      voxels = moving->GetBufferPointer();
   const size_t n = moving->GetBufferedRegion().GetNumberOfPixels();
   std::for_each(voxels, voxels + n, [](float & v) { v -= 20; }); // so that the minimum is not 0
-  const float none[] = { std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                         std::numeric_limits<float>::max() };
+  const float none[] = { std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                         -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max() };
   for (size_t i = 0; i < 40; ++i)
   {
     voxels[n / 2 + 41 * i] = none[i % 4];
@@ -548,7 +566,7 @@ TestUncertainty()
   filter->SetUncertainty(options.uncertainty = "on");
   filter->Update();
 
-  const auto         byC = RegisterByC(fixed, moving, options);
+  const auto               byC = RegisterByC(fixed, moving, options);
   FloatImage::ConstPointer sd = filter->GetUncertaintyImage();
   EXPECT(sd->GetBufferedRegion() == fixed->GetBufferedRegion() && sd->GetOrigin() == fixed->GetOrigin());
   EXPECT(sd->GetSpacing() == fixed->GetSpacing() && sd->GetDirection() == fixed->GetDirection());
@@ -629,8 +647,8 @@ struct Stop : itk::Command
 void
 TestAbort()
 {
-  auto filter = Filter(Phantom(0).GetPointer(), Phantom(3).GetPointer());
-  auto stop = Stop::New();
+  auto       filter = Filter(Phantom(0).GetPointer(), Phantom(3).GetPointer());
+  auto       stop = Stop::New();
   const auto tag = filter->AddObserver(itk::ProgressEvent(), stop);
   bool       aborted = false;
   try
@@ -691,8 +709,9 @@ TestThreads()
   auto fixed = Phantom(0), moving = Phantom(3);
   auto alone = Filter(fixed.GetPointer(), moving.GetPointer());
   alone->Update();
-  decltype(alone) filters[2] = { Filter(fixed.GetPointer(), moving.GetPointer()), Filter(fixed.GetPointer(), moving.GetPointer()) };
-  std::thread first([&] { filters[0]->Update(); }), second([&] { filters[1]->Update(); });
+  decltype(alone) filters[2] = { Filter(fixed.GetPointer(), moving.GetPointer()),
+                                 Filter(fixed.GetPointer(), moving.GetPointer()) };
+  std::thread     first([&] { filters[0]->Update(); }), second([&] { filters[1]->Update(); });
   first.join();
   second.join();
   for (const auto & filter : filters)
@@ -719,7 +738,8 @@ TestLabels()
   warp->LabelsOn();
   warp->Update();
   size_t count[2] = { 0, 0 };
-  for (itk::ImageRegionConstIterator<Labels> it(warp->GetOutput(), warp->GetOutput()->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+  for (itk::ImageRegionConstIterator<Labels> it(warp->GetOutput(), warp->GetOutput()->GetBufferedRegion());
+       !it.IsAtEnd(); ++it)
   {
     EXPECT(it.Get() == 0 || it.Get() == 7 || it.Get() == 40000);
     count[0] += it.Get() == 7;
@@ -733,10 +753,20 @@ int
 main(int argc, char ** argv)
 {
   const std::map<std::string, void (*)()> tests = {
-    { "defaults", TestDefaults },     { "folding", TestFolding },   { "grids", TestGrids },     { "pixel-types", TestPixelTypes },
-    { "masks", TestMasks },           { "errors", TestErrors },     { "abort", TestAbort },     { "threads", TestThreads },
-    { "initial-transform", TestInitialTransform }, { "initial-transform-of-part", TestInitialTransformOfPart }, { "labels", TestLabels },       { "uncertainty", TestUncertainty },
-    { "background", TestBackground }, { "non-finite", TestNonFinite },
+    { "defaults", TestDefaults },
+    { "folding", TestFolding },
+    { "grids", TestGrids },
+    { "pixel-types", TestPixelTypes },
+    { "masks", TestMasks },
+    { "errors", TestErrors },
+    { "abort", TestAbort },
+    { "threads", TestThreads },
+    { "initial-transform", TestInitialTransform },
+    { "initial-transform-of-part", TestInitialTransformOfPart },
+    { "labels", TestLabels },
+    { "uncertainty", TestUncertainty },
+    { "background", TestBackground },
+    { "non-finite", TestNonFinite },
   };
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);
   try

@@ -32,7 +32,7 @@ import typer
 # ONNX Runtime reads it as it loads; here for operators.py, too
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-# : Milliseconds of T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running
+#: Milliseconds of T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running
 # times.
 PAPER = {
     "voxelmorph-l": (685, 1387, 2022),
@@ -41,7 +41,7 @@ PAPER = {
 }
 STEPS = (1, 2, 3)
 HOWS = ("onnxruntime", "engine")
-# : float32 and float16 TFLOP/s (tensor cores, no sparsity) and TB/s of a card by its name, from the
+#: float32 and float16 TFLOP/s (tensor cores, no sparsity) and TB/s of a card by its name, from the
 # makers' data sheets. The RTX 4090's : float16 is that of sums in float16, its highest: a floor
 # must not be above what can be done.
 CARDS = {

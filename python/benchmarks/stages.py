@@ -23,7 +23,7 @@ import typer
 import morphseek
 
 SCALES = 9  # of the affine search: three in plane times three along the body
-# : Points at which the affine objective is evaluated, all climbs together: 121 evaluations of 2000,
+#: Points at which the affine objective is evaluated, all climbs together: 121 evaluations of 2000,
 # 6000 or 20,000 points on the brain pair of the : table, counted in an instrumented build. How many
 # it takes is the optimiser's choice.
 EVALUATED = 0.59e6
@@ -69,7 +69,7 @@ def gaussian(images: int, sigma: float) -> int:
     return symmetric(images, math.ceil(3 * sigma))
 
 
-# : MIND-SSC of a voxel: twelve squared differences and their means over 3^3, the least and the mean
+#: MIND-SSC of a voxel: twelve squared differences and their means over 3^3, the least and the mean
 # of the twelve, twelve exponentials.
 MIND = 12 * (2 + 12) + 36 + 12 * 21
 MIND_BYTES = 12 * 8 + 2 * (12 * 8 + 4)

@@ -1,44 +1,14 @@
-"""What the tests of the package share: one small pair, one finished registration, and the way to
-the command.
-"""
+"""What the tests of the package share: a small pair, a finished registration, and the command."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 import morphseek
-from morphseek.io import Image
+from helpers import Command
 from morphseek.phantom import PhantomPair, make_pair
-
-BUNDLES = Path(__file__).parents[2] / "engine" / "network" / "testdata"
-# the cheapest registration there is
-QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
-
-
-def oblique(array: np.ndarray) -> Image:
-    """An image on an oblique, anisotropic grid."""
-    a, b = 0.3, -0.2
-    rz = np.array([[np.cos(a), -np.sin(a), 0], [np.sin(a), np.cos(a), 0], [0, 0, 1]])
-    rx = np.array([[1, 0, 0], [0, np.cos(b), -np.sin(b)], [0, np.sin(b), np.cos(b)]])
-    return Image(array, (0.8, 1.3, 2.5), (-31.0, 12.5, 7.0), tuple((rz @ rx).ravel().tolist()))
-
-
-def blob(
-    shape: tuple[int, int, int] = (20, 24, 28), shift: float = 0.0, noise: float = 0.01
-) -> np.ndarray:
-    """A smooth body with a smaller one in it, float32."""
-    z, y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in shape), indexing="ij")
-    body = np.exp(-((x - shift) ** 2 + 2 * y**2 + 1.5 * z**2) / 0.2) + 0.5 * np.exp(
-        -((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02
-    )
-    return (body + np.random.default_rng(5).normal(0, noise, shape)).astype(np.float32)
 
 
 @pytest.fixture(scope="session")
@@ -64,42 +34,6 @@ def files(pair: PhantomPair, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         paths[name] = folder / f"{name}.nii.gz"
         morphseek.io.write_image(paths[name], getattr(pair, name))
     return paths
-
-
-class Command:
-    """Runs ``python -m morphseek`` with its own cache folder."""
-
-    def __init__(self, cache: Path):
-        import os
-
-        self.environment = {
-            **os.environ,
-            "XDG_CACHE_HOME": str(cache),
-            "COLUMNS": "160",
-            "NO_COLOR": "1",
-        }
-
-    def start(self, *arguments: Any, **how: Any) -> subprocess.Popen:
-        command = [sys.executable, "-m", "morphseek", *map(str, arguments)]
-        return subprocess.Popen(
-            command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **how,
-        )
-
-    def __call__(self, *arguments: Any, expect: int = 0, **how: Any) -> str:
-        process = self.start(*arguments, **how)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == expect, (
-            f"exit code {process.returncode}, not {expect}\n{out}\n{err}"
-        )
-        return out + err
-
-    def json(self, *arguments: Any, expect: int = 0) -> dict[str, Any]:
-        return json.loads(self(*arguments, "--json", expect=expect).strip().splitlines()[-1])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from conftest import QUICK, Command, blob
+from helpers import QUICK, Command, blob
 from morphseek import batch, errors, io, registration
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
@@ -95,7 +95,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     )
     assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
 
-    rows = list(csv.DictReader(open(out / "summary.csv")))
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
     assert [row["status"] for row in rows] == states(done) and float(
         rows[0]["dice_after"]
     ) == done.pairs[0].dice_after
@@ -559,3 +559,22 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
             assert sorted(os.listdir(out / name)) == OUTPUTS
         again = batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)
         assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after
+
+
+def test_a_defect_keeps_its_traceback(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def defect(*args: Any, **kwargs: Any) -> None:
+        raise ZeroDivisionError("in the middle of it")
+
+    monkeypatch.setattr(registration, "register", defect)
+    out = tmp_path / "out"
+    done = batch.run(study, out, **QUICK)
+    assert done.pairs[1].error == "ZeroDivisionError"
+    log = (out / "plain" / "error.log").read_text()
+    assert "Traceback" in log and "in defect" in log and "in the middle of it" in log
+    assert not (out / "broken").exists()  # a file that is not there is no defect
+    assert "pair plain failed" in caplog.text and "in defect" in caplog.text
+    monkeypatch.undo()
+    assert batch.run(study, out, **QUICK).pairs[1].status == "done"
+    assert not (out / "plain" / "error.log").exists()

@@ -245,7 +245,7 @@ def test_counts_of_the_stages():
 
 
 def test_stages_end_to_end(tmp_path: Path):
-    from conftest import blob
+    from helpers import blob
 
     for name, shift in (("a", 0.0), ("b", 0.1)):
         sitk.WriteImage(

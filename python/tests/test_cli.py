@@ -13,7 +13,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from conftest import BUNDLES, Command
+from helpers import BUNDLES, Command
 from morphseek import _core, io, phantom
 
 FILES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnxruntime
 
 import morphseek
-from conftest import Command
+from helpers import Command
 
 
 def test_devices_agree_with_onnxruntime(command: Command):

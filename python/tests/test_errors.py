@@ -13,7 +13,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from conftest import BUNDLES, QUICK, Command, blob
+from helpers import BUNDLES, QUICK, Command, blob
 from morphseek import cli, errors, io
 
 

@@ -13,7 +13,7 @@ import scipy.stats
 import SimpleITK as sitk
 
 import morphseek
-from conftest import QUICK, Command, blob
+from helpers import QUICK, Command, blob
 from morphseek import errors, io
 from morphseek.evaluation import (
     evaluate,
@@ -201,7 +201,7 @@ def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["summary"]["pairs"] == len(PAIRS) and content["options"] == RUN
-    rows = list(csv.DictReader(open(tmp_path / "results.csv")))
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     assert len(rows) == 2 * len(PAIRS)
     assert float(rows[0]["dice_after"]) == pytest.approx(scored.pairs[0].labels[0].dice_after)
 
@@ -269,7 +269,7 @@ def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
 
 
 def test_a_failing_pair_does_not_stop_the_others(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
     assert (
@@ -285,6 +285,8 @@ def test_a_failing_pair_does_not_stop_the_others(
         patched.setattr(morphseek.evaluation, "score_labels", lambda *a: 1 / 0)
         run = evaluate(PAIRS[:2], data, **RUN)
     assert [p.exit_code for p in run.pairs] == [1, 1] and "ZeroDivisionError" in run.pairs[0].error
+    assert "Traceback" in run.pairs[0].traceback and "failed" in caplog.text
+    assert json.loads(json.dumps(run.to_dict()))["pairs"][0]["traceback"] == run.pairs[0].traceback
 
 
 @pytest.mark.parametrize(
@@ -380,7 +382,7 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     assert summary["worst"] == {"fixed": "a", "moving": "b", "dice_after": run.pairs[1].dice_after}
     run.save(tmp_path)
     assert "nan" not in (tmp_path / "results.csv").read_text()
-    rows = list(csv.DictReader(open(tmp_path / "results.csv")))
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     assert (
         rows[0]["dice_after"] == ""
         and float(rows[0]["njd_percent"]) == 0

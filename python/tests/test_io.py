@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from conftest import blob, oblique
+from helpers import blob, oblique
 from morphseek import errors, io
 
 
@@ -469,6 +469,23 @@ def test_as_kind_of(reference: io.Image):
     assert io.as_kind_of(np.zeros(3), image) is image.array
 
 
+@pytest.mark.parametrize(
+    "forms, expected",
+    [((1, 0), (1, 0)), ((0, 1), (0, 1)), ((1, 2), (1, 2)), ((4, 3), (2, 2)), ((0, 0), (2, 0))],
+)
+def test_a_nifti_keeps_its_units_and_forms(
+    forms: tuple[int, int], expected: tuple[int, int], reference: io.Image
+):
+    source, image = as_nibabel(reference), oblique(blob((4, 5, 6)))
+    source.header.set_xyzt_units("mm", "sec")
+    source.set_sform(source.affine, forms[0])
+    source.set_qform(source.affine, forms[1])
+    back = io.as_kind_of(source, image)
+    assert back.header.get_xyzt_units() == ("mm", "sec")
+    assert (int(back.header["sform_code"]), int(back.header["qform_code"])) == expected
+    np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-5)
+
+
 def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
     vectors = np.arange(3 * 4 * 5 * 3, dtype=np.float32).reshape(3, 4, 5, 3)
     path = tmp_path / "field.nii.gz"
@@ -750,8 +767,8 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
     with io.output_folder(tmp_path) as outer, io.output_folder(tmp_path) as inner:
         (inner / "a").write_text("1")
         assert {theirs, outer, inner, stay} == set(tmp_path.iterdir())
-    process.terminate()
-    process.wait()
+    with process:
+        process.terminate()
     os.utime(stay, (0, 0))
     io.write_text(tmp_path / "b", "2")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]

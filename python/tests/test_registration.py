@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from conftest import BUNDLES, QUICK, blob, oblique
+from helpers import BUNDLES, QUICK, blob, oblique
 from morphseek import _core, errors, io
 from morphseek.phantom import PhantomPair
 from morphseek.registration import Bar
@@ -382,14 +382,16 @@ def test_ctrl_c(tmp_path: Path):
         text=True,
         cwd=tmp_path,
     )
-    assert process.stdout is not None and process.stdout.readline() == "started\n"
-    process.send_signal(signal.SIGINT)
-    sent = time.monotonic()
-    assert process.stdout.readline() == "interrupted\n"
-    assert time.monotonic() - sent < 20  # on a loaded machine; the engine looks ten times a second
-    # communicate() would not see what the reading of lines has taken already
-    out = process.stdout.read()
-    assert process.wait(timeout=60) == 0, process.stderr.read()
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        assert process.stdout.readline() == "interrupted\n"
+        # on a loaded machine; the engine looks ten times a second
+        assert time.monotonic() - sent < 20
+        # communicate() would not see what the reading of lines has taken already
+        out = process.stdout.read()
+        assert process.wait(timeout=60) == 0, process.stderr.read()
     assert out == "(16, 16, 16)\n"
 
 

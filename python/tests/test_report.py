@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from conftest import QUICK, blob, oblique
+from helpers import QUICK, blob, oblique
 from morphseek import io, phantom
 from morphseek.evaluation import score_labels
 from morphseek.phantom import PhantomPair

@@ -18,7 +18,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from conftest import QUICK, blob, oblique
+from helpers import QUICK, blob, oblique
 from morphseek import errors, worker
 from morphseek.io import Image
 
@@ -51,8 +51,9 @@ def start(folder: Path) -> subprocess.Popen:
 
 def finish(process: subprocess.Popen, expect: int = 0) -> list[dict[str, Any]]:
     """Read to the end, standard input open all the while as a living caller's is."""
-    out = process.stdout.read()
-    assert process.wait(60) == expect, out + process.stderr.read()
+    with process:
+        out = process.stdout.read()
+        assert process.wait(60) == expect, out + process.stderr.read()
     return [json.loads(line) for line in out.splitlines()]
 
 

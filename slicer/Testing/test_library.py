@@ -1325,10 +1325,10 @@ def test_batch(
 ):
     batch.save(study.points(LANDMARKS), tmp_path / "points.mrk.json")
     header = "name,fixed,moving,fixed_labels,moving_labels,landmarks\n"
-    images = ",".join(
+    listed = ",".join(
         str(paths[key]) for key in ("fixed", "moving", "fixed_labels", "moving_labels")
     )
-    first = f"one,{images},points.mrk.json\n"
+    first = f"one,{listed},points.mrk.json\n"
     (tmp_path / "study.csv").write_text(f"{header}{first}two,absent.nrrd,{paths['moving']},,,\n")
     shown: list[str] = []
     rows = batch.run(

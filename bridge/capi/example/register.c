@@ -37,7 +37,8 @@ int main(void) {
     fprintf(stderr, "%s\n", ms_last_error());
     return 1;
   }
-  printf("\nThe centre of the fixed sphere is at (%.1f, %.1f, %.1f) in the moving image.\n", centre[0], centre[1], centre[2]);
+  printf("\nThe centre of the fixed sphere is at (%.1f, %.1f, %.1f) in the moving image.\n", centre[0], centre[1],
+         centre[2]);
   ms_result_destroy(result);
   ms_engine_destroy(engine);
   return fabs(centre[0] - 18) > 0.5;

@@ -111,8 +111,8 @@ typedef uint64_t ms_result; /* a finished registration, immutable */
 /* What an engine is made with. */
 typedef struct ms_engine_config {
   size_t size;
-  const char *runtime_library; /* path of the ONNX Runtime library; NULL or "": MORPHSEEK_ORT_LIBRARY, or else beside this
-                                  library, in the `onnxruntime` Python package, on the system's path */
+  const char *runtime_library; /* path of the ONNX Runtime library; NULL or "": MORPHSEEK_ORT_LIBRARY, or else beside
+                                  this library, in the `onnxruntime` Python package, on the system's path */
   const char *model_dir;       /* a further folder of models; NULL or "": none */
 } ms_engine_config;
 
@@ -142,11 +142,11 @@ typedef struct ms_options {
 /* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
 typedef struct ms_image {
   size_t size;
-  int64_t dims[3];      /* voxels along x, y, z; at least 2 each */
-  double spacing[3];    /* mm, positive */
-  double origin[3];     /* mm, LPS */
-  double direction[9];  /* row-major; column c is the unit vector of index axis c */
-  const float *voxels;  /* dims[0] * dims[1] * dims[2] of them; not read where only the grid matters */
+  int64_t dims[3];     /* voxels along x, y, z; at least 2 each */
+  double spacing[3];   /* mm, positive */
+  double origin[3];    /* mm, LPS */
+  double direction[9]; /* row-major; column c is the unit vector of index axis c */
+  const float *voxels; /* dims[0] * dims[1] * dims[2] of them; not read where only the grid matters */
 } ms_image;
 
 /* What to register, where two images alone do not say it all. */
@@ -156,8 +156,9 @@ typedef struct ms_pair {
   const ms_image *moving;
   const ms_image *fixed_mask;  /* on the fixed image's grid, non-zero selects; NULL: everything */
   const ms_image *moving_mask; /* on the moving image's grid */
-  const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS mm: where the
-                                  initial alignment starts, or stays with options.initial "none" or "com"; NULL: not known */
+  const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
+                                  mm: where the initial alignment starts, or stays with options.initial "none" or
+                                  "com"; NULL: not known */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
@@ -260,8 +261,8 @@ ms_status ms_register(ms_engine engine, const ms_image *fixed, const ms_image *m
  *   MS_ERR_EMPTY_MASK, MS_ERR_GRID_MISMATCH   a mask that selects nothing, or lies on another grid than its image
  *   MS_ERR_SINGULAR_TRANSFORM                 pair->initial cannot be inverted
  */
-ms_status ms_register_pair(ms_engine engine, const ms_pair *pair, const ms_options *options, ms_progress_fn progress, void *user,
-                           ms_result *out);
+ms_status ms_register_pair(ms_engine engine, const ms_pair *pair, const ms_options *options, ms_progress_fn progress,
+                           void *user, ms_result *out);
 
 /* ------------------------------------------------------------------------------------------------------------- Results
  *
@@ -309,8 +310,8 @@ ms_status ms_result_uncertainty(ms_result result, float *dst, size_t n);
  * outside the image, dst gets background.
  *   MS_ERR_EMPTY_VOLUME, MS_ERR_THIN_VOLUME, MS_ERR_INVALID_SPACING, MS_ERR_INVALID_DIRECTION   for image
  */
-ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolation interpolation, float background, float *dst,
-                          size_t n);
+ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolation interpolation, float background,
+                          float *dst, size_t n);
 
 /* Maps count points in place, x, y, z interleaved, LPS mm, from the fixed image to the moving image. */
 ms_status ms_result_transform_points(ms_result result, double *points, size_t count);

@@ -9,12 +9,12 @@
 
 static int failures;
 
-#define CHECK(condition)                                                         \
-  do {                                                                           \
-    if (!(condition)) {                                                          \
-      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);             \
-      failures++;                                                                \
-    }                                                                            \
+#define CHECK(condition)                                             \
+  do {                                                               \
+    if (!(condition)) {                                              \
+      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      failures++;                                                    \
+    }                                                                \
   } while (0)
 
 /* Expects a status and, for a failure, a message. */

@@ -9,20 +9,20 @@
 #include "phantom.h"
 
 /* Calls a function of the (dst, capacity, needed) kind and checks the protocol. Returns the text, to be freed. */
-#define TEXT(call)                                                               \
-  do {                                                                           \
-    size_t capacity = 0, needed = 0;                                             \
-    char *dst = NULL;                                                            \
-    EXPECT(MS_OK, call);                                                         \
-    CHECK(needed > 2);                                                           \
-    text = dst = realloc(text, needed);                                          \
-    memset(dst, '#', needed);                                                    \
-    capacity = needed - 1;                                                       \
-    EXPECT(MS_ERR_INVALID_ARGUMENT, call);                                       \
-    CHECK(dst[0] == '#');                                                        \
-    capacity = needed;                                                           \
-    EXPECT(MS_OK, call);                                                         \
-    CHECK(strlen(dst) == needed - 1);                                            \
+#define TEXT(call)                         \
+  do {                                     \
+    size_t capacity = 0, needed = 0;       \
+    char *dst = NULL;                      \
+    EXPECT(MS_OK, call);                   \
+    CHECK(needed > 2);                     \
+    text = dst = realloc(text, needed);    \
+    memset(dst, '#', needed);              \
+    capacity = needed - 1;                 \
+    EXPECT(MS_ERR_INVALID_ARGUMENT, call); \
+    CHECK(dst[0] == '#');                  \
+    capacity = needed;                     \
+    EXPECT(MS_OK, call);                   \
+    CHECK(strlen(dst) == needed - 1);      \
   } while (0)
 
 static char *text; /* of the last TEXT */
@@ -129,14 +129,14 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   ms_image bad;
   float *voxels = malloc(voxel_count(fixed) * sizeof *voxels);
 
-#define REFUSED(code)                                                            \
-  do {                                                                           \
-    result = 99;                                                                 \
+#define REFUSED(code)                                                               \
+  do {                                                                              \
+    result = 99;                                                                    \
     EXPECT(code, ms_register(engine, &bad, moving, &options, NULL, NULL, &result)); \
-    CHECK(result == 0 && strstr(ms_last_error(), "fixed") != NULL);              \
-    EXPECT(code, ms_register(engine, fixed, &bad, &options, NULL, NULL, &result)); \
-    CHECK(result == 0 && strstr(ms_last_error(), "moving") != NULL);             \
-    bad = *fixed;                                                                \
+    CHECK(result == 0 && strstr(ms_last_error(), "fixed") != NULL);                 \
+    EXPECT(code, ms_register(engine, fixed, &bad, &options, NULL, NULL, &result));  \
+    CHECK(result == 0 && strstr(ms_last_error(), "moving") != NULL);                \
+    bad = *fixed;                                                                   \
   } while (0)
 
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register(engine, fixed, moving, &options, NULL, NULL, NULL));
@@ -166,12 +166,12 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   bad.voxels = voxels;
   REFUSED(MS_ERR_CONSTANT_VOLUME);
 
-#define REFUSED_OPTION(code, member, value)                                      \
-  do {                                                                           \
-    bad_options = options;                                                       \
-    bad_options.member = value;                                                  \
+#define REFUSED_OPTION(code, member, value)                                              \
+  do {                                                                                   \
+    bad_options = options;                                                               \
+    bad_options.member = value;                                                          \
     EXPECT(code, ms_register(engine, fixed, moving, &bad_options, NULL, NULL, &result)); \
-    CHECK(result == 0);                                                          \
+    CHECK(result == 0);                                                                  \
   } while (0)
 
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, preset, "slowest");
@@ -184,18 +184,19 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, threads, -1);
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, smoothness, "");
   REFUSED_OPTION(MS_ERR_INVALID_ARGUMENT, smoothness, "100.5");
-  CHECK(strstr(ms_last_error(), "smoothness is \"100.5\"; it must be one of auto, low, high or a number of mm in [0.1, 100]") != NULL);
+  CHECK(strstr(ms_last_error(),
+               "smoothness is \"100.5\"; it must be one of auto, low, high or a number of mm in [0.1, 100]") != NULL);
   REFUSED_OPTION(MS_ERR_MODEL_NOT_FOUND, model, "/no/such/model.onnx");
 
   /* masks, the initial transform */
   double initial[12] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
   ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, initial};
   bad = *fixed, bad.voxels = voxels;
-#define REFUSED_PAIR(code)                                                       \
-  do {                                                                           \
-    result = 99;                                                                 \
+#define REFUSED_PAIR(code)                                                        \
+  do {                                                                            \
+    result = 99;                                                                  \
     EXPECT(code, ms_register_pair(engine, &pair, &options, NULL, NULL, &result)); \
-    CHECK(result == 0);                                                          \
+    CHECK(result == 0);                                                           \
   } while (0)
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register_pair(engine, NULL, &options, NULL, NULL, &result));
   pair.size = 8;
@@ -289,7 +290,8 @@ static void test_result(ms_result result, const ms_image *fixed, const ms_image 
 
   ms_image grid = {.size = sizeof grid};
   EXPECT(MS_OK, ms_result_geometry(result, &grid));
-  CHECK(memcmp(grid.dims, fixed->dims, sizeof grid.dims) == 0 && memcmp(grid.spacing, fixed->spacing, sizeof grid.spacing) == 0);
+  CHECK(memcmp(grid.dims, fixed->dims, sizeof grid.dims) == 0 &&
+        memcmp(grid.spacing, fixed->spacing, sizeof grid.spacing) == 0);
   CHECK(memcmp(grid.origin, fixed->origin, sizeof grid.origin) == 0 && grid.voxels == NULL && grid.size == sizeof grid);
   CHECK(memcmp(grid.direction, fixed->direction, sizeof grid.direction) == 0);
   grid.size = 3;
@@ -300,7 +302,8 @@ static void test_result(ms_result result, const ms_image *fixed, const ms_image 
   double m[12];
   EXPECT(MS_OK, ms_result_initial(result, m));
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_initial(result, NULL));
-  CHECK(m[0] == 1 && m[1] == 0 && m[5] == 1 && m[10] == 1 && fabs(m[3] - 3) < 0.5 && fabs(m[7]) < 0.1 && fabs(m[11]) < 0.1);
+  CHECK(m[0] == 1 && m[1] == 0 && m[5] == 1 && m[10] == 1 && fabs(m[3] - 3) < 0.5 && fabs(m[7]) < 0.1 &&
+        fabs(m[11]) < 0.1);
   EXPECT(MS_OK, ms_result_field(result, u, 3 * n));
   EXPECT(MS_OK, ms_result_field_mm(result, mm, 3 * n));
   for (size_t i = 0; i < n; i++)

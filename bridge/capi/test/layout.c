@@ -4,7 +4,8 @@
 #include "morphseek.h"
 
 #define SIZE(type) printf("%s %zu\n", #type, sizeof(type))
-#define MEMBER(type, member) printf("%s.%s %zu %zu\n", #type, #member, offsetof(type, member), sizeof(((type *)0)->member))
+#define MEMBER(type, member) \
+  printf("%s.%s %zu %zu\n", #type, #member, offsetof(type, member), sizeof(((type *)0)->member))
 
 int main(void) {
   SIZE(ms_engine_config);

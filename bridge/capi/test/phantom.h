@@ -9,7 +9,8 @@
 
 /* Draws the phantom displaced by shift mm along x onto a grid of dims at spacing, centred at the LPS origin. */
 static inline ms_image phantom(int64_t nx, int64_t ny, int64_t nz, double spacing, double shift) {
-  ms_image image = {sizeof image, {nx, ny, nz}, {spacing, spacing, spacing}, {0, 0, 0}, {1, 0, 0, 0, 1, 0, 0, 0, 1}, NULL};
+  ms_image image = {sizeof image, {nx, ny, nz}, {spacing, spacing, spacing}, {0, 0, 0}, {1, 0, 0, 0, 1, 0, 0, 0, 1},
+                    NULL};
   float *voxels = (float *)malloc(sizeof(float) * (size_t)(nx * ny * nz)), *v = voxels;
   for (int a = 0; a < 3; a++) image.origin[a] = -0.5 * spacing * (double)(image.dims[a] - 1);
   for (int64_t k = 0; k < nz; k++)
@@ -26,6 +27,8 @@ static inline ms_image phantom(int64_t nx, int64_t ny, int64_t nz, double spacin
   return image;
 }
 
-static inline size_t voxel_count(const ms_image *image) { return (size_t)(image->dims[0] * image->dims[1] * image->dims[2]); }
+static inline size_t voxel_count(const ms_image *image) {
+  return (size_t)(image->dims[0] * image->dims[1] * image->dims[2]);
+}
 
 #endif

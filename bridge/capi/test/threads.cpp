@@ -39,7 +39,7 @@ bool own_error(int thread) {
          std::strstr(ms_last_error(), std::to_string(1000000 + thread).c_str()) != nullptr;
 }
 
-}  // namespace
+} // namespace
 
 int main() {
   ms_engine engine = 0;

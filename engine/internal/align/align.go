@@ -21,6 +21,7 @@ import (
 // Method says how far the alignment goes.
 type Method string
 
+// The methods, from the least work to the most.
 const (
 	None   Method = "none"   // the caller's transform, or the identity in physical space
 	COM    Method = "com"    // translation of the bodies' centres of mass

@@ -7,6 +7,7 @@ import "math"
 // Scale is the factor s of LDVN, the latent-dimension variance normalisation of the log-likelihood.
 type Scale int
 
+// The scales.
 const (
 	SqrtN Scale = iota // s = sqrt(N): the spread over a group does not depend on the latent size N (the paper's choice)
 	One                // s = 1: the plain log-likelihood

@@ -27,6 +27,7 @@ import (
 // Similarity names what a refinement climbs.
 type Similarity string
 
+// The similarities.
 const (
 	NCC  Similarity = "ncc"  // local normalised cross-correlation
 	MSE  Similarity = "mse"  // minus the mean squared difference of normalised intensities

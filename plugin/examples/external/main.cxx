@@ -16,8 +16,8 @@ main(int argc, char ** argv)
   }
   try
   {
-    const auto result =
-      RegisterImages(itk::ReadImage<ImageType>(argv[1]), itk::ReadImage<ImageType>(argv[2]), argc > 4 ? argv[4] : "default");
+    const auto result = RegisterImages(itk::ReadImage<ImageType>(argv[1]), itk::ReadImage<ImageType>(argv[2]),
+                                       argc > 4 ? argv[4] : "default");
     itk::WriteImage(result.warped.GetPointer(), argv[3], true);
     std::cout << "\nfolding: " << result.foldingPercentage << " % of the voxels\n";
     return 0;

@@ -30,7 +30,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_mark_forked)
 
 
-def call(function: Callable, *args: Any) -> Any:
+def call(function: Callable[..., Any], *args: Any) -> Any:
     """Call an engine function; its errors come out as :mod:`morphseek.errors`.
 
     Arrays travel as the address of their first element, None as address 0. The call holds the

@@ -22,6 +22,7 @@ import json
 import os
 import statistics
 import threading
+import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
@@ -29,20 +30,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core, errors, evaluation, io, registration
+from ._log import log
 from .registration import Bar, Progress, RegistrationResult, callback_of, says_no
 
 if TYPE_CHECKING:
     from distributed import Client
+    from typing_extensions import Unpack
+
+    from ._options import Options
 
 IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
 FINISHED = "pair.json"
 SUMMARIES = ("summary.csv", "summary.json")
+DEFECT = "error.log"  # the traceback of what should not have happened to a pair
 
 _drawing = threading.Lock()  # Matplotlib is not made for threads
 
 
 def register_into(
-    out: str | os.PathLike,
+    out: str | os.PathLike[str],
     images: tuple[io.ImageLike, io.ImageLike],
     labels: tuple[io.ImageLike | None, io.ImageLike | None] = (None, None),
     *,
@@ -107,7 +113,7 @@ def register_into(
         if fixed_labels is not None and moving_labels is not None:  # they will be scored
             evaluation.check_labels(fixed_labels)
             evaluation.check_labels(moving_labels)
-        result = registration.register(*images, **inputs, **options)
+        result = registration.register(images[0], images[1], **inputs, **options)
         scores = []
         if fixed_labels is not None and moving_labels is not None:
             scores = evaluation.score_labels(result, fixed_labels, moving_labels)
@@ -239,7 +245,7 @@ class Batch:
             "pairs": [dataclasses.asdict(p) for p in self.pairs],
         }
 
-    def write(self, folder: str | os.PathLike) -> None:
+    def write(self, folder: str | os.PathLike[str]) -> None:
         """Write summary.csv (one row a pair) and summary.json (everything)."""
         text = StringIO()
         table = csv.DictWriter(
@@ -257,8 +263,8 @@ class Batch:
 
 
 def run(
-    pairs: str | os.PathLike | Sequence[Any],
-    out: str | os.PathLike,
+    pairs: str | os.PathLike[str] | Sequence[Any],
+    out: str | os.PathLike[str],
     *,
     workers: int = 1,
     scheduler: str | None = None,
@@ -266,7 +272,7 @@ def run(
     command: str = "",
     anew: bool = False,
     progress: Callable[[Progress], Any] | bool | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Batch:
     """Register a list of pairs; each gets a folder of its own.
 
@@ -315,14 +321,14 @@ def run(
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_list(pairs)
     io.check_apart(out, SUMMARIES, {"pairs": pairs})
-    options, found = registration.checked_options(options)
-    shown, model = dict(options), options.get("model", "default")
+    chosen, found = registration.checked_options(options)
+    shown, model = dict(chosen), chosen.get("model", "default")
     if found:
         model = found["manifest"]["sha256"]
         if found["path"]:  # a worker elsewhere is in another folder
-            options["model"] = str(Path(found["path"]).absolute())
-    if not options.get("threads"):
-        options["threads"] = 1 if scheduler else max(1, _cores() // workers)
+            chosen["model"] = str(Path(found["path"]).absolute())
+    if not chosen.get("threads"):
+        chosen["threads"] = 1 if scheduler else max(1, _cores() // workers)
     with io.output_folder(out):
         pass  # an unwritable folder fails before the work
     for name in SUMMARIES:
@@ -333,7 +339,7 @@ def run(
             )
     token = uuid.uuid4().hex
     jobs = [
-        _Job(pair, str(Path(out).absolute() / pair.id), options, model, html, command, anew, token)
+        _Job(pair, str(Path(out).absolute() / pair.id), chosen, model, html, command, anew, token)
         for pair in listed
     ]
     batch = Batch(
@@ -351,7 +357,7 @@ def run(
     return batch
 
 
-def read_list(source: str | os.PathLike | Sequence[Any]) -> list[Pair]:
+def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     """Return the pairs of a CSV file, or of a list; see :func:`run`. A pair without id is called
     NUMBER-MOVING-to-FIXED.
     """
@@ -564,6 +570,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             "result": result,
         }
         io.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
+        (folder / DEFECT).unlink(missing_ok=True)
         return dataclasses.replace(outcome, status="done", **result)
     except errors.CancelledError:
         return outcome
@@ -573,9 +580,19 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             if isinstance(error, errors.MorphSeekError)
             else errors.InternalError.exit_code
         )
+        if code == errors.InternalError.exit_code:
+            log.exception("pair %s failed", pair.id)
+            _keep_traceback(Path(job.folder))
         return dataclasses.replace(
             outcome, status="failed", error=type(error).__name__, message=str(error), exit_code=code
         )
+
+
+def _keep_traceback(folder: Path) -> None:
+    """Write the exception being handled into a pair's folder, where one can be made."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")
 
 
 def _finished(folder: Path) -> dict[str, Any]:
@@ -712,6 +729,7 @@ def _answer(future: Any, job: _Job) -> Outcome:
     try:
         return future.result()
     except Exception as error:
+        log.exception("pair %s failed", job.pair.id)
         files = job.pair.files
         return Outcome(
             job.pair.id,

@@ -24,7 +24,7 @@ import typer.core
 from rich.console import Console
 from rich.table import Table
 
-from . import _core, errors
+from . import _bindings, _core, errors
 
 if TYPE_CHECKING:
     from .registration import RegistrationResult
@@ -141,10 +141,11 @@ def _with_engine_options(
         name = option["name"]
         if name == "cache" or name in without:  # --no-cache and a fixed folder stand for the cache
             continue
-        limits = {key: option[key] for key in ("min", "max") if key in option}
+        limits: dict[str, Any] = {key: option[key] for key in ("min", "max") if key in option}
         metavar = None
+        kind: Any
         if "prefix" in option or "number" in option:
-            kind: Any = str
+            kind = str
             more = (
                 [f"{option['prefix']}..."]
                 if "prefix" in option
@@ -153,7 +154,7 @@ def _with_engine_options(
             default, metavar = option["default"], "|".join(option["choices"] + more)
             limits = {"parser": functools.partial(_checked, name)}
         elif "choices" in option:
-            kind = enum.Enum(name.capitalize(), {c: c for c in option["choices"]}, type=str)
+            kind = _choices(name.capitalize(), option["choices"])
             default = kind(option["default"])
         else:
             kind = {"string": str, "int": int, "float": float}[option["type"]]
@@ -184,10 +185,16 @@ def _with_engine_options(
     return wrapper
 
 
+def _choices(name: str, values: list[str]) -> Any:
+    """Return the choices of an option as the enumeration that Typer takes."""
+    make: Any = enum.Enum
+    return make(name, {value: value for value in values}, type=str)
+
+
 def _checked(name: str, value: str) -> str:
     """Return an option's value if the engine takes it."""
     try:
-        _core.call(_core.gopy.CheckOptions, json.dumps({name: value}))
+        _bindings.check_options({name: value})
     except errors.InvalidArgumentError as error:
         raise typer.BadParameter(str(error)) from None
     return value
@@ -199,7 +206,7 @@ def _changed(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value != defaults[name]}
 
 
-def _cache(no_cache: bool) -> dict[str, str]:
+def _cache(no_cache: bool) -> dict[str, Any]:
     """Return the cache option: the user's cache folder, unless it is not wanted or cannot be
     made.
     """

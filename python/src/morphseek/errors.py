@@ -18,7 +18,7 @@ True
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._native import gopy as _gopy
 
@@ -59,7 +59,7 @@ _BY_NAME = {
     "snapshot_corrupt": ValueError,
 }
 
-TABLE: list[dict] = json.loads(_gopy.FaultTable())
+TABLE: list[dict[str, Any]] = json.loads(_gopy.FaultTable())
 """The engine's table: dicts with ``code``, ``name``, ``python`` (the class) and ``exit``."""
 
 _BY_CODE: dict[int, type[MorphSeekError]] = {}

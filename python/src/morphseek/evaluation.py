@@ -11,15 +11,17 @@ import os
 import re
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import SimpleITK as sitk
 
-from . import _core, errors, io
+from . import _bindings, errors, io
+from ._log import log
 from .registration import (
     Bar,
     Progress,
@@ -30,6 +32,11 @@ from .registration import (
     says_no,
 )
 from .transform import resample_identity
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import Options
 
 _MEANS = (
     "dice_before",
@@ -144,7 +151,7 @@ def on_fixed_grid(labels: io.ImageLike, grid: np.ndarray) -> io.Image:
     (:attr:`morphseek.io.Image.grid`), else raise GridMismatchError.
     """
     labels = io.read_on(labels, grid, "fixed labels")
-    if not _core.call(_core.gopy.SameGrid, grid, labels.grid):
+    if not _bindings.same_grid(grid, labels.grid):
         raise errors.GridMismatchError(
             f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto"
             " it, with nearest neighbours"
@@ -205,8 +212,7 @@ def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
 
 
 def _agreement(fixed: io.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
-    a, grid = fixed.float32(), fixed.grid
-    scores = json.loads(_core.call(_core.gopy.LabelScores, a, grid, other, grid, 0))
+    scores = _bindings.label_scores(fixed.float32(), other, fixed.grid)
     return {s["label"]: s for s in scores}
 
 
@@ -235,6 +241,8 @@ class PairScore:
     """
     error: str = ""
     exit_code: int = 0
+    traceback: str = ""
+    """Of a defect; empty for errors that :mod:`morphseek.errors` explains."""
 
     def __str__(self) -> str:
         dice = (
@@ -313,7 +321,7 @@ class Evaluation:
         }
         return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
-    def write(self, folder: str | os.PathLike) -> None:
+    def write(self, folder: str | os.PathLike[str]) -> None:
         """Write the files of :meth:`save` into an existing folder."""
         columns = [
             "fixed",
@@ -340,7 +348,8 @@ class Evaluation:
                 "seconds": pair.seconds,
                 "error": pair.error,
             }
-            for score in pair.labels or [None]:
+            scores: Sequence[LabelScore | None] = pair.labels or [None]
+            for score in scores:
                 of_label = (
                     {}
                     if score is None
@@ -352,7 +361,7 @@ class Evaluation:
         ):
             io.write_text(Path(folder) / name, text)
 
-    def save(self, folder: str | os.PathLike) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write results.json (everything) and results.csv (one row a pair and label): both or, on
         an error, none.
         """
@@ -361,16 +370,16 @@ class Evaluation:
 
 
 def evaluate(
-    pairs: str | os.PathLike | Sequence[tuple[str, str]],
-    data: str | os.PathLike,
+    pairs: str | os.PathLike[str] | Sequence[tuple[str, str]],
+    data: str | os.PathLike[str],
     *,
     subset: str | None = None,
-    labels_csv: str | os.PathLike | None = None,
-    against: str | os.PathLike | None = None,
+    labels_csv: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
     check: bool = False,
     inverse: bool = False,
     progress: Callable[[PairScore], Any] | bool | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Evaluation:
     """Register many pairs and score them by their label maps.
 
@@ -417,8 +426,8 @@ def evaluate(
         The evaluation was stopped.
     """
     listed = read_pairs(find_list(pairs, data), subset)
-    options, _ = checked_options(options)
-    if options.get("uncertainty", "off") != "off":
+    chosen, _ = checked_options(options)
+    if chosen.get("uncertainty", "off") != "off":
         raise errors.InvalidArgumentError(
             "uncertainty: an evaluation has no place for it; register, or a batch, writes it for"
             " each pair"
@@ -447,7 +456,7 @@ def evaluate(
     try:
         for fixed, moving in listed:
             scores.append(
-                _evaluate_pair(root, fixed, moving, merge, check, inverse, options, bar and within)
+                _evaluate_pair(root, fixed, moving, merge, check, inverse, chosen, bar and within)
             )
             if bar is not None:
                 bar.say(str(scores[-1]))
@@ -456,7 +465,7 @@ def evaluate(
     finally:
         if bar is not None:
             bar.close()
-    evaluation = Evaluation(scores, names, options)
+    evaluation = Evaluation(scores, names, chosen)
     if other is not None:
         evaluation.wilcoxon = _wilcoxon(scores, other)
     return evaluation
@@ -519,6 +528,8 @@ def _evaluate_pair(
             f"{type(error).__name__}: {error}",
             errors.InternalError.exit_code,
         )
+        log.exception("pair %s <- %s failed", fixed, moving)
+        score.traceback = traceback.format_exc()
     return score
 
 
@@ -576,7 +587,7 @@ def without_nan(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_list(pairs: Any, data: str | os.PathLike) -> Any:
+def find_list(pairs: Any, data: str | os.PathLike[str]) -> Any:
     """Return the file of a list of pairs: where it is said to be, or else in the data folder; a
     list itself as it is.
     """
@@ -590,7 +601,7 @@ def find_list(pairs: Any, data: str | os.PathLike) -> Any:
 
 
 def read_pairs(
-    source: str | os.PathLike | Sequence[tuple[str, str]], subset: str | None = None
+    source: str | os.PathLike[str] | Sequence[tuple[str, str]], subset: str | None = None
 ) -> list[tuple[str, str]]:
     """Return the (fixed, moving) names of a pair list; see :func:`evaluate`.
 
@@ -656,7 +667,9 @@ def _columns(rows: list[list[str]]) -> list[list[str]]:
 _SEPARATORS = ",;\t"
 
 
-def read_table(path: str | os.PathLike, what: str, heading: Collection[str]) -> list[list[str]]:
+def read_table(
+    path: str | os.PathLike[str], what: str, heading: Collection[str]
+) -> list[list[str]]:
     """Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped,
     all rows of one length, those rows and columns dropped that are empty.
 
@@ -769,7 +782,7 @@ def find_file(root: Path, name: str, kind: str) -> Path:
     )
 
 
-def read_labels_csv(path: str | os.PathLike) -> tuple[dict[int, int], dict[int, str]]:
+def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[int, str]]:
     """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged
     names.
     """
@@ -813,14 +826,14 @@ def merge_labels(labels: io.Image, merge: dict[int, int] | None) -> io.Image:
     return labels.like(merged[inverse].reshape(labels.array.shape))
 
 
-def run_file(folder: str | os.PathLike) -> Path:
+def run_file(folder: str | os.PathLike[str]) -> Path:
     """Return the file that an earlier evaluation is read from, given its folder or the file
     itself.
     """
     return Path(folder) / FILES[0] if Path(folder).is_dir() else Path(folder)
 
 
-def _read_run(folder: str | os.PathLike) -> dict[tuple[str, str], float]:
+def _read_run(folder: str | os.PathLike[str]) -> dict[tuple[str, str], float]:
     path = run_file(folder)
     try:
         pairs = json.loads(path.read_text(encoding="utf-8"))["pairs"]

@@ -37,7 +37,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike, Any]
+ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike[str], Any]
 """numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path or DICOM folder."""
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
@@ -423,16 +423,12 @@ def parts(path: Path) -> list[Path]:
             header = re.split(rb"\r?\n\r?\n", header)[0]
         others = [path.parent / name for name in _data_files(header) if name != "LOCAL"]
     else:
-        suffix = next((suffix for suffix in _PAIRS if path.name.endswith(suffix)), None)
-        others = (
-            [
-                path.with_name(path.name.removesuffix(suffix) + other)
-                for other in _PAIRS
-                if other != suffix
-            ]
-            if suffix
-            else []
-        )
+        own = next((suffix for suffix in _PAIRS if path.name.endswith(suffix)), "")
+        others = [
+            path.with_name(path.name.removesuffix(own) + other)
+            for other in _PAIRS
+            if own and other != own
+        ]
     return [path, *(file for file in others if file.is_file())]
 
 
@@ -728,12 +724,14 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
     return matrix
 
 
-# : Endings of the image formats that keep a grid's place and directions, and that are told when a
+#: Endings of the image formats that keep a grid's place and directions, and that are told when a
 # disk is full.
 _FORMATS = (".nii", ".nii.gz", ".nrrd", ".nhdr", ".mha", ".mhd", *_PAIRS)
 
 
-def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bool = True) -> None:
+def write_image(
+    path: str | os.PathLike[str], image: Image | sitk.Image, compress: bool = True
+) -> None:
     """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI
     intent 1007).
     """
@@ -766,7 +764,7 @@ def write_image(path: str | os.PathLike, image: Image | sitk.Image, compress: bo
         _write(lambda: write(temporary), temporary, path)
 
 
-def write_transform(path: str | os.PathLike, transform: sitk.Transform) -> None:
+def write_transform(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
     """Write a transform as ``.h5`` or ``.tfm``."""
     size = (1 << 16) + transform.GetNumberOfParameters() * (8 if Path(path).suffix == ".h5" else 26)
 
@@ -779,13 +777,13 @@ def write_transform(path: str | os.PathLike, transform: sitk.Transform) -> None:
         _write(lambda: write(temporary), temporary, path)
 
 
-def write_text(path: str | os.PathLike, text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8."""
     with replacing(path) as temporary:
         _write(lambda: temporary.write_text(text, encoding="utf-8"), temporary, path)
 
 
-def write_array(path: str | os.PathLike, array: np.ndarray) -> None:
+def write_array(path: str | os.PathLike[str], array: np.ndarray) -> None:
     """Write an array as ``.npy``."""
     with replacing(path) as temporary:
         _write(lambda: np.save(temporary, array), temporary, path)
@@ -802,7 +800,7 @@ def at_once(*writers: Callable[[], Any]) -> None:
             future.result()
 
 
-def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike) -> None:
+def _write(write: Callable[[], Any], temporary: Path, path: str | os.PathLike[str]) -> None:
     try:
         write()
         if temporary.name.lower().endswith((".nii", ".nii.gz", *_PAIRS)):
@@ -829,7 +827,7 @@ def _check_nifti(path: Path) -> None:
     import nibabel
 
     try:
-        header = nibabel.load(path)
+        header: Any = nibabel.load(path)
     except (nibabel.filebasedimages.ImageFileError, EOFError, OSError):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
     voxels = Path(header.file_map["image"].filename)
@@ -845,7 +843,7 @@ def _check_nifti(path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeekError:
+def _output_error(error: Exception, path: str | os.PathLike[str]) -> errors.MorphSeekError:
     folder = Path(path).parent
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
@@ -864,7 +862,7 @@ def _output_error(error: Exception, path: str | os.PathLike) -> errors.MorphSeek
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary place for a file of that name; the file becomes ``path`` when the block ends
     well and is removed otherwise.
 
@@ -885,7 +883,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def output_folder(
-    folder: str | os.PathLike, replaced: Collection[str] = (), seal: str = ""
+    folder: str | os.PathLike[str], replaced: Collection[str] = (), seal: str = ""
 ) -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends
     well, or not at all.
@@ -1015,7 +1013,7 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def check_apart(
-    folder: str | os.PathLike, names: Collection[str], inputs: Mapping[str, Any]
+    folder: str | os.PathLike[str], names: Collection[str], inputs: Mapping[str, Any]
 ) -> None:
     """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
     inputs.
@@ -1077,12 +1075,7 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
     if isinstance(source, np.ndarray):
         return image.array
     if hasattr(source, "affine") and hasattr(source, "dataobj"):
-        voxels, affine = image.array.T, _RAS_TO_LPS @ image.index_to_physical
-        try:
-            # NIfTI: 64-bit integers only if one says so
-            return type(source)(voxels, affine, dtype=voxels.dtype)
-        except TypeError:
-            return type(source)(voxels, affine)
+        return _to_nibabel(source, image)
     if hasattr(source, "GetLargestPossibleRegion"):
         itk = sys.modules["itk"]
         out = itk.image_from_array(np.ascontiguousarray(image.array))
@@ -1093,7 +1086,30 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
     return image.to_sitk()
 
 
-def read_vectors(path: str | os.PathLike) -> np.ndarray:
+_TEMPLATES = 2  # NIfTI's codes above it name an atlas, which a resampled image need not lie in
+
+
+def _to_nibabel(source: Any, image: Image) -> Any:
+    """Return ``image`` as a nibabel image of the kind of ``source``; a NIfTI keeps the units and
+    which of its two forms count.
+    """
+    kind = type(source)
+    voxels, affine = image.array.T, _RAS_TO_LPS @ image.index_to_physical
+    try:
+        # NIfTI: 64-bit integers only if one says so
+        made = kind(voxels, affine, dtype=voxels.dtype)
+    except TypeError:
+        return kind(voxels, affine)
+    if hasattr(source.header, "get_xyzt_units"):
+        made.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
+        codes = {form: int(source.header[f"{form}_code"]) for form in ("sform", "qform")}
+        if any(codes.values()):
+            made.set_sform(affine, min(codes["sform"], _TEMPLATES))
+            made.set_qform(affine, min(codes["qform"], _TEMPLATES))
+    return made
+
+
+def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
     """Read a vector image as array of shape (z, y, x, 3)."""
     try:
         return sitk.GetArrayFromImage(_read_file(Path(path), sitk.sitkVectorFloat32))

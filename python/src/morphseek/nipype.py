@@ -34,7 +34,7 @@ def _trait(option: dict[str, Any]) -> Any:
     return traits.Range(low=cast(option["min"]), high=cast(option["max"]), **info)
 
 
-class _Inputs(CommandLineInputSpec):
+class _Inputs(CommandLineInputSpec):  # type: ignore[misc]
     fixed = File(
         exists=True,
         mandatory=True,
@@ -111,7 +111,7 @@ InputSpec = type(
 )
 
 
-class OutputSpec(TraitedSpec):
+class OutputSpec(TraitedSpec):  # type: ignore[misc]
     """The module's outputs."""
 
     warped = File(exists=True, desc="the moving image on the fixed grid")
@@ -122,7 +122,7 @@ class OutputSpec(TraitedSpec):
     )
 
 
-class MorphSeekRegistration(CommandLine):
+class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
     """Register two images by the executable ``MorphSeekRegistration``.
 
     Examples

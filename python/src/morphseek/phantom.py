@@ -34,6 +34,8 @@ LABELS = {
 }
 """Names of the labels."""
 
+_Triple = tuple[float, float, float]
+
 _CONTRASTS = ("MR", "CT")  # of _TISSUES
 
 # Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield
@@ -211,8 +213,9 @@ def make_pair(
         return q @ np.linalg.inv(linear).T + shift
 
     images = []
-    for grid, warp, contrast in zip((fixed, moving), (lambda p: p, to_canonical), contrasts):
-        values, labels = _render(warp(_points(grid)), _CONTRASTS.index(contrast), grid)
+    for grid, contrast in zip((fixed, moving), contrasts):
+        points = _points(grid) if grid is fixed else to_canonical(_points(grid))
+        values, labels = _render(points, _CONTRASTS.index(contrast), grid)
         values = values.reshape(grid.array.shape)
         if contrast == "MR":
             values = _mr_noise(values, rng)
@@ -301,7 +304,7 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
         values[near] += alpha * (_TISSUES[tissue][contrast] - values[near])
         labels[near[distance[near] < 0]] = label
 
-    def ellipsoid(center: tuple, radii: tuple, turn: tuple = (0.0, 0.0, 0.0)) -> np.ndarray:
+    def ellipsoid(center: _Triple, radii: _Triple, turn: _Triple = (0.0, 0.0, 0.0)) -> np.ndarray:
         dx, dy, dz = x - center[0], y - center[1], z - center[2]
         distance = np.full(len(x), np.float32(1e3))
         near = np.flatnonzero(dx**2 + dy**2 + dz**2 < (max(radii) + 10 * edge) ** 2)

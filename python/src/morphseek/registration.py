@@ -9,14 +9,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _core, errors, io
-from .transform import DenseTransform
+from . import _bindings, _core, errors, io
+from ._bindings import Floats
+from .transform import DenseTransform, read_only
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import Options
 
 #: What a registration may leave in a folder, one run's files replacing another's.
 OUTPUTS = (
@@ -79,10 +85,26 @@ class RegistrationResult(DenseTransform):
         uncertainty: np.ndarray | None = None,
     ):
         super().__init__(displacement, grid, moving_grid, initial)
-        self.warped = warped
+        self._warped = warped
+        self._uncertainty = uncertainty
         self.metrics = metrics
         self.options = options
-        self.uncertainty = uncertainty
+
+    @property
+    def warped(self) -> Floats:
+        """The moving image resampled once onto the fixed grid; read-only."""
+        return read_only(self._warped)
+
+    @property
+    def uncertainty(self) -> Floats | None:
+        """Standard deviation of the displacement, mm; read-only."""
+        return None if self._uncertainty is None else read_only(self._uncertainty)
+
+    def _replace(self, displacement: np.ndarray) -> None:
+        raise AttributeError(
+            "the displacement of a finished registration cannot be set, for its image and its"
+            " metrics would not follow; make a DenseTransform"
+        )
 
     def __repr__(self) -> str:
         m = self.metrics
@@ -108,7 +130,7 @@ class RegistrationResult(DenseTransform):
         }
 
     def write(
-        self, folder: str | os.PathLike, report: dict[str, Any], *others: Callable[[], Any]
+        self, folder: str | os.PathLike[str], report: dict[str, Any], *others: Callable[[], Any]
     ) -> None:
         """Write the files of :meth:`save` into an existing folder, with ``report`` as report.json;
         ``others`` write more at the same time.
@@ -134,7 +156,7 @@ class RegistrationResult(DenseTransform):
             *others,
         )
 
-    def save(self, folder: str | os.PathLike) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one,
         uncertainty.nrrd to a folder: all of them or, on an error, none.
 
@@ -145,7 +167,7 @@ class RegistrationResult(DenseTransform):
             self.write(temporary, self.report())
 
 
-def load(folder: str | os.PathLike) -> RegistrationResult:
+def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
     folder = Path(folder)
     path = folder / "report.json"
@@ -184,8 +206,7 @@ def load(folder: str | os.PathLike) -> RegistrationResult:
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: its initial transform cannot be inverted"
         )
-    displacement = np.empty((3, *mm.shape[:3]), np.float32)
-    _core.call(_core.gopy.FromMM, mm, grid, 0, displacement)
+    displacement = _bindings.from_mm(mm, grid)
     warped = io.read(folder / "warped.nii.gz", "warped").float32()
     uncertainty = (
         io.read(folder / "uncertainty.nrrd", "uncertainty").float32()
@@ -210,7 +231,7 @@ def register(
     moving_mask: io.ImageLike | None = None,
     initial_transform: Any = None,
     progress: Callable[[Progress], Any] | bool | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> RegistrationResult:
     """Register `moving` onto `fixed`.
 
@@ -271,33 +292,33 @@ def register(
     if initial_transform is not None:
         matrix = io.linear_part(io.read_transform(initial_transform))
         initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
-    options = plain_options(options)
-
-    arrays: list[np.ndarray | None] = []
-    for image in (target, source, *masks):
-        arrays += [None, None] if image is None else [image.float32(), image.grid]
+    chosen = plain_options(options)
 
     with _Reporter(progress) as reporter:
         _core.open_engine()
         try:
-            raw = _core.call(_core.gopy.Register, *arrays, initial, json.dumps(options), reporter)
+            found = _bindings.register(
+                (target.float32(), target.grid),
+                (source.float32(), source.grid),
+                None if masks[0] is None else (masks[0].float32(), masks[0].grid),
+                None if masks[1] is None else (masks[1].float32(), masks[1].grid),
+                initial,
+                chosen,
+                reporter,
+            )
         except errors.CancelledError:
             if reporter.interruption is not None:
                 raise reporter.interruption from None
             raise
-    displacement = np.empty((3, *target.array.shape), np.float32)
-    warped = np.empty(target.array.shape, np.float32)
-    found = np.empty(12)
-    _core.call(raw.Copy, displacement, warped, found)
-    matrix = np.eye(4)
-    matrix[:3, :3], matrix[:3, 3] = found[:9].reshape(3, 3), found[9:]
-    metrics = json.loads(_core.call(raw.Metrics))
-    uncertainty = None
-    if metrics["uncertainty"]:
-        uncertainty = np.empty(target.array.shape, np.float32)
-        _core.call(raw.Uncertainty, uncertainty)
     return RegistrationResult(
-        displacement, target.grid, source.grid, matrix, warped, metrics, options, uncertainty
+        found.displacement,
+        target.grid,
+        source.grid,
+        found.initial,
+        found.warped,
+        found.metrics,
+        chosen,
+        found.uncertainty,
     )
 
 
@@ -305,7 +326,7 @@ def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | N
     return None if mask is None else io.read_on(mask, image.grid, name)
 
 
-def all_options(options: dict[str, Any]) -> dict[str, Any]:
+def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return every option as the engine takes it: those given, and the others at their defaults.
 
     Raises
@@ -314,12 +335,12 @@ def all_options(options: dict[str, Any]) -> dict[str, Any]:
         The engine does not know the name, or not the value.
     """
     # the names, before values that may be images
-    _core.call(_core.gopy.CheckOptions, json.dumps(dict.fromkeys(options)))
+    _bindings.check_options(dict.fromkeys(options))
     given = {name: _plain(name, value) for name, value in options.items() if value is not None}
-    return json.loads(_core.call(_core.gopy.CheckOptions, json.dumps(given)))
+    return _bindings.check_options(given)
 
 
-def plain_options(options: dict[str, Any]) -> dict[str, Any]:
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are given, as the engine takes them ("off" for False):
     :func:`all_options` without the others.
     """
@@ -327,7 +348,7 @@ def plain_options(options: dict[str, Any]) -> dict[str, Any]:
     return {name: read[name] for name, value in options.items() if value is not None}
 
 
-def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return :func:`plain_options` and what is known of the model that they name, before a list of
     pairs is begun.
 
@@ -336,9 +357,9 @@ def checked_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     morphseek.errors.MorphSeekError
         The engine does not take them, or the model cannot be used.
     """
-    options = plain_options(options)
-    model = options.get("model", "default")
-    return options, {} if model in ("none", "default") else _core.verify_model(model)
+    chosen = plain_options(options)
+    model = chosen.get("model", "default")
+    return chosen, {} if model in ("none", "default") else _core.verify_model(model)
 
 
 def says_no(answer: Any) -> bool:
@@ -407,7 +428,8 @@ class _Reporter:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         try:
-            self._handler(number, frame)
+            if callable(self._handler):
+                self._handler(number, frame)
         except BaseException as error:
             self.interruption = error
         outer = getattr(self._handler, "__self__", None)

@@ -29,7 +29,7 @@ _LETTERS = {"axial": "RLAP", "coronal": "RLSI", "sagittal": "APSI"}
 
 
 def write_report(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     result: RegistrationResult,
     fixed: io.ImageLike,
     moving: io.ImageLike,

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
 
-from . import _core, errors, io
+from . import _bindings, errors, io
+from ._bindings import Doubles, Floats
+
+_OLD_NAMES = {
+    "njd_percent": "NJDPercent",
+    "sdlogj": "SDLogJ",
+    "jacobian_min": "JacobianMin",
+    "jacobian_max": "JacobianMax",
+    "displacement_mean_mm": "DisplacementMeanMM",
+    "displacement_max_mm": "DisplacementMaxMM",
+}
 
 _MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds exactly
 
@@ -56,10 +66,10 @@ class DenseTransform:
         moving_grid: np.ndarray,
         initial: np.ndarray | None = None,
     ):
-        self.grid = np.ascontiguousarray(grid, dtype=np.float64)
-        self.moving_grid = np.ascontiguousarray(moving_grid, dtype=np.float64)
-        self.initial = np.eye(4) if initial is None else np.asarray(initial, dtype=np.float64)
-        self.displacement = displacement
+        self._grid = np.array(grid, dtype=np.float64)
+        self._moving_grid = np.array(moving_grid, dtype=np.float64)
+        self._initial = np.eye(4) if initial is None else np.array(initial, dtype=np.float64)
+        self._displacement = self._checked(displacement)
 
     def __repr__(self) -> str:
         fixed, moving = (
@@ -67,56 +77,88 @@ class DenseTransform:
         )
         return (
             f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to"
-            f" {self.stats()['DisplacementMaxMM']:.2f} mm)"
+            f" {self.regularity()['displacement_max_mm']:.2f} mm)"
         )
 
     @property
-    def displacement(self) -> np.ndarray:
+    def grid(self) -> Doubles:
+        """Geometry of the fixed image, as :attr:`morphseek.io.Image.grid`; read-only."""
+        return read_only(self._grid)
+
+    @property
+    def moving_grid(self) -> Doubles:
+        """Geometry of the moving image; read-only."""
+        return read_only(self._moving_grid)
+
+    @property
+    def initial(self) -> Doubles:
+        """4x4 LPS matrix of the linear part; read-only."""
+        return read_only(self._initial)
+
+    @property
+    def displacement(self) -> Floats:
         """The displacements in voxels: float32, shape (3, z, y, x), component i along array axis
-        i.
+        i. Read-only: a changed one is a new :class:`DenseTransform`.
         """
-        return self._displacement
+        return read_only(self._displacement)
 
     @displacement.setter
     def displacement(self, displacement: np.ndarray) -> None:
+        self._replace(displacement)
+
+    def _replace(self, displacement: np.ndarray) -> None:
+        warnings.warn(
+            "setting displacement is deprecated; make a new DenseTransform",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        self._displacement = self._checked(displacement)
+
+    def _checked(self, displacement: np.ndarray) -> Floats:
         array = np.ascontiguousarray(displacement, dtype=np.float32)
         if array.shape != (3, *self.shape):
             raise errors.GridMismatchError(
                 f"displacement has shape {array.shape}; the grid needs {(3, *self.shape)}"
             )
-        self._displacement = array
+        return array
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Shape (z, y, x) of the fixed grid."""
-        x, y, z = (int(n) for n in self.grid[:3])
-        return z, y, x
+        return _bindings.shape_of(self._grid)
 
     @property
     def displacement_mm(self) -> np.ndarray:
         """The displacements in LPS mm: float32, shape (z, y, x, 3), components x, y, z (ITK's).
         Computed at every access.
         """
-        out = np.empty((*self.shape, 3), np.float32)
-        _core.call(_core.gopy.ToMM, *self._field(), 0, out)
-        return out
+        return _bindings.to_mm(*self._field())
 
-    def _field(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.displacement, self.grid
+    def _field(self) -> tuple[Floats, Doubles]:
+        return self._displacement, self._grid
+
+    def regularity(self) -> dict[str, float]:
+        """Return how regular the field is and how far it moves, by the names that
+        ``RegistrationResult.metrics`` has: ``njd_percent``, ``sdlogj``, ``jacobian_min``,
+        ``jacobian_max``, ``displacement_mean_mm`` and ``displacement_max_mm``.
+        """
+        return _bindings.regularity(*self._field())
 
     def stats(self) -> dict[str, float]:
-        """Return how regular the field is and how far it moves: NJD in percent, SDlogJ, the
-        Jacobian's range, mean and largest mm.
-        """
-        return json.loads(_core.call(_core.gopy.Stats, *self._field(), 0))
+        """Deprecated: :meth:`regularity` under older names."""
+        warnings.warn(
+            "stats() is deprecated; regularity() has the metrics' names",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        found = self.regularity()
+        return {old: found[new] for new, old in _OLD_NAMES.items()}
 
     def jacobian(self) -> np.ndarray:
         """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where
         it keeps volumes.
         """
-        out = np.empty(self.shape, np.float32)
-        _core.call(_core.gopy.Jacobian, *self._field(), 0, out)
-        return out
+        return _bindings.jacobian(*self._field())
 
     def apply(
         self, image: io.ImageLike, interpolation: str = "linear", background: float | None = None
@@ -154,16 +196,8 @@ class DenseTransform:
                 if len(found) <= _MAX_EXACT:  # their ranks travel; more than that are no labels
                     values, background, array = found, of_background, ranks
         moving = np.ascontiguousarray(array, dtype=np.float32)
-        out = np.empty(self.shape, np.float32)
-        _core.call(
-            _core.gopy.Warp,
-            *self._field(),
-            moving,
-            source.grid,
-            str(interpolation),
-            float(background),
-            0,
-            out,
+        out: np.ndarray = _bindings.warp(
+            *self._field(), moving, source.grid, str(interpolation), float(background)
         )
         if interpolation == "nearest":
             out = (
@@ -197,7 +231,7 @@ class DenseTransform:
             raise errors.InvalidArgumentError(
                 f"points have shape {mapped.shape}; give (n, 3), LPS mm"
             )
-        _core.call(_core.gopy.TransformPoints, *self._field(), mapped, len(mapped))
+        _bindings.transform_points(*self._field(), mapped)
         return mapped
 
     def inverse(self) -> DenseTransform:
@@ -205,8 +239,7 @@ class DenseTransform:
 
         Where the field folds there is no inverse; the nearest preimage found stands.
         """
-        inverse = np.empty((3, *(int(n) for n in self.moving_grid[2::-1])), np.float32)
-        _core.call(_core.gopy.Inverse, *self._field(), self.moving_grid, 0, inverse)
+        inverse = _bindings.inverse(*self._field(), self._moving_grid)
         return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
 
     def to_sitk(self) -> sitk.Transform:
@@ -237,6 +270,13 @@ class DenseTransform:
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""
         return io.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:
@@ -283,16 +323,4 @@ def resample_identity(
     image: io.Image, grid: np.ndarray, interpolation: str, background: float
 ) -> np.ndarray:
     """Resample onto another grid under the identity in physical space; float32."""
-    out = np.empty(tuple(int(n) for n in grid[2::-1]), np.float32)
-    _core.call(
-        _core.gopy.Resample,
-        image.float32(),
-        image.grid,
-        grid,
-        None,
-        interpolation,
-        background,
-        0,
-        out,
-    )
-    return out
+    return _bindings.resample(image.float32(), image.grid, grid, interpolation, background)

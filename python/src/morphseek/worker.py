@@ -57,9 +57,11 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     """Do what ``request.json`` in a folder says; return the result line's content."""
     try:
         request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-        inputs = {
-            name: _read(folder, request.get(name), name)
-            for name in ("fixed", "moving", "fixed_mask", "moving_mask")
+        fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
+        masks: dict[str, Any] = {
+            name: _read(folder, request[name], name)
+            for name in ("fixed_mask", "moving_mask")
+            if request.get(name) is not None
         }
         labels = [
             _read(folder, entry, f"label map {i}")
@@ -79,7 +81,9 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         initial = np.array(initial, dtype=np.float64)
     if "uncertainty" in outputs:
         options = {**options, "uncertainty": "on"}
-    result = register(**inputs, initial_transform=initial, progress=progress, **options)
+    result = register(
+        fixed, moving, **masks, initial_transform=initial, progress=progress, **options
+    )
     files = {}
     for name in outputs:
         progress(Progress("outputs", 1.0, name))
@@ -98,15 +102,12 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     return {"metrics": result.report(), "files": files, "labels": moved}
 
 
-def _read(folder: Path, entry: dict[str, Any] | None, name: str) -> io.Image | None:
-    if entry is None:
-        return None
+def _read(folder: Path, entry: dict[str, Any], name: str) -> io.Image:
     array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
-    return io.Image(
-        array,
-        *(tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")),
-        name.replace("_", " "),
+    spacing, origin, direction = (
+        tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
     )
+    return io.Image(array, spacing, origin, direction, name.replace("_", " "))
 
 
 def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +121,7 @@ def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.n
     if name == "jacobian":
         return result.jacobian(), result.grid
     if name == "uncertainty":
+        assert result.uncertainty is not None  # run asked for it
         return result.uncertainty, result.grid
     return np.linalg.norm(result.displacement_mm, axis=-1), result.grid
 

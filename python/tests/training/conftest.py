@@ -21,15 +21,13 @@ pytest.importorskip(
 from training_helpers import REPOSITORY, write_phantom  # noqa: E402  (after the skips)
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "training: needs PyTorch (extra morphseek[training])")
-
-
 def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     for item in items:
         if here in Path(item.fspath).parents:
             item.add_marker(pytest.mark.training)
+            # what PyTorch, MONAI and ONNX warn of changes with their versions
+            item.add_marker(pytest.mark.filterwarnings("default"))
 
 
 @pytest.fixture(autouse=True)

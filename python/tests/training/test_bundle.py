@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 import torch
-from training_helpers import REPOSITORY
 
 import morphseek
 from morphseek.training.data import PairSource, make_grid, make_sample, read_pairs
 from morphseek.training.evaluate import field_on_fixed_grid, score_pair
 from morphseek.training.export import graph_sha256, read_manifest
+from training_helpers import REPOSITORY
 
 BUNDLE = REPOSITORY / "engine" / "network" / "bundles" / "hippocampus.onnx"
 MORPHOMETRY = BUNDLE.with_name("hippocampus-morphometry.onnx")

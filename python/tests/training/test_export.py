@@ -9,7 +9,6 @@ import onnxruntime
 import pytest
 import SimpleITK as sitk
 import torch
-from training_helpers import random_field
 
 import morphseek
 from morphseek.training import export
@@ -18,6 +17,7 @@ from morphseek.training.data import Sample, make_grid, make_sample, read_case
 from morphseek.training.evaluate import field_on_fixed_grid, register_sample
 from morphseek.training.objective import build_backbone
 from morphseek.training.trainer import Trainer
+from training_helpers import random_field
 
 SMALL = {
     "voxelmorph-l": {"widths": [4, 4, 8, 8, 8]},

@@ -5,11 +5,11 @@ import pytest
 import torch
 from monai.losses import DiceLoss
 from monai.metrics import DiceMetric, HausdorffDistanceMetric
-from training_helpers import random_field
 
 from morphseek.training import losses
 from morphseek.training.policy import hd95
 from morphseek.training.spatial import jacobian_determinant
+from training_helpers import random_field
 
 SIZE = (12, 13, 11)
 

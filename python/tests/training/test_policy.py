@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from training_helpers import random_field
 
 from morphseek.training import policy as p
 from morphseek.training.data import Sample
 from morphseek.training.losses import endpoint_error, hard_dice, soft_dice
 from morphseek.training.objective import StepObjective, build_backbone
 from morphseek.training.spatial import compose, njd_fraction, warp
+from training_helpers import random_field
 
 
 def latents(j=5, seed=0):

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.linalg import expm
 from scipy.ndimage import map_coordinates, shift
-from training_helpers import random_field
 
 from morphseek.training import spatial
+from training_helpers import random_field
 
 SIZE = (14, 17, 12)
 

@@ -112,8 +112,8 @@ def run(
         }
         rows.append({"name": name, **_row(paths, out / name, fields)})
         row = rows[-1]
-        done = "similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s"
-        show(f"{name}: {row['error'] or done.format(**row)}")
+        finished = "similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s"
+        show(f"{name}: {row['error'] or finished.format(**row)}")
         with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, RESULTS, restval="")
             table.writeheader()

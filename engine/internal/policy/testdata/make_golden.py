@@ -1,5 +1,5 @@
-"""Golden values of engine/internal/policy from independent code: python make_golden.py in this folder (needs
-scipy, torch).
+"""Golden values of engine/internal/policy from independent code: python make_golden.py in this
+folder (needs scipy, torch).
 
 The uniforms are chacha8rand's (c2sp.org/chacha8rand), written out here; the normal quantiles are
 scipy's; the log-likelihood is torch.distributions'.

@@ -79,7 +79,7 @@ SCALES = {
     "full": Scale("full", {"model.options": {}}),
 }
 
-# : The same optimiser for every row, its schedule complete in every run: a half-finished decay
+#: The same optimiser for every row, its schedule complete in every run: a half-finished decay
 # alone moves NJD.
 COMMON = {
     "data.pairs": "grpo",
@@ -116,7 +116,7 @@ _NO_AUGMENTATION = {
     )
 }
 _NO_POLICY = {"policy.kind": "none"}
-# : `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the
+#: `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the
 # shipped run, so that rows differ in the method.
 _OURS = {
     "loss.dice": 0.6,

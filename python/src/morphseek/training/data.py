@@ -116,7 +116,7 @@ def read_case(
     """
     import SimpleITK as sitk
 
-    from .. import _core, io
+    from .. import _bindings, io
 
     given = _read(image)
     picture = sitk.DICOMOrient(given.like(given.float32()).to_sitk(), "LPS")
@@ -126,7 +126,7 @@ def read_case(
     if labels is not None:
         found = _read(labels)
         m = sitk.DICOMOrient(found.to_sitk(), "LPS")
-        if not _core.call(_core.gopy.SameGrid, io.grid_of(picture), io.grid_of(m)):
+        if not _bindings.same_grid(io.grid_of(picture), io.grid_of(m)):
             lost = (
                 "; its header seems to be lost: give it the image's"
                 if found.array.shape == given.array.shape
@@ -197,7 +197,7 @@ def _intensities(
     """
     import SimpleITK as sitk
 
-    from .. import _core, errors, io
+    from .. import _bindings, errors, io
 
     given = io.Image(
         sitk.GetArrayFromImage(picture),
@@ -205,13 +205,8 @@ def _intensities(
         picture.GetOrigin(),
         picture.GetDirection(),
     )
-    taken = np.empty(given.array.shape, np.float32)
     try:
-        low, high = json.loads(
-            _core.call(
-                _core.gopy.Intensities, given.float32(), given.grid, *map(float, percentiles), taken
-            )
-        )
+        taken, (low, high) = _bindings.intensities(given.float32(), given.grid, *percentiles)
     except errors.MorphSeekError as error:
         raise DataError(f"{path}: {error}") from None
     if not high > low:

@@ -26,7 +26,7 @@ w)         of every step ``log_sigma``    (T, C, d, h, w)         of every step
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from onnx import (
@@ -41,10 +41,10 @@ from onnx import (
 
 __all__ = ["loop_steps"]
 
-# : What passes from step to step: outputs of the single step, by the names of their predecessors in
+#: What passes from step to step: outputs of the single step, by the names of their predecessors in
 # the loop.
 CARRIED = {"state.u": "u", "state.warped": "warped", "state.reward": "reward"}
-# : What every step leaves behind, and how the loop's stack of it, (T, J) or (T, 1, ...), becomes
+#: What every step leaves behind, and how the loop's stack of it, (T, J) or (T, 1, ...), becomes
 # the output.
 STACKED = {"reward": "Reshape", "njd": "Reshape", "mu": "Squeeze", "log_sigma": "Squeeze"}
 
@@ -163,7 +163,9 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
         graph.node.append(helper.make_node(operator, [f"loop.{name}.steps", axis_or_shape], [name]))
 
 
-def _split(nodes, varying: set[str]) -> tuple[list[NodeProto], list[NodeProto]]:
+def _split(
+    nodes: Iterable[NodeProto], varying: set[str]
+) -> tuple[list[NodeProto], list[NodeProto]]:
     """The nodes that depend on a ``varying`` name, and the others; each in their order."""
     varying = set(varying)
     inside, outside = [], []

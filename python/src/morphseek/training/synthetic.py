@@ -47,7 +47,7 @@ __all__ = ["BODIES", "Anatomy", "Subject", "SyntheticPair", "SyntheticSource"]
 STRIDE, NOISE_STRIDE = 3, 2
 #: A lattice reaches this share of the grid's size beyond it on either side.
 MARGIN = 0.15
-# : A structure can be a label if both subjects show this share of the grid's voxels of it, and if
+#: A structure can be a label if both subjects show this share of the grid's voxels of it, and if
 # it is not too thin for : them: read at the nearest voxels, this share of the smaller must agree
 # under the true map.
 LEAST_SHARE, LEAST_AGREEMENT = 4e-4, 0.75
@@ -81,7 +81,7 @@ def smooth_noise(
 
 # -- shapes ----------------------------------------------------------------------------------------
 
-# : Points (3, ...) in mm and noise (3, ...) to a value (...) that is negative inside, about a
+#: Points (3, ...) in mm and noise (3, ...) to a value (...) that is negative inside, about a
 # distance in mm.
 Shape = Callable[[Tensor, Tensor], Tensor]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -113,8 +115,8 @@ class Compact(FoldedEncoder):
         latent_channels: int = 96,
         decoder: tuple[int, int] = (64, 32),
         segmentation_classes: int = 0,
-        **policy,
-    ):
+        **policy: Any,
+    ) -> None:
         super().__init__(**policy)
         a, b, c = widths
         d4, d2 = decoder

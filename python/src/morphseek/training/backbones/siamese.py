@@ -12,7 +12,7 @@ from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 __all__ = ["Siamese", "local_correlation"]
 
 
-# : Neighbouring displacements of smooth features have cosines that are nearly the same; a decoder
+#: Neighbouring displacements of smooth features have cosines that are nearly the same; a decoder
 # wants inputs of about 1.
 GAIN = 5.0
 

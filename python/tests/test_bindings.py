@@ -1,0 +1,109 @@
+"""Arrays that the engine would misread never reach it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import morphseek
+from morphseek import DenseTransform, RegistrationResult, _bindings, errors, io
+
+GRID = io.Image(np.zeros((4, 5, 6), np.float32)).grid
+IMAGE = np.zeros((4, 5, 6), np.float32)
+FIELD = np.zeros((3, 4, 5, 6), np.float32)
+
+
+def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
+    """Calls, each with one array that does not fit."""
+    wrong, other = errors.InvalidArgumentError, errors.GridMismatchError
+    b = _bindings
+    return [
+        ("float32 grid", lambda: b.regularity(FIELD, GRID.astype("f4")), wrong),
+        ("short grid", lambda: b.jacobian(FIELD, GRID[:12].copy()), other),
+        ("endless grid", lambda: b.to_mm(FIELD, np.full(18, np.nan)), wrong),
+        ("list", lambda: b.jacobian(FIELD.tolist(), GRID), wrong),
+        ("float64 field", lambda: b.jacobian(FIELD.astype("f8"), GRID), wrong),
+        ("other byte order", lambda: b.jacobian(FIELD.astype(">f4"), GRID), wrong),
+        ("strided field", lambda: b.jacobian(FIELD[:, :, :, ::-1], GRID), wrong),
+        ("short field", lambda: b.jacobian(FIELD[:, :3].copy(), GRID), other),
+        ("image", lambda: b.warp(FIELD, GRID, IMAGE[1:].copy(), GRID, "linear", 0), other),
+        ("image's type", lambda: b.resample(IMAGE.astype("i2"), GRID, GRID, "linear", 0), wrong),
+        ("onto", lambda: b.inverse(FIELD, GRID, GRID.astype("i8")), wrong),
+        ("points", lambda: b.transform_points(FIELD, GRID, np.zeros((2, 2))), other),
+        ("points' type", lambda: b.transform_points(FIELD, GRID, np.zeros((2, 3), "f4")), wrong),
+        ("mm", lambda: b.from_mm(FIELD, GRID), other),
+        ("one grid", lambda: b.same_grid(GRID, GRID[:3]), other),
+        ("labels", lambda: b.label_scores(IMAGE, IMAGE[:, 1:].copy(), GRID), other),
+        ("percentiles", lambda: b.intensities(IMAGE[0], GRID, 0, 1), other),
+        (
+            "mask",
+            lambda: b.register(
+                (IMAGE, GRID), (IMAGE, GRID), (IMAGE[1:], GRID), None, None, {}, lambda *_: True
+            ),
+            other,
+        ),
+        (
+            "initial",
+            lambda: b.register(
+                (IMAGE, GRID), (IMAGE, GRID), None, None, np.eye(4), {}, lambda *_: True
+            ),
+            other,
+        ),
+    ]
+
+
+@pytest.mark.parametrize("call, error", [m[1:] for m in misread()], ids=[m[0] for m in misread()])
+def test_what_does_not_fit_is_refused(call: Callable[[], Any], error: type[Exception]):
+    with pytest.raises(error, match="engine takes|its grid needs|not a numpy array|the size"):
+        call()
+
+
+def test_points_that_cannot_be_written():
+    points = np.zeros((2, 3))
+    points.flags.writeable = False
+    with pytest.raises(errors.InvalidArgumentError):
+        _bindings.transform_points(FIELD, GRID, points)
+
+
+def test_a_result_cannot_be_changed(result: RegistrationResult):
+    for name in ("displacement", "warped", "grid", "moving_grid", "initial"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(result, name)[...] = 0
+        with pytest.raises(AttributeError):
+            setattr(result, name, getattr(result, name))
+
+
+def test_what_a_transform_was_made_of_stays_the_callers():
+    grid = GRID.copy()
+    transform = DenseTransform(FIELD, grid, grid)
+    grid[3:6] = 7
+    assert transform.grid[3] == 1 and FIELD.flags.writeable and grid.flags.writeable
+
+
+def test_old_names_warn():
+    transform = DenseTransform(FIELD, GRID, GRID)
+    with pytest.warns(DeprecationWarning, match="regularity"):
+        old = transform.stats()
+    assert old["JacobianMin"] == transform.regularity()["jacobian_min"] == 1
+    with pytest.warns(DeprecationWarning, match="new DenseTransform"):
+        transform.displacement = FIELD + np.float32(1)
+    assert transform.displacement[0, 0, 0, 0] == 1
+
+
+def test_regularity_has_the_metrics_names(result: RegistrationResult):
+    found = result.regularity()
+    assert found == pytest.approx({name: result.metrics[name] for name in found})
+
+
+def test_the_engine_is_called_in_one_place():
+    for path in Path(morphseek.__file__).parent.rglob("*.py"):
+        if "_native" in path.parts:
+            continue
+        names = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+        if "gopy" in names or "_gopy" in names:
+            assert path.name in ("_bindings.py", "_core.py", "errors.py"), path

@@ -1,0 +1,65 @@
+"""The types of the public package: strict, and those of the options as the engine has them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from morphseek import _core
+from morphseek._options import Options
+
+PYTHON = Path(__file__).parents[1]
+NOT_STRICT = 18  # modules that mypy does not check; lower it with the list in pyproject.toml
+
+
+def test_the_options_are_the_engines():
+    assert list(Options.__annotations__) == [option["name"] for option in _core.option_table()]
+
+
+def test_the_list_of_unchecked_modules_shrinks():
+    tomllib = pytest.importorskip("tomllib")
+    settings = tomllib.loads((PYTHON / "pyproject.toml").read_text(encoding="utf-8"))
+    ignored = [
+        module
+        for override in settings["tool"]["mypy"]["overrides"]
+        if override.get("ignore_errors")
+        for module in override["module"]
+    ]
+    assert len(ignored) == NOT_STRICT
+    for module in ignored:  # one by one, and none of the public package
+        assert module.startswith("morphseek.training.") and "*" not in module
+        assert (PYTHON / "src" / f"{module.replace('.', '/')}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    "call, complaint",
+    [
+        ('register("a", "b", similarity="ncc", refine=20, smoothness=2.5)', ""),
+        ('register("a", "b", similarty="ncc")', "similarty"),
+        ('register("a", "b", similarity="nccc")', "nccc"),
+        ('register("a", "b", refine="many")', "refine"),
+        ('batch.run("a", "b", serch="on")', "serch"),
+        ('evaluate("a", "b", search="no")', "search"),
+        ("NoSuchName", "NoSuchName"),
+    ],
+)
+def test_mypy_finds_mistakes(call: str, complaint: str, tmp_path: Path):
+    pytest.importorskip("mypy", reason="needs the extra: pip install morphseek[lint]")
+    script = tmp_path / "script.py"
+    script.write_text(f"import morphseek\nmorphseek.{call}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "script.py"],
+        cwd=tmp_path,
+        env={"MYPY_CACHE_DIR": str(tmp_path.parent / "mypy"), **os.environ},
+        capture_output=True,
+        text=True,
+    )
+    if complaint:
+        assert done.returncode == 1 and complaint in done.stdout, done.stdout + done.stderr
+        assert done.stdout.count("error:") == 1, done.stdout
+    else:
+        assert done.returncode == 0, done.stdout + done.stderr
