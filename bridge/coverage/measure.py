@@ -1,7 +1,7 @@
 """Measures how much of the Go, Python and C++ code the tests run: measure.py [go] [python] [cpp].
 
 Needs the build of README.md's second command. Go takes about as long as its tests; Python and C++
-take longer than theirs, so this is no part of the test command. coverage/floor.json holds the least
+take longer than theirs, so this is no part of the test command. floor.json holds the least
 percentage of each; --raise writes what was found where it is more. A percentage below its floor is
 an error.
 """
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FLOOR = Path(__file__).with_name("floor.json")
 
 
