@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -12,6 +13,7 @@ import (
 func (r *registration) finish() error {
 	fixed, moving, threads := r.fixed, r.moving, r.opt.Threads
 	deformed := r.deform != nil
+	r.weigh()
 	total := r.total()
 	background, _ := r.original.MinMax()
 	warped := total.Warp(r.original, volume.Linear, background, threads)
@@ -47,6 +49,7 @@ func (r *registration) finish() error {
 		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
 	}
 	r.warn(doubts(*m, deformed)...)
+	m.Verdict = verdict(*m, slices.Max(fixed.Spacing[:]))
 	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry, Uncertainty: r.sd}
 	return nil
 }

@@ -64,3 +64,20 @@ func (r *registration) judgeDeformation() {
 		r.metrics.Plan.Search, r.metrics.Plan.SmoothnessMM = 0, 0
 	}
 }
+
+// weigh notes what the referee sees of the result.
+func (r *registration) weigh() {
+	judge := r.judges()
+	if r.start.Unknown() {
+		r.start = judge.Look(r.initial, nil)
+	}
+	end := r.start
+	if r.deform != nil {
+		end = judge.Look(r.initial, r.deform)
+	}
+	m := judge.Compare(r.start, end)
+	r.metrics.Referee = RefereeMetrics{Gain: gain(m), Correlation: m.To, Common: m.Common, Start: judge.Evidence(r.initial, nil)}
+	if r.metrics.Referee.End = r.metrics.Referee.Start; r.deform != nil {
+		r.metrics.Referee.End = judge.Evidence(r.initial, r.deform)
+	}
+}

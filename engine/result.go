@@ -54,6 +54,8 @@ type Metrics struct {
 	Align            AlignMetrics        `json:"align"`
 	Steps            []StepMetrics       `json:"steps"`
 	Plan             PlanMetrics         `json:"plan"`
+	Referee          RefereeMetrics      `json:"referee"`
+	Verdict          Verdict             `json:"verdict"`
 	Refine           RefineMetrics       `json:"refine"`
 	Uncertainty      *UncertaintyMetrics `json:"uncertainty"` // nil unless the option asked for it
 	Seconds          map[string]float64  `json:"seconds"`     // "total" and by stage
@@ -66,7 +68,7 @@ type Metrics struct {
 type AlignMetrics struct {
 	Method       string     `json:"method"`     // none: the caller's transform stays, or the identity
 	Score        float64    `json:"score"`      // overlap-normalised feature similarity, 0..1
-	Confidence   float64    `json:"confidence"` // 0..1: margin of the winner over other starts
+	Confidence   float64    `json:"confidence"` // 0..1: how well the images fit at the best place, times how far the next best is behind
 	Overlap      float64    `json:"overlap"`    // fraction of the smaller field of view that overlaps
 	SameModality bool       `json:"same_modality"`
 	Matrix       [9]float64 `json:"matrix"` // row-major, fixed -> moving, LPS mm
@@ -90,6 +92,22 @@ type PlanMetrics struct {
 	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
 	SmoothnessMM float64  `json:"smoothness_mm"` // over which distance tissue moves together
 	Reasons      []string `json:"reasons"`       // plain words, for the user
+}
+
+// RefereeMetrics is what the referee, which no stage climbs, saw of the result.
+type RefereeMetrics struct {
+	Gain        float64 `json:"gain"`        // of the deformation over the initial transform; 0 where there is none
+	Correlation float64 `json:"correlation"` // mean squared local correlation of the images, 0..1
+	Start       float64 `json:"start"`       // growth of their distance when the initial transform is shaken: how sharply the images fit
+	End         float64 `json:"end"`         // the same of the result
+	Common      float64 `json:"common"`      // share of the fixed image that both images show
+}
+
+// Verdict says whether a registration can be trusted, as far as its images tell.
+type Verdict struct {
+	Grade   string   `json:"grade"`    // "good", "check" (look before use) or "failed" (do not use)
+	Reasons []string `json:"reasons"`  // plain words; empty where it is good
+	ErrorMM float64  `json:"error_mm"` // estimated mean distance of points from where they belong
 }
 
 // RefineMetrics is the refinement on the pair; empty where it did not run.

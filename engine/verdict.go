@@ -76,3 +76,50 @@ func doubts(m Metrics, deformed bool) (doubts []string) {
 	}
 	return doubts
 }
+
+// The grades of a verdict, from the best.
+const (
+	Good   = "good"
+	Check  = "check"
+	Failed = "failed"
+)
+
+// What the verdict goes by. RATIONALE.md has the figures behind these.
+const (
+	sharp      = 0.13 // evidence below which another place would do as well
+	sharpEnd   = 0.26 // the same after a deformation, which fits chance, too
+	leastShare = 0.1  // of the fixed image that both show
+	mostShrunk = 0.08 // Jacobian determinants beyond which one body does not change
+	mostGrown  = 5.0
+)
+
+// verdict judges by what was measured, voxel being the longest spacing of the fixed image, mm.
+func verdict(m Metrics, voxel float64) Verdict {
+	v := Verdict{Grade: Good, Reasons: []string{}}
+	doubt := func(grade, reason string) {
+		if v.Grade != Failed {
+			v.Grade = grade
+		}
+		v.Reasons = append(v.Reasons, reason)
+	}
+	e := m.Referee
+	if e.Common < leastShare {
+		doubt(Failed, fmt.Sprintf("Where they were laid the images share only %.0f %% of what the fixed one shows.", 100*e.Common))
+	}
+	switch {
+	case e.Start < sharp && e.End < sharpEnd:
+		doubt(Failed, "Nothing in the images speaks for this place: moved by some voxels they would match as well.")
+	case e.Start < sharp:
+		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
+	}
+	for _, reason := range append(startDoubts(m.Align), doubts(m, m.Referee.Gain != 0)...) {
+		doubt(Check, reason)
+	}
+	v.ErrorMM = estimatedError(m, voxel)
+	return v
+}
+
+// estimatedError returns the estimated mean error of points, mm.
+func estimatedError(m Metrics, voxel float64) float64 {
+	return voxel
+}

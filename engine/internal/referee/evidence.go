@@ -5,40 +5,48 @@ import (
 	"math/rand/v2"
 
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Evidence is by how much the descriptors' mean distance grows when the candidate p -> initial(p + d(p)) is moved by three to eight voxels
-// of a coarse grid in random directions: the mean of the relative growth, and that over its standard deviation. Where it does not grow,
-// nothing in the images speaks for this place.
-func Evidence(pair aligned.Pair, initial volume.Affine, deform *field.Field, threads int) (growth, certainty float64) {
-	const voxels, directions, nearest, farthest = 60_000, 10, 3, 8
-	r := at(pair, voxels, threads)
-	here := r.Look(initial, deform)
+// Evidence is by how much the descriptors' mean distance grows, in proportion, when the candidate p -> initial(p + d(p)) is moved by three to
+// eight voxels of a coarse grid: the mean over three axes at right angles, both ways. Where it does not grow, nothing in the images speaks
+// for this place.
+func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) float64 {
+	const voxels, nearest, farthest = 30_000, 3, 8
+	coarse := on(thinned(r.grid, voxels), r.threads,
+		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown)
+	here := coarse.Look(initial, deform)
+	spacing := math.Cbrt(coarse.grid.Spacing[0] * coarse.grid.Spacing[1] * coarse.grid.Spacing[2])
 	rng := rand.New(rand.NewPCG(1, 2))
-	spacing := math.Cbrt(r.grid.Spacing[0] * r.grid.Spacing[1] * r.grid.Spacing[2])
-	sum, square := 0.0, 0.0
-	for range directions {
-		var v [3]float64
-		length := 0.0
-		for a := range v {
-			v[a] = rng.NormFloat64()
-			length += float64(v[a] * v[a])
+	sum, looks := 0.0, 0
+	for _, axis := range axes(rng) {
+		far := spacing * (nearest + float64((farthest-nearest)*rng.Float64()))
+		for _, way := range []float64{far, -far} {
+			shaken := initial
+			for a := range 3 {
+				shaken.T[a] += float64(way * axis[a])
+			}
+			sum += math.Exp(coarse.Compare(coarse.Look(shaken, deform), here).Distance) - 1
+			looks++
 		}
-		scale := spacing * (nearest + float64((farthest-nearest)*rng.Float64())) / math.Sqrt(length)
-		shaken := initial
-		for a := range v {
-			shaken.T[a] += float64(scale * v[a])
+	}
+	return sum / float64(looks)
+}
+
+// axes returns three directions at right angles, turned at random.
+func axes(rng *rand.Rand) (out [3][3]float64) {
+	for k := range out {
+		v := [3]float64{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}
+		for _, before := range out[:k] {
+			along := float64(v[0]*before[0]) + float64(v[1]*before[1]) + float64(v[2]*before[2])
+			for a := range v {
+				v[a] -= float64(along * before[a])
+			}
 		}
-		grown := math.Exp(r.Compare(r.Look(shaken, deform), here).Distance) - 1
-		sum += grown
-		square += float64(grown * grown)
+		length := math.Sqrt(float64(v[0]*v[0]) + float64(v[1]*v[1]) + float64(v[2]*v[2]))
+		for a := range v {
+			out[k][a] = v[a] / length
+		}
 	}
-	growth = sum / directions
-	spread := math.Sqrt(max(square/directions-float64(growth*growth), 0))
-	if spread == 0 {
-		return growth, 0
-	}
-	return growth, growth / spread
+	return out
 }

@@ -54,22 +54,21 @@ type State struct {
 func (s State) Unknown() bool { return s.known == nil }
 
 // New looks at a pair. The pair's initial transform is not read: every candidate brings its own.
-func New(pair aligned.Pair, threads int) *Referee { return at(pair, most, threads) }
+func New(pair aligned.Pair, threads int) *Referee {
+	grid := thinned(pair.Fixed.Geometry, most)
+	return on(grid, threads,
+		smoothed(pair.Fixed, grid.Spacing, threads), shown(pair.Fixed, pair.FixedMask),
+		smoothed(pair.Moving, across(grid.Spacing, grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask))
+}
 
-// at is New with a grid of so many voxels at most.
-func at(pair aligned.Pair, most, threads int) *Referee {
-	r := &Referee{threads: threads}
-	r.grid = thinned(pair.Fixed.Geometry, most)
-	spacing := r.grid.Spacing
-	fixed := smoothed(pair.Fixed, spacing, threads)
-	fixedKnown := shown(pair.Fixed, pair.FixedMask)
+// on returns the referee on a grid, by smoothed images and where they show something.
+func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnown *volume.Volume) *Referee {
 	identity := volume.IdentityAffine()
-	r.fixed = fixed.Resample(r.grid, identity, volume.Linear, 0, threads).Data
-	r.known = fixedKnown.Resample(r.grid, identity, volume.Nearest, 0, threads).Data
-	r.descriptors = metric.MINDSSC(r.fixed, r.known, r.grid.Size, radius, dilation, threads)
+	r := &Referee{grid: grid, moving: moving, movingKnown: movingKnown, threads: threads}
+	r.fixed = fixed.Resample(grid, identity, volume.Linear, 0, threads).Data
+	r.known = fixedKnown.Resample(grid, identity, volume.Nearest, 0, threads).Data
+	r.descriptors = metric.MINDSSC(r.fixed, r.known, grid.Size, radius, dilation, threads)
 	r.structure = r.weigh()
-	r.moving = smoothed(pair.Moving, across(spacing, r.grid, pair.Moving.Geometry), threads)
-	r.movingKnown = shown(pair.Moving, pair.MovingMask)
 	return r
 }
 

@@ -132,3 +132,20 @@ func TestThinned(t *testing.T) {
 		t.Errorf("a small grid became %+v", thinned(small, most))
 	}
 }
+
+// Evidence: large where the images fit sharply, none where they have nothing to do with each other.
+func TestEvidence(t *testing.T) {
+	fixed, moving, truth := testpair.Phantom(48, 4, true)
+	rng := rand.New(rand.NewPCG(3, 4))
+	noise := volume.Zeros(moving.Geometry)
+	for i := range noise.Data {
+		noise.Data[i] = float32(rng.NormFloat64())
+	}
+	identity := volume.IdentityAffine()
+	right := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, truth)
+	near := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, nil)
+	none := New(aligned.Pair{Fixed: fixed, Moving: noise}, 0).Evidence(identity, nil)
+	if !(right > near && near > 0.05) || none > 0.05 || none < -0.05 {
+		t.Errorf("evidence of the truth %.3f, near it %.3f, of noise %.3f", right, near, none)
+	}
+}

@@ -1,0 +1,48 @@
+package engine
+
+import "testing"
+
+// The verdict, kind by kind: what was measured of such pairs, and what they must be called.
+func TestVerdict(t *testing.T) {
+	good := Metrics{
+		SimilarityBefore: 0.2, SimilarityAlign: 0.4, SimilarityAfter: 0.7, JacobianMin: 0.4, JacobianMax: 2,
+		Align:   AlignMetrics{Method: "affine", Score: 0.8, Confidence: 1, Overlap: 0.9, SameModality: true},
+		Referee: RefereeMetrics{Gain: 1, Correlation: 0.9, Start: 0.8, End: 3, Common: 0.9},
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*Metrics)
+		want   string
+	}{
+		{"one head seen twice", func(m *Metrics) {}, Good},
+		{"two people's abdomens, MR and CT", func(m *Metrics) {
+			m.Align.Score, m.Align.SameModality = 0.4, false
+			m.SimilarityBefore, m.SimilarityAlign, m.SimilarityAfter = 1.02, 1.07, 1.1
+			m.Referee = RefereeMetrics{Gain: 0.4, Correlation: 0.25, Start: 0.3, End: 0.5, Common: 0.6}
+		}, Good},
+		{"noise", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Correlation: 0.02, Start: 0.01, End: 0.01, Common: 1}
+		}, Failed},
+		{"smooth noise, which a deformation fits", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 0.3, Correlation: 0.14, Start: 0.01, End: 0.14, Common: 0.95}
+		}, Failed},
+		{"ultrasound and MR", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.45, Start: 0.01, End: 0.35, Common: 0.95}
+		}, Check},
+		{"hardly a part in common", func(m *Metrics) { m.Referee.Common = 0.05 }, Failed},
+		{"fields of view that hardly overlap", func(m *Metrics) { m.Align.Overlap = 0.2 }, Check},
+		{"an alignment that is not sure", func(m *Metrics) { m.Align.Confidence = 0.01 }, Check},
+		{"folds", func(m *Metrics) { m.NJDPercent = 2 }, Check},
+		{"worse than before", func(m *Metrics) { m.SimilarityAfter = 0.1 }, Check},
+	} {
+		m := good
+		c.change(&m)
+		v := verdict(m, 1)
+		if v.Grade != c.want || (v.Grade == Good) != (len(v.Reasons) == 0) {
+			t.Errorf("%s: %s because %q, want %s", c.name, v.Grade, v.Reasons, c.want)
+		}
+		if !(v.ErrorMM > 0) {
+			t.Errorf("%s: an error of %g mm", c.name, v.ErrorMM)
+		}
+	}
+}
