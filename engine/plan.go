@@ -116,9 +116,9 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 	return between(supple(voxels), smooth, c, alike, 1), tell("as one body, so tissue moves together")
 }
 
-// leastGain is how much better a proposal must be, by gain: a deformation that brought points no closer reached 0.08 at most, one that did
-// 0.10 and more. An alignment, which has few degrees of freedom to fit noise by, needs half of it.
-const leastGain = 0.09
+// leastGain is how much better a proposal must be, by gain: a deformation that led away from points reached 0.06 at most, one that brought them
+// closer 0.08 and more. An alignment, which has few degrees of freedom to fit noise by, needs half of it.
+const leastGain = 0.075
 
 // leastShown is the share of the fixed image that both candidates must show for the start to stay as it was.
 const leastShown = 0.4
