@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math"
-	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -49,7 +48,7 @@ func (r *registration) finish() error {
 		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
 	}
 	r.warn(doubts(*m, deformed)...)
-	m.Verdict = verdict(*m, slices.Max(fixed.Spacing[:]))
+	m.Verdict = verdict(*m, math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
 	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry, Uncertainty: r.sd}
 	return nil
 }

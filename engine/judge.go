@@ -76,8 +76,10 @@ func (r *registration) weigh() {
 		end = judge.Look(r.initial, r.deform)
 	}
 	m := judge.Compare(r.start, end)
-	r.metrics.Referee = RefereeMetrics{Gain: gain(m), Correlation: m.To, Common: m.Common, Start: judge.Evidence(r.initial, nil)}
-	if r.metrics.Referee.End = r.metrics.Referee.Start; r.deform != nil {
-		r.metrics.Referee.End = judge.Evidence(r.initial, r.deform)
+	e := RefereeMetrics{Gain: gain(m), Correlation: m.To, Common: m.Common}
+	e.Start, e.ReachMM = judge.Evidence(r.initial, nil)
+	if e.End = e.Start; r.deform != nil {
+		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
+	r.metrics.Referee = e
 }

@@ -100,6 +100,7 @@ type RefereeMetrics struct {
 	Correlation float64 `json:"correlation"` // mean squared local correlation of the images, 0..1
 	Start       float64 `json:"start"`       // growth of their distance when the initial transform is shaken: how sharply the images fit
 	End         float64 `json:"end"`         // the same of the result
+	ReachMM     float64 `json:"reach_mm"`    // how far it was shaken
 	Common      float64 `json:"common"`      // share of the fixed image that both images show
 }
 

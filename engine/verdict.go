@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -93,7 +94,7 @@ const (
 	mostGrown  = 5.0
 )
 
-// verdict judges by what was measured, voxel being the longest spacing of the fixed image, mm.
+// verdict judges by what was measured, voxel being the fixed image's, mm: the cube of the same volume.
 func verdict(m Metrics, voxel float64) Verdict {
 	v := Verdict{Grade: Good, Reasons: []string{}}
 	doubt := func(grade, reason string) {
@@ -115,11 +116,15 @@ func verdict(m Metrics, voxel float64) Verdict {
 	for _, reason := range append(startDoubts(m.Align), doubts(m, m.Referee.Gain != 0)...) {
 		doubt(Check, reason)
 	}
-	v.ErrorMM = estimatedError(m, voxel)
+	v.ErrorMM = estimatedError(e, voxel)
 	return v
 }
 
-// estimatedError returns the estimated mean error of points, mm.
-func estimatedError(m Metrics, voxel float64) float64 {
-	return voxel
+// estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing speaks for this place
+// it is as far as the images could be moved.
+func estimatedError(e RefereeMetrics, voxel float64) float64 {
+	if e.Start < sharp && e.End < sharpEnd {
+		return max(e.ReachMM, voxel)
+	}
+	return 1.23 * math.Pow(voxel, 0.88) * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)
 }

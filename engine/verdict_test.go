@@ -21,7 +21,7 @@ func TestVerdict(t *testing.T) {
 			m.Referee = RefereeMetrics{Gain: 0.4, Correlation: 0.25, Start: 0.3, End: 0.5, Common: 0.6}
 		}, Good},
 		{"noise", func(m *Metrics) {
-			m.Referee = RefereeMetrics{Correlation: 0.02, Start: 0.01, End: 0.01, Common: 1}
+			m.Referee = RefereeMetrics{Correlation: 0.02, Start: 0.01, End: 0.01, ReachMM: 20, Common: 1}
 		}, Failed},
 		{"smooth noise, which a deformation fits", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 0.3, Correlation: 0.14, Start: 0.01, End: 0.14, Common: 0.95}
@@ -40,6 +40,9 @@ func TestVerdict(t *testing.T) {
 		v := verdict(m, 1)
 		if v.Grade != c.want || (v.Grade == Good) != (len(v.Reasons) == 0) {
 			t.Errorf("%s: %s because %q, want %s", c.name, v.Grade, v.Reasons, c.want)
+		}
+		if m.Referee.ReachMM > 0 && v.ErrorMM != m.Referee.ReachMM {
+			t.Errorf("%s: an error of %g mm, and it could be moved by %g", c.name, v.ErrorMM, m.Referee.ReachMM)
 		}
 		if !(v.ErrorMM > 0) {
 			t.Errorf("%s: an error of %g mm", c.name, v.ErrorMM)

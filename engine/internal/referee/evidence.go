@@ -10,8 +10,8 @@ import (
 
 // Evidence is by how much the descriptors' mean distance grows, in proportion, when the candidate p -> initial(p + d(p)) is moved by three to
 // eight voxels of a coarse grid: the mean over three axes at right angles, both ways. Where it does not grow, nothing in the images speaks
-// for this place.
-func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) float64 {
+// for this place. reach is the longest of the moves, mm.
+func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, reach float64) {
 	const voxels, nearest, farthest = 30_000, 3, 8
 	coarse := on(thinned(r.grid, voxels), r.threads,
 		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown)
@@ -21,6 +21,7 @@ func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) float64 {
 	sum, looks := 0.0, 0
 	for _, axis := range axes(rng) {
 		far := spacing * (nearest + float64((farthest-nearest)*rng.Float64()))
+		reach = max(reach, far)
 		for _, way := range []float64{far, -far} {
 			shaken := initial
 			for a := range 3 {
@@ -30,7 +31,7 @@ func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) float64 {
 			looks++
 		}
 	}
-	return sum / float64(looks)
+	return sum / float64(looks), reach
 }
 
 // axes returns three directions at right angles, turned at random.

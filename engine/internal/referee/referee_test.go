@@ -142,9 +142,12 @@ func TestEvidence(t *testing.T) {
 		noise.Data[i] = float32(rng.NormFloat64())
 	}
 	identity := volume.IdentityAffine()
-	right := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, truth)
-	near := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, nil)
-	none := New(aligned.Pair{Fixed: fixed, Moving: noise}, 0).Evidence(identity, nil)
+	right, reach := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, truth)
+	near, _ := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, nil)
+	none, _ := New(aligned.Pair{Fixed: fixed, Moving: noise}, 0).Evidence(identity, nil)
+	if reach < 3 || reach > 48 {
+		t.Errorf("moved by %g mm", reach)
+	}
 	if !(right > near && near > 0.05) || none > 0.05 || none < -0.05 {
 		t.Errorf("evidence of the truth %.3f, near it %.3f, of noise %.3f", right, near, none)
 	}
