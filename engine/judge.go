@@ -28,8 +28,8 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	judge := r.judges()
 	before, after := judge.Look(given, nil), judge.Look(found.Transform, nil)
 	r.start = after
-	m := judge.Compare(before, after)
-	if !staysAt(m) {
+	why := staysAt(judge.Compare(before, after))
+	if why == "" {
 		return found, nil
 	}
 	kept, err := align.Align(r.ctx, allFinite(r.seen.Fixed), allFinite(r.seen.Moving), align.Options{
@@ -44,7 +44,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	if r.pair.Initial != nil {
 		r.metrics.Plan.Start = "given"
 	}
-	r.because(fmt.Sprintf("the %s alignment brought the images no closer than they lay (%+.2f): they stay where they were", r.opt.Initial, gain(m)))
+	r.because(why)
 	return kept, nil
 }
 

@@ -133,10 +133,17 @@ func worthwhile(m referee.Margin) bool { return gain(m) >= leastGain }
 // evenly than that over the image were wrong three times of four.
 const leastT, large = 8, 0.5
 
-// staysAt says whether the start stays as it was given, by the margin of the alignment found over it.
-func staysAt(m referee.Margin) bool {
-	g := gain(m)
-	return m.Common >= leastShown && (g < leastGain/2 || m.T < leastT && g < large)
+// staysAt says why the start stays as it was given, by the margin of the alignment found over it; "" where it does not.
+func staysAt(m referee.Margin) string {
+	switch g := gain(m); {
+	case m.Common < leastShown:
+		return ""
+	case g < leastGain/2:
+		return fmt.Sprintf("an alignment brings the images no closer than they lay (%+.2f): they stay where they were", g)
+	case m.T < leastT && g < large:
+		return fmt.Sprintf("an alignment brings the images closer in parts alone (%+.2f): they stay where they were", g)
+	}
+	return ""
 }
 
 // byWord resolves smoothness low and high.

@@ -112,8 +112,8 @@ func TestStaysAt(t *testing.T) {
 		{"better here, worse there", referee.Margin{Distance: 0.07, Correlation: 0.1, Common: 0.6, T: 1.6}, true},
 		{"nothing in common at first", referee.Margin{Common: 0.05}, false},
 	} {
-		if got := staysAt(c.m); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		if why := staysAt(c.m); (why != "") != c.want {
+			t.Errorf("%s: stays because %q, want %v", c.name, why, c.want)
 		}
 	}
 }
