@@ -235,7 +235,7 @@ var effort = map[string]struct{ passes, trees, iterations, voxels int }{
 
 // iterations resolves the refine option. After a network only an explicit number refines: the label-free similarities are
 // less than what a network trained with labels knows. On a small volume iterations are cheap, and twice as many gain a little
-// (forty pairs of hippocampi: 0.2 points of Dice; heads and trunks: nothing).
+// (forty pairs of hippocampi: 0.2 points of Dice; heads and torsos: nothing).
 func (r *registration) iterations() int {
 	switch {
 	case r.opt.Refine >= 0:

@@ -179,7 +179,7 @@ func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 
 func TestHounsfield(t *testing.T) {
 	// Shares of a slice: air, fat, lung, soft tissue, bone.
-	trunk := []float32{-1000, -990, -100, -80, -850, -820, 20, 40, 60, 45, 50, 700}
+	torso := []float32{-1000, -990, -100, -80, -850, -820, 20, 40, 60, 45, 50, 700}
 	for name, c := range map[string]struct {
 		of   func(hu float32) float32
 		want bool
@@ -198,9 +198,9 @@ func TestHounsfield(t *testing.T) {
 		"wide values":        {func(x float32) float32 { return x + max(0, x-600)*100 }, false},
 		"nothing":            {func(float32) float32 { return float32(math.NaN()) }, false},
 	} {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{len(trunk), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		v := volume.Zeros(volume.Geometry{Size: [3]int{len(torso), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
 		for i := range v.Data {
-			v.Data[i] = c.of(trunk[i%len(trunk)])
+			v.Data[i] = c.of(torso[i%len(torso)])
 		}
 		if got := v.Hounsfield(); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -2,7 +2,7 @@
 python growth.py --help.
 
 Each series ends with a straight line fitted to it, cost = a + b * size, and its R^2. The images are
-one made-up trunk, sampled ever more finely; the time that a network takes does not depend on what
+one made-up torso, sampled ever more finely; the time that a network takes does not depend on what
 it sees.
 """
 
@@ -46,8 +46,8 @@ def fit(size: list[float], cost: list[float]) -> Line:
     )
 
 
-def trunks(folder: Path, side: int) -> tuple[Path, Path]:
-    """Write the trunk's fixed and moving image with side^3 voxels each, and return the files."""
+def torsos(folder: Path, side: int) -> tuple[Path, Path]:
+    """Write the torso's fixed and moving image with side^3 voxels each, and return the files."""
     pair = phantom.make_pair(64)
     paths = folder / f"fixed{side}.nrrd", folder / f"moving{side}.nrrd"
     for path, made in zip(paths, (pair.fixed, pair.moving)):
@@ -76,7 +76,7 @@ def by_volume(sides: list[int], method: str, threads: int) -> list[dict[str, Any
     for side in sides:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            fixed, moving = trunks(folder, side)
+            fixed, moving = torsos(folder, side)
             job = json.dumps(
                 dataclasses.asdict(Job(fixed, moving, folder, threads, True)), default=str
             )

@@ -1,4 +1,4 @@
-"""The pairs to register: folders of images and label maps with a list of pairs, or made-up trunks
+"""The pairs to register: folders of images and label maps with a list of pairs, or made-up torsos
 where there is none.
 """
 

@@ -228,7 +228,7 @@ def main(
         list[str],
         typer.Option(
             help=(
-                "NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up trunks."
+                "NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up torsos."
             )
         ),
     ] = [],
@@ -244,11 +244,11 @@ def main(
     pairs: Annotated[
         int,
         typer.Option(
-            help="The first so many pairs of each data set; 0 takes all (of the trunks: 3)."
+            help="The first so many pairs of each data set; 0 takes all (of the torsos: 3)."
         ),
     ] = 0,
     phantom_size: Annotated[
-        int, typer.Option(help="Voxels along each axis of the made-up trunks.")
+        int, typer.Option(help="Voxels along each axis of the made-up torsos.")
     ] = 96,
     threads: Annotated[int, typer.Option(help="For every method.")] = 1,
     timeout: Annotated[

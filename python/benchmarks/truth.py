@@ -1,9 +1,9 @@
 """Pairs of images whose true transform is known, so that the error at points can be measured, not
 only the labels' overlap.
 
-Three ways to a truth: made-up bodies, whose anatomy is a formula (:func:`trunk`,
+Three ways to a truth: made-up bodies, whose anatomy is a formula (:func:`torso`,
 :func:`synthetic`); one image seen through a known map (:func:`moved`); an image and itself with
-noise of its own (:func:`aligned_trunk`, or :func:`moved` by a :class:`Motion` of 0). On top of each
+noise of its own (:func:`aligned_torso`, or :func:`moved` by a :class:`Motion` of 0). On top of each
 a disturbance (:data:`DISTURBANCES`) changes the images, never the truth where it can be measured;
 points that it takes away do not count. Images are SimpleITK's, points (n, 3) LPS mm from fixed to
 moving space, and one seed gives one pair.
@@ -149,10 +149,10 @@ def centres(image: sitk.Image) -> np.ndarray:
     )
 
 
-# ----------------------------------------------------------------------------------- Made-up trunks
+# ----------------------------------------------------------------------------------- Made-up torsos
 
 
-def trunk(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
+def torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
     """Return :func:`morphseek.phantom.make_pair`'s images, labels and, in the organs and inside the
     moving image, points.
     """
@@ -183,8 +183,8 @@ def _step(size: int) -> int:
     return max(1, round(size / 24))
 
 
-def aligned_trunk(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
-    """Return two images of the same trunk in the same place, which differ by their noise and
+def aligned_torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
+    """Return two images of the same torso in the same place, which differ by their noise and
     contrast: the truth is the identity.
     """
     one, other = (
@@ -533,7 +533,7 @@ def resection(pair: Pair, rng: np.random.Generator, share: float = 0.14) -> Pair
 
 
 def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
-    """Of a trunk: the organs before the spine lie so many mm higher or lower in the fixed image,
+    """Of a torso: the organs before the spine lie so many mm higher or lower in the fixed image,
     along the wall, which stays: a jump.
     """
 

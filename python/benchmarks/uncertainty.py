@@ -1,7 +1,7 @@
 """How the uncertainty compares with the error, where the truth is known: python uncertainty.py
 [IMAGE ...].
 
-Made-up trunks (two contrasts, morphseek.phantom), and every IMAGE given: it is the moving image,
+Made-up torsos (two contrasts, morphseek.phantom), and every IMAGE given: it is the moving image,
 and the fixed one is what it looks like through a smooth random displacement, with another contrast
 curve and noise in both. For each pair: Spearman's correlation of uncertainty and error over the
 organs (of an IMAGE: where it is brighter than its mean); root mean square of both in fifths of the
@@ -42,7 +42,7 @@ def compare(name: str, uncertainty: np.ndarray, error: np.ndarray) -> str:
     )
 
 
-def trunk(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def torso(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Register a made-up pair; return uncertainty and error in its organs."""
     pair = phantom.make_pair(size=size, seed=seed)
     result = morphseek.register(pair.fixed, pair.moving, uncertainty="on")
@@ -104,8 +104,8 @@ def main(
     images: Annotated[
         list[Path] | None, typer.Argument(help="Images whose background is 0.", show_default=False)
     ] = None,
-    size: Annotated[int, typer.Option(help="Voxels of a made-up trunk along each axis.")] = 96,
-    seeds: Annotated[int, typer.Option(help="How many made-up trunks.")] = 2,
+    size: Annotated[int, typer.Option(help="Voxels of a made-up torso along each axis.")] = 96,
+    seeds: Annotated[int, typer.Option(help="How many made-up torsos.")] = 2,
     amplitude: Annotated[float, typer.Option(help="Of the displacement of an image, mm.")] = 8.0,
     smoothness: Annotated[float, typer.Option(help="Of the displacement of an image, mm.")] = 25.0,
 ) -> None:
@@ -114,7 +114,7 @@ def main(
         " uncertainties |\n|---|---|---|---|---|"
     )
     for seed in range(seeds):
-        print(compare(f"trunk {seed}", *trunk(size, seed)), flush=True)
+        print(compare(f"torso {seed}", *torso(size, seed)), flush=True)
     for seed, path in enumerate(images or []):
         print(compare(path.name, *through(path, amplitude, smoothness, seed)), flush=True)
 

@@ -1,7 +1,7 @@
 """Every kind of pair in one table, by the error at points whose place is known and by the labels'
 overlap: python zoo.py --help.
 
-A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up trunks
+A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up torsos
 need no data, those of other made-up bodies PyTorch, those of a head template the nilearn package
 (pip install --no-deps nilearn), those of real images --data. What is not there is said and left
 out. Each registration is a process of its own, `morphseek register`, once a state: after the rigid
@@ -61,7 +61,7 @@ WORSE, NEGLIGIBLE = 1.05, 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the pairs are made with: voxels along a trunk's axes, pairs a kind and seed, the folder
+    """What the pairs are made with: voxels along a torso's axes, pairs a kind and seed, the folder
     of real images, and one that keeps the pairs made from them, which takes half a minute a brain;
     None makes them anew.
     """
@@ -86,29 +86,32 @@ class Kind:
 # ---------------------------------------------------------------------------------------- The kinds
 
 _CT, _MR, _BOTH = ("CT", "CT"), ("MR", "MR"), ("MR", "CT")
-_TRUNKS = [  # name, contrasts, disturbance
-    ("trunk MR <- CT", _BOTH, ""),
-    ("trunk CT", _CT, ""),
-    ("trunk MR", _MR, ""),
-    ("trunk CT", _CT, "two contrasts"),
-    ("trunk CT", _CT, "noise"),
-    ("trunk MR <- CT", _BOTH, "noise"),
-    ("trunk MR", _MR, "bias"),
-    ("trunk MR", _MR, "speckle"),
-    ("trunk MR", _MR, "sector"),
-    ("trunk CT", _CT, "slices of 12 mm"),
-    ("trunk MR <- CT", _BOTH, "slices of 12 mm"),
-    ("trunk CT", _CT, "cropped"),
-    ("trunk MR <- CT", _BOTH, "cropped"),
-    ("trunk CT", _CT, "partial view"),
-    ("trunk MR <- CT", _BOTH, "partial view"),
-    ("trunk CT", _CT, "resection"),
-    ("trunk MR <- CT", _BOTH, "resection"),
-    ("trunk CT", _CT, "sliding"),
-    ("trunk MR <- CT", _BOTH, "sliding"),
-    ("trunk CT", _CT, "aligned"),
-    ("trunk MR <- CT", _BOTH, "aligned"),
+_TORSOS = [  # name, contrasts, disturbance
+    ("torso MR <- CT", _BOTH, ""),
+    ("torso CT", _CT, ""),
+    ("torso MR", _MR, ""),
+    ("torso CT", _CT, "two contrasts"),
+    ("torso CT", _CT, "noise"),
+    ("torso MR <- CT", _BOTH, "noise"),
+    ("torso MR", _MR, "bias"),
+    ("torso MR", _MR, "speckle"),
+    ("torso MR", _MR, "sector"),
+    ("torso CT", _CT, "slices of 12 mm"),
+    ("torso MR <- CT", _BOTH, "slices of 12 mm"),
+    ("torso CT", _CT, "cropped"),
+    ("torso MR <- CT", _BOTH, "cropped"),
+    ("torso CT", _CT, "partial view"),
+    ("torso MR <- CT", _BOTH, "partial view"),
+    ("torso CT", _CT, "resection"),
+    ("torso MR <- CT", _BOTH, "resection"),
+    ("torso CT", _CT, "sliding"),
+    ("torso MR <- CT", _BOTH, "sliding"),
+    ("torso CT", _CT, "aligned"),
+    ("torso MR <- CT", _BOTH, "aligned"),
 ]
+
+# The torso's name up to 0.17.0: its pairs keep the seeds that come from it, and old files compare.
+_EARLIER = "trunk"
 
 _SYNTHETIC = ("head", "limb", "medley")
 
@@ -141,7 +144,7 @@ _PEOPLE = [  # name, folder, list of pairs in its split.json, two modalities
 
 def kinds(settings: Settings) -> dict[str, Kind]:
     """Return every kind by its name, those too that lack what they need here."""
-    made = [_trunk_kind(settings, *row) for row in _TRUNKS]
+    made = [_torso_kind(settings, *row) for row in _TORSOS]
     made += [_synthetic_kind(settings, body, two) for body in _SYNTHETIC for two in (False, True)]
     made += [_template_kind(settings, disturbance) for disturbance in _TEMPLATE]
     for number, (body, (folder, prefix, motion, disturbances)) in enumerate(_BODIES.items()):
@@ -165,7 +168,7 @@ def _disturbed(kind: str, seed: int, k: int, pair: truth.Pair, disturbance: str)
     )
 
 
-def _trunk_kind(
+def _torso_kind(
     settings: Settings, body: str, contrasts: tuple[str, str], disturbance: str
 ) -> Kind:
     name = _named(body, disturbance)
@@ -173,13 +176,13 @@ def _trunk_kind(
     def make(seed: int) -> Iterator[truth.Pair]:
         for k in range(settings.n):
             if disturbance == "aligned":
-                yield truth.aligned_trunk(settings.size, 1000 * seed + k, contrasts)
+                yield truth.aligned_torso(settings.size, 1000 * seed + k, contrasts)
             else:
                 yield _disturbed(
-                    name,
+                    name.replace("torso", _EARLIER),
                     seed,
                     k,
-                    truth.trunk(settings.size, 1000 * seed + k, contrasts),
+                    truth.torso(settings.size, 1000 * seed + k, contrasts),
                     disturbance,
                 )
 
@@ -739,7 +742,7 @@ def compare(old: list[Row], new: list[Row]) -> list[Row]:
 
     def final(rows: list[Row]) -> dict[tuple[str, str], Row]:
         return {
-            (row["kind"], row["pair"]): row
+            (row["kind"].replace(_EARLIER, "torso"), row["pair"]): row
             for row in rows
             if row["method"] == OURS and row["state"] == "final"
         }
@@ -894,7 +897,7 @@ def main(
         ),
     ] = None,
     size: Annotated[
-        int, typer.Option(help="Voxels along each axis of a made-up trunk.", min=16)
+        int, typer.Option(help="Voxels along each axis of a made-up torso.", min=16)
     ] = 96,
     jobs: Annotated[int, typer.Option(help="Pairs at a time, one thread each.", min=1)] = 1,
     program: Annotated[

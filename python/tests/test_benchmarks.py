@@ -34,25 +34,25 @@ def test_table(tmp_path: Path):
     """Two pairs, one with a broken image: ours and a peer run, the failure is a row that counts,
     and nothing runs twice.
     """
-    folder, out = tmp_path / "trunks", tmp_path / "out"
+    folder, out = tmp_path / "torsos", tmp_path / "out"
     data_sets.make_phantom(folder, 2, 40)
     (folder / "images" / "moving1.nii.gz").write_bytes(b"no image")
     arguments = [
         "--data",
-        f"trunks={folder}",
+        f"torsos={folder}",
         "--methods",
         "morphseek-affine,sitk-affine,sitk-demons,deeds",
     ]
-    assert compare(out, *arguments).count("ran trunks") == 6
+    assert compare(out, *arguments).count("ran torsos") == 6
     again = compare(out, *arguments)
-    assert again.count("kept trunks") == 6 and "ran trunks" not in again
+    assert again.count("kept torsos") == 6 and "ran torsos" not in again
 
     table = json.loads((out / "table.json").read_text())
-    methods = table["data"]["trunks"]
+    methods = table["data"]["torsos"]
     assert set(methods) == {"unregistered", "morphseek-affine", "sitk-affine", "sitk-demons"}
     rows = {
         name: [
-            json.loads((out / f"rows/trunks/fixed{i}--moving{i}/{name}.json").read_text())
+            json.loads((out / f"rows/torsos/fixed{i}--moving{i}/{name}.json").read_text())
             for i in (0, 1)
         ]
         for name in methods
@@ -83,12 +83,12 @@ def test_table(tmp_path: Path):
 
 
 def test_timeout_is_a_row(tmp_path: Path):
-    folder = tmp_path / "trunks"
+    folder = tmp_path / "torsos"
     data_sets.make_phantom(folder, 1, 24)
     compare(
-        tmp_path, "--data", f"trunks={folder}", "--methods", "morphseek-affine", "--timeout", "0.05"
+        tmp_path, "--data", f"torsos={folder}", "--methods", "morphseek-affine", "--timeout", "0.05"
     )
-    row = json.loads((tmp_path / "rows/trunks/fixed0--moving0/morphseek-affine.json").read_text())
+    row = json.loads((tmp_path / "rows/torsos/fixed0--moving0/morphseek-affine.json").read_text())
     assert row["status"] == "timeout" and row["seconds"] < 5
 
 

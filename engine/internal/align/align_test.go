@@ -330,7 +330,7 @@ func TestWorkingGridsAreBounded(t *testing.T) {
 		same    bool
 	}{
 		{"head", [3]int{240, 240, 160}, [3]float64{1, 1, 1.2}, true},
-		{"trunk", [3]int{512, 512, 700}, [3]float64{0.9, 0.9, 1}, true},
+		{"torso", [3]int{512, 512, 700}, [3]float64{0.9, 0.9, 1}, true},
 		{"thick slices", [3]int{512, 512, 24}, [3]float64{0.45, 0.45, 6}, true},
 		{"three slices", [3]int{256, 256, 3}, [3]float64{1.4, 1.4, 8}, true},
 		{"plate", [3]int{2000, 2000, 8}, [3]float64{1, 1, 1}, false},

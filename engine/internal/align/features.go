@@ -255,7 +255,7 @@ func (v views) withIntensity() views {
 }
 
 // alike reports whether the intensities of the two images correspond under t, as those of one modality do: they are
-// distributed alike, and where one is bright the other is; or they are on one scale. How much air and lung two scans of a trunk
+// distributed alike, and where one is bright the other is; or they are on one scale. How much air and lung two scans of a torso
 // show says more about their distributions than the tissue does.
 func (v views) alike(t volume.Affine, threads int) bool {
 	return v.onScale() || correlation(v.fixed.working, v.moving.working, t, threads)-v.apart() > alike

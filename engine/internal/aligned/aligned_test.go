@@ -91,7 +91,7 @@ func TestGridOfASheetIsBounded(t *testing.T) {
 		spacing float64
 		same    bool
 	}{
-		{"trunk", volume.Geometry{Size: [3]int{300, 300, 100}, Spacing: [3]float64{1, 1, 4}, Direction: volume.Identity}, 1.6, true},
+		{"torso", volume.Geometry{Size: [3]int{300, 300, 100}, Spacing: [3]float64{1, 1, 4}, Direction: volume.Identity}, 1.6, true},
 		{"few slices", volume.Geometry{Size: [3]int{512, 512, 2}, Spacing: [3]float64{0.4, 0.4, 2}, Direction: volume.Identity}, 0.7, true},
 		{"sheet", volume.Geometry{Size: [3]int{300, 300, 10}, Spacing: [3]float64{1, 1, 0.02}, Direction: volume.Identity}, 0.27, false},
 	} {

@@ -6,7 +6,7 @@
 // of displacements of least cost plus squared differences along spanning trees of the control grid, exactly on each, by
 // message passing, and composes it with what came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013). It
 // does so from the fixed image to the moving one and back, and reconciles the two maps after every level: a wrong match is
-// seldom the same both ways. On 24 pairs of trunks each that is worth 3 points of Dice (CT) and 4 (MR <- CT), for 3 CPU seconds.
+// seldom the same both ways. On 24 pairs of torsos each that is worth 3 points of Dice (CT) and 4 (MR <- CT), for 3 CPU seconds.
 package search
 
 import (
@@ -41,7 +41,7 @@ var levels = []level{{6, 5, 2, 36}, {5, 5, 1, 36}, {4, 3, 1, 12}, {3, 2, 1, 12}}
 // reachShare bounds a level's reach, as a share of the working grid's mean side: in a small crop only the finer levels run.
 const reachShare = 0.12
 
-// workingVoxels is about how many voxels the working grid has: 4 mm for a trunk, 2 mm for a head.
+// workingVoxels is about how many voxels the working grid has: 4 mm for a torso, 2 mm for a head.
 const workingVoxels = 850e3
 
 // Dilations of the descriptors, voxels. Two contrasts of one person are described the better by the nearer one (errors at points 12 to 27 % less

@@ -5,7 +5,7 @@ import "github.com/morphseek/morphseek/engine/field"
 // VotingRounds are how often to ask for votes, each time from where the last ones led.
 const VotingRounds = 2
 
-// rounds are wide levels, first on a grid twice as coarse as Run's: blocks of 40 mm of a trunk look 40 mm about, then blocks of 30 mm
+// rounds are wide levels, first on a grid twice as coarse as Run's: blocks of 40 mm of a torso look 40 mm about, then blocks of 30 mm
 // 24 mm.
 var rounds = [VotingRounds]struct {
 	coarseness float64

@@ -845,7 +845,7 @@ def demo(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Register a made-up pair with a known answer: an MR-like and a CT-like trunk, different in
+    """Register a made-up pair with a known answer: an MR-like and a CT-like torso, different in
     pose, size, grid and shape.
     """
     with _reported(as_json):
@@ -879,7 +879,7 @@ def demo(
             (pair.fixed, pair.moving),
             (pair.fixed_labels, pair.moving_labels),
             options=_changed(options),
-            title="the demonstration pair: a CT-like trunk onto an MR-like one",
+            title="the demonstration pair: a CT-like torso onto an MR-like one",
             command=_command_line(),
             progress=not (quiet or as_json),
             label_names=phantom.LABELS,

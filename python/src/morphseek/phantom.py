@@ -1,4 +1,4 @@
-"""A made-up pair of trunks with a known answer: an MR-like fixed and a CT-like moving image, with
+"""A made-up pair of torsos with a known answer: an MR-like fixed and a CT-like moving image, with
 labels.
 
 The anatomy is a formula, evaluated at every voxel: the fixed image at its own points, the moving
@@ -72,7 +72,7 @@ class PhantomPair:
     Attributes
     ----------
     fixed, moving : morphseek.io.Image
-        The trunk in two contrasts, or in one, float32, on different grids.
+        The torso in two contrasts, or in one, float32, on different grids.
     fixed_labels, moving_labels : morphseek.io.Image
         uint8 maps of :data:`LABELS`.
     truth : callable
@@ -322,8 +322,8 @@ def _render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.n
         return (np.hypot((x - cx) / rx, (y - cy) / ry) - 1) * min(rx, ry)
 
     waist = 1 - 0.06 * np.cos((z + 20) / 70)
-    trunk = ((np.abs(x) / (160 * waist)) ** 2.5 + (np.abs(y - 4) / (112 * waist)) ** 2.5) ** 0.4
-    body = (trunk - 1) * 112
+    torso = ((np.abs(x) / (160 * waist)) ** 2.5 + (np.abs(y - 4) / (112 * waist)) ** 2.5) ** 0.4
+    body = (torso - 1) * 112
     paint(body, "fat")
     paint(body + 15 + 6 * np.cos(np.arctan2(y, x)) ** 2, "muscle")
     cavity = np.maximum(body + 34, tube(0, -8, 118, 88))

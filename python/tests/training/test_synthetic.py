@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from morphseek.training.backbones.siamese import local_correlation
-from morphseek.training.config import ConfigError, Synthetic, load
+from morphseek.training.config import RENAMED_BODIES, ConfigError, Synthetic, load
 from morphseek.training.export import StepGraph, export_bundle
 from morphseek.training.losses import endpoint_error
 from morphseek.training.objective import build_backbone
@@ -172,7 +172,7 @@ def test_smooth_noise_is_standard_and_smooth():
 
 def test_a_curriculum_makes_pairs_harder():
     phases = [{"visit": 10, "deformation": 2.5, "residual": 1.0}]
-    s = source("trunk", (32, 32, 32), deformation=0.5, residual=0.2, phases=phases)
+    s = source("torso", (32, 32, 32), deformation=0.5, residual=0.2, phases=phases)
     early, late = (
         np.mean([float(s.sample(i, visit).truth.norm(dim=1).mean()) for i in range(4)])
         for visit in (9, 10)
@@ -189,7 +189,7 @@ def test_a_curriculum_makes_pairs_harder():
         ("[synthetic]\nworkers = 1.5\n", "'synthetic.workers' must be int"),
         ("[[synthetic.phases]]\nvisit = 5\ncropp = 1\n", "synthetic.phases.cropp"),
         ("[[synthetic.phases]]\ncrop = 0.1\n", "needs 'visit'"),
-        ("[synthetic]\nbodies = ['tail']\n", "'tail'; there are head, trunk, limb, medley"),
+        ("[synthetic]\nbodies = ['tail']\n", "'tail'; there are head, torso, limb, medley"),
         ("[synthetic]\nbodies = []\n", "synthetic.bodies"),
         ("[data]\nlabels = 0\n", "'data.labels'|labels"),
         ("[data]\nmin_size = [8, 8, 8]\n", "min_size"),
@@ -202,6 +202,16 @@ def test_mistakes_are_named(tmp_path, text, message):
     path.write_text("base = 'synthetic'\n" + text)
     with pytest.raises((ConfigError, ValueError), match=message):
         Trainer(load(path), tmp_path / "out", progress=False)
+
+
+def test_an_earlier_name_of_a_body_is_read():
+    (earlier,) = RENAMED_BODIES
+    phases = [{"visit": 5, "bodies": [earlier]}]
+    settings = Synthetic(bodies=["head", earlier], phases=phases)
+    assert settings.bodies == ["head", RENAMED_BODIES[earlier]] and set(settings.bodies) <= {
+        *BODIES
+    }
+    assert settings.at(5).bodies == [RENAMED_BODIES[earlier]]
 
 
 def tiny(**changes):

@@ -248,6 +248,10 @@ class Loss:
         return _at(self, visit, "loss")
 
 
+#: Names up to 0.17.0, which configurations and checkpoints of then have.
+RENAMED_BODIES = {"trunk": "torso"}
+
+
 @dataclass
 class Synthetic:
     """Pairs that we make up (``data.pairs = "synthetic"``); see
@@ -261,7 +265,7 @@ class Synthetic:
         Range of the grid's longest side relative to the body's width.
     deformation : float
         Upper end of the standard deviation of each subject's displacement, per component, in
-        percent of the body's width: 2.5 leaves a trunk of 36 cm about 2 cm off, each subject having
+        percent of the body's width: 2.5 leaves a torso of 36 cm about 2 cm off, each subject having
         its own.
     residual : float
         Share of the affine misalignment that the initial stages leave at most: 5 degrees, 6 % of
@@ -289,7 +293,7 @@ class Synthetic:
         A curriculum: each table has ``visit`` and the keys that hold from that visit on.
     """
 
-    bodies: list[str] = field(default_factory=lambda: ["head", "trunk", "limb", "medley"])
+    bodies: list[str] = field(default_factory=lambda: ["head", "torso", "limb", "medley"])
     coverage: list[float] = field(default_factory=lambda: [0.7, 1.25])
     deformation: float = 2.5
     residual: float = 1.0
@@ -303,6 +307,9 @@ class Synthetic:
     workers: int = 0
     val_pairs: int = 16
     phases: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.bodies = [RENAMED_BODIES.get(body, body) for body in self.bodies]
 
     def at(self, visit: int) -> Synthetic:
         """The settings that hold during a visit, phases applied."""

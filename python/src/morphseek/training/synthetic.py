@@ -5,7 +5,7 @@ A network that is trained on these alone has seen no patient and no scanner, and
 it could come to expect (SynthMorph, Hoffmann et al., IEEE TMI 2022; SynthSeg, Billot et al.,
 Medical Image Analysis 2023). A pair is made in four steps:
 
-1. *Anatomy.* A head, a trunk, a limb or an abstract medley, with random sizes, places and presence
+1. *Anatomy.* A head, a torso, a limb or an abstract medley, with random sizes, places and presence
    of what is in it: nested
    layers (skin, skull, cortex), organs, bones and vessels as tubes, folds and partitions along the
    level sets of smooth noise. It is a formula over a space in millimetres, not an array
@@ -497,8 +497,8 @@ def _head(rng: np.random.Generator) -> Anatomy:
     return a
 
 
-def _trunk(rng: np.random.Generator) -> Anatomy:
-    a = Anatomy("trunk", 360.0)
+def _torso(rng: np.random.Generator) -> Anatomy:
+    a = Anatomy("torso", 360.0)
     wide, deep = rng.uniform(135, 185), rng.uniform(92, 128)
     scale = np.array([_spread(rng, 1.0, 0.1), deep / 108, wide / 158])
     # The field of view sits anywhere between the upper chest and the pelvis; the place of the
@@ -762,7 +762,7 @@ def _medley(rng: np.random.Generator) -> Anatomy:
 
 BODIES: dict[str, Callable[[np.random.Generator], Anatomy]] = {
     "head": _head,
-    "trunk": _trunk,
+    "torso": _torso,
     "limb": _limb,
     "medley": _medley,
 }
