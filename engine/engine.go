@@ -1,5 +1,5 @@
 // Package engine is the one door to the registration core: Open an engine, Register pairs. It knows images only as voxels
-// with geometry; reading files is the skins' business.
+// with geometry; reading files is the front ends' business.
 package engine
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Version of the library, semantic. The build sets nothing: this line is the source for every skin. Raise it with every change
+// Version of the library, semantic. The build sets nothing: this line is the source for every front end. Raise it with every change
 // that changes results: they are cached by it.
 const Version = "0.18.0"
 
@@ -144,7 +144,7 @@ func recovered(err *error) {
 	}
 }
 
-// ModelInfo describes a model bundle to a skin.
+// ModelInfo describes a model bundle to a front end.
 type ModelInfo struct {
 	Manifest network.Manifest `json:"manifest"`
 	Path     string           `json:"path"`  // empty: built in

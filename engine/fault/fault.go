@@ -44,7 +44,7 @@ const (
 	SnapshotCorrupt   Code = 53 // truncated, tampered or foreign snapshot
 )
 
-// Info is what every skin needs to know about a code.
+// Info is what every front end needs to know about a code.
 type Info struct {
 	Code   Code   `json:"code"`
 	Name   string `json:"name"`   // snake_case: the C enumerator is MS_ERR_<NAME>

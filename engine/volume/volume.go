@@ -6,7 +6,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
-// Volume is a scalar image. It does not own Data: a skin may pass its caller's buffer, which the engine only reads.
+// Volume is a scalar image. It does not own Data: a front end may pass its caller's buffer, which the engine only reads.
 type Volume struct {
 	Geometry
 	Data []float32 // len == Voxels(), x fastest

@@ -1,10 +1,10 @@
-"""One pair in eight guises, which differ in nothing but geometry, and whether each gives the same
+"""One pair in eight variants, which differ in nothing but geometry, and whether each gives the same
 alignment: python variants.py --help.
 
-A guise moves a volume in space, stores its axes in another order, changes its spacing or crops it.
-Its result, with the known motions undone, carries the original labels: all guises are scored on the
+A variant moves a volume in space, stores its axes in another order, changes its spacing or crops
+it. Its result, with the known motions undone, carries the original labels: all are scored on the
 same grid, by SimpleITK. Linear interpolation, by which most tools change the spacing, also blurs;
-two more guises change it by a windowed sinc, which hardly does.
+two more variants change it by a windowed sinc, which hardly does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import typer
 
 import morphseek
 
-Guise = Callable[[sitk.Image], tuple[sitk.Image, sitk.Transform]]
+Variant = Callable[[sitk.Image], tuple[sitk.Image, sitk.Transform]]
 
 
 def as_is(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
@@ -31,7 +31,7 @@ def as_is(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
 
 def turned(
     axis: tuple[float, float, float], degrees: float, shift: tuple[float, float, float] = (0, 0, 0)
-) -> Guise:
+) -> Variant:
     """The volume turned about its centre and shifted, mm; the transform leads from where it was to
     where it is.
     """
@@ -58,7 +58,7 @@ def reordered(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
     return sitk.Flip(sitk.PermuteAxes(image, (2, 0, 1)), (True, False, False)), sitk.Transform()
 
 
-def respaced(factor: float, interpolator: int = sitk.sitkLinear) -> Guise:
+def respaced(factor: float, interpolator: int = sitk.sitkLinear) -> Variant:
     def apply(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
         size = [max(1, round(n / factor)) for n in image.GetSize()]
         spacing = [
@@ -83,7 +83,7 @@ def cropped(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
     return sitk.Crop(image, off, off), sitk.Transform()
 
 
-GUISES: dict[str, tuple[Guise, Guise]] = {  # of the fixed, of the moving volume
+VARIANTS: dict[str, tuple[Variant, Variant]] = {  # of the fixed, of the moving volume
     "as it is": (as_is, as_is),
     "moving turned by 15 degrees": (as_is, turned((0.3, 0.2, 0.93), 15)),
     "fixed turned by 15 degrees, 300 mm away": (
@@ -96,7 +96,7 @@ GUISES: dict[str, tuple[Guise, Guise]] = {  # of the fixed, of the moving volume
     "fixed at 1.25 times the spacing": (respaced(1.25), as_is),
     "moving cropped": (as_is, cropped),
 }
-UNBLURRED: dict[str, tuple[Guise, Guise]] = {
+UNBLURRED: dict[str, tuple[Variant, Variant]] = {
     "moving at 0.8 times the spacing, windowed sinc": (
         as_is,
         respaced(0.8, sitk.sitkLanczosWindowedSinc),
@@ -115,9 +115,9 @@ def run(
     moving_labels: sitk.Image,
     **options,
 ) -> dict[str, float]:
-    """Return the mean Dice of every guise."""
+    """Return the mean Dice of every variant."""
     dice = {}
-    for name, (of_fixed, of_moving) in (GUISES | UNBLURRED).items():
+    for name, (of_fixed, of_moving) in (VARIANTS | UNBLURRED).items():
         f, fixed_motion = of_fixed(fixed)
         m, moving_motion = of_moving(moving)
         result = morphseek.register(f, m, **options)
@@ -152,13 +152,13 @@ def main(
                 for name in (fixed, moving)
             )
             found[key] = run(*images, chosen.labels(fixed), chosen.labels(moving), threads=threads)
-            eight = [found[key][name] for name in GUISES]
+            eight = [found[key][name] for name in VARIANTS]
             typer.echo(f"spread of the eight {100 * (max(eight) - min(eight)):.2f} points of Dice")
     typer.echo(
         f"all {len(found)} pairs: mean difference to the pair as it is, its root mean square, the"
         " greatest loss, points of Dice"
     )
-    for name in list(GUISES | UNBLURRED)[1:]:
+    for name in list(VARIANTS | UNBLURRED)[1:]:
         change = 100 * np.array([dice[name] - dice["as it is"] for dice in found.values()])
         typer.echo(
             f"{change.mean():+.2f} {np.sqrt(np.mean(change**2)):.2f} {change.min():+.2f}  {name}"

@@ -199,11 +199,12 @@ def test_modules_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(tmp_path.glob("__pycache__/imported.*.pyc"))
 
 
-def test_every_leg_has_a_row_of_its_own():
+def test_every_stage_has_a_row_of_its_own():
     from methods import METHODS
 
-    legs = {f"morphseek-{leg}" for leg in ("affine", "search", "refine", "default", "fast", "best")}
-    assert legs <= {name for name, method in METHODS.items() if method.ours and not method.only}
+    names = ("affine", "search", "refine", "default", "fast", "best")
+    ours = {name for name, method in METHODS.items() if method.ours and not method.only}
+    assert {f"morphseek-{name}" for name in names} <= ours
 
 
 def test_floor_of_a_stage():

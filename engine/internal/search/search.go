@@ -62,7 +62,7 @@ type Options struct {
 
 	// Trees is over how many spanning trees of the control grid the messages pass, their min-marginals summed; 0: one. Where two places match
 	// nearly as well, the tree decides which it is, and with four of them chance has less of a say: eight CT and eight MR <- CT pairs in four
-	// guises each (see variants.py) differ by 1.0 and 1.1 points of Dice within a pair (root mean square) where they did by 1.5 and 1.8.
+	// variants each (see variants.py) differ by 1.0 and 1.1 points of Dice within a pair (root mean square) where they did by 1.5 and 1.8.
 	Trees int
 
 	// Stiffness multiplies what neighbours pay for moving apart; 0: 1.

@@ -1,4 +1,4 @@
-"""MorphSeek: its legs one after the other, its presets, its network for the hippocampus, and its
+"""MorphSeek: its stages one after the other, its presets, its network for the hippocampus, and its
 compiled program.
 """
 
@@ -83,7 +83,7 @@ def _method(name: str, how: str, only: str = "", **options: Any) -> Method:
 METHODS = [
     _method(
         "affine",
-        "the initial transform alone: what the other legs add is the difference",
+        "the initial transform alone: what the other stages add is the difference",
         model="none",
         search="off",
         refine=0,

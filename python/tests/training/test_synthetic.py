@@ -208,9 +208,8 @@ def test_an_earlier_name_of_a_body_is_read():
     (earlier,) = RENAMED_BODIES
     phases = [{"visit": 5, "bodies": [earlier]}]
     settings = Synthetic(bodies=["head", earlier], phases=phases)
-    assert settings.bodies == ["head", RENAMED_BODIES[earlier]] and set(settings.bodies) <= {
-        *BODIES
-    }
+    assert settings.bodies == ["head", RENAMED_BODIES[earlier]]
+    assert set(settings.bodies) <= set(BODIES)
     assert settings.at(5).bodies == [RENAMED_BODIES[earlier]]
 
 
