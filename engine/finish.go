@@ -53,9 +53,8 @@ func (r *registration) finish() error {
 	return nil
 }
 
-// leastJ is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression: networks shrink
-// tissue to hundredths where the other image has none, and opening that takes their result apart (at 0.01 the mean Dice of 40
-// hippocampi fell by 0.3 points).
+// leastJ is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression, which networks need
+// where one image lacks a tissue (RATIONALE.md, Folds and compression).
 const leastJ = 0.001
 
 // total returns the initial transform and the deformation as one field on the fixed grid. A deformation without folding on its

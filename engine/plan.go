@@ -13,8 +13,8 @@ import (
 // crop is how many voxels a volume has, at least, that is more than a crop around one structure.
 const crop = 1 << 19
 
-// Agreement (the squared local correlation at half the resolution after a smooth fit) of two scans of one modality: of two people it came to
-// at most 0.82, of one body with tissue that is new, gone or speckled to 0.85 and more, of one body up to noise to 0.90 and more.
+// Agreement (the squared local correlation at half the resolution after a smooth fit) of two scans of one modality: of two people below, of
+// one body with tissue that is new, gone or speckled, and of one body up to noise.
 const (
 	twoPeople, oneBody = 0.82, 0.835
 	unlike, alike      = 0.87, 0.90
@@ -116,8 +116,7 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 	return between(supple(voxels), smooth, c, alike, 1), tell("as one body, so tissue moves together")
 }
 
-// leastGain is how much better a proposal must be, by gain: a deformation that led away from points reached 0.06 at most, one that brought them
-// closer 0.08 and more. An alignment, which has few degrees of freedom to fit noise by, needs half of it.
+// leastGain is how much better a proposal must be, by gain. An alignment, which has few degrees of freedom to fit noise by, needs half of it.
 const leastGain = 0.075
 
 // leastShown is the share of the fixed image that both candidates must show for the start to stay as it was.
@@ -129,8 +128,7 @@ func gain(m referee.Margin) float64 { return m.Distance + 2*m.Correlation }
 // worthwhile says whether a deformation is to be taken.
 func worthwhile(m referee.Margin) bool { return gain(m) >= leastGain }
 
-// leastT is Student's t that an alignment's gain needs where it is no large one: on pairs of ultrasound and MR, alignments that gained less
-// evenly than that over the image were wrong three times of four.
+// leastT is Student's t that an alignment's gain needs where it is no large one: wrong alignments gain unevenly over the image.
 const leastT, large = 8, 0.5
 
 // staysAt says why the start stays as it was given, by the margin of the alignment found over it; "" where it does not.
@@ -208,16 +206,15 @@ func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreem
 }
 
 // searchShare is how much of the displacement that the search finds counts, by the score of the initial alignment of two images of one
-// modality. Well aligned ones are taken to be without large displacements: on twelve pairs of heads (0.72 to 0.80) and on hippocampi above
-// 0.7 the search only added noise, which the refinement did not all take back; abdomens (0.45 to 0.63) need it. In between it counts in
-// part: by a step at 0.66 one pair of hippocampi on another grid was worth 10 points of Dice.
+// modality. Well aligned ones are taken to be without large displacements: there the search only adds noise. In between it counts in
+// part, so that the same pair on another grid is treated alike.
 func searchShare(score float64) float64 {
 	const poorly, well = 0.66, 0.70
 	return min(max((well-score)/(well-poorly), 0), 1)
 }
 
-// passes is how often the search goes over its levels, and over how many trees. In a crop, where few levels run, a second time finds 0.1
-// points of Dice in forty pairs of hippocampi and none in sixty others, for a tenth of the time, and four trees find none.
+// passes is how often the search goes over its levels, and over how many trees. In a crop few levels run, and one time over
+// one tree is as good.
 func (r *registration) passes() (passes, trees int) {
 	if r.pair.Fixed.Voxels() < crop {
 		return 1, 1
@@ -234,8 +231,7 @@ var effort = map[string]struct{ passes, trees, iterations, voxels int }{
 }
 
 // iterations resolves the refine option. After a network only an explicit number refines: the label-free similarities are
-// less than what a network trained with labels knows. On a small volume iterations are cheap, and twice as many gain a little
-// (forty pairs of hippocampi: 0.2 points of Dice; heads and torsos: nothing).
+// less than what a network trained with labels knows. On a small volume iterations are cheap, and twice as many gain a little.
 func (r *registration) iterations() int {
 	switch {
 	case r.opt.Refine >= 0:

@@ -48,7 +48,7 @@ type Result struct {
 	Transform volume.Affine // fixed -> moving, LPS mm
 	Score     float64       // of the features under Transform, 0..1
 	// Confidence, 0..1, is the product of two factors. Strength: the score, averaged geometrically with that of the start
-	// that led there, between 0.15 (volumes of different body parts came to 0.13 to 0.15) and 0.25. Margin: how far the second
+	// that led there, between chance and certain. Margin: how far the second
 	// best place that the refinement found is below, strain counted against both, in tenths of the score; 1 where every start
 	// led to one place. A low margin says that several places fit alike, not that this one is wrong.
 	Confidence   float64
@@ -57,9 +57,10 @@ type Result struct {
 	Starts       int     // candidates that were refined
 }
 
+// RATIONALE.md (The initial alignment) has the figures behind the thresholds.
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
-	poor            = 0.165      // below, rotations are searched; volumes in a wrong orientation came to 0.15
+	poor            = 0.165      // below, rotations are searched
 	alike           = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // refined, of the search's peaks: in a small crop the right one need not be among the first
 
@@ -118,8 +119,8 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	return r, nil
 }
 
-// oneMasked finds the place by all that the images show and goes on from there with the mask, carried to the other image too. To what
-// one small mask selects, an image is full of places alike: of 40 pairs of hippocampi 13 to 15 were lost with either's mask.
+// oneMasked finds the place by all that the images show and goes on from there with the mask, carried to the other image too: many
+// places look like what one small mask selects.
 func (a *aligner) oneMasked() (*Result, error) {
 	const whole = 0.7 // of the time
 	part := func(from, share float64) *aligner {

@@ -13,7 +13,7 @@ const (
 	rotations     = 100 // about 45 degrees apart
 	rotationTries = 4   // refined, of the best
 	turnSpacing   = 4   // voxels of the search over rotations, in those of the comparison
-	farBetter     = 0.1 // in score; half turns of torsos that lie as they should came to 0.07 above the right way up
+	farBetter     = 0.1 // in score, or the orientation stays; RATIONALE.md, The initial alignment
 )
 
 // turner looks for the moving image in one orientation after another, by FFT at a coarse grid.

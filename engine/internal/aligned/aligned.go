@@ -49,8 +49,7 @@ func (p Pair) Grid(spacing float64) volume.Geometry {
 const nearlyCubes = 1.15
 
 // GridOfFixed returns the grid of the fixed volume's own voxels where they are cubes, or nearly, and no axis has fewer than a grid has;
-// else Grid. On it the fixed image is read as it is: an interpolation to true cubes costs hippocampi whose voxels are 1 % longer along one
-// axis 0.7 points of Dice and more (forty pairs at 1.25 times the spacing).
+// else Grid. On it the fixed image is read as it is, without an interpolation's blur.
 func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	g, _, _ := p.Fixed.Geometry.Canonical()
 	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:]) >= least {
@@ -71,8 +70,7 @@ func Spacing(g volume.Geometry) float64 {
 type beyond int
 
 const (
-	// zero: the end of a field of view shows as an edge, which the search is the better for (six CT pairs: Dice 0.834, where repeated
-	// borders give 0.829), and the votes on the affine (24 MR <- CT pairs, the worst: 0.41, 0.40).
+	// zero: the end of a field of view shows as an edge, which helps the search and the block matches.
 	zero beyond = iota
 	// repeated: no filter finds an edge that is not in the body, which a refinement would move.
 	repeated
@@ -138,8 +136,8 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 
 // prepare scales intensities so that the 0.5th percentile becomes 0 and the 99.5th 1, clamps them there, and resamples v to
 // g, whose voxels are cubes or nearly, under a, smoothed first where g is coarser. Where g is finer a refinement reads both images by cubic
-// B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for with one image blurred less than the other what is
-// smooth drifts (phantoms: from 0.6 to 0.75 voxels).
+// B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for what
+// is smooth drifts where one image is blurred less than the other.
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, threads int) *volume.Volume {
 	lo, hi := v.MinMax()
 	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {

@@ -162,7 +162,7 @@ func (r *Refinement) atHalf() aligned.Images {
 }
 
 // Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. Where that is to be rougher than the coarser
-// resolutions were, these are done anew: what they smoothed away the finest does not find again (two pairs of heads: 0.7 points of Dice).
+// resolutions were, these are done anew: what they smoothed away the finest does not find again.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field, []Level, error) {
@@ -242,27 +242,26 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 	return v.Resample(g, threads)
 }
 
-// own is the voxel of an image, mm: its own where that is isotropic; of thick slices the mean, in the geometric sense, of the isotropic voxel
-// of the same volume and the least spacing.
-func own(v *volume.Volume) float64 {
+// nativeSpacing is the voxel of an image, mm: its own where that is isotropic; of thick slices the geometric mean of the isotropic voxel of
+// the same volume and the least spacing.
+func nativeSpacing(v *volume.Volume) float64 {
 	return math.Sqrt(aligned.Spacing(v.Geometry) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
 }
 
-// closer is how much finer than the fixed image's own voxel the finest grid is made, at most, for a finer moving image: the fixed image shows
-// nothing beyond, but in its own voxels the moving one loses what does tell (the fixed image at 1.25 times its spacing: a hundred pairs of
-// hippocampi gain 0.3 points of Dice, 0.5 where a windowed sinc brought it there). A coarser one leaves the fixed image's edges as sharp.
-const closer = 0.8
+// minSpacing is the finest grid's spacing, at least, in voxels of the fixed image, where the moving image is finer: on the fixed grid it would
+// lose detail (RATIONALE.md, Grids). A coarser moving image leaves the fixed one's edges as sharp.
+const minSpacing = 0.8
 
-// hardly is how much finer a moving image must be, or the fixed one is better read as it is.
-const hardly = 0.95
+// finer is the share of the fixed image's voxel below which the moving image's counts as finer.
+const finer = 0.95
 
 // voxel returns the voxel that a pair is refined at, mm, if the grid may have as many as that makes.
 func voxel(pair Pair) float64 {
-	fixed, moving := own(pair.Fixed), own(pair.Moving)
-	if moving > hardly*fixed {
+	fixed, moving := nativeSpacing(pair.Fixed), nativeSpacing(pair.Moving)
+	if moving > finer*fixed {
 		return fixed
 	}
-	return max(moving, closer*fixed)
+	return max(moving, minSpacing*fixed)
 }
 
 // Voxels is how many the finest level on a pair has: more than the fixed image where its slices are thick or the moving image is finer, but
@@ -277,7 +276,7 @@ func finest(pair Pair, most int) (g volume.Geometry, spacing float64) {
 	spacing = voxel(pair)
 	n := pair.Grid(spacing).Voxels()
 	switch {
-	case n <= most && spacing == own(pair.Fixed):
+	case n <= most && spacing == nativeSpacing(pair.Fixed):
 		return pair.GridOfFixed(spacing), spacing
 	case n <= most:
 		return pair.Grid(spacing), spacing

@@ -6,7 +6,7 @@
 // of displacements of least cost plus squared differences along spanning trees of the control grid, exactly on each, by
 // message passing, and composes it with what came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013). It
 // does so from the fixed image to the moving one and back, and reconciles the two maps after every level: a wrong match is
-// seldom the same both ways. On 24 pairs of torsos each that is worth 3 points of Dice (CT) and 4 (MR <- CT), for 3 CPU seconds.
+// seldom the same both ways. RATIONALE.md (The search) has what each part is worth.
 package search
 
 import (
@@ -44,8 +44,8 @@ const reachShare = 0.12
 // workingVoxels is about how many voxels the working grid has: 4 mm for a torso, 2 mm for a head.
 const workingVoxels = 850e3
 
-// Dilations of the descriptors, voxels. Two contrasts of one person are described the better by the nearer one (errors at points 12 to 27 % less
-// on heads and prostates, the same overlap between people); within a contrast, beside the tones, the wider one is.
+// Dilations of the descriptors, voxels. Two contrasts of one person are described the better by the nearer one; one contrast, beside its intensities, by the
+// wider.
 const near, wide = 1, 2
 
 const (
@@ -56,13 +56,11 @@ const (
 // Options of a search.
 type Options struct {
 	// Passes is how often every level is searched, each time from where the pass before led and with the two maps reconciled; 0:
-	// once. What a first pass put right helps its neighbours in a second, a third finds nothing more (12 CT pairs each, Dice of the
-	// search alone: 0.746, 0.782, 0.780; 12 MR <- CT pairs: 0.784, 0.801).
+	// once. What a first pass put right helps its neighbours in a second; a third finds nothing more.
 	Passes int
 
 	// Trees is over how many spanning trees of the control grid the messages pass, their min-marginals summed; 0: one. Where two places match
-	// nearly as well, the tree decides which it is, and with four of them chance has less of a say: eight CT and eight MR <- CT pairs in four
-	// variants each (see variants.py) differ by 1.0 and 1.1 points of Dice within a pair (root mean square) where they did by 1.5 and 1.8.
+	// nearly as well, the tree decides which it is, and with four of them the result depends less on chance.
 	Trees int
 
 	// Stiffness multiplies what neighbours pay for moving apart; 0: 1.
