@@ -1,6 +1,6 @@
 // Package align finds the initial transform between two volumes that may share neither position, extent, orientation nor
 // modality: a global search over translations and scales (over rotations too, where that finds nothing or a half turn fits far
-// better), then refinement of several starts by gradient; for two modalities, then a vote of the body's parts.
+// better), then refinement of several starts by gradient; for two modalities, then a fit to matches of the body's blocks.
 //
 // One score serves throughout: the normalised agreement of MIND-SSC features (Heinrich et al., MICCAI 2013), which compare
 // within and across modalities, times a power of the overlap of the two bodies. What lies outside a field of view or a mask

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	kept      = 0.5 // of the votes, those that agree best
-	stiffness = 0.3 // of the fit's linear part, as a share of the votes' variance in space
+	kept      = 0.5 // of the matches, those that agree best
+	stiffness = 0.3 // of the fit's linear part, as a share of the matches' variance in space
 )
 
-// vote is one point of the fixed body and where its surroundings match, before the initial transform: LPS mm.
-type vote struct {
+// match is one point of the fixed body and where its surroundings match, before the initial transform: LPS mm.
+type match struct {
 	at, to [3]float64
 	weight float64 // the square of the depth in the body
 }
@@ -25,37 +25,37 @@ type vote struct {
 // higher where walls and spines agree and the organs lie centimetres off; a block inside the body, free to move, finds its
 // organ. The fixed body's blocks look for themselves in the moving volume and the moving body's in the fixed one.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
-	for round := range search.VotingRounds {
+	for round := range search.MatchRounds {
 		if err := a.checkpoint(0.9 + float64(0.05*float64(round))); err != nil {
 			return t, err
 		}
-		back, err := t.Inverse()
+		inverse, err := t.Inverse()
 		if err != nil {
-			return t, nil // nothing to vote about
+			return t, nil // nothing to match
 		}
-		there := search.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
-		votes := poll(v.fixed, v.moving, t, search.Votes(there, round, a.opt.Threads))
-		here := search.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: back}
-		for _, w := range poll(v.moving, v.fixed, back, search.Votes(here, round, a.opt.Threads)) {
-			votes = append(votes, vote{at: back.Apply(w.to), to: back.Apply(w.at), weight: w.weight})
+		forward := search.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
+		matches := sampleMatches(v.fixed, v.moving, t, search.MatchBlocks(forward, round, a.opt.Threads))
+		backward := search.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse}
+		for _, w := range sampleMatches(v.moving, v.fixed, inverse, search.MatchBlocks(backward, round, a.opt.Threads)) {
+			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}
-		if len(votes) > 0 {
-			t = t.After(trimmedFit(votes))
+		if len(matches) > 0 {
+			t = t.After(trimmedFit(matches))
 		}
 	}
 	return t, nil
 }
 
-// poll reads f (nil: nobody votes) at every third voxel, along each axis, of the fixed body that t carries into the moving field of
+// sampleMatches reads f (nil: no block matches) at every third voxel, along each axis, of the fixed body that t carries into the moving field of
 // view.
-func poll(fixed, moving features, t volume.Affine, f *field.Field) []vote {
+func sampleMatches(fixed, moving features, t volume.Affine, f *field.Field) []match {
 	if f == nil {
 		return nil
 	}
 	n, m := fixed.grid.Size, moving.grid.Size
 	toPhysical, toMoving := fixed.grid.IndexToPhysical(), moving.grid.PhysicalToIndex().After(t)
 	var points []float64
-	var votes []vote
+	var matches []match
 	for z := 1; z < n[2]; z += 3 {
 		for y := 1; y < n[1]; y += 3 {
 			for x := 1; x < n[0]; x += 3 {
@@ -70,36 +70,36 @@ func poll(fixed, moving features, t volume.Affine, f *field.Field) []vote {
 				}
 				if inside {
 					points = append(points, p[:]...)
-					votes = append(votes, vote{at: p, weight: float64(fixed.depth[i] * fixed.depth[i])})
+					matches = append(matches, match{at: p, weight: float64(fixed.depth[i] * fixed.depth[i])})
 				}
 			}
 		}
 	}
 	f.TransformPoints(points)
-	for i := range votes {
-		votes[i].to = [3]float64(points[3*i:])
+	for i := range matches {
+		matches[i].to = [3]float64(points[3*i:])
 	}
-	return votes
+	return matches
 }
 
 // trimmedFit returns the affine at -> to by least trimmed squares (Rousseeuw, J. Am. Stat. Assoc. 1984), its linear part drawn
-// towards the identity by ridge regression; the identity where the votes do not determine one.
-func trimmedFit(votes []vote) volume.Affine {
+// towards the identity by ridge regression; the identity where the matches do not determine one.
+func trimmedFit(matches []match) volume.Affine {
 	fit := volume.IdentityAffine()
-	residuals := make([]float64, len(votes))
-	in := votes
+	residuals := make([]float64, len(matches))
+	in := matches
 	for range 12 {
 		var ok bool
 		if fit, ok = ridgeFit(in); !ok {
 			return volume.IdentityAffine()
 		}
-		for i, w := range votes {
+		for i, w := range matches {
 			residuals[i] = distance(fit.Apply(w.at), w.to)
 		}
 		sorted := slices.Sorted(slices.Values(residuals))
 		limit := sorted[int(kept*float64(len(sorted)-1))]
-		in = make([]vote, 0, len(votes))
-		for i, w := range votes {
+		in = make([]match, 0, len(matches))
+		for i, w := range matches {
 			if residuals[i] <= limit {
 				in = append(in, w)
 			}
@@ -109,10 +109,10 @@ func trimmedFit(votes []vote) volume.Affine {
 }
 
 // ridgeFit is one weighted least squares fit; not ok where it is singular.
-func ridgeFit(votes []vote) (fit volume.Affine, ok bool) {
+func ridgeFit(matches []match) (fit volume.Affine, ok bool) {
 	total := 0.0
 	var at, move [3]float64 // means
-	for _, v := range votes {
+	for _, v := range matches {
 		total += v.weight
 		for a := range 3 {
 			at[a] += float64(v.weight * v.at[a])
@@ -127,7 +127,7 @@ func ridgeFit(votes []vote) (fit volume.Affine, ok bool) {
 		move[a] /= total
 	}
 	var scatter, cross [9]float64 // row-major
-	for _, v := range votes {
+	for _, v := range matches {
 		for r := range 3 {
 			x := v.weight * (v.at[r] - at[r]) / total
 			for c := range 3 {

@@ -8,13 +8,13 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// lattice is a cube of points whose votes come from to.
-func lattice(to func(p [3]float64, i int) [3]float64) (votes []vote) {
+// lattice is a cube of points whose matches come from to.
+func lattice(to func(p [3]float64, i int) [3]float64) (matches []match) {
 	for i := range 11 * 11 * 11 {
 		p := [3]float64{10 * float64(i%11), 10 * float64(i/11%11), 10 * float64(i/121)}
-		votes = append(votes, vote{p, to(p, i), 1})
+		matches = append(matches, match{p, to(p, i), 1})
 	}
-	return votes
+	return matches
 }
 
 // A lattice scatters alike in all directions, so the ridge divides the strain by 1 + stiffness and nothing else.
@@ -49,12 +49,12 @@ func TestTrimmedFit(t *testing.T) {
 			t.Errorf("%v is off by %v mm", p, d)
 		}
 	}
-	for name, votes := range map[string][]vote{
-		"no votes":  nil,
-		"one place": {{to: shift, weight: 1}, {to: shift, weight: 1}},
-		"no weight": {{to: shift}, {at: shift}},
+	for name, matches := range map[string][]match{
+		"no matches": nil,
+		"one place":  {{to: shift, weight: 1}, {to: shift, weight: 1}},
+		"no weight":  {{to: shift}, {at: shift}},
 	} {
-		if got := trimmedFit(votes); got != volume.IdentityAffine() {
+		if got := trimmedFit(matches); got != volume.IdentityAffine() {
 			t.Errorf("%s: %v, want the identity", name, got)
 		}
 	}

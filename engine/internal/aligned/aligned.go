@@ -93,15 +93,15 @@ func (p Pair) at(g volume.Geometry, margin int, b beyond, threads int) Images {
 	return im
 }
 
-// BothWays returns the images as At does, and those of the pair with its roles exchanged: the moving image, under the initial
+// BothDirections returns the images as At does, and those of the pair with its roles exchanged: the moving image, under the initial
 // transform, as the fixed one.
-func (p Pair) BothWays(g volume.Geometry, margin, threads int) (there, back Images) {
+func (p Pair) BothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown := Grow(g, margin)
-	there.Moving, there.MovingValid = p.movingOn(grown, zero, threads)
-	back.Moving, back.MovingValid = p.fixedOn(grown, zero, threads)
-	there.Fixed, there.FixedValid = inner(back.Moving, g, margin), inner(back.MovingValid, g, margin)
-	back.Fixed, back.FixedValid = inner(there.Moving, g, margin), inner(there.MovingValid, g, margin)
-	return there, back
+	forward.Moving, forward.MovingValid = p.movingOn(grown, zero, threads)
+	backward.Moving, backward.MovingValid = p.fixedOn(grown, zero, threads)
+	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
+	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
+	return forward, backward
 }
 
 func (p Pair) fixedOn(g volume.Geometry, b beyond, threads int) (image, valid *volume.Volume) {

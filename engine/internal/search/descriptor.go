@@ -9,25 +9,25 @@ import (
 )
 
 // A descriptor is a run of ones a quantity, so that the number of bits in which two of them differ is an L1 distance: twelve channels,
-// tones, and one bit for what is not known.
+// thresholds of intensity, and one bit for what is not known.
 const (
 	bitsPerChannel = 5 // quantised to six values
-	toneCount      = 3 // where there are any
+	thresholdCount = 3 // where there are any
 	unknown        = 1 << 63
 )
 
-// tones are intensities, rising: a voxel's descriptor has a bit for each that it exceeds. None are what images of two modalities have in
+// thresholds are intensities, rising: a voxel's descriptor has a bit for each that it exceeds. None are what images of two modalities have in
 // common.
-type tones []float32
+type thresholds []float32
 
-// tonesOf returns the tones of two images, on one grid each, whose intensities correspond. They have the same ranks where both are known,
+// thresholdsOf returns the thresholds of two images, on one grid each, whose intensities correspond. They have the same ranks where both are known,
 // so that neither image's scale matters.
 //
 // Inside an organ, where MIND-SSC is noise, the intensity still tells it from its neighbours. More bits would mislead where organs take up
 // contrast in one scan and not in the other.
-func tonesOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m tones) {
+func thresholdsOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m thresholds) {
 	const (
-		air  = 0.3     // of the normalised intensities: about what is below has one tone
+		air  = 0.3     // of the normalised intensities: about what is below is not told apart
 		most = 1 << 17 // voxels looked at
 	)
 	n := len(fixed.Data)
@@ -52,16 +52,16 @@ func tonesOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m tones)
 	slices.Sort(known[1])
 	last := float64(len(known[0]) - 1)
 	share := float64(body) / float64(2*len(known[0]))
-	for k := range toneCount {
-		rank := int(last * (1 - float64(share*(1-float64(k)/toneCount))))
+	for k := range thresholdCount {
+		rank := int(last * (1 - float64(share*(1-float64(k)/thresholdCount))))
 		f, m = append(f, known[0][rank]), append(m, known[1][rank])
 	}
 	return f, m
 }
 
-// describe returns a descriptor a voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the tones. Its patches lie dilation voxels
+// describe returns a descriptor a voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the thresholds. Its patches lie dilation voxels
 // from the voxel.
-func describe(v, valid *volume.Volume, t tones, dilation, threads int) []uint64 {
+func describe(v, valid *volume.Volume, t thresholds, dilation, threads int) []uint64 {
 	n := len(v.Data)
 	channels := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, dilation, threads)
 	codes := make([]uint64, n)
@@ -76,9 +76,9 @@ func describe(v, valid *volume.Volume, t tones, dilation, threads int) []uint64 
 				value := min(int(channels[c*n+i]*(bitsPerChannel+1)), bitsPerChannel)
 				code = code<<bitsPerChannel | (1<<value - 1)
 			}
-			for _, tone := range t {
+			for _, threshold := range t {
 				code <<= 1
-				if v.Data[i] > tone {
+				if v.Data[i] > threshold {
 					code |= 1
 				}
 			}

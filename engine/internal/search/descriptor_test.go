@@ -25,7 +25,7 @@ func ones(n int) *volume.Volume {
 	return v
 }
 
-// balls is a volume of n^3 voxels full of balls on a lattice, moved by shift, of tones that alternate from one to the next along x.
+// balls is a volume of n^3 voxels full of balls on a lattice, moved by shift, of intensities that alternate from one to the next along x.
 func balls(n int, shift [3]int) *volume.Volume {
 	const period, radius = 8, 3
 	v := cube(n)
@@ -48,13 +48,13 @@ func balls(n int, shift [3]int) *volume.Volume {
 	return v
 }
 
-// Where structures repeat, one that is off by a period matches about as well as the true one but for its tone.
+// Where structures repeat, one that is off by a period matches about as well as the true one but for its intensity.
 func TestTonesTellStructuresApart(t *testing.T) {
 	const n, margin, right, wrong = 40, 5, 5, -3
 	// The moving image begins a margin earlier.
 	im := aligned.Images{Fixed: balls(n, [3]int{}), Moving: balls(n+2*margin, [3]int{right + margin, margin, margin}), FixedValid: ones(n), MovingValid: ones(n + 2*margin)}
-	f, m := tonesOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
-	gap := func(f, m tones) float64 {
+	f, m := thresholdsOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
+	gap := func(f, m thresholds) float64 {
 		l := level{5, 5, 1, 36}
 		s := newStep(l, im, describe(im.Fixed, im.FixedValid, f, wide, 1), m, wide, nil, margin, 1)
 		size := s.control().Size
@@ -68,9 +68,9 @@ func TestTonesTellStructuresApart(t *testing.T) {
 		return at(wrong) - at(right)
 	}
 	without, with := gap(nil, nil), gap(f, m)
-	t.Logf("a period off costs %.2f bits by structure, %.2f with tones", without, with)
+	t.Logf("a period off costs %.2f bits by structure, %.2f with intensities", without, with)
 	if with < without+0.1 {
-		t.Errorf("a period off costs %g bits by structure and %g with tones", without, with)
+		t.Errorf("a period off costs %g bits by structure and %g with intensities", without, with)
 	}
 }
 
@@ -82,19 +82,19 @@ func TestTones(t *testing.T) {
 		ramp.Data[i], curved.Data[i] = float32(x), float32(math.Sqrt(x)) // one order of intensities, in which the ranks are one
 	}
 	known.Data[0] = 0
-	f, m := tonesOf(ramp, curved, known, known)
-	if len(f) == 0 || len(f) != len(m) || len(f) > toneCount || bitsPerChannel*metric.MINDChannels+toneCount > 63 {
-		t.Fatalf("tones %v and %v", f, m)
+	f, m := thresholdsOf(ramp, curved, known, known)
+	if len(f) == 0 || len(f) != len(m) || len(f) > thresholdCount || bitsPerChannel*metric.MINDChannels+thresholdCount > 63 {
+		t.Fatalf("thresholds %v and %v", f, m)
 	}
 	for k := range f {
 		if k > 0 && f[k] <= f[k-1] || math.Abs(float64(m[k]*m[k]-f[k])) > 1e-6 {
-			t.Errorf("tones %v and %v; they rise, and the second image is the first one's root", f, m)
+			t.Errorf("thresholds %v and %v; they rise, and the second image is the first one's root", f, m)
 		}
 	}
 
-	// Within the ramp the structure is the same everywhere: what differs is the tones between.
-	for _, tones := range []tones{f, nil} {
-		codes := describe(ramp, known, tones, wide, 1)
+	// Within the ramp the structure is the same everywhere: what differs is the thresholds between.
+	for _, thresholds := range []thresholds{f, nil} {
+		codes := describe(ramp, known, thresholds, wide, 1)
 		if codes[0] != unknown || slices.Contains(codes[1:], unknown) {
 			t.Error("what is unknown is not told from what is known")
 		}
@@ -102,13 +102,13 @@ func TestTones(t *testing.T) {
 		for a := 4; a < n-4; a++ {
 			for b := 4; b < n-4; b++ {
 				want := 0
-				for _, tone := range tones {
-					if (ramp.Data[row+a] > tone) != (ramp.Data[row+b] > tone) {
+				for _, threshold := range thresholds {
+					if (ramp.Data[row+a] > threshold) != (ramp.Data[row+b] > threshold) {
 						want++
 					}
 				}
 				if got := bits.OnesCount64(codes[row+a] ^ codes[row+b]); got != want {
-					t.Fatalf("voxels %d and %d of the ramp differ by %d, %d tones lie between", a, b, got, want)
+					t.Fatalf("voxels %d and %d of the ramp differ by %d, %d thresholds lie between", a, b, got, want)
 				}
 			}
 		}
@@ -120,8 +120,8 @@ func TestTones(t *testing.T) {
 		fixed, moving *volume.Volume
 		known         *volume.Volume
 	}{{"images without intensities", dark, dark, known}, {"images known nowhere in common", ramp, ramp, dark}} {
-		if f, m := tonesOf(c.fixed, c.moving, c.known, known); f != nil || m != nil {
-			t.Errorf("%s have tones %v, %v", c.name, f, m)
+		if f, m := thresholdsOf(c.fixed, c.moving, c.known, known); f != nil || m != nil {
+			t.Errorf("%s have thresholds %v, %v", c.name, f, m)
 		}
 	}
 }

@@ -2,11 +2,11 @@
 // grids, coarse to fine, after the initial transform.
 //
 // Each level gives every control point the cost of all displacements in a window (the Hamming distance between quantised
-// MIND-SSC descriptors and, where the two images' intensities correspond, tones, averaged over the point's patch), finds the set
+// MIND-SSC descriptors and, where the two images' intensities correspond, ranks of intensity, averaged over the point's patch), finds the set
 // of displacements of least cost plus squared differences along spanning trees of the control grid, exactly on each, by
 // message passing, and composes it with what came before (Heinrich et al., IEEE Trans. Med. Imaging 2013, and MICCAI 2013). It
 // does so from the fixed image to the moving one and back, and reconciles the two maps after every level: a wrong match is
-// seldom the same both ways. RATIONALE.md (The search) has what each part is worth.
+// seldom the same in both directions. RATIONALE.md (The search) has what each part is worth.
 package search
 
 import (
@@ -104,19 +104,19 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 	if len(plan) == 0 {
 		return field.New(grid), nil
 	}
-	there, back := pair.BothWays(grid, margin, opt.Threads)
-	var fixed, moving tones
+	forward, backward := pair.BothDirections(grid, margin, opt.Threads)
+	var fixed, moving thresholds
 	if opt.Intensities {
-		fixed, moving = tonesOf(there.Fixed, back.Fixed, there.FixedValid, back.FixedValid)
+		fixed, moving = thresholdsOf(forward.Fixed, backward.Fixed, forward.FixedValid, backward.FixedValid)
 	}
 	dilation := near
 	if opt.Intensities {
 		dilation = wide
 	}
-	ways := [2]*way{newWay(there, fixed, moving, dilation, opt.Threads), newWay(back, moving, fixed, dilation, opt.Threads)}
+	directions := [2]*direction{newDirection(forward, fixed, moving, dilation, opt.Threads), newDirection(backward, moving, fixed, dilation, opt.Threads)}
 	passes := max(opt.Passes, 1)
 	for i := range passes * len(plan) {
-		for k, w := range ways {
+		for k, d := range directions {
 			if ctx.Err() != nil {
 				return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the search was cancelled")
 			}
@@ -125,36 +125,36 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 			}
 			l := plan[i/passes]
 			l.stiffness *= cmp.Or(opt.Stiffness, 1)
-			w.advance(l, opt.Trees, margin, opt.Threads)
+			d.advance(l, opt.Trees, margin, opt.Threads)
 		}
-		field.Reconcile(ways[0].u, ways[1].u, opt.Threads)
+		field.Reconcile(directions[0].u, directions[1].u, opt.Threads)
 	}
-	u := ways[0].u.Smoothed(nil, 1, opt.Threads)
+	u := directions[0].u.Smoothed(nil, 1, opt.Threads)
 	u.Unfold(leastJ, opt.Threads)
 	return u, nil
 }
 
-// way is the search from one image to the other.
-type way struct {
+// direction is the search from one image to the other.
+type direction struct {
 	images   aligned.Images
 	fixed    []uint64     // descriptors
-	moving   tones        // of the moving image
+	moving   thresholds   // of the moving image
 	dilation int          // of the descriptors
 	u        *field.Field // what has been found; nil before the first level
 }
 
-func newWay(im aligned.Images, fixed, moving tones, dilation, threads int) *way {
-	return &way{images: im, fixed: describe(im.Fixed, im.FixedValid, fixed, dilation, threads), moving: moving, dilation: dilation}
+func newDirection(im aligned.Images, fixed, moving thresholds, dilation, threads int) *direction {
+	return &direction{images: im, fixed: describe(im.Fixed, im.FixedValid, fixed, dilation, threads), moving: moving, dilation: dilation}
 }
 
 // advance searches at a level from where the ones before led.
-func (w *way) advance(l level, trees, margin, threads int) {
-	s := newStep(l, w.images.Through(w.u, threads), w.fixed, w.moving, w.dilation, w.u, margin, threads)
+func (d *direction) advance(l level, trees, margin, threads int) {
+	s := newStep(l, d.images.Through(d.u, threads), d.fixed, d.moving, d.dilation, d.u, margin, threads)
 	g := s.solve(trees).Resample(s.grid, threads)
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
 	g.Unfold(leastJ, threads)
-	if w.u != nil {
-		g = field.Compose(nil, w.u, g, threads) // the little that folds here is opened in the end
+	if d.u != nil {
+		g = field.Compose(nil, d.u, g, threads) // the little that folds here is opened in the end
 	}
-	w.u = g
+	d.u = g
 }

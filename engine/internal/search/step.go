@@ -34,9 +34,9 @@ func (s *step) found(control volume.Geometry) (u [3][]float32) {
 	return [3][]float32{at.X, at.Y, at.Z}
 }
 
-// newStep returns the search at l between images whose moving one has a margin in voxels and these tones, fixed being the descriptors of the
+// newStep returns the search at l between images whose moving one has a margin in voxels and these thresholds, fixed being the descriptors of the
 // fixed one, and total the displacement through which the moving one is seen already; nil is none.
-func newStep(l level, im aligned.Images, fixed []uint64, moving tones, dilation int, total *field.Field, margin, threads int) *step {
+func newStep(l level, im aligned.Images, fixed []uint64, moving thresholds, dilation int, total *field.Field, margin, threads int) *step {
 	return &step{
 		level: l, total: total, grid: im.Fixed.Geometry, margin: margin, threads: threads,
 		fixed: fixed, moving: describe(im.Moving, im.MovingValid, moving, dilation, threads), image: im.Fixed.Data,
