@@ -29,7 +29,7 @@ const (
 	Affine Method = "affine" // 12 degrees of freedom
 )
 
-// refines reports whether m climbs the score, from what a search has found or the caller gave.
+// refines reports whether m maximises the score, from what a search has found or the caller gave.
 func (m Method) refines() bool { return m == Rigid || m == Affine }
 
 // Options of one alignment.
@@ -61,7 +61,7 @@ type Result struct {
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
 	poor            = 0.165      // below, rotations are searched
-	alike           = 0.25       // correlation of intensities less the distance of their distributions: one modality
+	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // refined, of the search's peaks: in a small crop the right one need not be among the first
 
 	searchComponents            = 6 // of the features
@@ -105,12 +105,12 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	}
 	a := &aligner{ctx: ctx, opt: opt, fixed: fixed, moving: moving}
 	if opt.Initial == nil && opt.Method.refines() && (opt.FixedMask == nil) != (opt.MovingMask == nil) {
-		return a.oneMasked()
+		return a.alignWithOneMask()
 	}
-	if s, _ := strain(start.M); s <= unstrained {
+	if s, _ := strain(start.M); s <= roundedStrain {
 		return a.run(start)
 	}
-	a.moving = seenThrough(moving, start)
+	a.moving = transformedBy(moving, start)
 	r, err := a.run(volume.IdentityAffine())
 	if err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	return r, nil
 }
 
-// oneMasked finds the place by all that the images show and goes on from there with the mask, carried to the other image too: many
+// alignWithOneMask finds the place by all that the images show and goes on from there with the mask, carried to the other image too: many
 // places look like what one small mask selects.
-func (a *aligner) oneMasked() (*Result, error) {
+func (a *aligner) alignWithOneMask() (*Result, error) {
 	const whole = 0.7 // of the time
 	part := func(from, share float64) *aligner {
 		opt := a.opt
@@ -157,12 +157,12 @@ func (a *aligner) oneMasked() (*Result, error) {
 	return r, nil
 }
 
-// unstrained is the strain of a rotation with rounded digits.
-const unstrained = 1e-9
+// roundedStrain is the strain of a rotation with rounded digits.
+const roundedStrain = 1e-9
 
-// seenThrough returns v as it lies before start, in the fixed image's space, on the same voxels. The scales of a caller's transform are
+// transformedBy returns v as it lies before start, in the fixed image's space, on the same voxels. The scales of a caller's transform are
 // none there: neither the voxels of the comparison nor the penalty of strain undo them.
-func seenThrough(v *volume.Volume, start volume.Affine) *volume.Volume {
+func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	back, _ := start.Inverse() // checked
 	m := back.After(v.IndexToPhysical())
 	g := v.Geometry
@@ -221,12 +221,12 @@ func (a *aligner) cancelled() error {
 
 // views are the two images described in common terms, the moving one in a frame of axes of its own.
 type views struct {
-	fixed, moving features
-	coarse        samples        // of the features alone
-	plain         *objective     // of coarse
-	bright        func() views   // with the intensities, added when first asked for
-	apart         func() float64 // distributionDistance of the two, measured when first asked for
-	onScale       func() bool    // both are in Hounsfield units; looked at when first asked for
+	fixed, moving  features
+	coarse         samples        // of the features alone
+	plain          *objective     // of coarse
+	bright         func() views   // with the intensities, added when first asked for
+	distance       func() float64 // distributionDistance of the two, measured when first asked for
+	bothHounsfield func() bool    // both are in Hounsfield units; looked at when first asked for
 }
 
 // describe compares the images at voxels of h mm, or as much more as the memory asks for, the moving one along the columns of frame. It
@@ -235,7 +235,7 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
 	seen := func(name string, v, mask *volume.Volume, frame [9]float64) (features, error) {
-		w := newWorking(shrink(v, mask, h, threads), h, frame, threads)
+		w := newResampled(downsample(v, mask, h, threads), h, frame, threads)
 		switch {
 		case w.bodyCount > 0:
 			return describe(w, threads), nil
@@ -257,8 +257,8 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	v.coarse = v.smoothed(coarseSigma, threads)
 	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.bright = sync.OnceValue(v.withIntensity)
-	v.onScale = sync.OnceValue(func() bool { return a.fixed.Hounsfield() && a.moving.Hounsfield() })
-	v.apart = sync.OnceValue(func() float64 { return distributionDistance(f.working, m.working) })
+	v.bothHounsfield = sync.OnceValue(func() bool { return a.fixed.Hounsfield() && a.moving.Hounsfield() })
+	v.distance = sync.OnceValue(func() float64 { return distributionDistance(f.resampled, m.resampled) })
 	return v, nil
 }
 
@@ -273,7 +273,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		return nil, err
 	}
 	if a.opt.Method != None && a.opt.Initial == nil {
-		f, m := centroid(v.fixed.working), centroid(v.moving.working)
+		f, m := centroid(v.fixed.resampled), centroid(v.moving.resampled)
 		start.T = [3]float64{m[0] - f[0], m[1] - f[1], m[2] - f[2]}
 	}
 	if err := a.checkpoint(0.2); err != nil {
@@ -292,14 +292,14 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		if len(candidates) == 0 {
 			candidates = []peak{{startScore, start}}
 		}
-		if best, err = a.climb(v, candidates); err != nil {
+		if best, err = a.refineAll(v, candidates); err != nil {
 			return nil, err
 		}
 		weak := best.evidence() < poor
 		if a.opt.Initial == nil && (weak || !best.same) {
-			turner, ok := a.newTurner(h)
-			if ok && (weak || turner.reversed()) {
-				turned, tv, err := a.searchRotations(turner, h)
+			rotationSearch, ok := a.newRotationSearch(h)
+			if ok && (weak || rotationSearch.axisFlipped()) {
+				turned, tv, err := a.searchRotations(rotationSearch, h)
 				if err != nil {
 					return nil, err
 				}
@@ -310,11 +310,11 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 				best.refined = turned.refined
 			}
 		}
-		if best, v, err = a.follow(best, v, h); err != nil {
+		if best, v, err = a.reframe(best, v, h); err != nil {
 			return nil, err
 		}
 	}
-	same := best.same || v.alike(best.transform, threads)
+	same := best.same || v.sameModality(best.transform, threads)
 	if a.opt.Method.refines() {
 		compared := v.coarse
 		if same {
@@ -348,7 +348,7 @@ func (v views) score(t volume.Affine) float64 {
 }
 
 func (a *aligner) objective(v views, s samples, points int) *objective {
-	return newObjective(v.fixed.working, s.fixed, v.moving.working, s.moving, points, a.opt.Seed, a.opt.Threads)
+	return newObjective(v.fixed.resampled, s.fixed, v.moving.resampled, s.moving, points, a.opt.Seed, a.opt.Threads)
 }
 
 // samples are the features of two images as the refinement reads them (interleaved).
@@ -380,23 +380,23 @@ func (o outcome) confidence() float64 {
 	return min(max(strength, 0), 1) * min(max(o.margin/0.1, 0), 1)
 }
 
-// climb refines every candidate and returns the best, by features and, where they correspond at a candidate, intensities.
-func (a *aligner) climb(v views, candidates []peak) (outcome, error) {
+// refineAll refines every candidate and returns the best, by features and, where they correspond at a candidate, intensities.
+func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	compared, o := v.coarse, v.plain
-	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.alike(c.transform, a.opt.Threads) })
+	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.sameModality(c.transform, a.opt.Threads) })
 	if same {
 		compared = v.bright().added(v.coarse, coarseSigma, a.opt.Threads)
 		o = a.objective(v, compared, coarsePoints)
 	}
 	refined := len(candidates)
-	candidates, err := a.gather(v, compared, candidates)
+	candidates, err := a.cluster(v, compared, candidates)
 	if err != nil {
 		return outcome{}, err
 	}
 	ends := make([]end, len(candidates))
 	best := 0
 	for i, c := range candidates {
-		if ends[i], err = a.ascend(o, c, coarseIterations); err != nil {
+		if ends[i], err = a.refineOne(o, c, coarseIterations); err != nil {
 			return outcome{}, err
 		}
 		if ends[i].value > ends[best].value {
@@ -410,7 +410,7 @@ func (a *aligner) climb(v views, candidates []peak) (outcome, error) {
 	corners := o.corners()
 	margin := 1.0
 	for _, e := range ends {
-		if meanDistance(corners, e.transform, winner.transform) > o.place() {
+		if meanDistance(corners, e.transform, winner.transform) > o.clusterRadius() {
 			margin = min(margin, (winner.value-e.value)/max(winner.score, 1e-6))
 		} else {
 			winner.start = max(winner.start, e.start)
@@ -428,7 +428,7 @@ type end struct {
 	value, score, start float64 // value: score less the penalty of strain; start: the candidate's score
 }
 
-func (a *aligner) ascend(o *objective, from peak, iterations int) (end, error) {
+func (a *aligner) refineOne(o *objective, from peak, iterations int) (end, error) {
 	t, score, err := o.refine(a.ctx, from.transform, a.opt.Method == Rigid, iterations)
 	if err != nil {
 		return end{}, a.failed(err)
@@ -437,8 +437,8 @@ func (a *aligner) ascend(o *objective, from peak, iterations int) (end, error) {
 	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
 }
 
-// gather refines every candidate a little and returns, of those that come to one place, the best, with the best score that led there.
-func (a *aligner) gather(v views, s samples, candidates []peak) ([]peak, error) {
+// cluster refines every candidate a little and returns, of those that come to one place, the best, with the best score that led there.
+func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error) {
 	if len(candidates) < 2 {
 		return candidates, nil
 	}
@@ -446,7 +446,7 @@ func (a *aligner) gather(v views, s samples, candidates []peak) ([]peak, error) 
 	ends := make([]end, len(candidates))
 	for i, c := range candidates {
 		var err error
-		if ends[i], err = a.ascend(o, c, fewIterations); err != nil {
+		if ends[i], err = a.refineOne(o, c, fewIterations); err != nil {
 			return nil, err
 		}
 		if err := a.checkpoint(0.6 + 0.1*float64(i+1)/float64(len(candidates))); err != nil {
@@ -457,7 +457,7 @@ func (a *aligner) gather(v views, s samples, candidates []peak) ([]peak, error) 
 	corners := o.corners()
 	var places []peak
 	for _, e := range ends {
-		k := slices.IndexFunc(places, func(p peak) bool { return meanDistance(corners, p.transform, e.transform) <= o.place() })
+		k := slices.IndexFunc(places, func(p peak) bool { return meanDistance(corners, p.transform, e.transform) <= o.clusterRadius() })
 		if k < 0 {
 			places = append(places, peak{e.start, e.transform})
 		} else {

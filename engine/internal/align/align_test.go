@@ -156,18 +156,18 @@ func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
 		fixed:  p.image(fixedGrid(), volume.IdentityAffine(), nil),
 		moving: p.image(fixedGrid().CenteredAt(truth.T), back, otherContrast),
 	}
-	h := workingSpacing(a.fixed.Geometry, a.moving.Geometry)
-	turner, _ := a.newTurner(h)
-	found, v, err := a.searchRotations(turner, h)
+	h := comparisonSpacing(a.fixed.Geometry, a.moving.Geometry)
+	rotationSearch, _ := a.newRotationSearch(h)
+	found, v, err := a.searchRotations(rotationSearch, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, _, err = a.follow(found, v, 3); err != nil || worst(found.transform, truth) > 3 {
+	if found, _, err = a.reframe(found, v, 3); err != nil || worst(found.transform, truth) > 3 {
 		t.Errorf("off by %.1f mm (score %.3f): %v", worst(found.transform, truth), found.score, err)
 	}
 }
 
-func TestReversed(t *testing.T) {
+func TestAxisFlipped(t *testing.T) {
 	p := newPhantom()
 	tilt, _ := rotation([3]float64{0.15, -0.1, 0.2})
 	half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}
@@ -190,8 +190,8 @@ func TestReversed(t *testing.T) {
 					fixed:  p.image(fixedGrid(), volume.IdentityAffine(), nil),
 					moving: p.image(fixedGrid().CenteredAt(truth.T), back, level),
 				}
-				turner, _ := a.newTurner(6.0 / turnSpacing)
-				if got := turner.reversed(); got != c.want {
+				rotationSearch, _ := a.newRotationSearch(6.0 / turnSpacing)
+				if got := rotationSearch.axisFlipped(); got != c.want {
 					t.Errorf("reversed: %v, want %v", got, c.want)
 				}
 			})
@@ -293,7 +293,7 @@ func TestAlignOfLittle(t *testing.T) {
 }
 
 // A crop that was sampled coarser than the other image is compared at nearly the voxels of the finer one.
-func TestWorkingSpacing(t *testing.T) {
+func TestComparisonSpacing(t *testing.T) {
 	crop := func(spacing float64) volume.Geometry {
 		n := func(mm float64) int { return int(math.Round(mm / spacing)) }
 		return grid([3]int{n(40), n(50), n(40)}, [3]float64{spacing, spacing, spacing}, volume.Identity, [3]float64{})
@@ -315,7 +315,7 @@ func TestWorkingSpacing(t *testing.T) {
 		{"heads", head(1), head(1), math.Cbrt(8e6 / 500e3)},
 		{"fixed head coarser", head(4), head(1), 4},
 	} {
-		if got := workingSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
+		if got := comparisonSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %g mm, want %g", c.name, got, c.want)
 		}
 	}
@@ -341,10 +341,10 @@ func TestWorkingGridsAreBounded(t *testing.T) {
 			turned, upright := grid(c.size, c.spacing, askew, [3]float64{}), grid(c.size, c.spacing, volume.Identity, [3]float64{})
 			a := &aligner{fixed: &volume.Volume{Geometry: turned}, moving: &volume.Volume{Geometry: upright}}
 			h := affordable(a.spacing(), turned, upright, askew)
-			if own := workingSpacing(turned, upright); (h == own) != c.same {
+			if own := comparisonSpacing(turned, upright); (h == own) != c.same {
 				t.Errorf("voxels of %g mm, unbounded of %g", h, own)
 			}
-			coarse, longest := a.turning(h)
+			coarse, longest := a.rotationGrid(h)
 			if c.same && coarse != turnSpacing*h {
 				t.Errorf("rotations at %g mm where the comparison has %g", coarse, h)
 			}
@@ -442,7 +442,7 @@ func TestAlignErrors(t *testing.T) {
 	}
 }
 
-func TestReadingByVectorsMatchesLoop(t *testing.T) {
+func TestSampleByVectorsMatchesLoop(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const dx, dy, dz = lanes, 3 * lanes, 9 * lanes
 	cell := make([]float32, dx+dy+dz+lanes)
@@ -454,7 +454,7 @@ func TestReadingByVectorsMatchesLoop(t *testing.T) {
 		fixed[c] = float32(rng.NormFloat64())
 	}
 	f := [3]float32{0.2, 0.7, 0.4}
-	got, want := guard.Slice(t, make([]reading, 1)), make([]reading, 1)
+	got, want := guard.Slice(t, make([]sample, 1)), make([]sample, 1)
 	if !got[0].vector(cell, dx, dy, dz, f, &fixed) {
 		t.Skip("no vectors on this processor")
 	}
@@ -464,9 +464,9 @@ func TestReadingByVectorsMatchesLoop(t *testing.T) {
 	}
 }
 
-func TestTallyByVectorsMatchesLoop(t *testing.T) {
+func TestSumsByVectorsMatchesLoop(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	got, want := guard.Slice(t, make([]tally, 1)), make([]tally, 1)
+	got, want := guard.Slice(t, make([]sums, 1)), make([]sums, 1)
 	for range 50 {
 		var part [3][4]float32
 		for j := range part {

@@ -2,7 +2,7 @@ package align
 
 // foreground returns 1 on the body and 0 in the background around it: thresholded, opened, the largest piece, its holes in
 // each slice filled. Where an image has no background (a crop within the body), all that is valid is body.
-func foreground(w *working) []float32 {
+func foreground(w *resampled) []float32 {
 	n := w.grid.Size
 	threshold, ok := backgroundThreshold(w)
 	if !ok {
@@ -29,7 +29,7 @@ func foreground(w *working) []float32 {
 
 // backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in its
 // lowest quarter. It reports false where there is no such peak or the border of the field of view is not part of it.
-func backgroundThreshold(w *working) (float32, bool) {
+func backgroundThreshold(w *resampled) (float32, bool) {
 	const bins = 256
 	lo, hi := robustRange(w)
 	if !(hi > lo) {
@@ -79,7 +79,7 @@ func backgroundThreshold(w *working) (float32, bool) {
 }
 
 // robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
-func robustRange(w *working) (lo, hi float32) {
+func robustRange(w *resampled) (lo, hi float32) {
 	first := true
 	var top float32
 	for i, x := range w.intensity {
@@ -121,7 +121,7 @@ func robustRange(w *working) (lo, hi float32) {
 }
 
 // onBorder reports whether a face neighbour of voxel i is not valid. The outermost voxels never are.
-func onBorder(w *working, i int) bool {
+func onBorder(w *resampled, i int) bool {
 	nx, nxy := w.grid.Size[0], w.grid.Size[0]*w.grid.Size[1]
 	v := w.valid
 	return v[i-1] == 0 || v[i+1] == 0 || v[i-nx] == 0 || v[i+nx] == 0 || v[i-nxy] == 0 || v[i+nxy] == 0

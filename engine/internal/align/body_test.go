@@ -34,7 +34,7 @@ func TestForeground(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const h = 2.5
 			v := p.image(c.grid, volume.IdentityAffine(), c.level)
-			w := newWorking(shrink(v, nil, h, 1), h, volume.Identity, 1)
+			w := newResampled(downsample(v, nil, h, 1), h, volume.Identity, 1)
 			if got := w.bodyCount * h * h * h; math.Abs(got-c.want) > 0.08*c.want {
 				t.Errorf("body of %.0f mm^3, want %.0f", got, c.want)
 			}

@@ -70,7 +70,7 @@ func TestConsensusFindsTheWayBack(t *testing.T) {
 		fixed:  p.image(g, volume.IdentityAffine(), nil),
 		moving: p.image(g.CenteredAt(truth.T), back, otherContrast),
 	}
-	h := workingSpacing(a.fixed.Geometry, a.moving.Geometry)
+	h := comparisonSpacing(a.fixed.Geometry, a.moving.Geometry)
 	v, err := a.describe(h, volume.Identity)
 	if err != nil {
 		t.Fatal(err)

@@ -23,14 +23,14 @@ const (
 	depthSigma      = 0.2  // of the blur that tells depth, in cube roots of the body's volume
 )
 
-// features are planes over a working grid: the components of MIND-SSC, zero outside the body.
+// features are planes over the resampled grid: the components of MIND-SSC, zero outside the body.
 type features struct {
-	*working
+	*resampled
 	planes [][]float32
 }
 
 // describe returns the centred and scaled MIND-SSC of the body: zero mean a channel, unit mean squared norm a voxel.
-func describe(w *working, threads int) features {
+func describe(w *resampled, threads int) features {
 	n := len(w.intensity)
 	all := metric.MINDSSC(w.intensity, nil, w.grid.Size, mindRadius, mindDilation, threads)
 	f := features{w, make([][]float32, metric.MINDChannels)}
@@ -68,7 +68,7 @@ func describe(w *working, threads int) features {
 // depthWeights rises from 0 on the surface of the body to 1 inside: outlines follow habitus and skull stripping more than
 // anatomy. The blur is over the field of view alone, so that where it cuts the body there is no surface; it is wide, so blocks of
 // two voxels a side will do for it.
-func depthWeights(w *working, threads int) []float32 {
+func depthWeights(w *resampled, threads int) []float32 {
 	sigma := depthSigma * math.Cbrt(w.bodyCount) / 2
 	s := [3]float64{sigma, sigma, sigma}
 	depth, known := volume.Zeros(halved(w.grid)), volume.Zeros(halved(w.grid))
@@ -142,7 +142,7 @@ func (f features) project(basis *mat.Dense, threads int) features {
 			}
 		}
 	})
-	return features{f.working, f.planes[:rows]}
+	return features{f.resampled, f.planes[:rows]}
 }
 
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }
@@ -157,7 +157,7 @@ func (f features) leading(count int) features {
 // as zero.
 func (f features) halved(count, threads int) features {
 	f = f.leading(count)
-	w := &working{grid: halved(f.grid)}
+	w := &resampled{grid: halved(f.grid)}
 	half := func(in []float32) []float32 { return halve(in, f.grid.Size, w.grid.Size) }
 	w.valid, w.body = half(f.valid), half(f.body)
 	w.bodyCount = f.bodyCount / 8
@@ -254,15 +254,15 @@ func (v views) withIntensity() views {
 	return views{fixed: v.fixed.withIntensity(), moving: v.moving.withIntensity()}
 }
 
-// alike reports whether the intensities of the two images correspond under t, as those of one modality do: they are
+// sameModality reports whether the intensities of the two images correspond under t, as those of one modality do: they are
 // distributed alike, and where one is bright the other is; or they are on one scale. How much air and lung two scans of a torso
 // show says more about their distributions than the tissue does.
-func (v views) alike(t volume.Affine, threads int) bool {
-	return v.onScale() || correlation(v.fixed.working, v.moving.working, t, threads)-v.apart() > alike
+func (v views) sameModality(t volume.Affine, threads int) bool {
+	return v.bothHounsfield() || correlation(v.fixed.resampled, v.moving.resampled, t, threads)-v.distance() > sameAbove
 }
 
 // bodyIntensities are those of the body's voxels, of every step-th voxel of the grid.
-func (w *working) bodyIntensities(step int) []float64 {
+func (w *resampled) bodyIntensities(step int) []float64 {
 	var values []float64
 	for i := 0; i < len(w.body); i += step {
 		if w.body[i] > 0 {
@@ -275,12 +275,12 @@ func (w *working) bodyIntensities(step int) []float64 {
 // distributionDistance returns the mean absolute difference of the standardised intensities at the quantiles of two bodies,
 // 2 % to 98 %: the earth mover's distance of the distributions, in standard deviations. Dark voxels (lungs, bowel gas, what a
 // skull stripper left) are no tissue and do not count.
-func distributionDistance(a, b *working) float64 {
+func distributionDistance(a, b *resampled) float64 {
 	const (
 		from, to = 2, 98
 		enough   = 100e3 // voxels to sort
 	)
-	quantiles := func(w *working) (q [to + 1 - from]float64) {
+	quantiles := func(w *resampled) (q [to + 1 - from]float64) {
 		lo, hi := robustRange(w)
 		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= float64(lo+float32(0.08*(hi-lo))) })
 		slices.Sort(tissue)
@@ -307,7 +307,7 @@ func distributionDistance(a, b *working) float64 {
 
 // correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t, at every second voxel of
 // each axis; 0 where they do not.
-func correlation(fixed, moving *working, t volume.Affine, threads int) float64 {
+func correlation(fixed, moving *resampled, t volume.Affine, threads int) float64 {
 	n, lattice := fixed.grid.Size, fixed.grid
 	for a := range 3 {
 		lattice.Size[a] = (n[a] + 1) / 2

@@ -38,7 +38,7 @@ type objective struct {
 
 // newObjective samples count voxels of fixed, three in four of them in its body. fixedFeatures and movingFeatures are
 // interleaved over the grids.
-func newObjective(fixed *working, fixedFeatures []float32, moving *working, movingFeatures []float32, count int, seed uint64, threads int) *objective {
+func newObjective(fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int) *objective {
 	o := &objective{
 		center: centroid(fixed), grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
 	}
@@ -91,9 +91,9 @@ func newObjective(fixed *working, fixedFeatures []float32, moving *working, movi
 	return o
 }
 
-// tally sums the parts of the score over points: product, energy and overlap, each with its gradient by the rows of the
+// sums are the parts of the score over points: product, energy and overlap, each with its gradient by the rows of the
 // affine in moving index units (3 rows of linear part and translation).
-type tally struct {
+type sums struct {
 	value [3]float64
 	grad  [3][12]float64
 }
@@ -104,12 +104,12 @@ const (
 	inOverlap
 )
 
-// tally evaluates points lo..hi-1 under index = m (x, 1), x in mm about the centre.
-func (o *objective) tally(m *[12]float32, lo, hi int) tally {
-	var t tally
+// sums evaluates points lo..hi-1 under index = m (x, 1), x in mm about the centre.
+func (o *objective) sums(m *[12]float32, lo, hi int) sums {
+	var t sums
 	nx, ny, nz := o.grid.Size[0], o.grid.Size[1], o.grid.Size[2]
 	dx, dy, dz := lanes, lanes*nx, lanes*nx*ny
-	var r reading
+	var r sample
 	for p := lo; p < hi; p++ {
 		q := o.points[p]
 		x := float32(m[0]*q[0]) + float32(m[1]*q[1]) + float32(m[2]*q[2]) + m[3]
@@ -146,7 +146,7 @@ func (o *objective) tally(m *[12]float32, lo, hi int) tally {
 }
 
 // add adds a point at q: of each sum its part, then that part's derivatives by x, y and z of the moving index.
-func (t *tally) add(part *[3][4]float32, q *[3]float32) {
+func (t *sums) add(part *[3][4]float32, q *[3]float32) {
 	for j := range part {
 		t.value[j] += float64(part[j][0])
 		g := &t.grad[j]
@@ -160,15 +160,15 @@ func (t *tally) add(part *[3][4]float32, q *[3]float32) {
 	}
 }
 
-// reading is what a point sees of the moving features: values, then derivatives by x, y and z.
-type reading struct {
+// sample is what a point sees of the moving features: values, then derivatives by x, y and z.
+type sample struct {
 	product [4]float32    // of the components with the fixed ones
 	energy  [4]float32    // of the components with their values
 	last    [4][4]float32 // of the last four lanes, body and validity behind two components
 }
 
 // loop reads the cell of eight voxels, dx, dy and dz floats apart, at the fractions f.
-func (r *reading) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) {
+func (r *sample) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) {
 	var product, energy [4][lanes]float32
 	c000, c100 := (*[lanes]float32)(cell), (*[lanes]float32)(cell[dx:])
 	c010, c110 := (*[lanes]float32)(cell[dy:]), (*[lanes]float32)(cell[dx+dy:])
@@ -209,7 +209,7 @@ func sumLanes(x *[lanes]float32) float32 {
 	return half[0] + half[1]
 }
 
-func (t tally) plus(o tally) tally {
+func (t sums) plus(o sums) sums {
 	for j := range t.value {
 		t.value[j] += o.value[j]
 		for i := range t.grad[j] {
@@ -240,7 +240,7 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 		m[4*r+3] = float32(index.T[r])
 	}
 	const grain = 1 << 10
-	t := parallel.Reduce(len(o.points), grain, o.threads, func(lo, hi int) tally { return o.tally(&m, lo, hi) }, tally.plus)
+	t := parallel.Reduce(len(o.points), grain, o.threads, func(lo, hi int) sums { return o.sums(&m, lo, hi) }, sums.plus)
 
 	// S = 2 P / E * min(B / min(FF, MM/|det M|), 1)^0.3; dS is a combination of dP, dE, dB and d det. FF and MM are what B would be
 	// of a body on itself, which is less than its volume: against that, an image on itself would gain by being stretched.
@@ -350,7 +350,7 @@ func multiply(a, b [9]float64) (c [9]float64) {
 	return c
 }
 
-// refine climbs the score, less the penalty of strain, from start and returns where it gets, with the score. Parameters are
+// refine maximises the score, less the penalty of strain, from start and returns where it gets, with the score. Parameters are
 // millimetres at the body's rim: linear ones are divided by radius. rigid moves by a rotation and a translation on top of start,
 // else all twelve parameters are free.
 func (o *objective) refine(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
@@ -441,8 +441,8 @@ func (o *objective) radius() float64 {
 	return max(math.Sqrt(total/max(n, 1)), 1)
 }
 
-// place is how far apart, mm on average over the corners, two transforms may be and still lead to one place.
-func (o *objective) place() float64 { return o.radius() / 4 }
+// clusterRadius is how far apart, mm on average over the corners, two transforms may be and still lead to one place.
+func (o *objective) clusterRadius() float64 { return o.radius() / 4 }
 
 // corners are those of the box around the sample, LPS mm.
 func (o *objective) corners() [][3]float64 {
@@ -465,7 +465,7 @@ func (o *objective) corners() [][3]float64 {
 }
 
 // centroid is the centre of mass of the body, LPS mm.
-func centroid(w *working) [3]float64 {
+func centroid(w *resampled) [3]float64 {
 	var c [3]float64
 	n := w.grid.Size
 	i := 0

@@ -4,13 +4,13 @@ package align
 
 import "github.com/morphseek/morphseek/engine/internal/cpu"
 
-// readAVX is reading.loop; dx, dy and dz are bytes.
+// readAVX is sample.loop; dx, dy and dz are bytes.
 //
 //go:noescape
-func readAVX(r *reading, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[lanes]float32)
+func readAVX(r *sample, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[lanes]float32)
 
 // vector does loop with the processor's vectors, if there are any.
-func (r *reading) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) bool {
+func (r *sample) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) bool {
 	if !cpu.AVX() {
 		return false
 	}
@@ -19,13 +19,13 @@ func (r *reading) vector(cell []float32, dx, dy, dz int, f [3]float32, fixed *[l
 	return true
 }
 
-// addAVX is tally.add.
+// addAVX is sums.add.
 //
 //go:noescape
-func addAVX(t *tally, part *[3][4]float32, q *[3]float32)
+func addAVX(t *sums, part *[3][4]float32, q *[3]float32)
 
 // vector does add with the processor's vectors, if there are any.
-func (t *tally) vector(part *[3][4]float32, q *[3]float32) bool {
+func (t *sums) vector(part *[3][4]float32, q *[3]float32) bool {
 	if !cpu.AVX() {
 		return false
 	}

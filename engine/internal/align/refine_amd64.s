@@ -53,7 +53,7 @@ GLOBL components<>(SB), RODATA|NOPTR, $32
 	VEXTRACTF128 $1, a, xt   \
 	VADDPS       xt, xa, xa
 
-// func readAVX(r *reading, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[16]float32)
+// func readAVX(r *sample, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[16]float32)
 TEXT ·readAVX(SB), NOSPLIT, $0-56
 	MOVQ r+0(FP), DI
 	MOVQ cell+8(FP), SI
@@ -130,7 +130,7 @@ GLOBL one<>(SB), RODATA|NOPTR, $4
 	ROW(part+8, grad+32)          \
 	ROW(part+12, grad+64)
 
-// func addAVX(t *tally, part *[3][4]float32, q *[3]float32)
+// func addAVX(t *sums, part *[3][4]float32, q *[3]float32)
 TEXT ·addAVX(SB), NOSPLIT, $0-24
 	MOVQ t+0(FP), DI
 	MOVQ part+8(FP), SI

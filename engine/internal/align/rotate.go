@@ -16,33 +16,33 @@ const (
 	farBetter     = 0.1 // in score, or the orientation stays; RATIONALE.md, The initial alignment
 )
 
-// turner looks for the moving image in one orientation after another, by FFT at a coarse grid.
-type turner struct {
+// rotationSearch looks for the moving image in one orientation after another, by FFT at a coarse grid.
+type rotationSearch struct {
 	searcher *searcher
-	moving   shrunken
+	moving   downsampled
 	basis    *mat.Dense
 	spacing  float64
 }
 
-// newTurner works at turnSpacing times h mm, or less where an image is thin. It reports false where nothing is left of the fixed image
+// newRotationSearch works at turnSpacing times h mm, or less where an image is thin. It reports false where nothing is left of the fixed image
 // there.
-func (a *aligner) newTurner(h float64) (turner, bool) {
+func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 	threads := a.opt.Threads
-	spacing, longest := a.turning(h)
-	w := newWorking(shrink(a.fixed, a.opt.FixedMask, spacing, threads), spacing, volume.Identity, threads)
+	spacing, longest := a.rotationGrid(h)
+	w := newResampled(downsample(a.fixed, a.opt.FixedMask, spacing, threads), spacing, volume.Identity, threads)
 	if w.bodyCount == 0 {
-		return turner{}, false
+		return rotationSearch{}, false
 	}
 	f := describe(w, threads)
 	basis := principal(f, f, threads)
-	return turner{
+	return rotationSearch{
 		searcher: newSearcher(f.project(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
-		moving:   shrink(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
+		moving:   downsample(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
 	}, true
 }
 
-// turning returns the voxel of the search over rotations, mm, and the most that the moving image has of them along any axis in any frame.
-func (a *aligner) turning(h float64) (spacing float64, longest int) {
+// rotationGrid returns the voxel of the search over rotations, mm, and the most that the moving image has of them along any axis in any frame.
+func (a *aligner) rotationGrid(h float64) (spacing float64, longest int) {
 	diagonal := 0.0
 	for i := range 3 {
 		n := float64(a.moving.Size[i]) * a.moving.Spacing[i]
@@ -64,9 +64,9 @@ func (a *aligner) turning(h float64) (spacing float64, longest int) {
 
 // best returns the best translation of the moving image turned by frame, a rotation; its score is 0 where there is none. MIND
 // compares along the axes of a grid, so the moving image is described anew in every frame.
-func (t turner) best(frame [9]float64) peak {
+func (t rotationSearch) best(frame [9]float64) peak {
 	threads := t.searcher.threads
-	w := newWorking(t.moving, t.spacing, frame, threads)
+	w := newResampled(t.moving, t.spacing, frame, threads)
 	if w.bodyCount == 0 {
 		return peak{}
 	}
@@ -77,9 +77,9 @@ func (t turner) best(frame [9]float64) peak {
 	return peak{}
 }
 
-// reversed reports whether the moving image fits far better after a half turn about one of the axes: a header that names
+// axisFlipped reports whether the moving image fits far better after a half turn about one of the axes: a header that names
 // directions wrongly.
-func (t turner) reversed() bool {
+func (t rotationSearch) axisFlipped() bool {
 	upright := t.best(volume.Identity).score
 	for axis := range 3 {
 		half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, -1}
@@ -93,7 +93,7 @@ func (t turner) reversed() bool {
 
 // searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
 // rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they found.
-func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
+func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, error) {
 	var all []peak
 	for i := range rotations {
 		if p := t.best(superFibonacci(i, rotations)); p.score > 0 {
@@ -108,7 +108,7 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 	middle := max(h, a.within(max(2*h, math.Cbrt(max(extent(a.fixed.Geometry), extent(a.moving.Geometry))/200e3))))
 	// Each step turns the frame to where the last one ended, so that the features become comparable. An orientation in which nothing is
 	// left of the moving image keeps the score that it had.
-	climb := func(p peak, steps int) (outcome, error) {
+	improve := func(p peak, steps int) (outcome, error) {
 		o := outcome{transform: p.transform, start: p.score}
 		for range steps {
 			v, err := a.describe(middle, o.transform.M)
@@ -129,7 +129,7 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 	var best outcome
 	tries := min(rotationTries, len(all))
 	for _, c := range all[:tries] {
-		o, err := climb(c, 2)
+		o, err := improve(c, 2)
 		if err != nil {
 			return outcome{}, views{}, err
 		}
@@ -140,7 +140,7 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 	if best.score <= 0 {
 		return outcome{refined: tries}, views{}, nil
 	}
-	best, err := climb(peak{best.start, best.transform}, 2)
+	best, err := improve(peak{best.start, best.transform}, 2)
 	if err != nil {
 		return outcome{}, views{}, err
 	}
@@ -149,7 +149,7 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 		return outcome{refined: tries}, views{}, nil
 	}
 	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
-	turned, err := a.climb(v, []peak{{chance, best.transform}})
+	turned, err := a.refineAll(v, []peak{{chance, best.transform}})
 	turned.refined += tries
 	return turned, v, err
 }
@@ -157,8 +157,8 @@ func (a *aligner) searchRotations(t turner, h float64) (outcome, views, error) {
 // turnLimit is how far, in radians, the moving image may turn against the frame that it is described in.
 const turnLimit = 0.2
 
-// follow describes the moving image anew in the frame that the alignment has found, and refines again, until the two agree.
-func (a *aligner) follow(best outcome, v views, h float64) (outcome, views, error) {
+// reframe describes the moving image anew in the frame that the alignment has found, and refines again, until the two agree.
+func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, error) {
 	for range 3 {
 		frame := nearestRotation(best.transform.M)
 		if angle(frame, v.moving.grid.Direction) < turnLimit {

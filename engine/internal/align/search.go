@@ -231,7 +231,7 @@ func rescaled(f features, scale [3]float64, threads int) features {
 	if scale == [3]float64{1, 1, 1} {
 		return f
 	}
-	w := &working{grid: f.grid}
+	w := &resampled{grid: f.grid}
 	var shift [3]float64
 	for a := range 3 {
 		w.grid.Size[a] = int(math.Ceil(float64(f.grid.Size[a]) / scale[a]))

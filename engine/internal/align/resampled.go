@@ -8,9 +8,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// working is one image as the alignment sees it: resampled to isotropic voxels along a frame of axes, with one voxel of
+// resampled is one image as the alignment sees it: resampled to isotropic voxels along a frame of axes, with one voxel of
 // unknown around its field of view, so that what is interpolated from it falls off smoothly.
-type working struct {
+type resampled struct {
 	grid      volume.Geometry
 	intensity []float32
 	valid     []float32 // 1 inside the field of view and the mask, else 0: unknown, not air
@@ -19,10 +19,10 @@ type working struct {
 	depth     []float32 // depthWeights of the body, once its features are described
 }
 
-// workingSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the
+// comparisonSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the
 // smaller field of view would have over 500k voxels or the larger 1.5M. Where the smaller would have less than fewest and the other image
 // is finer, it is less: the score rises with the voxels, and whether a pair is well aligned must not hang on how it was sampled.
-func workingSpacing(fixed, moving volume.Geometry) float64 {
+func comparisonSpacing(fixed, moving volume.Geometry) float64 {
 	const fewest = 50e3
 	voxel := func(g volume.Geometry) float64 { return extent(g) / float64(g.Voxels()) }
 	small, large := min(extent(fixed), extent(moving)), max(extent(fixed), extent(moving))
@@ -30,13 +30,13 @@ func workingSpacing(fixed, moving volume.Geometry) float64 {
 	return math.Cbrt(max(min(coarser, max(finer, small/fewest)), small/500e3, large/1.5e6))
 }
 
-// mostVoxels bounds every grid of the alignment. workingSpacing goes by the volume of the images, which is less than that of the boxes
+// mostVoxels bounds every grid of the alignment. comparisonSpacing goes by the volume of the images, which is less than that of the boxes
 // around images that are thin or long and lie askew.
 const mostVoxels = 6 << 20
 
 // spacing returns the voxel size in mm at which a's images are compared.
 func (a *aligner) spacing() float64 {
-	h := a.within(workingSpacing(a.fixed.Geometry, a.moving.Geometry))
+	h := a.within(comparisonSpacing(a.fixed.Geometry, a.moving.Geometry))
 	return affordable(h, a.fixed.Geometry, a.moving.Geometry, volume.Identity)
 }
 
@@ -95,9 +95,9 @@ func extent(g volume.Geometry) float64 {
 	return math.Abs(g.IndexToPhysical().Det()) * float64(g.Voxels())
 }
 
-// newWorking resamples what shrink made of an image to voxels of h mm along the columns of frame, a rotation.
-func newWorking(image shrunken, h float64, frame [9]float64, threads int) *working {
-	w := &working{grid: boundingGrid(image.extent, h, frame)}
+// newResampled resamples what downsample made of an image to voxels of h mm along the columns of frame, a rotation.
+func newResampled(image downsampled, h float64, frame [9]float64, threads int) *resampled {
+	w := &resampled{grid: boundingGrid(image.extent, h, frame)}
 	mean, known := image.mean, image.known
 	lowest, _ := mean.MinMax()
 	values := mean.Resample(w.grid, volume.IdentityAffine(), volume.Linear, lowest, threads)
@@ -172,16 +172,16 @@ func bounds(g volume.Geometry, frame [9]float64) (lo, hi [3]float64) {
 	return lo, hi
 }
 
-// shrunken is an image in blocks of voxels.
-type shrunken struct {
+// downsampled is an image in blocks of voxels.
+type downsampled struct {
 	extent volume.Geometry // the image's own
 	mean   *volume.Volume  // of the voxels that are finite and inside the mask; the least such mean where there are none
 	known  *volume.Volume  // their fraction of the block
 }
 
-// shrink averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a finite voxel
+// downsample averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a finite voxel
 // inside the mask (nil: everywhere).
-func shrink(v, mask *volume.Volume, h float64, threads int) shrunken {
+func downsample(v, mask *volume.Volume, h float64, threads int) downsampled {
 	var f [3]int
 	for a := range 3 {
 		f[a] = min(max(int(h/v.Spacing[a]+1e-6), 1), v.Size[a])
@@ -229,5 +229,5 @@ func shrink(v, mask *volume.Volume, h float64, threads int) shrunken {
 			mean.Data[i] = lowest
 		}
 	}
-	return shrunken{v.Geometry, mean, known}
+	return downsampled{v.Geometry, mean, known}
 }
