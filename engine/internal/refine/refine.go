@@ -24,7 +24,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Similarity names what a refinement climbs.
+// Similarity names what a refinement maximises.
 type Similarity string
 
 // The similarities.
@@ -194,7 +194,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	}
 	work := float64(float64(g.Voxels()) * float64(iterations))
 	before := r.v
-	c := climb{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, threads: r.opt.Threads,
+	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, threads: r.opt.Threads,
 		progress: func(fraction float64) {
 			if r.opt.Progress != nil {
 				r.opt.Progress(min((r.work+float64(work*fraction))/r.total, 1))
@@ -205,7 +205,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 		return err
 	}
 	if r.v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
-		r.v = onto(g, before, r.opt.Threads) // it began at the summit: the steps, which have a length of their own, only led away
+		r.v = onto(g, before, r.opt.Threads) // it began at a maximum: steps, whose length does not fade there, only led away
 	}
 	r.levels = append(r.levels, Level{aligned.Spacing(g), values})
 	r.work += work
@@ -345,8 +345,8 @@ func openRow(open []uint8, weight []float32, size [3]int, y, z int) {
 	}
 }
 
-// climb is the ascent at one resolution.
-type climb struct {
+// ascent is the gradient ascent at one resolution.
+type ascent struct {
 	similarity similarity
 	v          *field.Field
 	by         Regularisation
@@ -357,7 +357,7 @@ type climb struct {
 
 // run takes steps until the similarity stops rising, and returns its values: means over the voxels that are known at first, of which one that
 // leaves the other's field of view counts as the first mean. Neither to leave nor to stay is a gain then.
-func (c *climb) run(ctx context.Context) ([]float64, error) {
+func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
 	step, farthest := longest, 0.0 // the longest vector of any gradient so far
 	var known, mean float64        // at first
@@ -414,7 +414,7 @@ func stalled(values []float64) bool {
 }
 
 // smooth writes g after the fluid Gaussian to dst and returns the length of its longest vector.
-func (c *climb) smooth(dst, g *field.Field) float32 {
+func (c *ascent) smooth(dst, g *field.Field) float32 {
 	size, put := g.Size, filter.To(g.Size, dst.X, dst.Y, dst.Z)
 	longest := make([]float32, size[1]*size[2])
 	filter.Gaussian(size, [3]float64{c.by.Fluid, c.by.Fluid, c.by.Fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
@@ -437,7 +437,7 @@ func longestSquare(rows [][]float32) float32 {
 }
 
 // flow writes v o (id + step g), after the elastic Gaussian, to dst.
-func (c *climb) flow(dst, g *field.Field, step float32) {
+func (c *ascent) flow(dst, g *field.Field, step float32) {
 	size := g.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
 	filter.Gaussian(size, [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}, 3, c.threads, func(y, z int, rows [][]float32) {

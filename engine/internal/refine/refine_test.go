@@ -300,7 +300,7 @@ func BenchmarkIteration(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			c := climb{similarity: s, v: wave(g, 1), by: gentle, iterations: 1, progress: func(float64) {}}
+			c := ascent{similarity: s, v: wave(g, 1), by: gentle, iterations: 1, progress: func(float64) {}}
 			for b.Loop() {
 				if _, err := c.run(context.Background()); err != nil {
 					b.Fatal(err)
@@ -343,7 +343,7 @@ func TestFadingStepsRest(t *testing.T) {
 func TestLeavingCountsAsTheMean(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{16, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 	s := &leaving{counts: []int{4096, 2048, 1024}, sums: []float64{2048, 1024, 512}} // 0.5 a voxel throughout
-	c := climb{similarity: s, v: field.New(g), by: gentle, iterations: 3 * revalidate, threads: 1, progress: func(float64) {}}
+	c := ascent{similarity: s, v: field.New(g), by: gentle, iterations: 3 * revalidate, threads: 1, progress: func(float64) {}}
 	values, err := c.run(context.Background())
 	if err != nil {
 		t.Fatal(err)
