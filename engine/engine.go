@@ -1,4 +1,4 @@
-// Package engine is the one door to the registration core: Open an engine, Register pairs. It knows images only as voxels
+// Package engine is the public face of the registration core: Open an engine, Register pairs. It knows images only as voxels
 // with geometry; reading files is the front ends' business.
 package engine
 

@@ -65,7 +65,7 @@ def test_register(
     } <= set(report)
     assert report["dice_after"] > report["dice_before"] + 0.2 and not report["cached"]
 
-    # One result whichever door, and its files agree with each other.
+    # One result by every entry point, and its files agree with each other.
     python = morphseek.register(
         files["fixed"], files["moving"], model="none", refine=0, search="off"
     )
