@@ -1227,7 +1227,7 @@ func TestFoldsBetweenGridPointsAreOpened(t *testing.T) {
 	}
 	r := &registration{fixed: fixed, initial: initial, deform: coarse, opt: with(nil)}
 	total := r.total().Stats(1)
-	if total.NJDPercent > 0 || total.JacobianMin < 0.9*leastJ*initial.Det() {
+	if total.NJDPercent > 0 || total.JacobianMin < 0.9*minJacobian*initial.Det() {
 		t.Errorf("%g %% folds, least determinant %g", total.NJDPercent, total.JacobianMin)
 	}
 }

@@ -53,9 +53,9 @@ func (r *registration) finish() error {
 	return nil
 }
 
-// leastJ is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression, which networks need
+// minJacobian is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression, which networks need
 // where one image lacks a tissue (RATIONALE.md, Folds and compression).
-const leastJ = 0.001
+const minJacobian = 0.001
 
 // total returns the initial transform and the deformation as one field on the fixed grid. A deformation without folding on its
 // own grid may fold between that grid's points, which a finer or anisotropic fixed grid brings to light: it is opened there.
@@ -64,7 +64,7 @@ func (r *registration) total() *field.Field {
 	r.deform = nil
 	if deform != nil {
 		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
-		deform.Unfold(leastJ, r.opt.Threads)
+		deform.Unfold(minJacobian, r.opt.Threads)
 	}
 	return field.Total(r.initial, deform, r.fixed.Geometry, r.opt.Threads)
 }

@@ -17,14 +17,14 @@ func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 	return dst
 }
 
-// Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below least, until
+// Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below minJacobian, until
 // none is. It reports how many voxels were below at first.
-func (f *Field) Unfold(least float32, threads int) (folded int) {
+func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
 	const spread = 2 // voxels that the smoothing reaches around a fold
 	mask := make([]float32, f.Voxels())
 	suspects := box{hi: f.Size}
 	for round := range 100 { // far more than any finite field took
-		below, folds := f.markFolds(mask, suspects, least, threads)
+		below, folds := f.markFolds(mask, suspects, minJacobian, threads)
 		if round == 0 {
 			folded = below
 		}
@@ -55,9 +55,9 @@ func (f *Field) Unfold(least float32, threads int) (folded int) {
 	return folded
 }
 
-// markFolds sets mask to 1 where the Jacobian determinant is below least, else to 0, in the rows of b, which hold all such voxels;
+// markFolds sets mask to 1 where the Jacobian determinant is below minJacobian, else to 0, in the rows of b, which hold all such voxels;
 // it returns their number and the box around them.
-func (f *Field) markFolds(mask []float32, b box, least float32, threads int) (below int, folds box) {
+func (f *Field) markFolds(mask []float32, b box, minJacobian float32, threads int) (below int, folds box) {
 	type found struct {
 		count int
 		box   box
@@ -72,7 +72,7 @@ func (f *Field) markFolds(mask []float32, b box, least float32, threads int) (be
 			f.jacobianRow(row, at)
 			for x, j := range row {
 				row[x] = 0
-				if !(j >= least) {
+				if !(j >= minJacobian) {
 					row[x] = 1
 					in.count++
 					in.box = in.box.with([3]int{x, y, z})

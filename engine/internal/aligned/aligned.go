@@ -27,18 +27,18 @@ type Images struct {
 	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air
 }
 
-// least is how many voxels a grid has along an axis.
-const least = 8
+// minSize is how many voxels a grid has along an axis.
+const minSize = 8
 
 // Grid returns the grid of isotropic voxels of spacing mm over the fixed volume; larger ones where that is a sheet so thin that
 // the least size of the grid would multiply its voxels.
 func (p Pair) Grid(spacing float64) volume.Geometry {
-	const most = 1 << 20
+	const maxVoxels = 1 << 20
 	volumeMM := math.Abs(p.Fixed.IndexToPhysical().Det()) * float64(p.Fixed.Voxels())
 	for {
-		g := p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{least, least, least}, 1)
+		g := p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{minSize, minSize, minSize}, 1)
 		n := float64(g.Size[0]) * float64(g.Size[1]) * float64(g.Size[2])
-		if n <= most || n*spacing*spacing*spacing <= 4*volumeMM {
+		if n <= maxVoxels || n*spacing*spacing*spacing <= 4*volumeMM {
 			return g
 		}
 		spacing *= 1.1
@@ -52,7 +52,7 @@ const nearlyCubes = 1.15
 // else Grid. On it the fixed image is read as it is, without an interpolation's blur.
 func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	g, _, _ := p.Fixed.Geometry.Canonical()
-	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:]) >= least {
+	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:]) >= minSize {
 		return g
 	}
 	return p.Grid(spacing)
@@ -66,30 +66,30 @@ func Spacing(g volume.Geometry) float64 {
 	return math.Cbrt(g.Spacing[0] * g.Spacing[1] * g.Spacing[2])
 }
 
-// beyond says what an image shows where its field of view has ended.
-type beyond int
+// edge says what an image shows where its field of view has ended.
+type edge int
 
 const (
-	// zero: the end of a field of view shows as an edge, which helps the search and the block matches.
-	zero beyond = iota
-	// repeated: no filter finds an edge that is not in the body, which a refinement would move.
-	repeated
+	// zeroEdge: the end of a field of view shows as an edge, which helps the search and the block matches.
+	zeroEdge edge = iota
+	// repeatedEdge: no filter finds an edge that is not in the body, which a refinement would move.
+	repeatedEdge
 )
 
 // At returns the images on grid g, moving with a margin in voxels. Beyond their fields of view they are 0.
 func (p Pair) At(g volume.Geometry, margin, threads int) Images {
-	return p.at(g, margin, zero, threads)
+	return p.at(g, margin, zeroEdge, threads)
 }
 
 // AtRepeated is At with images that repeat their borders beyond their fields of view.
 func (p Pair) AtRepeated(g volume.Geometry, margin, threads int) Images {
-	return p.at(g, margin, repeated, threads)
+	return p.at(g, margin, repeatedEdge, threads)
 }
 
-func (p Pair) at(g volume.Geometry, margin int, b beyond, threads int) Images {
+func (p Pair) at(g volume.Geometry, margin int, e edge, threads int) Images {
 	im := Images{}
-	im.Fixed, im.FixedValid = p.fixedOn(g, b, threads)
-	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), b, threads)
+	im.Fixed, im.FixedValid = p.fixedOn(g, e, threads)
+	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), e, threads)
 	return im
 }
 
@@ -97,20 +97,20 @@ func (p Pair) at(g volume.Geometry, margin int, b beyond, threads int) Images {
 // transform, as the fixed one.
 func (p Pair) BothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown := Grow(g, margin)
-	forward.Moving, forward.MovingValid = p.movingOn(grown, zero, threads)
-	backward.Moving, backward.MovingValid = p.fixedOn(grown, zero, threads)
+	forward.Moving, forward.MovingValid = p.movingOn(grown, zeroEdge, threads)
+	backward.Moving, backward.MovingValid = p.fixedOn(grown, zeroEdge, threads)
 	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
 	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
 	return forward, backward
 }
 
-func (p Pair) fixedOn(g volume.Geometry, b beyond, threads int) (image, valid *volume.Volume) {
+func (p Pair) fixedOn(g volume.Geometry, e edge, threads int) (image, valid *volume.Volume) {
 	identity := volume.IdentityAffine()
-	return prepare(p.Fixed, g, identity, b, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
+	return prepare(p.Fixed, g, identity, e, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
 }
 
-func (p Pair) movingOn(g volume.Geometry, b beyond, threads int) (image, valid *volume.Volume) {
-	return prepare(p.Moving, g, p.Initial, b, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
+func (p Pair) movingOn(g volume.Geometry, e edge, threads int) (image, valid *volume.Volume) {
+	return prepare(p.Moving, g, p.Initial, e, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
 }
 
 // inner returns v without a margin of so many voxels, on g.
@@ -138,7 +138,7 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 // g, whose voxels are cubes or nearly, under a, smoothed first where g is coarser. Where g is finer a refinement reads both images by cubic
 // B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for what
 // is smooth drifts where one image is blurred less than the other.
-func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, threads int) *volume.Volume {
+func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e edge, threads int) *volume.Volume {
 	lo, hi := v.MinMax()
 	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
 		lo, hi = float32(p[0]), float32(p[1])
@@ -162,7 +162,7 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, b beyond, thr
 	smooth := volume.Zeros(size)
 	filter.Gaussian(size.Size, sigma, 1, threads, read, filter.To(size.Size, smooth.Data))
 	switch {
-	case b == zero:
+	case e == zeroEdge:
 		return smooth.Resample(g, a, volume.Linear, 0, threads)
 	case slices.Min(ratio[:]) < finer:
 		return smooth.ResampleSpline(g, a, threads)
@@ -179,12 +179,12 @@ func coarser(v *volume.Volume, g volume.Geometry, a volume.Affine) (r [3]float64
 	if a == volume.IdentityAffine() && v.SameGrid(g) { // GridOfFixed
 		return [3]float64{1, 1, 1}
 	}
-	const most = 1.5
+	const maxStretch = 1.5
 	m := v.PhysicalToIndex().After(a).M
 	for k := range r {
 		r[k] = Spacing(g) / v.Spacing[k]
 		row := math.Sqrt(float64(m[3*k]*m[3*k]) + float64(m[3*k+1]*m[3*k+1]) + float64(m[3*k+2]*m[3*k+2]))
-		if stretch := row * v.Spacing[k]; stretch > most || stretch < 1/most {
+		if stretch := row * v.Spacing[k]; stretch > maxStretch || stretch < 1/maxStretch {
 			r[k] = row * Spacing(g)
 		}
 	}

@@ -69,9 +69,9 @@ const (
 
 	detail = 0.7 // standard deviation of what sharpening takes for blur
 
-	margin     = 8    // how far a displacement may reach beyond the fixed volume
-	revalidate = 10   // iterations between two looks at which voxels are known in both volumes
-	leastJ     = 0.01 // Jacobian determinant that the result may have
+	margin      = 8    // how far a displacement may reach beyond the fixed volume
+	revalidate  = 10   // iterations between two looks at which voxels are known in both volumes
+	minJacobian = 0.01 // Jacobian determinant that the result may have
 )
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
@@ -181,7 +181,7 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 	if r.start != nil {
 		v = field.Compose(nil, r.start.Resample(v.Geometry, r.opt.Threads), v, r.opt.Threads)
 	}
-	v.Unfold(leastJ, r.opt.Threads)
+	v.Unfold(minJacobian, r.opt.Threads)
 	return v, r.levels, nil
 }
 
@@ -265,24 +265,24 @@ func voxel(pair Pair) float64 {
 }
 
 // Voxels is how many the finest level on a pair has: more than the fixed image where its slices are thick or the moving image is finer, but
-// no more than about most.
-func Voxels(pair Pair, most int) int {
-	g, _ := finest(pair, most)
+// no more than about maxVoxels.
+func Voxels(pair Pair, maxVoxels int) int {
+	g, _ := finest(pair, maxVoxels)
 	return g.Voxels()
 }
 
 // finest returns the grid of the finest level and its voxel, mm, larger ones where they would be more than about so many.
-func finest(pair Pair, most int) (g volume.Geometry, spacing float64) {
+func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	spacing = voxel(pair)
 	n := pair.Grid(spacing).Voxels()
 	switch {
-	case n <= most && spacing == nativeSpacing(pair.Fixed):
+	case n <= maxVoxels && spacing == nativeSpacing(pair.Fixed):
 		return pair.GridOfFixed(spacing), spacing
-	case n <= most:
+	case n <= maxVoxels:
 		return pair.Grid(spacing), spacing
 	}
-	spacing *= math.Cbrt(float64(n) / float64(most))
-	for g = pair.Grid(spacing); g.Voxels() > most+most/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels
+	spacing *= math.Cbrt(float64(n) / float64(maxVoxels))
+	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels
 		spacing *= 1.1
 	}
 	return g, spacing
@@ -296,11 +296,11 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	}
 	fine, spacing := finest(pair, opt.Voxels)
 	grids := []volume.Geometry{fine}
-	most := 2
+	maxLevels := 2
 	if first {
-		most = 3
+		maxLevels = 3
 	}
-	for len(grids) < most {
+	for len(grids) < maxLevels {
 		spacing *= 2
 		g := pair.Grid(spacing)
 		if min(g.Size[0], g.Size[1], g.Size[2]) < smallest {

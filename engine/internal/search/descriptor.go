@@ -27,11 +27,11 @@ type thresholds []float32
 // contrast in one scan and not in the other.
 func thresholdsOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m thresholds) {
 	const (
-		air  = 0.3     // of the normalised intensities: about what is below is not told apart
-		most = 1 << 17 // voxels looked at
+		air        = 0.3     // of the normalised intensities: about what is below is not told apart
+		maxSamples = 1 << 17 // voxels looked at
 	)
 	n := len(fixed.Data)
-	stride := 1 + n/most
+	stride := 1 + n/maxSamples
 	var known [2][]float32
 	body := 0
 	for i := 0; i < n; i += stride {

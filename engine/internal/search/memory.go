@@ -10,11 +10,11 @@ func Bytes(pair Pair) int64 {
 	)
 	grid := workingGrid(pair)
 	plan, margin := levelsFor(grid)
-	most := int64(0)
+	peak := int64(0)
 	for _, l := range plan {
 		width := int64(2*l.radius + 1)
 		blocks := int64(grid.Voxels()) / int64(l.spacing*l.spacing*l.spacing)
-		most = max(most, 4*costs*blocks*width*width*width)
+		peak = max(peak, 4*costs*blocks*width*width*width)
 	}
-	return live*int64(aligned.Grow(grid, margin).Voxels()) + most
+	return live*int64(aligned.Grow(grid, margin).Voxels()) + peak
 }

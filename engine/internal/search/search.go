@@ -49,8 +49,8 @@ const workingVoxels = 850e3
 const near, wide = 1, 2
 
 const (
-	smoothing = 0.5 // standard deviation, in control spacings, of the Gaussian on a level's field
-	leastJ    = 0.1 // Jacobian determinant that a level's own step and the result may have
+	smoothing   = 0.5 // standard deviation, in control spacings, of the Gaussian on a level's field
+	minJacobian = 0.1 // Jacobian determinant that a level's own step and the result may have
 )
 
 // Options of a search.
@@ -130,7 +130,7 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 		field.Reconcile(directions[0].u, directions[1].u, opt.Threads)
 	}
 	u := directions[0].u.Smoothed(nil, 1, opt.Threads)
-	u.Unfold(leastJ, opt.Threads)
+	u.Unfold(minJacobian, opt.Threads)
 	return u, nil
 }
 
@@ -152,7 +152,7 @@ func (d *direction) advance(l level, trees, margin, threads int) {
 	s := newStep(l, d.images.Through(d.u, threads), d.fixed, d.moving, d.dilation, d.u, margin, threads)
 	g := s.solve(trees).Resample(s.grid, threads)
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
-	g.Unfold(leastJ, threads)
+	g.Unfold(minJacobian, threads)
 	if d.u != nil {
 		g = field.Compose(nil, d.u, g, threads) // the little that folds here is opened in the end
 	}

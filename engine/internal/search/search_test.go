@@ -199,7 +199,7 @@ func TestRecoversLargeDisplacement(t *testing.T) {
 			if after > c.left*before {
 				t.Errorf("mean error %.2f of %.2f voxels left", after, before)
 			}
-			if j := u.Stats(1).JacobianMin; j < leastJ {
+			if j := u.Stats(1).JacobianMin; j < minJacobian {
 				t.Errorf("least Jacobian determinant %g", j)
 			}
 			if c.moving == cropped && !slices.Equal(u.Data, run(3).Data) {
