@@ -2,7 +2,7 @@ package field
 
 import "github.com/morphseek/morphseek/engine/internal/parallel"
 
-// Reconcile moves u and w, maps there and back that are on one grid and ought to be each other's inverse, each half the way to the
+// Reconcile moves u and w, a forward and a backward map on one grid that ought to be each other's inverse, each half the way to the
 // inverse of the other: what only one of two registrations found is halved, and found by both it stays.
 //
 // The inverses are found by damped fixed-point steps at half the resolution, to some hundredths of a voxel where the fields are

@@ -33,33 +33,33 @@ func TestReconcile(t *testing.T) {
 	u := bump(n, 6)
 	inverse, _ := u.Inverse(u.Geometry, field.InverseOptions{})
 	for _, c := range []struct {
-		name   string
-		there  *field.Field
-		back   *field.Field
-		reach  float64 // of there afterwards
-		within float64 // voxels, of the two from each other's inverse
+		name     string
+		forward  *field.Field
+		backward *field.Field
+		reach    float64 // of forward afterwards
+		within   float64 // voxels, of the two from each other's inverse
 	}{
 		{"each other's inverse already", u, inverse, farthest(u), 0.1},
 		{"found one way only", u, field.New(u.Geometry), farthest(u) / 2, 0.8},
 		{"neither found anything", field.New(u.Geometry), field.New(u.Geometry), 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run := func(threads int) (there, back *field.Field) {
-				there, back = field.Over(u.Geometry, slices.Clone(c.there.Data)), field.Over(u.Geometry, slices.Clone(c.back.Data))
-				field.Reconcile(there, back, threads)
-				return there, back
+			run := func(threads int) (forward, backward *field.Field) {
+				forward, backward = field.Over(u.Geometry, slices.Clone(c.forward.Data)), field.Over(u.Geometry, slices.Clone(c.backward.Data))
+				field.Reconcile(forward, backward, threads)
+				return forward, backward
 			}
-			there, back := run(1)
-			if d := math.Abs(farthest(there) - c.reach); d > 0.1 {
-				t.Errorf("reaches %g voxels, want %g", farthest(there), c.reach)
+			forward, backward := run(1)
+			if d := math.Abs(farthest(forward) - c.reach); d > 0.1 {
+				t.Errorf("reaches %g voxels, want %g", farthest(forward), c.reach)
 			}
-			before := farthest(field.Compose(nil, c.there, c.back, 1))
-			after := farthest(field.Compose(nil, there, back, 1))
-			t.Logf("there and back again: off by %.3f voxels, %.3f before", after, before)
+			before := farthest(field.Compose(nil, c.forward, c.backward, 1))
+			after := farthest(field.Compose(nil, forward, backward, 1))
+			t.Logf("forward and backward: off by %.3f voxels, %.3f before", after, before)
 			if after > c.within {
-				t.Errorf("there and back again is off by %g voxels, want %g at most", after, c.within)
+				t.Errorf("forward and backward is off by %g voxels, want %g at most", after, c.within)
 			}
-			if again, _ := run(3); !slices.Equal(again.Data, there.Data) {
+			if again, _ := run(3); !slices.Equal(again.Data, forward.Data) {
 				t.Error("the result depends on the number of threads")
 			}
 		})

@@ -140,8 +140,8 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 	masked.opt.Initial = &seen.Transform
 	if a.opt.FixedMask == nil {
 		masked.opt.FixedMask = a.opt.MovingMask.Resample(a.fixed.Geometry, seen.Transform, volume.Nearest, 0, a.opt.Threads)
-	} else if back, err := seen.Transform.Inverse(); err == nil {
-		masked.opt.MovingMask = a.opt.FixedMask.Resample(a.moving.Geometry, back, volume.Nearest, 0, a.opt.Threads)
+	} else if inverse, err := seen.Transform.Inverse(); err == nil {
+		masked.opt.MovingMask = a.opt.FixedMask.Resample(a.moving.Geometry, inverse, volume.Nearest, 0, a.opt.Threads)
 	}
 	r, err := masked.run(seen.Transform)
 	if fault.CodeOf(err) == fault.EmptyMask { // carried beyond the other image, or between its voxels
@@ -163,8 +163,8 @@ const roundedStrain = 1e-9
 // transformedBy returns v as it lies before start, in the fixed image's space, on the same voxels. The scales of a caller's transform are
 // none there: neither the voxels of the comparison nor the penalty of strain undo them.
 func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
-	back, _ := start.Inverse() // checked
-	m := back.After(v.IndexToPhysical())
+	inverse, _ := start.Inverse() // checked
+	m := inverse.After(v.IndexToPhysical())
 	g := v.Geometry
 	g.Origin, g.Spacing = m.T, m.Scales()
 	for c := range 3 {

@@ -152,7 +152,7 @@ func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometr
 
 // bounds returns the box around g along frame, in coordinates along frame, mm.
 func bounds(g volume.Geometry, frame [9]float64) (lo, hi [3]float64) {
-	back, _ := volume.Affine{M: frame}.Inverse() // a rotation
+	inverse, _ := volume.Affine{M: frame}.Inverse() // a rotation
 	toPhysical := g.IndexToPhysical()
 	lo = [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
 	hi = [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
@@ -164,7 +164,7 @@ func bounds(g volume.Geometry, frame [9]float64) (lo, hi [3]float64) {
 				index[a] = float64(g.Size[a]) - 0.5
 			}
 		}
-		p := back.Apply(toPhysical.Apply(index))
+		p := inverse.Apply(toPhysical.Apply(index))
 		for a := range 3 {
 			lo[a], hi[a] = min(lo[a], p[a]), max(hi[a], p[a])
 		}
