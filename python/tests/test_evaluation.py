@@ -491,7 +491,7 @@ def test_command(data: Path, tmp_path: Path, command: Command):
 def test_list_in_the_data_folder(
     data: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ):
-    """The README's command, from anywhere; a list that is where it is said to be comes first."""
+    """The documented command, from anywhere; a list that is where it is said to be comes first."""
     monkeypatch.chdir(tmp_path)
     command(
         "evaluate",
