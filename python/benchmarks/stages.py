@@ -23,7 +23,7 @@ import typer
 import morphseek
 
 SCALES = 9  # of the affine search: three in plane times three along the body
-#: Points at which the affine objective is evaluated, all climbs together: 121 evaluations of 2000,
+#: Points at which the affine objective is evaluated, all gradient ascents together: 121 evaluations of 2000,
 # 6000 or 20,000 points on the brain pair of the : table, counted in an instrumented build. How many
 # it takes is the optimiser's choice.
 EVALUATED = 0.59e6
@@ -77,7 +77,7 @@ MIND_BYTES = 12 * 8 + 2 * (12 * 8 + 4)
 
 def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
     """The affine of images of one modality: peaks over all translations and scales, by FFT, and the
-    climbs from them.
+    gradient ascents from them.
     """
     h = max(
         fixed.voxel**3,
@@ -93,7 +93,7 @@ def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
     yield Pass("principal components", voxels, 12 * 5 + 78 * 2 + 144 * 2, 192)
     # Fourteen planes by 2 voxels, then a copy of them and the intensity, all fifteen by 1.
     yield Pass(
-        "smoothed for the climbs",
+        "smoothed for the gradient",
         voxels,
         gaussian(14, 2) + gaussian(1, 2) + gaussian(15, 1),
         2 * 124 + 2 * 64 + 8,

@@ -80,7 +80,7 @@ def test_input_kinds_agree(
     from_files = morphseek.register(str(files["fixed"]), files["moving"], **options)
     from_sitk = morphseek.register(pair.fixed.to_sitk(), pair.moving.to_sitk(), **options)
     np.testing.assert_array_equal(from_sitk.displacement, result.displacement)
-    # the file's affine is float32, and the climb ends a little elsewhere
+    # the file's affine is float32, and the gradient ascent ends a little elsewhere
     np.testing.assert_allclose(from_files.displacement, result.displacement, atol=0.03)
 
 
