@@ -23,9 +23,8 @@ import typer
 import morphseek
 
 SCALES = 9  # of the affine search: three in plane times three along the body
-#: Points at which the affine objective is evaluated, all gradient ascents together: 121 evaluations of 2000,
-# 6000 or 20,000 points on the brain pair of the : table, counted in an instrumented build. How many
-# it takes is the optimiser's choice.
+#: Points at which the affine objective is evaluated, all gradient ascents together: 121 evaluations
+#: of 2000, 6000 or 20,000 points on the brain pair of the table, counted in an instrumented build.
 EVALUATED = 0.59e6
 # of the search: control spacing and radius of the window, voxels
 LEVELS = ((6, 5), (5, 5), (4, 3), (3, 2))
