@@ -8,12 +8,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// A stage proposes; whether its proposal is taken is decided here, by the referee, which none of them climbs. Ties go to what was there before.
+// A stage proposes; whether its proposal is taken is decided here, by the referee, whose measure none of them optimises. Ties go to what was there before.
 
 // judges returns the referee of the pair, which is made when it is first asked.
 func (r *registration) judges() *referee.Referee {
 	if r.referee == nil {
-		r.referee = referee.New(r.seen, r.opt.Threads)
+		r.referee = referee.New(r.canonical, r.opt.Threads)
 	}
 	return r.referee
 }
@@ -32,8 +32,8 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	if why == "" {
 		return found, nil
 	}
-	kept, err := align.Align(r.ctx, allFinite(r.seen.Fixed), allFinite(r.seen.Moving), align.Options{
-		Method: align.None, FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask, Initial: &given, Threads: r.opt.Threads, Seed: r.opt.Seed,
+	kept, err := align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
+		Method: align.None, FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask, Initial: &given, Threads: r.opt.Threads, Seed: r.opt.Seed,
 	})
 	if err != nil {
 		return nil, err

@@ -117,11 +117,11 @@ func (r *registration) prepare() error {
 		r.original = allFinite(moving)
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
-	r.seen = search.Pair{
+	r.canonical = search.Pair{
 		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
 		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(),
 	}
-	r.warnOfIdle()
+	r.warnOfUnusedOptions()
 	if r.model == nil {
 		return nil
 	}

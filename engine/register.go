@@ -24,7 +24,7 @@ type registration struct {
 
 	fixed, moving *volume.Volume // the pair's, every voxel finite
 	original      *volume.Volume // the caller's moving image, every voxel finite: what is resampled
-	seen          search.Pair    // pair as all but networks see it: the axes' order of a file has no say in where rounding leads
+	canonical     search.Pair    // the pair with axes along LPS, for all but networks: the order of a file's axes must not change the result
 	model         *network.Model // nil: none
 	runner        network.Runner
 

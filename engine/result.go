@@ -94,7 +94,7 @@ type PlanMetrics struct {
 	Reasons      []string `json:"reasons"`       // plain words, for the user
 }
 
-// RefereeMetrics is what the referee, which no stage climbs, saw of the result.
+// RefereeMetrics is what the referee, whose measure no stage optimises, saw of the result.
 type RefereeMetrics struct {
 	Gain        float64 `json:"gain"`        // of the deformation over the initial transform; 0 where there is none
 	Correlation float64 `json:"correlation"` // mean squared local correlation of the images, 0..1

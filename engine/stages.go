@@ -10,9 +10,9 @@ import (
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
-	a, err := align.Align(r.ctx, allFinite(r.seen.Fixed), allFinite(r.seen.Moving), align.Options{
+	a, err := align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
 		Method:    align.Method(r.opt.Initial),
-		FixedMask: r.seen.FixedMask, MovingMask: r.seen.MovingMask,
+		FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask,
 		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
@@ -29,7 +29,7 @@ func (r *registration) align() error {
 			return err
 		}
 	}
-	r.initial, r.seen.Initial = a.Transform, a.Transform
+	r.initial, r.canonical.Initial = a.Transform, a.Transform
 	r.metrics.Align = AlignMetrics{
 		Method: method, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
 		Matrix: a.Transform.M, Translation: a.Transform.T,
@@ -63,7 +63,7 @@ func (r *registration) search() error {
 		by = &apart
 	}
 	passes, trees := r.passes()
-	u, err := search.Run(r.ctx, r.seen, search.Options{
+	u, err := search.Run(r.ctx, r.canonical, search.Options{
 		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads,
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
@@ -95,7 +95,7 @@ func (r *registration) look(by *refine.Regularisation) error {
 			coarse, brief = *by, false
 		}
 		if r.refinement == nil {
-			r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+			r.refinement = refine.New(r.canonical, r.deform, r.refineOptions())
 		}
 		a, err := r.refinement.Coarse(r.ctx, coarse, brief)
 		if err != nil {
@@ -129,7 +129,7 @@ func (r *registration) given() *refine.Regularisation {
 	case word != "":
 		by = byWord(word, r.refinedBy(), r.pair.Fixed.Voxels())
 	default:
-		by = byLength(mm, refine.New(r.seen, nil, refine.Options{Similarity: r.refinedBy(), Voxels: effort[r.opt.Preset].voxels}).Spacing(), slices.Min(r.pair.Fixed.Size[:]))
+		by = byLength(mm, refine.New(r.canonical, nil, refine.Options{Similarity: r.refinedBy(), Voxels: effort[r.opt.Preset].voxels}).Spacing(), slices.Min(r.pair.Fixed.Size[:]))
 	}
 	return &by
 }
@@ -151,7 +151,7 @@ func (r *registration) refine() error {
 	var by *refine.Regularisation // of two people, where the search says so
 	if r.refinement == nil {
 		if r.given() == nil && r.deform != nil && r.refinedBy() == refine.NCC {
-			r.refinement = refine.New(r.seen, r.deform, r.refineOptions())
+			r.refinement = refine.New(r.canonical, r.deform, r.refineOptions())
 			if r.agreement = r.refinement.Agreement(r.deform); r.agreement.Correlation < stillApart {
 				low := rough(refine.NCC, r.pair.Fixed.Voxels())
 				by = &low

@@ -37,7 +37,7 @@ func (r *registration) uncertainty() error {
 		r.networkInput = nil
 	} else {
 		m.Source = "search"
-		sd, err = search.Uncertainty(r.ctx, r.seen, r.deform, search.Options{
+		sd, err = search.Uncertainty(r.ctx, r.canonical, r.deform, search.Options{
 			Threads:  r.opt.Threads,
 			Progress: func(fraction float64) { r.report.at(fraction, "") },
 		})

@@ -11,8 +11,8 @@ func (r *registration) warn(texts ...string) {
 	r.metrics.Warnings = append(r.metrics.Warnings, texts...)
 }
 
-// warnOfIdle tells of the options that are not at their default and do nothing beside the others.
-func (r *registration) warnOfIdle() {
+// warnOfUnusedOptions tells of the options that are not at their default and do nothing beside the others.
+func (r *registration) warnOfUnusedOptions() {
 	o, network := r.opt, r.model != nil
 	ofNetworks := []string{"steps", "trajectories", "tau", "device"}
 	if o.Device == "cpu" { // where everything runs then

@@ -1,5 +1,5 @@
 // Package referee compares candidate transforms of one pair. It measures all of them alike: on the same voxels, by descriptors that hold
-// across contrasts, with both images smoothed to one grid, so that a transform gains nothing from the blur that it causes. No stage climbs
+// across contrasts, with both images smoothed to one grid, so that a transform gains nothing from the blur that it causes. No stage optimises
 // its measure in this form, and it knows no stage.
 package referee
 
