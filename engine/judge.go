@@ -58,9 +58,10 @@ func (r *registration) judgeDeformation() {
 	if r.start.Unknown() {
 		r.start = judge.Look(r.initial, nil)
 	}
-	if m := judge.Compare(r.start, judge.Look(r.initial, r.deform)); !worthwhile(m) {
+	r.end = judge.Look(r.initial, r.deform)
+	if m := judge.Compare(r.start, r.end); !worthwhile(m) {
 		r.because(fmt.Sprintf("a deformation brought the images no closer (%+.2f): the initial alignment stays", gain(m)))
-		r.deform = nil
+		r.deform, r.end = nil, r.start
 		r.metrics.Plan.Search, r.metrics.Plan.SmoothnessMM = 0, 0
 	}
 }
@@ -71,14 +72,16 @@ func (r *registration) weigh() {
 	if r.start.Unknown() {
 		r.start = judge.Look(r.initial, nil)
 	}
-	end := r.start
-	if r.deform != nil {
-		end = judge.Look(r.initial, r.deform)
+	switch {
+	case r.deform == nil:
+		r.end = r.start
+	case r.end.Unknown():
+		r.end = judge.Look(r.initial, r.deform)
 	}
-	m := judge.Compare(r.start, end)
+	m := judge.Compare(r.start, r.end)
 	e := RefereeMetrics{Gain: gain(m), Correlation: m.To, Common: m.Common}
 	e.Start, e.ReachMM = judge.Evidence(r.initial, nil)
-	if e.End = e.Start; r.deform != nil {
+	if e.Start < sharp {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
 	r.metrics.Referee = e

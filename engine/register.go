@@ -38,6 +38,7 @@ type registration struct {
 
 	referee *referee.Referee // from judges
 	start   referee.State    // of the initial transform, once the referee looked at it
+	end     referee.State    // of the deformation behind it, likewise
 
 	networkInput *networkInput  // from network on, where the uncertainty is asked for
 	sd           *volume.Volume // of the displacement, mm, on the fixed grid; nil unless asked for

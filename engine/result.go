@@ -99,7 +99,7 @@ type RefereeMetrics struct {
 	Gain        float64 `json:"gain"`        // of the deformation over the initial transform; 0 where there is none
 	Correlation float64 `json:"correlation"` // mean squared local correlation of the images, 0..1
 	Start       float64 `json:"start"`       // growth of their distance when the initial transform is shaken: how sharply the images fit
-	End         float64 `json:"end"`         // the same of the result
+	End         float64 `json:"end"`         // the same of the result; 0 where Start is large enough
 	ReachMM     float64 `json:"reach_mm"`    // how far it was shaken
 	Common      float64 `json:"common"`      // share of the fixed image that both images show
 }
