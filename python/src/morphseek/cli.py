@@ -25,7 +25,15 @@ from rich.console import Console
 from rich.table import Table
 
 from . import _bindings, _core, errors
-from .verdict import GRADES, UNKNOWN, Verdict, explain as explanation, notes, tally
+from .verdict import (
+    GRADES,
+    UNKNOWN,
+    Verdict,
+    explain as explain_in_words,
+    explanation,
+    notes,
+    tally,
+)
 
 if TYPE_CHECKING:
     from .registration import RegistrationResult
@@ -358,14 +366,14 @@ def _print_summary(
     summary: dict[str, Any], out: Path, quiet: bool, as_json: bool, explain: bool = False
 ) -> None:
     if as_json:
-        print(json.dumps(summary | ({"explanation": explanation(summary)} if explain else {})))
+        print(json.dumps(summary | ({"explanation": explain_in_words(summary)} if explain else {})))
         return
     for warning in notes(summary):
         _err.print(f"note: {warning}", style="yellow", soft_wrap=True)
     if not quiet:
         _print_rows(_summary_rows(summary, out))
     if explain:
-        _out.print(explanation(summary), soft_wrap=True)
+        _print_rows(explanation(summary))
     _print_verdict(Verdict.of(summary), quiet)
 
 

@@ -129,8 +129,8 @@ class RegistrationResult(DenseTransform):
         name, opening, grids = super().__repr__()[:-1].partition("(")
         verdict = f"verdict {self.verdict.headline}; " if self.verdict else ""
         return (
-            f"{name}{opening}{verdict}{grids}, model {m['model']} on {m['device']}, {m['similarity']}"
-            f" {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
+            f"{name}{opening}{verdict}{grids}, model {m['model']} on {m['device']},"
+            f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
             f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
 

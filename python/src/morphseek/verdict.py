@@ -104,7 +104,7 @@ def counts(grades: Iterable[str]) -> dict[str, int]:
     {'good': 2, 'check': 1, 'failed': 0}
     """
     given = list(grades)
-    found = {grade: given.count(grade) for grade in GRADES}
+    found: dict[str, int] = {grade: given.count(grade) for grade in GRADES}
     rest = len(given) - sum(found.values())
     return {**found, UNKNOWN: rest} if rest else found
 
@@ -188,8 +188,8 @@ def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
         " of the fixed image that both images show"
     )
     place = (
-        f"moved by a few voxels, the images would differ {100 * referee['end']:+.0f} %"
-        f" ({100 * referee['start']:+.0f} % at the start); near 0, nothing in them speaks for this"
+        f"moved by a few voxels, the images would differ by {100 * referee['end']:.0f} % more"
+        f" ({100 * referee['start']:.0f} % at the start); near 0, nothing in them speaks for this"
         " place"
     )
     return [("Deformation", deformation), ("Fit", fit), ("Evidence", place)]
