@@ -186,7 +186,7 @@ def test_explains(changes: dict, says: list[str], silent: list[str]):
 @pytest.mark.parametrize(
     "verdict, says",
     [
-        (GOOD, ['class="verdict good"', "\u2713 Verdict: good", "mean error: 0.4 mm."]),
+        (GOOD, ['class="verdict good"', "&#10003; Verdict: good", "mean error: 0.4 mm."]),
         (
             CHECK,
             [
@@ -196,7 +196,7 @@ def test_explains(changes: dict, says: list[str], silent: list[str]):
                 "<li>The &lt;fields&gt; overlap by 12 %.</li>",
             ],
         ),
-        (FAILED, ['class="verdict failed"', "\u2715 Verdict: failed", "do not use the result."]),
+        (FAILED, ['class="verdict failed"', "&#10005; Verdict: failed", "do not use the result."]),
         (OLD, ['class="verdict unknown"', "? Verdict: unknown", "gave no verdict"]),
         (None, ["? Verdict: unknown"]),
     ],

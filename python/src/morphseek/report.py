@@ -190,16 +190,10 @@ def write_report(
     io.write_text(path, html)
 
 
-# A sign beside the colour, for who does not tell red from green.
-_SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715", UNKNOWN: "?"}
-
-
 def _verdict(verdict: Verdict | None) -> dict[str, Any]:
     """Return what the head of the page says."""
-    grade = verdict.grade if verdict else UNKNOWN
     return {
-        "grade": grade,
-        "sign": _SIGNS[grade],
+        "grade": verdict.grade if verdict else UNKNOWN,
         "meaning": (
             verdict.meaning if verdict else "the result is of a library that gave no verdict"
         ),
