@@ -116,7 +116,14 @@ def test_notes_do_not_repeat_the_reasons():
     assert notes({"warnings": ["It folds."]}) == ["It folds."]
 
 
-REFEREE = {"gain": 0.4, "correlation": 0.81, "start": 0.5, "end": 1.2, "common": 0.9}
+REFEREE = {
+    "gain": 0.4,
+    "correlation": 0.81,
+    "start": 0.5,
+    "end": 1.2,
+    "reach_mm": 25.4,
+    "common": 0.9,
+}
 PLAN = {
     "start": "affine",
     "similarity": "ncc",
@@ -141,7 +148,7 @@ PLAN = {
                 "Smoothness: tissue moves together over 2.5 mm\n",
                 "Deformation: it brought the images closer than the start did (+0.40; 0 is",
                 "Fit: correlation 0.81 (0 to 1), over 90 % of the fixed image",
-                "would differ by 120 % more (50 % at the start)",
+                "moved by up to 25 mm, the images would differ by 120 % more (50 % at the start)",
                 "Because: noise is low",
             ],
             ["unknown"],

@@ -322,9 +322,9 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *                "good" (nothing that was measured speaks against it), "check" (look before use) or "failed" (do not use); ""
  *                where an older library saved the result. The reasons are in plain words, none where it is good; error_mm is the
  *                estimated mean distance of points from where they belong
- *   "referee"    {"gain", "correlation", "start", "end", "common"}: what the verdict goes by, of a comparison that no stage
- *                optimises: how much closer the deformation brought the images, their local correlation, how sharply they fit at
- *                the start and at the end, and the share of the fixed image that both show
+ *   "referee"    {"gain", "correlation", "start", "end", "reach_mm", "common"}: what the verdict goes by, of a comparison that no stage
+ *                optimises: how much closer the deformation brought the images, their local correlation, by what share they differ more
+ *                when they are moved by up to reach_mm at the start and at the end, and the share of the fixed image that both show
  *   "plan"       {"start", "similarity", "search", "smoothness_mm", "reasons"}: what was chosen for the pair, and why
  *   "warnings"   texts for the user; what is among the verdict's reasons need not be shown twice
  *   "similarity", "similarity_before", "similarity_align", "similarity_after"   which measure, and its values

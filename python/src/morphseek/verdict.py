@@ -187,8 +187,9 @@ def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
         f"correlation {referee['correlation']:.2f} (0 to 1), over {100 * referee['common']:.0f} %"
         " of the fixed image that both images show"
     )
+    far = f"by up to {referee['reach_mm']:.0f} mm" if "reach_mm" in referee else "a little"
     place = (
-        f"moved by a few voxels, the images would differ by {100 * referee['end']:.0f} % more"
+        f"moved {far}, the images would differ by {100 * referee['end']:.0f} % more"
         f" ({100 * referee['start']:.0f} % at the start); near 0, nothing in them speaks for this"
         " place"
     )
