@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -51,6 +52,23 @@ func TestOptionsStructMirrorsEngineOptions(t *testing.T) {
 	}
 	if len(optionMembers) != len(want) {
 		t.Errorf("cgo sees %d options, the engine has %d", len(optionMembers), len(want))
+	}
+}
+
+// What ms_result_metrics writes is described there, down to the members of the verdict and the referee.
+func TestHeaderDescribesTheMetrics(t *testing.T) {
+	described := regexp.MustCompile(`(?s)Writes a JSON object of the metrics:.*?\*/`).FindString(header(t))
+	for _, of := range []any{engine.Metrics{}, engine.Verdict{}, engine.RefereeMetrics{}, engine.PlanMetrics{}} {
+		for i, members := 0, reflect.TypeOf(of); i < members.NumField(); i++ {
+			if name := members.Field(i).Tag.Get("json"); !strings.Contains(described, `"`+name+`"`) {
+				t.Errorf("the header says nothing of the member %q of %T", name, of)
+			}
+		}
+	}
+	for _, grade := range []string{engine.Good, engine.Check, engine.Failed} {
+		if !strings.Contains(described, `"`+grade+`"`) {
+			t.Errorf("the header says nothing of the grade %q", grade)
+		}
 	}
 }
 

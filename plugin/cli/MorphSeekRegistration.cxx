@@ -982,6 +982,19 @@ SetOptions(const Arguments & arguments, FilterType * filter)
   });
 }
 
+// What a host reads back: a line for each output parameter of the XML.
+std::string
+ReturnParameters(const FilterType & filter)
+{
+  std::string reasons;
+  for (const std::string & reason : filter.GetVerdictReasons())
+  {
+    reasons += (reasons.empty() ? "" : " ") + reason;
+  }
+  return "foldingPercentage = " + std::to_string(filter.GetFoldingPercentage()) + "\nverdict = " + filter.GetVerdict() +
+         "\nverdictReasons = " + reasons + "\nestimatedError = " + std::to_string(filter.GetEstimatedError()) + "\n";
+}
+
 void
 Register(const Arguments & arguments)
 {
@@ -1051,9 +1064,7 @@ Register(const Arguments & arguments)
                 [&](const std::string & path) { WriteVolume(filter->GetUncertaintyImage(), path); });
   outputs.Write("output-transform", [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
   outputs.Write("report", [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
-  outputs.Write("returnparameterfile", [&](const std::string & path) {
-    WriteText("foldingPercentage = " + std::to_string(filter->GetFoldingPercentage()) + "\n", path);
-  });
+  outputs.Write("returnparameterfile", [&](const std::string & path) { WriteText(ReturnParameters(*filter), path); });
   if (interrupted)
   {
     throw itk::ProcessAborted(__FILE__, __LINE__);

@@ -9,11 +9,13 @@
 #include "itkImageToImageFilter.h"
 #include "itkMorphSeekException.h"
 #include "itkMorphSeekOptions.h"
+#include "itkMorphSeekVerdict.h"
 
 #include <cstddef>
 #include <exception>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace itk
 {
@@ -181,8 +183,32 @@ public:
     return m_UncertaintyImage;
   }
 
-  /** What the registration measured: a JSON object (similarity before and after, folding, seconds by stage, warnings, ...). */
+  /** What the registration measured: a JSON object (similarity before and after, folding, seconds by stage, warnings, ...). Its members are
+   * described in morphseek.h, at ms_result_metrics. */
   itkGetConstReferenceMacro(Metrics, std::string);
+
+  /** Whether the registration can be trusted, as far as its images tell: "good", "check" (look at the result before you use it) or
+   * "failed" (do not use it). Empty before Update(). With an initial transform that is not linear, it is of the images as that transform
+   * laid them. */
+  virtual std::string
+  GetVerdict() const
+  {
+    return m_Verdict.GetGrade();
+  }
+
+  /** Why the verdict is not good, in plain words; empty where it is. */
+  virtual std::vector<std::string>
+  GetVerdictReasons() const
+  {
+    return m_Verdict.GetReasons();
+  }
+
+  /** The verdict's estimate of the mean distance of points from where they belong, mm. */
+  virtual double
+  GetEstimatedError() const
+  {
+    return m_Verdict.GetEstimatedError();
+  }
 
   /** Percentage of voxels where the output displacement field folds (NJD). */
   itkGetConstMacro(FoldingPercentage, double);
@@ -281,6 +307,7 @@ private:
   ms_engine          m_Engine{ 0 };
   std::exception_ptr m_ObserverException; // thrown by an observer of our progress
   std::string        m_Metrics;
+  MorphSeekVerdict   m_Verdict;
 
   typename FloatImageType::Pointer m_UncertaintyImage;
   double                           m_FoldingPercentage{ 0 };

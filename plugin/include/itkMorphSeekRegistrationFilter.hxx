@@ -401,7 +401,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
   MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed), ITK_LOCATION);
   m_Metrics.resize(needed);
   MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, &m_Metrics[0], needed, nullptr), ITK_LOCATION);
-  m_Metrics.pop_back();                       // the NUL
+  m_Metrics.pop_back(); // the NUL
+  m_Verdict = MorphSeekVerdict(m_Metrics);
   const std::string key = "\"njd_percent\":"; // its first occurrence is the whole transform's
   const size_t      at = m_Metrics.find(key);
   m_FoldingPercentage = at == std::string::npos ? 0.0 : std::strtod(m_Metrics.c_str() + at + key.size(), nullptr);
@@ -475,6 +476,14 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Prin
   os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
   os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
   os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';
+  os << indent << "Verdict: " << m_Verdict.GetGrade() << '\n';
+  os << indent << "VerdictReasons:";
+  for (const std::string & reason : m_Verdict.GetReasons())
+  {
+    os << " [" << reason << ']';
+  }
+  os << '\n';
+  os << indent << "EstimatedError: " << m_Verdict.GetEstimatedError() << '\n';
   os << indent << "Metrics: " << m_Metrics << '\n';
   itkPrintSelfObjectMacro(UncertaintyImage);
 }

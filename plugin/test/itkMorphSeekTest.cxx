@@ -235,12 +235,98 @@ TestDefaults()
   std::ostringstream text;
   filter->SetSeed(4711);
   filter->Print(text);
-  for (const char * name : { "Preset: ", "Model: ", "Initial: ", "Search: ", "Steps: ", "Trajectories: ", "Tau: ",
-                             "Refine: ", "Similarity: ", "Device: ", "Seed: 4711", "Cache: ", "Smoothness: auto",
-                             "RuntimeLibrary: ", "ModelDirectory: ", "FoldingPercentage: ", "Metrics: " })
+  for (const char * name : { "Preset: ",
+                             "Model: ",
+                             "Initial: ",
+                             "Search: ",
+                             "Steps: ",
+                             "Trajectories: ",
+                             "Tau: ",
+                             "Refine: ",
+                             "Similarity: ",
+                             "Device: ",
+                             "Seed: 4711",
+                             "Cache: ",
+                             "Smoothness: auto",
+                             "RuntimeLibrary: ",
+                             "ModelDirectory: ",
+                             "FoldingPercentage: ",
+                             "Verdict: ",
+                             "VerdictReasons:",
+                             "EstimatedError: ",
+                             "Metrics: " })
   {
     EXPECT(text.str().find(name) != std::string::npos);
   }
+}
+
+// What metrics may hold, and what is read of it.
+void
+TestVerdictInMetrics()
+{
+  const struct
+  {
+    const char *             metrics, *grade;
+    std::vector<std::string> reasons;
+    double                   error;
+  } cases[] = {
+    { "", "", {}, 0 },
+    { R"({"njd_percent":0.5})", "", {}, 0 }, // of an older library
+    { R"({"verdict":{"grade":"","reasons":null,"error_mm":0},"warnings":[]})", "", {}, 0 },
+    { R"({"a":1,"verdict":{"grade":"good","reasons":[],"error_mm":0.42},"warnings":["x"]})", "good", {}, 0.42 },
+    { R"({"verdict":{"grade":"check","reasons":["One, two.","A \u003c B \"or\" \\ %."],"error_mm":3.14}})",
+      "check",
+      { "One, two.", "A < B \"or\" \\ %." },
+      3.14 },
+    { R"({"verdict":{"error_mm":21,"more":{"x":1}}})", "", {}, 21 },
+    { R"({"verdict":{"error_mm":1e2,"reasons":["\u00e4\u2028."],"grade":"failed"}})",
+      "failed",
+      { "\xC3\xA4\xE2\x80\xA8." },
+      100 },
+    { R"({"warnings":["\"verdict\":{\"grade\":\"good\"}"]})", "", {}, 0 },
+    { R"({"verdict":{"grade":"che)", "che", {}, 0 }, // cut off
+    { R"({"verdict":{"reasons":["a",)", "", { "a" }, 0 },
+  };
+  for (const auto & c : cases)
+  {
+    const itk::MorphSeekVerdict verdict{ std::string(c.metrics) };
+    EXPECT(verdict.GetGrade() == c.grade);
+    EXPECT(verdict.GetReasons() == c.reasons);
+    EXPECT(verdict.GetEstimatedError() == c.error);
+  }
+}
+
+// A registration has the verdict that its metrics have: one for a body that moved, another for noise on noise.
+void
+TestVerdict()
+{
+  TestVerdictInMetrics();
+  const auto fixed = Phantom(0), moving = Phantom(3);
+  auto       filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  EXPECT(filter->GetVerdict().empty() && filter->GetVerdictReasons().empty() && filter->GetEstimatedError() == 0);
+  filter->Update();
+  const auto quoted = [&] { return "\"verdict\":{\"grade\":\"" + filter->GetVerdict() + '"'; };
+  EXPECT(!filter->GetVerdict().empty() && filter->GetMetrics().find(quoted()) != std::string::npos);
+  EXPECT(filter->GetEstimatedError() > 0);
+  EXPECT((filter->GetVerdict() == "good") == filter->GetVerdictReasons().empty());
+
+  unsigned int state = 1;
+  for (const auto & image : { fixed, moving })
+  {
+    for (itk::ImageRegionIteratorWithIndex<FloatImage> it(image, image->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+    {
+      state = 1664525 * state + 1013904223;
+      it.Set(static_cast<float>(state >> 8));
+    }
+    image->Modified();
+  }
+  filter->Update();
+  EXPECT(filter->GetVerdict() == "check" || filter->GetVerdict() == "failed");
+  EXPECT(!filter->GetVerdictReasons().empty() && filter->GetMetrics().find(quoted()) != std::string::npos);
+  std::ostringstream text;
+  filter->Print(text);
+  EXPECT(text.str().find("Verdict: " + filter->GetVerdict()) != std::string::npos &&
+         text.str().find(filter->GetVerdictReasons().front()) != std::string::npos);
 }
 
 // On every pair of grids the field and the warped image are the C interface's, and the transform reads the field's own buffer.
@@ -767,6 +853,7 @@ main(int argc, char ** argv)
     { "uncertainty", TestUncertainty },
     { "background", TestBackground },
     { "non-finite", TestNonFinite },
+    { "verdict", TestVerdict },
   };
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);
   try

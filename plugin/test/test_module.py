@@ -63,7 +63,12 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
     assert module.version == _core.version()
     arguments, options, outputs = module.classifyParameters()
     assert [a.name for a in arguments] == ["fixedVolume", "movingVolume"]
-    assert [o.name for o in outputs] == ["foldingPercentage"]
+    assert [o.name for o in outputs] == [
+        "foldingPercentage",
+        "verdict",
+        "verdictReasons",
+        "estimatedError",
+    ]
     flags = {o.longflag: o for o in options}
     for option in _core.option_table():
         parameter = flags["--" + option["name"]]
@@ -171,7 +176,16 @@ def test_writes_what_python_computes(pair, outputs):
     assert np.mean(sitk.GetArrayFromImage(labels) == sitk.GetArrayFromImage(by_python)) > 0.9999
     report = json.loads((out / "report.json").read_text())
     assert report["njd_percent"] == result.metrics["njd_percent"]
-    assert (out / "parameters").read_text() == f"foldingPercentage = {report['njd_percent']:.6f}\n"
+    verdict = report["verdict"]
+    assert (out / "parameters").read_text() == "".join(
+        f"{line}\n"
+        for line in (
+            f"foldingPercentage = {report['njd_percent']:.6f}",
+            f"verdict = {verdict['grade']}",
+            f"verdictReasons = {' '.join(verdict['reasons'])}",
+            f"estimatedError = {verdict['error_mm']:.6f}",
+        )
+    )
 
 
 def set_slope(path, slope):
@@ -786,6 +800,11 @@ class TestNipype:
         outputs = node.run().outputs
         for path in (outputs.warped, outputs.transform, outputs.report, outputs.warped_labels):
             assert Path(path).is_file()
+        assert json.loads(Path(outputs.report).read_text())["verdict"] == {
+            "grade": outputs.verdict,
+            "reasons": outputs.reasons,
+            "error_mm": outputs.estimated_error,
+        }
         assert (
             sitk.ReadImage(outputs.warped).GetSize()
             == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()

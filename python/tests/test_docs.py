@@ -20,6 +20,13 @@ def test_guide():
     assert result.attempted > 8 and result.failed == 0
 
 
+def test_verdict():
+    result = doctest.testfile(
+        str(PYTHON / "docs" / "verdict.md"), module_relative=False, optionflags=FLAGS
+    )
+    assert result.attempted > 3 and result.failed == 0
+
+
 @pytest.mark.parametrize(
     "page", [PYTHON / "README.md", PYTHON.parent / "README.md"], ids=["package", "top"]
 )

@@ -44,6 +44,9 @@ def test_the_list_of_unchecked_modules_shrinks():
         ('register("a", "b", refine="many")', "refine"),
         ('batch.run("a", "b", serch="on")', "serch"),
         ('evaluate("a", "b", search="no")', "search"),
+        ('register("a", "b").verdict.grade', "None"),  # of an old report
+        ('Verdict("good", (), 0.4).error_mm', ""),
+        ('Verdict("splendid", (), 0.4)', "splendid"),
         ("NoSuchName", "NoSuchName"),
     ],
 )

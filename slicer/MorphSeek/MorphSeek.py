@@ -55,6 +55,12 @@ INITIAL = {
     "affine": "affine",
 }
 SEARCH = {AS_PRESET: None, "automatic": "auto", "search": "on", "do not search": "off"}
+# What a verdict asks of the reader, and its colour (background, text); an older package gives none.
+VERDICTS = {
+    "good": ("nothing that was measured speaks against the result", "#d9f0d3", "#1b5e20"),
+    "check": ("look at the result before you use it", "#fff3c4", "#6b4e00"),
+    "failed": ("do not use the result", "#fbd5d1", "#8a1c12"),
+}
 DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda", "GPU (TensorRT)": "tensorrt"}
 
 # Written with Optional and Union: the parameter node knows no `A | B`.
@@ -347,7 +353,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         ui.resultTable.horizontalHeader().setSectionResizeMode(0, qt.QHeaderView.Stretch)
         ui.installFrame.setVisible(False)
         ui.progressBar.setVisible(False)
-        ui.warningsLabel.setVisible(False)
+        self._hideWords()
         self.initializeParameterNode()
 
     def cleanup(self):
@@ -494,7 +500,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             return
         self.ui.logTextEdit.clear()
         self.ui.resultTable.setRowCount(0)
-        self.ui.warningsLabel.setVisible(False)
+        self._hideWords()
         self._outcome = ""
         self._endReview()
         try:
@@ -545,6 +551,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
     def _finish(self, registration):
         p, request, metrics = self._parameters, registration.request, registration.result
         self._outcome = f"Done in {metrics['seconds']['total']:.0f} s."
+        if grade := (metrics.get("verdict") or {}).get("grade"):
+            self._outcome += f" Verdict: {grade}."
         self._log("done")
         self._showResult(metrics)
         p.last_fixed, p.last_moving = request.fixed, request.moving
@@ -602,10 +610,29 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             for j, text in enumerate(row):
                 table.setItem(i, j, qt.QTableWidgetItem(text))
         table.item(0, 0).setToolTip(f"{metrics['similarity']}; higher is better")
-        self.ui.warningsLabel.setText(
-            "\n".join(f"Note: {warning}" for warning in metrics["warnings"])
-        )
-        self.ui.warningsLabel.setVisible(bool(metrics["warnings"]))
+        verdict = metrics.get("verdict") or {}
+        self._showVerdict(verdict)
+        notes = [w for w in metrics["warnings"] if w not in (verdict.get("reasons") or ())]
+        self.ui.warningsLabel.setText("\n".join(f"Note: {warning}" for warning in notes))
+        self.ui.warningsLabel.setVisible(bool(notes))
+
+    def _showVerdict(self, verdict: dict[str, Any]):
+        """Show the grade, the estimated error and the reasons, in words and in colour."""
+        label = self.ui.verdictLabel
+        if verdict.get("grade") not in VERDICTS:
+            label.setText("Verdict: unknown (the installed package gives none)")
+            label.setStyleSheet("")
+        else:
+            meaning, background, color = VERDICTS[verdict["grade"]]
+            head = f"Verdict: {verdict['grade']} ({meaning})"
+            error = f"Estimated error: {verdict['error_mm']:.1f} mm"
+            label.setText("\n".join([head, error, *(f"- {r}" for r in verdict["reasons"])]))
+            label.setStyleSheet(f"background: {background}; color: {color}; padding: 6px;")
+        label.setVisible(True)
+
+    def _hideWords(self):
+        self.ui.verdictLabel.setVisible(False)
+        self.ui.warningsLabel.setVisible(False)
 
     def _log(self, text: str):
         self.ui.logTextEdit.appendPlainText(f"{time.strftime('%H:%M:%S')}  {text}")

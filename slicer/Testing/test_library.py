@@ -1340,6 +1340,9 @@ def test_batch(
         and "absent.nrrd cannot be read" in rows[1]["error"]
     )
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
+    assert rows[0]["verdict"] in ("good", "check", "failed") and "verdict" not in rows[1]
+    assert rows[0]["error_mm"] > 0 and (rows[0]["verdict"] == "good") == (rows[0]["reasons"] == "")
+    assert f"one: {rows[0]['verdict']}, similarity" in shown[0]
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
         "results.csv",
         "one.nii.gz",
@@ -1352,6 +1355,21 @@ def test_batch(
     points = inside(images["fixed"])
     itk = itk_points(sitk.ReadTransform(str(tmp_path / "out" / "one.h5")), points)
     assert np.linalg.norm(itk - itk_points(expected.to_sitk(), points), axis=1).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "metrics, columns",
+    [
+        (
+            {"verdict": {"grade": "check", "reasons": ["A.", "B."], "error_mm": 2.5}},
+            {"verdict": "check", "error_mm": 2.5, "reasons": "A. | B."},
+        ),
+        ({}, {"verdict": "unknown", "error_mm": "", "reasons": ""}),
+        ({"verdict": {"grade": "", "reasons": None, "error_mm": 0}}, {"verdict": "unknown"}),
+    ],
+)
+def test_batch_reads_the_verdict(metrics: dict, columns: dict):
+    assert columns.items() <= batch._verdict(metrics).items()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ METRICS = {
     "seconds": {"total": 24.66},
     "model": "none",
     "device": "cpu",
-    "warnings": ["the masks were ignored"],
+    "warnings": ["the masks were ignored", "The fields overlap by 12 %."],
+    "verdict": {"grade": "check", "reasons": ["The fields overlap by 12 %."], "error_mm": 3.14},
     "dice": {"liver": [0.5, 0.9]},
     "dice_before": 0.5,
     "dice_after": 0.9,
@@ -418,7 +419,10 @@ def test_progress_is_shown(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_timer_drives_it_to_the_end(panel: Panel) -> None:
     panel.select_volumes()
     assert panel.register().state == "finished"
-    assert panel.ui.statusLabel.text == "Done in 25 s." and not panel.widget._pollTimer.isActive()
+    assert (
+        panel.ui.statusLabel.text == "Done in 25 s. Verdict: check."
+        and not panel.widget._pollTimer.isActive()
+    )
 
 
 def test_cancel(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,6 +499,43 @@ def test_result_table(panel: Panel) -> None:
         not panel.ui.resultCollapsibleButton.collapsed
         and not panel.ui.reviewCollapsibleButton.collapsed
     )
+
+
+@pytest.mark.parametrize(
+    "verdict, text, color",
+    [
+        (
+            METRICS["verdict"],
+            "Verdict: check (look at the result before you use it)\nEstimated error: 3.1 mm"
+            "\n- The fields overlap by 12 %.",
+            "#6b4e00",
+        ),
+        (
+            {"grade": "good", "reasons": [], "error_mm": 0.42},
+            "Verdict: good (nothing that was measured speaks against the result)"
+            "\nEstimated error: 0.4 mm",
+            "#1b5e20",
+        ),
+        (
+            {"grade": "failed", "reasons": ["A <b>", "C"], "error_mm": 20},
+            "Verdict: failed (do not use the result)\nEstimated error: 20.0 mm\n- A <b>\n- C",
+            "#8a1c12",
+        ),
+        (None, "Verdict: unknown (the installed package gives none)", ""),
+    ],
+)
+def test_verdict(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch, verdict: Any, text: str, color: str
+) -> None:
+    monkeypatch.setitem(METRICS, "verdict", verdict)
+    panel.select_volumes()
+    assert panel.ui.verdictLabel.wrapped.isHidden()
+    panel.register()
+    label = panel.ui.verdictLabel
+    assert label.text == text and not label.wrapped.isHidden()
+    assert color in label.wrapped.styleSheet() and bool(color) == bool(label.wrapped.styleSheet())
+    grade = f" Verdict: {verdict['grade']}." if verdict else ""
+    assert panel.ui.statusLabel.text == f"Done in 25 s.{grade}"
 
 
 def test_review(panel: Panel) -> None:

@@ -1,7 +1,8 @@
-/* Registers a sphere onto one that lies 4 mm beside it, and prints where its centre goes. */
+/* Registers a sphere onto one that lies 4 mm beside it, and prints where its centre goes and what the verdict is. */
 #include <math.h>
 #include <morphseek.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { N = 32 };
 
@@ -28,17 +29,22 @@ int main(void) {
   ms_options options;
   ms_engine engine = 0;
   ms_result result = 0;
+  char metrics[1 << 16];
+  const char *verdict;
 
   ms_options_init(&options, sizeof options);
   options.initial = "rigid";
   options.model = "none"; /* no network: the alignment, the search and the refinement need no weights */
   if (ms_engine_create(NULL, &engine) || ms_register(engine, &fixed, &moving, &options, on_progress, NULL, &result) ||
-      ms_result_warped(result, warped, N * N * N) || ms_result_transform_points(result, centre, 1)) {
+      ms_result_warped(result, warped, N * N * N) || ms_result_transform_points(result, centre, 1) ||
+      ms_result_metrics(result, metrics, sizeof metrics, NULL)) {
     fprintf(stderr, "%s\n", ms_last_error());
     return 1;
   }
   printf("\nThe centre of the fixed sphere is at (%.1f, %.1f, %.1f) in the moving image.\n", centre[0], centre[1],
          centre[2]);
+  verdict = strstr(metrics, "\"verdict\":");
+  printf("%.*s}\n", (int)strcspn(verdict, "}"), verdict);
   ms_result_destroy(result);
   ms_engine_destroy(engine);
   return fabs(centre[0] - 18) > 0.5;

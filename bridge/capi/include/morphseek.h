@@ -316,7 +316,26 @@ ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolat
 /* Maps count points in place, x, y, z interleaved, LPS mm, from the fixed image to the moving image. */
 ms_status ms_result_transform_points(ms_result result, double *points, size_t count);
 
-/* Writes a JSON object of the metrics: similarity before and after, NJD, seconds by stage, and so on: what report.json holds of them. */
+/*
+ * Writes a JSON object of the metrics: what report.json holds of them. Among its members, which later versions add to:
+ *   "verdict"    {"grade", "reasons", "error_mm"}: whether the result can be trusted, as far as the two images tell. The grade is
+ *                "good" (nothing that was measured speaks against it), "check" (look before use) or "failed" (do not use); ""
+ *                where an older library saved the result. The reasons are in plain words, none where it is good; error_mm is the
+ *                estimated mean distance of points from where they belong
+ *   "referee"    {"gain", "correlation", "start", "end", "reach_mm", "common"}: what the verdict goes by, of a comparison that no stage
+ *                optimises: how much closer the deformation brought the images, their local correlation, by what share they differ more
+ *                when they are moved by up to reach_mm at the start and at the end, and the share of the fixed image that both show
+ *   "plan"       {"start", "similarity", "search", "smoothness_mm", "reasons"}: what was chosen for the pair, and why
+ *   "warnings"   texts for the user; what is among the verdict's reasons need not be shown twice
+ *   "similarity", "similarity_before", "similarity_align", "similarity_after"   which measure, and its values
+ *   "njd_percent", "sdlogj", "jacobian_min", "jacobian_max"   folding, in percent of the voxels, and change of volume
+ *   "displacement_mean_mm", "displacement_max_mm"
+ *   "align"      {"method", "score", "confidence", "overlap", "same_modality", ...}: the initial transform
+ *   "steps"      of the network, an array
+ *   "refine"     {"similarity", "levels"}: how the refinement went
+ *   "uncertainty"   null, or {"source", "samples", "mean_mm", "p95_mm"}
+ *   "version", "model", "device", "seed", "threads", "seconds", "peak_bytes", "cached"
+ */
 ms_status ms_result_metrics(ms_result result, char *dst, size_t capacity, size_t *needed);
 
 /*

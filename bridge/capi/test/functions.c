@@ -269,6 +269,8 @@ static void test_uncertainty(ms_engine engine, const ms_image *fixed, const ms_i
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_uncertainty(result, NULL, n));
   TEXT(ms_result_metrics(result, dst, capacity, &needed));
   CHECK(strstr(text, "\"uncertainty\":{\"source\":\"search\"") != NULL);
+  const char *verdict = strstr(text, "\"verdict\":{\"grade\":\"");
+  CHECK(verdict != NULL && strstr(verdict, "\"reasons\":[") != NULL && strstr(verdict, "\"error_mm\":") != NULL);
 
   char path[1024];
   snprintf(path, sizeof path, "%s/uncertainty.snapshot", folder);

@@ -6,7 +6,8 @@
 >>> result.displacement.shape
 (3, 48, 48, 48)
 
-:func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points.
+:func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points,
+and its :class:`Verdict` says whether it can be trusted.
 :func:`evaluate` scores many pairs, :mod:`morphseek.batch` registers them into folders.
 :mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The
 names load when they are first used; their types are in ``__init__.pyi``.
@@ -27,6 +28,7 @@ _WHERE = {
     "DenseTransform": "transform",
     "Progress": "registration",
     "RegistrationResult": "registration",
+    "Verdict": "verdict",
     "devices": "_core",
     "evaluate": "evaluation",
     "load": "registration",

@@ -8,5 +8,6 @@ from .registration import (
     register as register,
 )
 from .transform import DenseTransform as DenseTransform
+from .verdict import Verdict as Verdict
 
 __version__: str

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core, errors, evaluation, io, registration
 from ._log import log
 from .registration import Bar, Progress, RegistrationResult, callback_of, says_no
+from .verdict import Verdict, counts, grade_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -184,6 +185,12 @@ class Outcome:
     moving: str
     status: str = "pending"
     """done, skipped (it was finished before), failed, or pending (the batch was stopped)."""
+    verdict: str = ""
+    """good, check, failed, or unknown; empty where nothing was registered."""
+    error_mm: float | None = None
+    """The verdict's estimate."""
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    """Of the verdict."""
     dice_before: float | None = None
     dice_after: float | None = None
     njd_percent: float | None = None
@@ -207,7 +214,8 @@ class Outcome:
         return f"{self.id}: {self.status}" + (
             ""
             if self.njd_percent is None
-            else f"  {dice}NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s"
+            else f"  verdict {self.verdict}  {dice}NJD {self.njd_percent:.4f} % "
+            f" {self.seconds:.1f} s"
         )
 
 
@@ -224,17 +232,20 @@ class Batch:
         return next((p.exit_code for p in self.pairs if p.status == "failed"), 0)
 
     def summary(self) -> dict[str, Any]:
-        """Return how many pairs have which status, and the means over the finished ones."""
+        """Return how many pairs have which status, how many of the finished ones have which
+        verdict, and the means over them.
+        """
         states = [p.status for p in self.pairs]
-        counts = {
+        found: dict[str, Any] = {
             "pairs": len(states),
             **{state: states.count(state) for state in ("done", "skipped", "failed", "pending")},
+            "verdict": counts(p.verdict for p in self.pairs if p.verdict),
         }
         means = {}
-        for name in ("dice_before", "dice_after", "njd_percent", "seconds"):
+        for name in ("error_mm", "dice_before", "dice_after", "njd_percent", "seconds"):
             values = [getattr(p, name) for p in self.pairs if getattr(p, name) is not None]
             means[name] = statistics.fmean(values) if values else None
-        return counts | means
+        return found | means
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -254,7 +265,8 @@ class Batch:
         table.writeheader()
         content = self.to_dict()
         table.writerows(
-            {**row, "warnings": " | ".join(row["warnings"])} for row in content["pairs"]
+            {**row, **{name: " | ".join(row[name]) for name in ("reasons", "warnings")}}
+            for row in content["pairs"]
         )
         for name, written in zip(
             SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")
@@ -560,6 +572,9 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             }
         )
         result["seconds"] = summary["seconds"]["total"]
+        result["verdict"] = grade_of(summary)
+        if verdict := Verdict.of(summary):
+            result |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
         files = {
             name: _size(folder / name) for name in registration.OUTPUTS if (folder / name).is_file()
         }

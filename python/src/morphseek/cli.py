@@ -1,7 +1,7 @@
 """The ``morphseek`` command.
 
 Exit codes: 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a device or memory; 6 the
-output; 130 cancelled; 1 a defect.
+output; 7 a verdict that is not good, with ``--strict`` alone; 130 cancelled; 1 a defect.
 """
 
 from __future__ import annotations
@@ -25,9 +25,20 @@ from rich.console import Console
 from rich.table import Table
 
 from . import _bindings, _core, errors
+from .verdict import (
+    GRADES,
+    UNKNOWN,
+    Verdict,
+    explain as explain_in_words,
+    explanation,
+    notes,
+    tally,
+)
 
 if TYPE_CHECKING:
     from .registration import RegistrationResult
+
+NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
 
 _UsageError = typer.BadParameter.__base__  # click's, or that of typer's own copy
 
@@ -70,6 +81,16 @@ Json = Annotated[
 ]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help=(
+            f"Exit with code {NOT_GOOD} where the verdict is not good; all results are written all"
+            " the same."
+        ),
+    ),
 ]
 NoCache = Annotated[
     bool,
@@ -282,6 +303,17 @@ def register(
             show_default=False,
         ),
     ] = None,
+    strict: Strict = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help=(
+                "Print how the result came about: the start that was kept, what was compared, the"
+                " search, the smoothness, what the referee said, and why."
+            ),
+        ),
+    ] = False,
     no_cache: NoCache = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -291,7 +323,8 @@ def register(
 
     Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output
     folder, warped_labels.nii.gz if the moving labels are given and uncertainty.nrrd if it is asked
-    for: all of them or, on an error, none.
+    for: all of them or, on an error, none. The last line is the verdict: good; check (look before
+    use); or failed (do not use).
     """
     with _reported(as_json):
         from . import batch
@@ -308,17 +341,43 @@ def register(
             moving_mask=moving_mask,
             initial_transform=initial_transform,
         )
-        _print_summary(summary, out, quiet, as_json)
+        _print_summary(summary, out, quiet, as_json, explain)
+        if strict and not _is_good(Verdict.of(summary)):
+            raise typer.Exit(NOT_GOOD)
 
 
-def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
+def _is_good(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.grade == GRADES[0]
+
+
+_STYLES = {"good": "green", "check": "yellow", "failed": "red"}
+
+
+def _print_verdict(verdict: Verdict | None, quiet: bool) -> None:
+    """Print the verdict; one that is not good is an error to who wants to see nothing else."""
+    if quiet and _is_good(verdict):
+        return
+    style = _STYLES[verdict.grade] if verdict else None
+    console = _err if quiet else _out
+    console.print(f"verdict: {verdict or UNKNOWN}", style=style, soft_wrap=True)
+
+
+def _print_summary(
+    summary: dict[str, Any], out: Path, quiet: bool, as_json: bool, explain: bool = False
+) -> None:
     if as_json:
-        print(json.dumps(summary))
+        print(json.dumps(summary | ({"explanation": explain_in_words(summary)} if explain else {})))
         return
-    for warning in summary["warnings"]:
+    for warning in notes(summary):
         _err.print(f"note: {warning}", style="yellow", soft_wrap=True)
-    if quiet:
-        return
+    if not quiet:
+        _print_rows(_summary_rows(summary, out))
+    if explain:
+        _print_rows(explanation(summary))
+    _print_verdict(Verdict.of(summary), quiet)
+
+
+def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
     rows = []
     if "dice_after" in summary:
         rows.append(("mean Dice", f"{summary['dice_before']:.3f} -> {summary['dice_after']:.3f}"))
@@ -348,7 +407,7 @@ def _print_summary(summary: dict[str, Any], out: Path, quiet: bool, as_json: boo
         ),
         ("report", str(out / "report.html")),
     ]
-    _print_rows(rows)
+    return rows
 
 
 def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
@@ -614,6 +673,7 @@ def _print_evaluation(
                 ]
             ),
         ),
+        ("verdict", tally(summary["verdict"])),
         ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
     ]
     if summary["dice_check"] is not None:
@@ -700,6 +760,16 @@ def batch_command(
         bool,
         typer.Option("--no-cache", help="Compute every pair anew, also those that are finished."),
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help=(
+                f"Exit with code {NOT_GOOD} where a pair's verdict is not good (and none failed to"
+                " be registered); all results are written all the same."
+            ),
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
     **options: Any,
@@ -730,6 +800,8 @@ def batch_command(
             _print_batch(done.summary(), out)
         if done.exit_code:
             raise typer.Exit(done.exit_code)
+        if strict and any(pair.verdict != GRADES[0] for pair in done.pairs):
+            raise typer.Exit(NOT_GOOD)
 
 
 def _print_batch(summary: dict[str, Any], out: Path) -> None:
@@ -744,7 +816,8 @@ def _print_batch(summary: dict[str, Any], out: Path) -> None:
             ("mean NJD", f"{summary['njd_percent']:.4f} %"),
             ("a pair", f"{summary['seconds']:.2f} s"),
         ]
-    _print_rows([*rows, ("results", str(out / "summary.csv"))])
+    rows += [("results", str(out / "summary.csv")), ("verdict", tally(summary["verdict"]))]
+    _print_rows(rows)
 
 
 @models_app.command("list")

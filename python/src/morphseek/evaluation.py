@@ -32,6 +32,7 @@ from .registration import (
     says_no,
 )
 from .transform import resample_identity
+from .verdict import Verdict, counts, grade_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -46,6 +47,7 @@ _MEANS = (
     "hd95_after",
     "volume_error_percent",
     "volume_bias_percent",
+    "error_mm",
     "njd_percent",
     "sdlogj",
     "seconds",
@@ -231,6 +233,10 @@ class PairScore:
     volume_error_percent: float = math.nan
     """Mean over the labels, of absolute values; ``volume_bias_percent``: with their signs."""
     volume_bias_percent: float = math.nan
+    verdict: str = ""
+    """good, check, failed, or unknown; empty where nothing was registered."""
+    error_mm: float = math.nan
+    """The verdict's estimate."""
     njd_percent: float = math.nan
     sdlogj: float = math.nan
     seconds: float = math.nan
@@ -251,7 +257,8 @@ class PairScore:
             else "no label in common"
         )
         return f"{self.fixed} <- {self.moving}  " + (
-            self.error or f"{dice}  NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s"
+            self.error
+            or f"verdict {self.verdict}  {dice}  NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s"
         )
 
 
@@ -301,6 +308,7 @@ class Evaluation:
             "failed": len(self.pairs) - len(scored),
             "unscored": len(scored) - len(with_dice),
             "cached": sum(p.cached for p in scored),
+            "verdict": counts(p.verdict for p in self.pairs if p.verdict),
             **{name: mean(name) for name in _MEANS},
             "worst": (
                 None
@@ -333,6 +341,8 @@ class Evaluation:
             "hd95_before",
             "hd95_after",
             "volume_error_percent",
+            "verdict",
+            "error_mm",
             "njd_percent",
             "seconds",
             "error",
@@ -344,6 +354,8 @@ class Evaluation:
             row = {
                 "fixed": pair.fixed,
                 "moving": pair.moving,
+                "verdict": pair.verdict,
+                "error_mm": pair.error_mm,
                 "njd_percent": pair.njd_percent,
                 "seconds": pair.seconds,
                 "error": pair.error,
@@ -513,6 +525,9 @@ def _evaluate_pair(
                 float(np.abs(volumes).mean()),
                 float(volumes.mean()),
             )
+        score.verdict = grade_of(result.metrics)
+        if verdict := Verdict.of(result.metrics):
+            score.error_mm = verdict.error_mm
         score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
         score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
         if check:

@@ -8,11 +8,14 @@ a worked example.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits
 
 from . import _core
+from .verdict import Verdict, grade_of
 
 
 def _trait(option: dict[str, Any]) -> Any:
@@ -120,6 +123,13 @@ class OutputSpec(TraitedSpec):  # type: ignore[misc]
     warped_labels = File(
         desc="the moving labels on the fixed grid; undefined without moving labels"
     )
+    verdict = traits.Str(
+        desc="good; check: look at the result before you use it; failed: do not use it"
+    )
+    reasons = traits.List(traits.Str, desc="why the verdict is not good")
+    estimated_error = traits.Float(
+        desc="estimated mean distance of points from where they belong, mm"
+    )
 
 
 class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
@@ -136,6 +146,17 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
     _cmd = "MorphSeekRegistration"
     input_spec = InputSpec
     output_spec = OutputSpec
+
+    def _list_outputs(self) -> dict[str, Any]:
+        outputs: dict[str, Any] = super()._list_outputs()
+        report = Path(outputs["report"])
+        if report.is_file():  # it is asked before the run, too
+            metrics = json.loads(report.read_text(encoding="utf-8"))
+            outputs["verdict"] = grade_of(metrics)
+            if verdict := Verdict.of(metrics):
+                outputs["reasons"] = list(verdict.reasons)
+                outputs["estimated_error"] = verdict.error_mm
+        return outputs
 
     def _num_threads_update(self) -> None:
         self.inputs.threads = self.num_threads

@@ -18,6 +18,7 @@ import numpy as np
 from . import _bindings, _core, errors, io
 from ._bindings import Floats
 from .transform import DenseTransform, read_only
+from .verdict import Verdict, explain
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,8 +65,8 @@ class RegistrationResult(DenseTransform):
         The moving image resampled once onto the fixed grid: float32, shape (z, y, x).
     metrics : dict
         ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by
-        stage), ``model``, ``device``, ``warnings`` and more: what ``report.json`` holds beside the
-        options, the grids and the initial transform.
+        stage), ``model``, ``device``, ``warnings``, ``verdict`` and more: what ``report.json``
+        holds beside the options, the grids and the initial transform.
     options : dict
         The options that were given.
     uncertainty : numpy.ndarray or None
@@ -100,6 +101,20 @@ class RegistrationResult(DenseTransform):
         """Standard deviation of the displacement, mm; read-only."""
         return None if self._uncertainty is None else read_only(self._uncertainty)
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the result can be trusted, as far as the images tell: a
+        :class:`morphseek.Verdict`. None for a result that an older library saved.
+        """
+        return Verdict.of(self.metrics)
+
+    def explain(self) -> str:
+        """Return in plain words how the engine came to the result: the verdict and its reasons,
+        which start it kept, what it compared, how much of the search it took, how smooth the field
+        is, and what its referee said.
+        """
+        return explain(self.metrics)
+
     def _replace(self, displacement: np.ndarray) -> None:
         raise AttributeError(
             "the displacement of a finished registration cannot be set, for its image and its"
@@ -111,9 +126,11 @@ class RegistrationResult(DenseTransform):
         spread = (
             f", uncertainty {m['uncertainty']['mean_mm']:.1f} mm" if m.get("uncertainty") else ""
         )
+        name, opening, grids = super().__repr__()[:-1].partition("(")
+        verdict = f"verdict {self.verdict.headline}; " if self.verdict else ""
         return (
-            f"{super().__repr__()[:-1]}, model {m['model']} on {m['device']}, {m['similarity']}"
-            f" {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
+            f"{name}{opening}{verdict}{grids}, model {m['model']} on {m['device']},"
+            f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
             f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
 

@@ -17,6 +17,7 @@ from . import io
 from .evaluation import LabelScore, mean_dice
 from .registration import RegistrationResult
 from .transform import minimum, resample_identity
+from .verdict import UNKNOWN, Verdict, explanation, millimetres, notes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -171,6 +172,8 @@ def write_report(
         title=title,
         date=datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         metrics=result.metrics,
+        verdict=_verdict(result.verdict),
+        notes=notes(result.metrics),
         options=result.options,
         command=command,
         tiles=_tiles(result, scores, truth),
@@ -181,10 +184,22 @@ def write_report(
             for s in scores
         ],
         table=_table(result, target, source),
-        plan=_plan(result.metrics.get("plan")),
+        explanation=explanation(result.metrics),
         seconds={name: s for name, s in result.metrics["seconds"].items() if name != "total"},
     )
     io.write_text(path, html)
+
+
+def _verdict(verdict: Verdict | None) -> dict[str, Any]:
+    """Return what the head of the page says."""
+    return {
+        "grade": verdict.grade if verdict else UNKNOWN,
+        "meaning": (
+            verdict.meaning if verdict else "the result is of a library that gave no verdict"
+        ),
+        "reasons": verdict.reasons if verdict else (),
+        "error": f"Estimated mean error: {millimetres(verdict.error_mm)}." if verdict else "",
+    }
 
 
 def _tiles(
@@ -277,22 +292,6 @@ def _table(result: RegistrationResult, fixed: io.Image, moving: io.Image) -> lis
         ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
         ("MorphSeek", m["version"]),
     ]
-
-
-def _plan(plan: dict[str, Any] | None) -> list[str]:
-    """Return what the engine chose for the pair, then its reasons, in words; nothing where it gives
-    no reason.
-    """
-    if not plan or not plan["reasons"]:  # a result of an older library has no plan
-        return []
-    chosen = [
-        f"Start: {plan['start']}",
-        f"similarity: {plan['similarity']}",
-        f"share of the search: {100 * plan['search']:.0f} %",
-    ]
-    if plan["smoothness_mm"]:
-        chosen.append(f"tissue moves together over {plan['smoothness_mm']:.1f} mm")
-    return ["; ".join(chosen) + ".", *plan["reasons"]]
 
 
 def _refinement(refine: dict[str, Any]) -> str:

@@ -29,6 +29,9 @@ LABELS, LANDMARKS = "-labels.nii.gz", "-landmarks.mrk.json"
 RESULTS = (
     "name",
     "error",
+    "verdict",
+    "error_mm",
+    "reasons",
     "similarity_before",
     "similarity_after",
     "dice_before",
@@ -112,7 +115,10 @@ def run(
         }
         rows.append({"name": name, **_row(paths, out / name, fields)})
         row = rows[-1]
-        finished = "similarity {similarity_before:.3f} -> {similarity_after:.3f}, {seconds:.1f} s"
+        finished = (
+            "{verdict}, similarity {similarity_before:.3f} -> {similarity_after:.3f},"
+            " {seconds:.1f} s"
+        )
         show(f"{name}: {row['error'] or finished.format(**row)}")
         with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, RESULTS, restval="")
@@ -161,7 +167,24 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
     except (RegistrationError, ValueError, OSError) as error:
         return {"error": str(error)}
     found = {key: done.result[key] for key in RESULTS if key in done.result}
-    return {"error": "", **found, "seconds": done.result["seconds"]["total"]}
+    return {
+        "error": "",
+        **found,
+        **_verdict(done.result),
+        "seconds": done.result["seconds"]["total"],
+    }
+
+
+def _verdict(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict's three columns."""
+    verdict = metrics.get("verdict") or {}
+    if not verdict.get("grade"):  # of an older package
+        return {"verdict": "unknown", "error_mm": "", "reasons": ""}
+    return {
+        "verdict": verdict["grade"],
+        "error_mm": verdict["error_mm"],
+        "reasons": " | ".join(verdict["reasons"]),
+    }
 
 
 def load(scene: Any, path: str | Path, kind: str) -> Any:

@@ -41,8 +41,8 @@ class Registration:
     state : {"ready", "running", "finished", "failed", "cancelled"}
     result : dict or None
         When finished: the engine's metrics (similarity_before, similarity_after, njd_percent,
-        seconds, warnings, ...) and, where labels were given, ``dice`` (label to [before, after]),
-        ``dice_before`` and ``dice_after`` (means).
+        seconds, warnings, verdict, ...) and, where labels were given, ``dice`` (label to [before,
+        after]), ``dice_before`` and ``dice_after`` (means).
     nodes : dict
         When finished: output name (of ``request.OUTPUTS``) to node, and "transferred" to the list
         of nodes from ``request.transfer``.

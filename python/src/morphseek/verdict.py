@@ -1,0 +1,209 @@
+"""Whether a registration can be trusted: the engine's verdict, and how it came to the result, in
+words.
+
+The engine judges; here its metrics are read and put into sentences, for every door of the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+Grade: TypeAlias = Literal["good", "check", "failed"]
+
+GRADES: tuple[Grade, ...] = get_args(Grade)
+"""From the best."""
+
+UNKNOWN = "unknown"
+"""What stands in a grade's place where a result of an older library has none."""
+
+MEANINGS: dict[Grade, str] = {
+    "good": "nothing that was measured speaks against the result",
+    "check": "look at the result before you use it",
+    "failed": "do not use the result",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What the engine, which knows nothing but the two images, thinks of a registration.
+
+    ``good``: the images fit sharply where they were laid, and nothing about the deformation is
+    implausible. ``check``: something calls for a look before the result is used; ``reasons`` say
+    what. ``failed``: do not use it; the images hold no evidence that they belong where they were
+    laid, or the result is impossible.
+
+    What it cannot know: whether two structures that look alike are the same one, what happened
+    where the images show nothing (inside a homogeneous organ, in a tumour that only one of them
+    has), and whether the two images are of one patient. ``good`` is no clearance for treatment, and
+    ``error_mm`` is an estimate for the whole image: single places can be much further off.
+
+    >>> print(Verdict("good", (), 0.42))
+    good, estimated error 0.4 mm
+    >>> print(Verdict("check", ("The images share 12 %.", "The deformation folds."), 3.1))
+    check: The images share 12 %; The deformation folds
+    """
+
+    grade: Grade
+    reasons: tuple[str, ...]
+    """In plain words; empty where the grade is good."""
+    error_mm: float
+    """Estimated mean distance of points from where they belong, mm."""
+
+    @classmethod
+    def of(cls, metrics: Mapping[str, Any]) -> Verdict | None:
+        """Return the verdict in a result's metrics, or in report.json; None where an older library
+        gave none.
+
+        >>> Verdict.of({"verdict": {"grade": "good", "reasons": [], "error_mm": 0.4}})
+        Verdict(grade='good', reasons=(), error_mm=0.4)
+        >>> Verdict.of({})
+        """
+        found = metrics.get("verdict") or {}
+        if found.get("grade") not in GRADES:  # empty in what the engine read from an old file
+            return None
+        return cls(found["grade"], tuple(found["reasons"] or ()), float(found["error_mm"]))
+
+    @property
+    def meaning(self) -> str:
+        """What the grade asks of the reader."""
+        return MEANINGS[self.grade]
+
+    @property
+    def headline(self) -> str:
+        """The grade and the estimated error."""
+        return f"{self.grade}, estimated error {millimetres(self.error_mm)}"
+
+    def __str__(self) -> str:
+        if not self.reasons:
+            return self.headline
+        return f"{self.grade}: {'; '.join(reason.rstrip('.') for reason in self.reasons)}"
+
+
+def millimetres(length: float) -> str:
+    """Return a length as it is shown: tenths are what an estimate is good for.
+
+    >>> millimetres(3.14), millimetres(0.02)
+    ('3.1 mm', 'below 0.1 mm')
+    """
+    return f"{length:.1f} mm" if length >= 0.05 else "below 0.1 mm"
+
+
+def grade_of(metrics: Mapping[str, Any]) -> str:
+    """Return the grade for a table: :data:`UNKNOWN` where there is none."""
+    verdict = Verdict.of(metrics)
+    return verdict.grade if verdict else UNKNOWN
+
+
+def counts(grades: Iterable[str]) -> dict[str, int]:
+    """Return how many results have which grade; what is no grade counts as :data:`UNKNOWN`, which
+    is left out where there is none.
+
+    >>> counts(["good", "check", "good"])
+    {'good': 2, 'check': 1, 'failed': 0}
+    """
+    given = list(grades)
+    found: dict[str, int] = {grade: given.count(grade) for grade in GRADES}
+    rest = len(given) - sum(found.values())
+    return {**found, UNKNOWN: rest} if rest else found
+
+
+def tally(found: Mapping[str, int]) -> str:
+    """Return :func:`counts` as text.
+
+    >>> tally({"good": 97, "check": 2, "failed": 1})
+    '97 good, 2 check, 1 failed'
+    """
+    return ", ".join(f"{count} {grade}" for grade, count in found.items())
+
+
+def notes(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the warnings that are not among the verdict's reasons, to be shown beside it."""
+    verdict = Verdict.of(metrics)
+    return [w for w in metrics["warnings"] if verdict is None or w not in verdict.reasons]
+
+
+_STARTS = {
+    "none": "as the images lay, by their headers or the initial transform given",
+    "header": "as the images lay by their headers; no alignment was better",
+    "given": "the initial transform that was given; no alignment was better",
+    "com": "the centres of mass, laid on each other",
+    "rigid": "a rigid alignment",
+    "affine": "an affine alignment",
+}
+_SIMILARITIES = {
+    "ncc": "local correlation of the intensities (ncc)",
+    "mse": "differences of the intensities (mse)",
+    "mind": "local structure, which holds across contrasts (mind)",
+}
+
+
+def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return how the engine came to the result, as (what, in words): which start it kept, what it
+    compared, how much of the search it took, how smooth the field is, what the referee said, and
+    its reasons.
+
+    What a result of an older library does not tell is left out.
+    """
+    plan, align = metrics.get("plan") or {}, metrics.get("align") or {}
+    lines = []
+    if start := plan.get("start") or align.get("method"):
+        said = _STARTS.get(start, start)
+        if start in ("rigid", "affine") and "confidence" in align:
+            said += f", confidence {align['confidence']:.2f} (0 to 1)"
+        if "overlap" in align:
+            said += f"; the fields of view overlap by {100 * align['overlap']:.0f} % of the smaller"
+        lines.append(("Start", said))
+    if similarity := plan.get("similarity"):
+        lines.append(("Similarity", _SIMILARITIES.get(similarity, similarity)))
+    if plan.get("similarity") or plan.get("search"):
+        share = 100 * plan.get("search", 0)
+        lines.append(
+            (
+                "Search",
+                f"{share:.0f} % of the displacement that it found counts"
+                if share
+                else "nothing in the result is from a search",
+            )
+        )
+    if smoothness := plan.get("smoothness_mm"):
+        lines.append(("Smoothness", f"tissue moves together over {smoothness:.1f} mm"))
+    if (referee := metrics.get("referee")) and Verdict.of(metrics):
+        lines += _said_by(referee)
+    return lines + [("Because", reason) for reason in plan.get("reasons") or ()]
+
+
+def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return what the referee, a comparison of the images that no stage optimises, saw."""
+    gain = referee["gain"]
+    closer = "closer" if gain > 0 else "no closer"
+    deformation = (
+        f"it brought the images {closer} than the start did ({gain:+.2f}; 0 is no difference)"
+        if gain
+        else "none in the result"
+    )
+    fit = (
+        f"correlation {referee['correlation']:.2f} (0 to 1), over {100 * referee['common']:.0f} %"
+        " of the fixed image that both images show"
+    )
+    far = f"by up to {referee['reach_mm']:.0f} mm" if "reach_mm" in referee else "a little"
+    place = (
+        f"moved {far}, the images would differ by {100 * referee['end']:.0f} % more"
+        f" ({100 * referee['start']:.0f} % at the start); near 0, nothing in them speaks for this"
+        " place"
+    )
+    return [("Deformation", deformation), ("Fit", fit), ("Evidence", place)]
+
+
+def explain(metrics: Mapping[str, Any]) -> str:
+    """Return the verdict, its reasons, and :func:`explanation`, as text."""
+    verdict = Verdict.of(metrics)
+    if verdict is None:
+        head = [f"Verdict: {UNKNOWN}; the result is of a library that gave none"]
+    else:
+        head = [
+            f"Verdict: {verdict.headline}; {verdict.meaning}",
+            *(f"  - {reason}" for reason in verdict.reasons),
+        ]
+    return "\n".join([*head, *(f"{what}: {said}" for what, said in explanation(metrics))])

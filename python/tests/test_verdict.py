@@ -1,0 +1,318 @@
+"""The verdict, through every door of the package: read from the metrics, never computed."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import morphseek
+from helpers import QUICK, Command, blob
+from morphseek import batch, cli, errors, io
+from morphseek.report import write_report
+from morphseek.verdict import GRADES, MEANINGS, Verdict, explain, grade_of, notes
+
+GOOD = {"grade": "good", "reasons": [], "error_mm": 0.42}
+CHECK = {
+    "grade": "check",
+    "reasons": ["The <fields> overlap by 12 %.", "It folds."],
+    "error_mm": 3.14,
+}
+FAILED = {"grade": "failed", "reasons": ["Nothing speaks for this place."], "error_mm": 21.0}
+OLD = {"grade": "", "reasons": None, "error_mm": 0}  # what the engine makes of an old snapshot
+
+
+@pytest.fixture
+def judged(result: morphseek.RegistrationResult) -> Any:
+    """Return a copy of the result whose metrics have another verdict; None: no such member."""
+
+    def judge(verdict: dict[str, Any] | None, **others: Any) -> morphseek.RegistrationResult:
+        changed = copy.copy(result)
+        changed.metrics = {**result.metrics, "verdict": verdict, **others}
+        if verdict is None:
+            del changed.metrics["verdict"]
+        return changed
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    "found, verdict, text, grade",
+    [
+        (GOOD, Verdict("good", (), 0.42), "good, estimated error 0.4 mm", "good"),
+        (
+            CHECK,
+            Verdict("check", ("The <fields> overlap by 12 %.", "It folds."), 3.14),
+            "check: The <fields> overlap by 12 %; It folds",
+            "check",
+        ),
+        (
+            FAILED,
+            Verdict("failed", ("Nothing speaks for this place.",), 21.0),
+            "failed: Nothing speaks for this place",
+            "failed",
+        ),
+        ({**GOOD, "error_mm": 0.01}, Verdict("good", (), 0.01), "below 0.1 mm", "good"),
+        (OLD, None, "", "unknown"),
+        (None, None, "", "unknown"),
+        ({**GOOD, "grade": "splendid"}, None, "", "unknown"),
+    ],
+)
+def test_reads_the_metrics(
+    found: dict | None, verdict: Verdict | None, text: str, grade: str, judged: Any
+):
+    result = judged(found)
+    assert result.verdict == Verdict.of(result.metrics) == verdict
+    assert grade_of(result.metrics) == grade
+    if verdict is None:
+        assert "verdict" not in repr(result) and "unknown" in result.explain()
+    else:
+        assert text in str(verdict)
+        assert repr(result).startswith(
+            f"RegistrationResult(verdict {verdict.grade}, estimated error "
+        )
+
+
+def test_every_registration_has_one(result: morphseek.RegistrationResult, tmp_path: Path):
+    verdict = result.verdict
+    assert verdict is not None and verdict.grade in GRADES and verdict.error_mm > 0
+    assert (verdict.grade == "good") == (verdict.reasons == ())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        verdict.grade = "good"  # type: ignore[misc]
+    result.save(tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == {
+        "grade": verdict.grade,
+        "reasons": list(verdict.reasons),
+        "error_mm": verdict.error_mm,
+    }
+    assert morphseek.load(tmp_path).verdict == verdict
+
+
+def test_old_results_load_without(result: morphseek.RegistrationResult, tmp_path: Path):
+    result.save(tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    for name in ("verdict", "referee", "plan"):
+        del report[name]
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    old = morphseek.load(tmp_path)
+    assert old.verdict is None and "Start: " in old.explain() and "Fit" not in old.explain()
+
+
+def test_the_documentation_says_what_each_grade_means():
+    assert tuple(MEANINGS) == GRADES
+    for word in (*(f"``{grade}``" for grade in GRADES), "cannot know", "no clearance"):
+        assert word in (morphseek.Verdict.__doc__ or ""), word
+
+
+def test_notes_do_not_repeat_the_reasons():
+    metrics = {"verdict": CHECK, "warnings": ["It folds.", "Threads were taken as 2."]}
+    assert notes(metrics) == ["Threads were taken as 2."]
+    assert notes({"warnings": ["It folds."]}) == ["It folds."]
+
+
+REFEREE = {
+    "gain": 0.4,
+    "correlation": 0.81,
+    "start": 0.5,
+    "end": 1.2,
+    "reach_mm": 25.4,
+    "common": 0.9,
+}
+PLAN = {
+    "start": "affine",
+    "similarity": "ncc",
+    "search": 0.25,
+    "smoothness_mm": 2.54,
+    "reasons": ["noise is low"],
+}
+
+
+@pytest.mark.parametrize(
+    "changes, says, silent",
+    [
+        (
+            {"verdict": CHECK},
+            [
+                "Verdict: check, estimated error 3.1 mm; look at the result before you use it\n",
+                "  - The <fields> overlap by 12 %.\n  - It folds.\n",
+                "Start: an affine alignment, confidence 0.70 (0 to 1); the fields of view overlap",
+                "by 95 % of the smaller\n",
+                "Similarity: local correlation of the intensities (ncc)\n",
+                "Search: 25 % of the displacement",
+                "Smoothness: tissue moves together over 2.5 mm\n",
+                "Deformation: it brought the images closer than the start did (+0.40; 0 is",
+                "Fit: correlation 0.81 (0 to 1), over 90 % of the fixed image",
+                "moved by up to 25 mm, the images would differ by 120 % more (50 % at the start)",
+                "Because: noise is low",
+            ],
+            ["unknown"],
+        ),
+        (
+            {
+                "verdict": GOOD,
+                "plan": {**PLAN, "start": "header", "search": 0, "smoothness_mm": 0},
+                "referee": {**REFEREE, "gain": 0},
+            },
+            [
+                "no alignment was better; the fields of view",
+                "nothing in the result is from a search",
+                "Deformation: none in the result",
+            ],
+            ["confidence", "Smoothness"],
+        ),
+        (
+            {"verdict": GOOD, "referee": {**REFEREE, "gain": -0.05}},
+            ["no closer than the start did (-0.05;"],
+            [],
+        ),
+        ({"verdict": OLD, "plan": None}, ["Verdict: unknown", "Start: "], ["Fit", "Because"]),
+    ],
+)
+def test_explains(changes: dict, says: list[str], silent: list[str]):
+    metrics = {
+        "verdict": GOOD,
+        "referee": REFEREE,
+        "plan": PLAN,
+        "align": {"method": "affine", "confidence": 0.7, "overlap": 0.95},
+        **changes,
+    }
+    text = explain(metrics)
+    assert all(word in text for word in says), text
+    assert not any(word in text for word in silent), text
+
+
+# ------------------------------------------------------------------------------------------ report
+
+
+@pytest.mark.parametrize(
+    "verdict, says",
+    [
+        (GOOD, ['class="verdict good"', "&#10003; Verdict: good", "mean error: 0.4 mm."]),
+        (
+            CHECK,
+            [
+                'class="verdict check"',
+                "! Verdict: check",
+                "look at the result before you use it. Estimated mean error: 3.1 mm.",
+                "<li>The &lt;fields&gt; overlap by 12 %.</li>",
+            ],
+        ),
+        (FAILED, ['class="verdict failed"', "&#10005; Verdict: failed", "do not use the result."]),
+        (OLD, ['class="verdict unknown"', "? Verdict: unknown", "gave no verdict"]),
+        (None, ["? Verdict: unknown"]),
+    ],
+)
+def test_the_report_begins_with_it(verdict: dict | None, says: list[str], tmp_path: Path):
+    result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
+    result.metrics["verdict"] = verdict
+    result.metrics["warnings"] = [*((verdict or {}).get("reasons") or []), "A note."]
+    write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1))
+    page = (tmp_path / "report.html").read_text()
+    for words in says:
+        assert page.count(words) == 1, words  # the reasons are not said again among the notes
+    assert "<li>A note.</li>" in page
+    head = page.index("Verdict: ")
+    assert head < page.index("<img") and head < page.index('class="tile"')
+
+
+# ------------------------------------------------------------------------------------ command line
+
+
+def test_no_failure_has_the_exit_code_of_strict():
+    assert cli.NOT_GOOD not in {0, *(failure["exit"] for failure in errors.TABLE)}
+
+
+@pytest.fixture
+def noise(tmp_path: Path) -> tuple[Path, Path]:
+    """Return two images that have nothing to do with each other."""
+    for seed, name in enumerate(("a.nrrd", "b.nrrd")):
+        array = np.random.default_rng(seed).normal(size=(24, 24, 24)).astype(np.float32)
+        io.write_image(tmp_path / name, io.Image(array, (2.0, 2.0, 2.0)))
+    return tmp_path / "a.nrrd", tmp_path / "b.nrrd"
+
+
+FAST = ["--model", "none", "--search", "off", "--refine", "0"]
+
+
+def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, command: Command):
+    """Also where the exit code is that of --strict, with all results written."""
+    ends = {}
+    for flags, expect in (([], 0), (["--strict"], 7), (["--strict", "--quiet"], 7)):
+        out = tmp_path / "-".join(["out", *flags])
+        text = command("register", *noise, "--out", out, *FAST, *flags, expect=expect)
+        report = json.loads((out / "report.json").read_text())
+        verdict = Verdict.of(report)
+        assert verdict is not None and verdict.grade != "good"
+        assert (out / "transform.h5").exists() and (out / "report.html").exists()
+        assert f"verdict: {verdict}" in text
+        assert not any(f"note: {reason}" in text for reason in verdict.reasons)
+        ends[" ".join(flags)] = text.strip().splitlines()
+    assert ends["--strict --quiet"][-1].startswith("verdict: ")
+    summary = command.json("register", *noise, "--out", tmp_path / "j", *FAST, "--strict", expect=7)
+    assert summary["verdict"] == report["verdict"] and "explanation" not in summary
+
+
+def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, command: Command):
+    process = command.start("register", files["fixed"], files["fixed"], "--out", tmp_path / "out",
+                            *FAST, "--strict", "--explain")  # fmt: skip
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    last = out.strip().splitlines()[-1]
+    assert re.fullmatch(r"verdict: good, estimated error (below )?[\d.]+ mm", last)
+    assert re.search(r"^Start  .*\nSimilarity|^Start  .*\nDeformation", out, re.MULTILINE)
+    assert "\nEvidence " in out
+    quiet = command("register", files["fixed"], files["fixed"], "--out", tmp_path / "out", *FAST,
+                    "--strict", "--quiet")  # fmt: skip
+    assert "verdict" not in quiet
+
+
+def test_strict_and_explain_are_in_the_help(command: Command):
+    for name in ("register", "batch"):
+        text = " ".join(command(name, "--help").split())
+        assert "--strict" in text and f"code {cli.NOT_GOOD}" in text
+    assert "--explain" in " ".join(command("register", "--help").split())
+
+
+# ------------------------------------------------------------------------------------------- lists
+
+
+def test_batch_counts_them(
+    noise: tuple[Path, Path], files: dict[str, Path], tmp_path: Path, command: Command
+):
+    (tmp_path / "pairs.csv").write_text(
+        f"id,fixed,moving\nsame,{files['fixed']},{files['fixed']}\nnoise,{noise[0]},{noise[1]}\n"
+    )
+    arguments = ["batch", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
+    text = command(*arguments)
+    content = json.loads((tmp_path / "out" / "summary.json").read_text())
+    same, other = content["pairs"]
+    assert same["verdict"] == "good" and same["reasons"] == [] and same["error_mm"] > 0
+    assert other["verdict"] in ("check", "failed") and other["reasons"]
+    counted = content["summary"]["verdict"]
+    assert counted["good"] == 1 and sum(counted.values()) == 2
+    assert re.search(r"^verdict +1 good, \d check, \d failed$", text, re.MULTILINE), text
+    header, *_ = (tmp_path / "out" / "summary.csv").read_text().splitlines()
+    assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
+    # what was finished before keeps its own
+    assert command.json(*arguments, "--strict", expect=7)["pairs"][1]["verdict"] == other["verdict"]
+    (tmp_path / "pairs.csv").write_text(
+        f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n"
+    )
+    command(*arguments, "--strict")
+
+
+def test_batch_knows_what_it_does_not_know():
+    pairs = [batch.Outcome(str(i), "f", "m", "done", verdict) for i, verdict in
+             enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
+    assert batch.Batch(pairs, {}).summary()["verdict"] == {
+        "good": 2,
+        "check": 0,
+        "failed": 1,
+        "unknown": 1,
+    }
