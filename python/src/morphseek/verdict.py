@@ -188,10 +188,10 @@ def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
         " of the fixed image that both images show"
     )
     far = f"by up to {referee['reach_mm']:.0f} mm" if "reach_mm" in referee else "a little"
+    end = f", {100 * referee['end']:.0f} % in the end" if referee["end"] else ""
     place = (
-        f"moved {far}, the images would differ by {100 * referee['end']:.0f} % more"
-        f" ({100 * referee['start']:.0f} % at the start); near 0, nothing in them speaks for this"
-        " place"
+        f"moved {far}, the images would differ by {100 * referee['start']:.0f} % more at the"
+        f" start{end}; near 0, nothing in them speaks for this place"
     )
     return [("Deformation", deformation), ("Fit", fit), ("Evidence", place)]
 
