@@ -181,7 +181,7 @@ func contrastDiffers(align AlignMetrics, a refine.Agreement) bool {
 }
 
 // isNoisy tells one body under noise from two people: both agree little at half the resolution.
-func isNoisy(a refine.Agreement) bool { return a.Fine > 0 && a.Fine < noisy*a.Correlation }
+func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy }
 
 // searchFor says how much of the displacement that the search finds counts, none where a smooth fit has found the match, and why.
 func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreement) (share float64, why string) {

@@ -102,7 +102,7 @@ func (r *registration) look(by *refine.Regularisation) error {
 			return err
 		}
 		if r.refinedBy() == refine.NCC && a.Correlation < oneBody {
-			a.Fine = r.refinement.AgreementAtFinest()
+			a.Detail = r.refinement.Detail()
 		}
 		r.agreement = a
 		if r.opt.Similarity != "auto" || r.model != nil || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {

@@ -17,7 +17,7 @@ import (
 type Agreement struct {
 	Correlation float64 `json:"correlation"` // mean of the squared local correlation, whatever its sign: 0..1
 	Negative    float64 `json:"negative"`    // share of that where the local correlation is negative
-	Fine        float64 `json:"fine"`        // Correlation in the middle of the image at the finest resolution; 0 where it was not asked for
+	Detail      float64 `json:"detail"`      // share of Correlation that is left at the finest resolution; 0 where it was not asked for
 	Gain        float64 `json:"gain"`        // standard deviation of the logarithm of the local contrast of one image over the other's, weighted by the squared correlation
 }
 

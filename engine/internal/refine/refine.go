@@ -145,12 +145,19 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 	return agree(im, onto(im.Fixed.Geometry, u, r.opt.Threads), r.opt.Threads)
 }
 
-// AgreementAtFinest returns the squared local correlation of the pair at the finest resolution, in the middle third of the fixed image along
-// each axis, under what Coarse has found. Where noise covers the images it is a small part of what Coarse measured.
-func (r *Refinement) AgreementAtFinest() float64 {
-	g := r.grids[len(r.grids)-1].Middle(3)
-	im := r.pair.AtRepeated(g, margin, r.opt.Threads).Through(r.start, r.opt.Threads)
-	return agree(im, onto(g, r.v, r.opt.Threads), r.opt.Threads).Correlation
+// Detail returns how much of the squared local correlation at half the finest resolution is left at the finest, in the middle half of the
+// fixed image along each axis, under what Coarse has found. Where noise covers the images it is little.
+func (r *Refinement) Detail() float64 {
+	fine := r.grids[len(r.grids)-1].Middle(2)
+	half := r.atHalf().Fixed.Geometry.Middle(2)
+	left := func(g volume.Geometry) float64 {
+		im := r.pair.AtRepeated(g, margin, r.opt.Threads).Through(r.start, r.opt.Threads)
+		return agree(im, onto(g, r.v, r.opt.Threads), r.opt.Threads).Correlation
+	}
+	if coarse := left(half); coarse > 0 {
+		return left(fine) / coarse
+	}
+	return 0
 }
 
 // atHalf returns the pair at half the finest resolution.

@@ -371,3 +371,28 @@ func (l *leaving) force(g, _, _ *field.Field) float64 {
 	g.X[len(g.X)/2] = 1
 	return l.sums[l.look-1]
 }
+
+// Under noise little of the agreement at half the resolution is left at the finest; of what two images really share most is.
+func TestDetail(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		noise    float64
+		from, to float64
+	}{{"no noise", 0, 0.7, 1.1}, {"noise that covers all detail", 25, 0, 0.4}} {
+		fixed, moving, _ := testpair.Phantom(64, 1, false)
+		rng := rand.New(rand.NewPCG(1, 2))
+		for _, v := range []*volume.Volume{fixed, moving} {
+			for i := range v.Data {
+				v.Data[i] += float32(c.noise * rng.NormFloat64())
+			}
+		}
+		r := New(Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
+		a, err := r.Coarse(context.Background(), gentle, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := r.Detail(); d < c.from || d > c.to {
+			t.Errorf("%s: %.3f of %.3f is left", c.name, d, a.Correlation)
+		}
+	}
+}
