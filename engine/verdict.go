@@ -89,8 +89,6 @@ const (
 	sharp      = 0.13 // evidence below which another place would do as well
 	sharpEnd   = 0.26 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the fixed image that both show
-	mostShrunk = 0.08 // Jacobian determinants beyond which one body does not change
-	mostGrown  = 5.0
 )
 
 // verdict judges by what was measured, voxel being the fixed image's, mm: the cube of the same volume.
