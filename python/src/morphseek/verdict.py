@@ -29,10 +29,10 @@ MEANINGS: dict[Grade, str] = {
 class Verdict:
     """What the engine, which knows nothing but the two images, thinks of a registration.
 
-    ``good``: the images fit sharply where they were laid, and nothing about the deformation is
-    implausible. ``check``: something calls for a look before the result is used; ``reasons`` say
-    what. ``failed``: do not use it; the images hold no evidence that they belong where they were
-    laid, or the result is impossible.
+    ``good``: the images fit sharply where they were laid, and nothing that was measured speaks
+    against the result. ``check``: something calls for a look before the result is used;
+    ``reasons`` say what. ``failed``: do not use it; the images hold no evidence that they belong
+    where they were laid, or they share next to nothing there.
 
     What it cannot know: whether two structures that look alike are the same one, what happened
     where the images show nothing (inside a homogeneous organ, in a tumour that only one of them
