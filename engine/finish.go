@@ -47,8 +47,9 @@ func (r *registration) finish() error {
 		}
 		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
 	}
-	r.warn(doubts(*m, deformed)...)
-	m.Verdict = verdict(*m, math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
+	found := doubts(*m, deformed)
+	r.warn(found...)
+	m.Verdict = verdict(m.Referee, append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
 	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry, Uncertainty: r.sd}
 	return nil
 }

@@ -18,6 +18,14 @@ func (r *registration) judges() *referee.Referee {
 	return r.referee
 }
 
+// startState returns what the referee sees of the initial transform, once it is settled.
+func (r *registration) startState() referee.State {
+	if r.start.Unknown() {
+		r.start = r.judges().Look(r.initial, nil)
+	}
+	return r.start
+}
+
 // judgeStart puts the caller's transform, or without one the headers', beside the alignment found, and keeps it where the alignment brings
 // the images no closer: they lay right already.
 func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
@@ -54,31 +62,25 @@ func (r *registration) judgeDeformation() {
 	if r.deform == nil || r.model != nil {
 		return
 	}
-	judge := r.judges()
-	if r.start.Unknown() {
-		r.start = judge.Look(r.initial, nil)
-	}
+	judge, start := r.judges(), r.startState()
 	r.end = judge.Look(r.initial, r.deform)
-	if m := judge.Compare(r.start, r.end); !worthwhile(m) {
+	if m := judge.Compare(start, r.end); !worthwhile(m) {
 		r.because(fmt.Sprintf("a deformation brought the images no closer (%+.2f): the initial alignment stays", gain(m)))
-		r.deform, r.end = nil, r.start
+		r.deform, r.end = nil, start
 		r.metrics.Plan.Search, r.metrics.Plan.SmoothnessMM = 0, 0
 	}
 }
 
 // weigh notes what the referee sees of the result.
 func (r *registration) weigh() {
-	judge := r.judges()
-	if r.start.Unknown() {
-		r.start = judge.Look(r.initial, nil)
-	}
+	judge, start := r.judges(), r.startState()
 	switch {
 	case r.deform == nil:
-		r.end = r.start
+		r.end = start
 	case r.end.Unknown():
 		r.end = judge.Look(r.initial, r.deform)
 	}
-	m := judge.Compare(r.start, r.end)
+	m := judge.Compare(start, r.end)
 	e := RefereeMetrics{Gain: gain(m), Correlation: m.To, Common: m.Common}
 	e.Start, e.ReachMM = judge.Evidence(r.initial, nil)
 	if e.Start < sharp {

@@ -87,7 +87,7 @@ type StepMetrics struct {
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
 type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start, as AlignMetrics.Method
+	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as AlignMetrics.Method, or "header" or "given" where that was no better
 	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
 	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
 	SmoothnessMM float64  `json:"smoothness_mm"` // over which distance tissue moves together

@@ -91,8 +91,8 @@ const (
 	leastShare = 0.1  // of the fixed image that both show
 )
 
-// verdict judges by what was measured, voxel being the fixed image's, mm: the cube of the same volume.
-func verdict(m Metrics, voxel float64) Verdict {
+// verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.
+func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 	v := Verdict{Grade: Good, Reasons: []string{}}
 	doubt := func(grade, reason string) {
 		if v.Grade != Failed {
@@ -100,7 +100,6 @@ func verdict(m Metrics, voxel float64) Verdict {
 		}
 		v.Reasons = append(v.Reasons, reason)
 	}
-	e := m.Referee
 	if e.Common < leastShare {
 		doubt(Failed, fmt.Sprintf("Where they were laid the images share only %.0f %% of what the fixed one shows.", 100*e.Common))
 	}
@@ -110,7 +109,7 @@ func verdict(m Metrics, voxel float64) Verdict {
 	case e.Start < sharp:
 		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
 	}
-	for _, reason := range append(startDoubts(m.Align), doubts(m, m.Referee.Gain != 0)...) {
+	for _, reason := range doubts {
 		doubt(Check, reason)
 	}
 	v.ErrorMM = estimatedError(e, voxel)

@@ -1,4 +1,4 @@
-"""The verdict, through every door of the package: read from the metrics, never computed."""
+"""The verdict, through every front end: read from the metrics, never computed."""
 
 from __future__ import annotations
 

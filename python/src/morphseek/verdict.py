@@ -1,7 +1,7 @@
 """Whether a registration can be trusted: the engine's verdict, and how it came to the result, in
 words.
 
-The engine judges; here its metrics are read and put into sentences, for every door of the package.
+The engine judges; here its metrics are read and put into sentences, for every front end.
 """
 
 from __future__ import annotations
