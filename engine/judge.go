@@ -36,7 +36,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	judge := r.judges()
 	before, after := judge.Look(given, nil), judge.Look(found.Transform, nil)
 	r.start = after
-	why := staysAt(judge.Compare(before, after))
+	why := staysAt(judge.Compare(before, after), intensitiesCompare(found.SameModality, found.Score))
 	if why == "" {
 		return found, nil
 	}

@@ -132,14 +132,15 @@ func worthwhile(m referee.Margin) bool { return gain(m) >= leastGain }
 // leastT is Student's t that an alignment's gain needs where it is no large one: wrong alignments gain unevenly over the image.
 const leastT, large = 8, 0.5
 
-// staysAt says why the start stays as it was given, by the margin of the alignment found over it; "" where it does not.
-func staysAt(m referee.Margin) string {
+// staysAt says why the start stays as it was given, by the margin of the alignment found over it; "" where it does not. Of images whose
+// intensities compare, an alignment may gain unevenly: speckle and missing tissue do that.
+func staysAt(m referee.Margin, compare bool) string {
 	switch g := gain(m); {
 	case m.Common < leastShown:
 		return ""
 	case g < leastGain/2:
 		return fmt.Sprintf("an alignment brings the images no closer than they lay (%+.2f): they stay where they were", g)
-	case m.T < leastT && g < large:
+	case !compare && m.T < leastT && g < large:
 		return fmt.Sprintf("an alignment brings the images closer in parts alone (%+.2f): they stay where they were", g)
 	}
 	return ""
@@ -214,6 +215,11 @@ func searchShare(score float64) float64 {
 	return min(max((well-score)/(well-poorly), 0), 1)
 }
 
+// intensitiesCompare says whether the intensities of two images correspond, and match well enough where they were aligned to be trusted in that.
+func intensitiesCompare(sameModality bool, score float64) bool {
+	return sameModality && score >= leastScore
+}
+
 // passes is how often the search goes over its levels, and over how many trees. In a crop few levels run, and one time over
 // one tree is as good.
 func (r *registration) passes() (passes, trees int) {
@@ -250,7 +256,7 @@ func (r *registration) refinedBy() refine.Similarity {
 	switch {
 	case r.opt.Similarity != "auto":
 		return refine.Similarity(r.opt.Similarity)
-	case r.metrics.Align.SameModality && r.metrics.Align.Score >= leastScore && !r.differs:
+	case intensitiesCompare(r.metrics.Align.SameModality, r.metrics.Align.Score) && !r.differs:
 		return refine.NCC
 	}
 	return refine.MIND
