@@ -164,7 +164,7 @@ class RegistrationResult(DenseTransform):
                 )
 
         io.at_once(
-            lambda: io.write_transform(folder / "transform.h5", self.to_sitk()),
+            lambda: self.write_transform(folder / "transform.h5"),
             fields,
             lambda: io.write_image(
                 folder / "warped.nii.gz", io.Image.on_grid(self.warped, self.grid)
