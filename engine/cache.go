@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
-	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 

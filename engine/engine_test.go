@@ -23,11 +23,11 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
-	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
