@@ -5,7 +5,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -32,98 +31,6 @@ type Result struct {
 	// Uncertainty is the standard deviation of the displacement in mm, on the fixed grid: the root of the sum of the variances of
 	// its three components. Nil unless the option asked for it.
 	Uncertainty *volume.Volume
-}
-
-// Metrics is what a registration knows about itself; its JSON is report.json's.
-type Metrics struct {
-	Version          string              `json:"version"`
-	Model            string              `json:"model"`  // "none" where no network ran
-	Device           string              `json:"device"` // that the networks really ran on
-	Seed             uint64              `json:"seed"`
-	Threads          int                 `json:"threads"`
-	Similarity       string              `json:"similarity"`        // which measure the two figures are of
-	SimilarityBefore float64             `json:"similarity_before"` // under the identity in physical space
-	SimilarityAlign  float64             `json:"similarity_align"`  // after the initial transform
-	SimilarityAfter  float64             `json:"similarity_after"`
-	NJDPercent       float64             `json:"njd_percent"` // voxels with det(I + grad u) < 0
-	SDLogJ           float64             `json:"sdlogj"`
-	JacobianMin      float64             `json:"jacobian_min"`
-	JacobianMax      float64             `json:"jacobian_max"`
-	DisplacementMean float64             `json:"displacement_mean_mm"`
-	DisplacementMax  float64             `json:"displacement_max_mm"`
-	Align            AlignMetrics        `json:"align"`
-	Steps            []StepMetrics       `json:"steps"`
-	Plan             PlanMetrics         `json:"plan"`
-	Referee          RefereeMetrics      `json:"referee"`
-	Verdict          Verdict             `json:"verdict"`
-	Refine           RefineMetrics       `json:"refine"`
-	Uncertainty      *UncertaintyMetrics `json:"uncertainty"` // nil unless the option asked for it
-	Seconds          map[string]float64  `json:"seconds"`     // "total" and by stage
-	PeakBytes        int64               `json:"peak_bytes"`
-	Warnings         []string            `json:"warnings"` // plain words, for the user
-	Cached           bool                `json:"cached"`
-}
-
-// AlignMetrics says how sure the initial transform is.
-type AlignMetrics struct {
-	Method       string     `json:"method"`     // none: the caller's transform stays, or the identity
-	Score        float64    `json:"score"`      // overlap-normalised feature similarity, 0..1
-	Confidence   float64    `json:"confidence"` // 0..1: how well the images fit at the best place, times how far the next best is behind
-	Overlap      float64    `json:"overlap"`    // fraction of the smaller field of view that overlaps
-	SameModality bool       `json:"same_modality"`
-	Matrix       [9]float64 `json:"matrix"` // row-major, fixed -> moving, LPS mm
-	Translation  [3]float64 `json:"translation"`
-}
-
-// StepMetrics is one network step.
-type StepMetrics struct {
-	Reward        float64 `json:"reward"`         // label-free, of the trajectory kept
-	Trajectory    int     `json:"trajectory"`     // which was kept; 0 is the mean
-	Advantage     float64 `json:"advantage"`      // of the trajectory kept over its group, in standard deviations; 0 for one trajectory
-	LogLikelihood float64 `json:"log_likelihood"` // of the trajectory kept under the policy, with LDVN; 0 for one trajectory
-	NJDPercent    float64 `json:"njd_percent"`    // of the network's cumulative field
-	Seconds       float64 `json:"seconds"`        // an equal share each of steps that a GPU took in one run
-}
-
-// PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
-type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as AlignMetrics.Method, or "header" or "given" where that was no better
-	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
-	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
-	SmoothnessMM float64  `json:"smoothness_mm"` // over which distance tissue moves together
-	Reasons      []string `json:"reasons"`       // plain words, for the user
-}
-
-// RefereeMetrics is what the referee, whose measure no stage optimises, saw of the result.
-type RefereeMetrics struct {
-	Gain        float64 `json:"gain"`        // of the deformation over the initial transform; 0 where there is none
-	Correlation float64 `json:"correlation"` // mean squared local correlation of the images, 0..1
-	Start       float64 `json:"start"`       // growth of their distance when the initial transform is shaken: how sharply the images fit
-	End         float64 `json:"end"`         // the same of the result; 0 where Start is large enough
-	ReachMM     float64 `json:"reach_mm"`    // how far it was shaken
-	Common      float64 `json:"common"`      // share of the fixed image that both images show
-}
-
-// Verdict says whether a registration can be trusted, as far as its images tell.
-type Verdict struct {
-	Grade   string   `json:"grade"`    // "good", "check" (look before use) or "failed" (do not use)
-	Reasons []string `json:"reasons"`  // plain words; empty where it is good
-	ErrorMM float64  `json:"error_mm"` // estimated mean distance of points from where they belong
-}
-
-// RefineMetrics is the refinement on the pair; empty where it did not run.
-type RefineMetrics struct {
-	Similarity string         `json:"similarity"` // "ncc", "mse" or "mind"
-	Levels     []refine.Level `json:"levels"`     // coarse to fine
-}
-
-// UncertaintyMetrics says what the standard deviation of the displacement is, over the fixed mask or, without one, where the
-// fixed image is brighter than its mean.
-type UncertaintyMetrics struct {
-	Source  string  `json:"source"`  // "policy": trajectories of a network; "search": the costs of displacements about the result
-	Samples int     `json:"samples"` // trajectories; 0 for the search
-	MeanMM  float64 `json:"mean_mm"`
-	P95MM   float64 `json:"p95_mm"` // 95 % of the voxels have less
 }
 
 // Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the total transform onto

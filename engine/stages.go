@@ -177,7 +177,7 @@ func (r *registration) refine() error {
 		return err
 	}
 	r.deform = u
-	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
+	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levelMetrics(levels)}
 	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
 	r.refinement = nil
 	r.judgeDeformation()

@@ -58,8 +58,8 @@ type Regularisation struct {
 
 // Level is how the refinement went at one resolution.
 type Level struct {
-	Spacing    float64   `json:"spacing_mm"`
-	Similarity []float64 `json:"similarity"` // before each iteration
+	Spacing    float64   // mm
+	Similarity []float64 // before each iteration
 }
 
 // The steps and the images, in voxels of the resolution at hand.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ def write(path: Path, parts: Sequence[Part]) -> None:
         "OSName": platform.system(),
         "OSVersion": platform.release(),
     }
-    members = {name: file.text(text) for name, text in texts.items()}
+    members: dict[str, int | _Group] = {name: file.text(text) for name, text in texts.items()}
     transforms = []
     if len(parts) > 1:
         transforms.append(file.group({"TransformType": file.text("CompositeTransform_double_3_3")}))
@@ -111,7 +111,7 @@ class _File:
             )
         )
 
-    def group(self, members: dict[str, int | _Group]) -> _Group:
+    def group(self, members: Mapping[str, int | _Group]) -> _Group:
         names, entries = bytearray(8), b""
         keys = []
         for name, member in sorted(members.items()):
