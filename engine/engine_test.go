@@ -904,7 +904,7 @@ func TestPanicStaysInside(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	noneLeft(t, goroutines)
-	if _, err := (&Result{}).JacobianDeterminant(1); fault.CodeOf(err) != fault.Internal {
+	if _, err := (&Result{}).JacobianDeterminant(); fault.CodeOf(err) != fault.Internal {
 		t.Errorf("a result without a field: %v", err)
 	}
 }
@@ -1095,27 +1095,27 @@ func TestResult(t *testing.T) {
 		t.Errorf("restored differs: %v", err)
 	}
 
-	warped, err := r.Warp(p.Moving, volume.Linear, slices.Min(p.Moving.Data), 2)
+	warped, err := r.Warp(p.Moving, volume.Linear, slices.Min(p.Moving.Data))
 	if err != nil || !slices.Equal(warped.Data, r.Warped.Data) {
 		t.Errorf("warping the moving image again differs from the result's: %v", err)
 	}
-	if _, err := r.Warp(nil, volume.Linear, 0, 1); fault.CodeOf(err) != fault.EmptyVolume {
+	if _, err := r.Warp(nil, volume.Linear, 0); fault.CodeOf(err) != fault.EmptyVolume {
 		t.Errorf("warping nothing: %v", err)
 	}
 	if err := r.TransformPoints(make([]float64, 4)); fault.CodeOf(err) != fault.InvalidArgument {
 		t.Errorf("a point and a third: %v", err)
 	}
-	det, err := r.JacobianDeterminant(1)
+	det, err := r.JacobianDeterminant()
 	if err != nil || math.Abs(float64(slices.Min(det.Data))-r.Metrics.JacobianMin) > 1e-6 {
 		t.Errorf("least determinant %g, metrics say %g (%v)", slices.Min(det.Data), r.Metrics.JacobianMin, err)
 	}
 
-	inverse, residual, err := r.Inverse(2)
+	inverse, residual, err := r.Inverse()
 	if err != nil || !inverse.Field.SameGrid(p.Moving.Geometry) {
 		t.Fatalf("inverse: %v", err)
 	}
-	if inverse.Metrics.Threads != r.Metrics.Threads || inverse.Metrics.Threads == 0 {
-		t.Errorf("the inverse has %d threads, what it was made from %d", inverse.Metrics.Threads, r.Metrics.Threads)
+	if inverse.Threads != r.Threads || r.Threads == 0 {
+		t.Errorf("the inverse has %d threads, what it was made from %d", inverse.Threads, r.Threads)
 	}
 	points := []float64{-8, 15, 11}
 	if err := inverse.TransformPoints(points); err != nil {

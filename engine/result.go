@@ -20,12 +20,18 @@ type Progress struct {
 // that called Register (language bindings rely on that), at every change and at least every 100 ms.
 type ProgressFunc func(Progress) (proceed bool)
 
+// Transform maps points of the fixed space to the moving space. Nobody changes one that was handed out.
+type Transform struct {
+	Field   *field.Field  // the whole map on the fixed grid, in fixed voxels
+	Initial volume.Affine // the initial transform, fixed -> moving, LPS mm; part of Field already
+	Moving  volume.Geometry
+	Threads int // that its methods use; 0: every core
+}
+
 // Result is a finished registration.
 type Result struct {
-	Field   *field.Field   // the total transform on the fixed grid, in fixed voxels
-	Initial volume.Affine  // the initial transform, fixed -> moving, LPS mm; part of Field already
+	Transform
 	Warped  *volume.Volume // the moving image resampled once, linearly, by Field onto the fixed grid
-	Moving  volume.Geometry
 	Metrics Metrics
 
 	// Uncertainty is the standard deviation of the displacement in mm, on the fixed grid: the root of the sum of the variances of
@@ -33,44 +39,43 @@ type Result struct {
 	Uncertainty *volume.Volume
 }
 
-// Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the total transform onto
-// the fixed grid. Points outside v get background. v may hold anything but must have a sound shape.
-func (r *Result) Warp(v *volume.Volume, interp volume.Interpolation, background float32, threads int) (warped *volume.Volume, err error) {
+// Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the whole map onto the fixed grid.
+// Points outside v get background. v may hold anything but must have a sound shape.
+func (t *Transform) Warp(v *volume.Volume, interp volume.Interpolation, background float32) (warped *volume.Volume, err error) {
 	defer recovered(&err)
 	if err := v.CheckShape("input"); err != nil {
 		return nil, err
 	}
-	return r.Field.Warp(v, interp, background, threads), nil
+	return t.Field.Warp(v, interp, background, t.Threads), nil
 }
 
 // TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place. Beyond the fixed grid the
 // displacement of its border holds.
-func (r *Result) TransformPoints(points []float64) (err error) {
+func (t *Transform) TransformPoints(points []float64) (err error) {
 	defer recovered(&err)
 	if len(points)%3 != 0 {
 		return fault.New(fault.InvalidArgument, "points: %d coordinates are not a multiple of 3", len(points))
 	}
-	r.Field.TransformPoints(points)
+	t.Field.TransformPoints(points)
 	return nil
 }
 
 // JacobianDeterminant returns det(I + grad u) on the fixed grid.
-func (r *Result) JacobianDeterminant(threads int) (det *volume.Volume, err error) {
+func (t *Transform) JacobianDeterminant() (det *volume.Volume, err error) {
 	defer recovered(&err)
-	return r.Field.JacobianDeterminant(threads), nil
+	return t.Field.JacobianDeterminant(t.Threads), nil
 }
 
-// Inverse returns the inverse transform, on the moving image's grid: its Warp brings images of the fixed space onto that grid.
-// It has neither a warped image nor metrics but the threads. residualMM is the largest |Phi(Inverse(y)) - y| inside the fixed grid; where the
-// field folds there is no inverse, and the residual tells.
-func (r *Result) Inverse(threads int) (inverse *Result, residualMM float64, err error) {
+// Inverse returns the inverse map, on the moving image's grid: its Warp brings images of the fixed space onto that grid. residualMM is the
+// largest |Phi(Inverse(y)) - y| inside the fixed grid; where the field folds there is no inverse, and the residual tells.
+func (t *Transform) Inverse() (inverse *Transform, residualMM float64, err error) {
 	defer recovered(&err)
-	initial, err := r.Initial.Inverse()
+	initial, err := t.Initial.Inverse()
 	if err != nil {
 		return nil, 0, err
 	}
-	f, residualMM := r.Field.Inverse(r.Moving, field.InverseOptions{Threads: threads})
-	return &Result{Field: f, Initial: initial, Moving: r.Field.Geometry, Metrics: Metrics{Threads: r.Metrics.Threads}}, residualMM, nil
+	f, residualMM := t.Field.Inverse(t.Moving, field.InverseOptions{Threads: t.Threads})
+	return &Transform{Field: f, Initial: initial, Moving: t.Field.Geometry, Threads: t.Threads}, residualMM, nil
 }
 
 // Save writes the result to path as a snapshot, whole or not at all. Errors: OutputUnwritable, DiskFull.
@@ -90,9 +95,10 @@ func LoadResult(path string) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r = &Result{Field: s.Field, Warped: s.Warped, Initial: s.Initial, Moving: s.Moving, Uncertainty: s.Uncertainty}
+	r = &Result{Transform: Transform{Field: s.Field, Initial: s.Initial, Moving: s.Moving}, Warped: s.Warped, Uncertainty: s.Uncertainty}
 	if err := json.Unmarshal(s.Metrics, &r.Metrics); err != nil {
 		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "snapshot %s has unreadable metrics; delete it and register again", path)
 	}
+	r.Threads = r.Metrics.Threads
 	return r, nil
 }
