@@ -60,7 +60,7 @@ func sortByLabel(scores []LabelScore) {
 
 // label rounds a voxel of a label map to the nearest integer; what is not finite counts as background.
 func label(x float32) int {
-	if x-x != 0 {
+	if !volume.IsFinite(x) {
 		return 0
 	}
 	return int(math.Floor(float64(x) + 0.5))
