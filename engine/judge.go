@@ -41,9 +41,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	if why == "" {
 		return found, nil
 	}
-	kept, err := align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
-		Method: align.None, FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask, Initial: &given, Threads: r.opt.Threads, Seed: r.opt.Seed,
-	})
+	kept, err := r.alignBy(align.None, &given, nil)
 	if err != nil {
 		return nil, err
 	}

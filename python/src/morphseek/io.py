@@ -23,14 +23,14 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union
 
 import numpy as np
 import SimpleITK as sitk
 
-from . import errors
+from . import _h5, errors
 
 try:
     import fcntl
@@ -775,6 +775,12 @@ def write_transform(path: str | os.PathLike[str], transform: sitk.Transform) -> 
 
     with replacing(path) as temporary:
         _write(lambda: write(temporary), temporary, path)
+
+
+def write_parts(path: str | os.PathLike[str], parts: Sequence[_h5.Part]) -> None:
+    """Write a transform made of parts, the last of which acts first, as ``.h5``."""
+    with replacing(path) as temporary:
+        _write(lambda: _h5.write(temporary, parts), temporary, path)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

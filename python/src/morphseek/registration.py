@@ -66,7 +66,8 @@ class RegistrationResult(DenseTransform):
     metrics : dict
         ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by
         stage), ``model``, ``device``, ``warnings``, ``verdict`` and more: what ``report.json``
-        holds beside the options, the grids and the initial transform.
+        holds beside the options, the grids and the initial transform. ``morphseek._metrics`` has
+        the types of all members, ``docs/metrics.md`` their meaning.
     options : dict
         The options that were given.
     uncertainty : numpy.ndarray or None
@@ -164,7 +165,7 @@ class RegistrationResult(DenseTransform):
                 )
 
         io.at_once(
-            lambda: io.write_transform(folder / "transform.h5", self.to_sitk()),
+            lambda: self.write_transform(folder / "transform.h5"),
             fields,
             lambda: io.write_image(
                 folder / "warped.nii.gz", io.Image.on_grid(self.warped, self.grid)

@@ -11,7 +11,7 @@ from morphseek.training.evaluate import field_on_fixed_grid, score_pair
 from morphseek.training.export import graph_sha256, read_manifest
 from training_helpers import REPOSITORY
 
-BUNDLE = REPOSITORY / "engine" / "network" / "bundles" / "hippocampus.onnx"
+BUNDLE = REPOSITORY / "engine" / "internal" / "network" / "bundles" / "hippocampus.onnx"
 MORPHOMETRY = BUNDLE.with_name("hippocampus-morphometry.onnx")
 
 
