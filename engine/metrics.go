@@ -50,6 +50,8 @@ type RefereeMetrics struct {
 	End         float64 `json:"end"`         // the same of the result; 0 where start is large enough
 	ReachMM     float64 `json:"reach_mm"`    // how far it was moved
 	Common      float64 `json:"common"`      // share of the fixed image that both images show
+	Mirrored    float64 `json:"mirrored"`    // how much closer the images would be with one of them mirrored; 0 where they match too well to ask
+	Axis        string  `json:"axis"`        // along which it was mirrored: "left and right", "front and back" or "head and foot"
 }
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.

@@ -331,6 +331,8 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "end": the same of the result; 0 where start is large enough
  *     "reach_mm": how far it was moved
  *     "common": share of the fixed image that both images show
+ *     "mirrored": how much closer the images would be with one of them mirrored; 0 where they match too well to ask
+ *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
  *   "plan": what was chosen for the pair, and why
  *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
  *              was no better

@@ -91,6 +91,11 @@ class RefereeMetrics(TypedDict):
     reach_mm: float
     # share of the fixed image that both images show
     common: float
+    # how much closer the images would be with one of them mirrored; 0 where they match too well to
+    # ask
+    mirrored: float
+    # along which it was mirrored: "left and right", "front and back" or "head and foot"
+    axis: str
 
 
 class PlanMetrics(TypedDict):
