@@ -21,6 +21,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
+	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -297,8 +298,8 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest = 12         // voxels along an axis that still make a level
-	if opt.Similarity == MIND { // twelve channels: hold the memory
+	const smallest = 12              // voxels along an axis that still make a level
+	if hasChannels(opt.Similarity) { // hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	fine, spacing := finest(pair, opt.Voxels)
@@ -319,15 +320,30 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 }
 
 func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity, error) {
-	switch name {
-	case NCC:
-		return newNCC(im, window, threads), nil
-	case MSE:
-		return newMSE(im, threads), nil
-	case MIND:
-		return newMIND(im, threads), nil
+	for _, s := range similarities {
+		if s.name == name {
+			return s.make(im, threads), nil
+		}
 	}
-	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; choose ncc, mse or mind", name)
+	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; the option's choices are the similarities", name)
+}
+
+// kind is a similarity that there is.
+type kind struct {
+	name     Similarity
+	channels int // values of a voxel that are compared
+	make     func(im aligned.Images, threads int) similarity
+}
+
+var similarities = []kind{
+	{NCC, 1, func(im aligned.Images, threads int) similarity { return newNCC(im, window, threads) }},
+	{MSE, 1, func(im aligned.Images, threads int) similarity { return newMSE(im, threads) }},
+	{MIND, metric.MINDChannels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
+}
+
+// hasChannels says whether a similarity compares several values of a voxel.
+func hasChannels(name Similarity) bool {
+	return slices.ContainsFunc(similarities, func(k kind) bool { return k.name == name && k.channels > 1 })
 }
 
 // openRow sets, in the row y, z of open, bit k where a voxel and both its neighbours along axis k have weight 1.
