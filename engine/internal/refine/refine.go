@@ -71,17 +71,17 @@ const (
 	detail = 0.7 // standard deviation of what sharpening takes for blur
 
 	margin      = 8    // how far a displacement may reach beyond the fixed volume
-	revalidate  = 10   // iterations between two looks at which voxels are known in both volumes
+	revalidate  = 10   // iterations between two looks at which voxels are valid in both volumes
 	minJacobian = 0.01 // Jacobian determinant that the result may have
 )
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
-	// validate notes which voxels are known in both images under u.
+	// validate notes which voxels are valid in both images under u.
 	validate(u *field.Field)
-	// known is how many voxels the last validate found.
-	known() int
-	// force returns the sum of the known voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
+	// voxels is how many voxels the last validate found.
+	voxels() int
+	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
 	// factor. It may write to scratch.
 	force(g, scratch, u *field.Field) float64
 }
@@ -378,12 +378,12 @@ type ascent struct {
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its values: means over the voxels that are known at first, of which one that
+// run takes steps until the similarity stops rising, and returns its values: means over the voxels that are valid at first, of which one that
 // leaves the other's field of view counts as the first mean. Neither to leave nor to stay is a gain then.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
 	step, farthest := longest, 0.0 // the longest vector of any gradient so far
-	var known, mean float64        // at first
+	var valid, mean float64        // at first
 	var values []float64
 	for it := range c.iterations {
 		if err := ctx.Err(); err != nil {
@@ -393,14 +393,14 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		if it%revalidate == 0 {
 			c.similarity.validate(c.v)
 		}
-		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.known())
+		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.voxels())
 		if it == 0 {
 			if n == 0 {
 				break
 			}
-			known, mean = n, sum/n
+			valid, mean = n, sum/n
 		}
-		values = append(values, mean+(sum-float64(mean*n))/known)
+		values = append(values, mean+(sum-float64(mean*n))/valid)
 		if stalled(values) {
 			if step /= 2; step < longest/4 {
 				break
