@@ -128,7 +128,9 @@ class Chromium(Browser):
         code = codes.get(key, ord(key[0].upper()))
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
-            self._call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
+            self._call(
+                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text
+            )
             text = {}
 
     def screenshot(self) -> bytes:
@@ -202,15 +204,25 @@ class Firefox(Browser):
         return self._call("WebDriver:ExecuteScript", {"script": f"return {script};", "args": []})
 
     def key(self, key: str) -> None:
-        codes = {"PageUp": "\ue00e", "PageDown": "\ue00f", "ArrowLeft": "\ue012", "ArrowRight": "\ue014"}
+        codes = {
+            "PageUp": "\ue00e",
+            "PageDown": "\ue00f",
+            "ArrowLeft": "\ue012",
+            "ArrowRight": "\ue014",
+        }
         press = [{"type": kind, "value": codes.get(key, key)} for kind in ("keyDown", "keyUp")]
-        self._call("WebDriver:PerformActions", {"actions": [{"type": "key", "id": "k", "actions": press}]})
+        self._call(
+            "WebDriver:PerformActions", {"actions": [{"type": "key", "id": "k", "actions": press}]}
+        )
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self._call("WebDriver:TakeScreenshot", {"full": False}))
 
     def pdf(self) -> bytes:
-        page = {"width": 29.7, "height": 21.0}  # what @page says, for the driver's sheet is a letter
+        page = {
+            "width": 29.7,
+            "height": 21.0,
+        }  # what @page says, for the driver's sheet is a letter
         margin = dict.fromkeys(("top", "bottom", "left", "right"), 0.9)
         return base64.b64decode(self._call("WebDriver:Print", {"page": page, "margin": margin}))
 

@@ -104,6 +104,28 @@ NoCache = Annotated[
 ]
 
 
+class _Report(str, enum.Enum):
+    full = "full"
+    small = "small"
+    none = "none"
+
+
+Report = Annotated[
+    _Report,
+    typer.Option(
+        help=(
+            "What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
+            " kB; or not written."
+        )
+    ),
+]
+
+
+def _size(report: _Report) -> Any:
+    """Return the value: of the commands with the engine's options it is that already."""
+    return getattr(report, "value", report)
+
+
 def _command_line() -> str:
     """Return what the user typed, for reports."""
     return "morphseek " + shlex.join(sys.argv[1:])
@@ -303,6 +325,7 @@ def register(
             show_default=False,
         ),
     ] = None,
+    report: Report = _Report.full,
     strict: Strict = False,
     explain: Annotated[
         bool,
@@ -336,6 +359,7 @@ def register(
             options=_changed(options) | _cache(no_cache),
             title=f"{moving} onto {fixed}",
             command=_command_line(),
+            report=_size(report),
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
@@ -405,7 +429,7 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
             f"{summary['seconds']['total']:.1f} s"
             + (" (then; now from the cache)" if summary["cached"] else ""),
         ),
-        ("report", str(out / "report.html")),
+        ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
     ]
     return rows
 
@@ -549,7 +573,10 @@ def evaluate(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Folder for results.json and results.csv.", show_default=False
+            "--out",
+            "-o",
+            help="Folder for results.json, results.csv, index.html and the pairs' pages.",
+            show_default=False,
         ),
     ],
     subset: Annotated[
@@ -583,6 +610,7 @@ def evaluate(
             help="Measure Dice in the moving image's space, too, by the inverse transform.",
         ),
     ] = False,
+    report: Report = _Report.small,
     no_cache: NoCache = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -616,6 +644,8 @@ def evaluate(
                 against=against,
                 check=check,
                 inverse=inverse,
+                pages=None if _size(report) == "none" else folder,
+                report="full" if _size(report) == "full" else "small",
                 progress=show,
                 **_changed(options),
                 **_cache(no_cache),
@@ -730,7 +760,7 @@ def batch_command(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for the results: one folder a pair, summary.csv, summary.json.",
+            help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
             show_default=False,
         ),
     ],
@@ -753,8 +783,9 @@ def batch_command(
             show_default=False,
         ),
     ] = None,
+    report: Report = _Report.small,
     html: Annotated[
-        bool, typer.Option("--html", help="Write report.html for each pair, too.")
+        bool, typer.Option("--html", hidden=True, help="Deprecated: --report full.")
     ] = False,
     no_cache: Annotated[
         bool,
@@ -788,7 +819,7 @@ def batch_command(
             out,
             workers=workers,
             scheduler=scheduler,
-            html=html,
+            report="full" if html else _size(report),
             command=_command_line(),
             anew=no_cache,
             progress=not (quiet or as_json),
@@ -914,6 +945,7 @@ def demo(
     size: Annotated[
         int, typer.Option(help="Voxels of the fixed image along each axis.", min=32, max=256)
     ] = 96,
+    report: Report = _Report.full,
     quiet: Quiet = False,
     as_json: Json = False,
     **options: Any,
@@ -954,6 +986,7 @@ def demo(
             options=_changed(options),
             title="the demonstration pair: a CT-like torso onto an MR-like one",
             command=_command_line(),
+            report=_size(report),
             progress=not (quiet or as_json),
             label_names=phantom.LABELS,
             extra=error_to_truth,

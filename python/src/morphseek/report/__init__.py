@@ -1,6 +1,6 @@
-"""What people look at: the page of a pair, the index of many, and pictures for notebooks and papers.
+"""What people look at: the page of a pair, the index of many, pictures for notebooks and papers.
 
-Names load when they are first used; a page needs neither Matplotlib nor SciPy.
+A page is drawn by numpy alone; only :meth:`morphseek.RegistrationResult.plot` needs Matplotlib.
 """
 
 from __future__ import annotations

@@ -81,12 +81,15 @@ def _badness(row: CohortRow) -> tuple[int, float, float]:
     """Return what puts the pairs to be looked at first."""
     grades = ["", *reversed(GRADES), UNKNOWN]
     grade = 0 if row.failed else grades.index(row.verdict) if row.verdict in grades else len(grades)
-    dice = row.dice_after if _given(row.dice_after) else 2.0
-    return grade, -(row.error_mm if _given(row.error_mm) else 0.0), dice
+    return grade, -_known(row.error_mm, 0.0), _known(row.dice_after, 2.0)
 
 
-def _given(value: float | None) -> Any:
+def _given(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
+
+
+def _known(value: float | None, otherwise: float) -> float:
+    return value if value is not None and math.isfinite(value) else otherwise
 
 
 def _head(rows: Sequence[CohortRow], title: str, command: str, version: str) -> Markup:
@@ -95,8 +98,15 @@ def _head(rows: Sequence[CohortRow], title: str, command: str, version: str) -> 
     cells = [
         tag(
             "div",
-            tag("dt", tag("span", SIGNS.get(grade, "?"), class_="sign", aria_hidden="true"), " ", grade),
-            tag("dd", tag("b", count), " ", tag("small", f"{100 * count / max(1, len(rows)):.0f} %")),
+            tag(
+                "dt",
+                tag("span", SIGNS.get(grade, "?"), class_="sign", aria_hidden="true"),
+                " ",
+                grade,
+            ),
+            tag(
+                "dd", tag("b", count), " ", tag("small", f"{100 * count / max(1, len(rows)):.0f} %")
+            ),
             class_=grade,
         )
         for grade, count in found.items()
@@ -114,7 +124,9 @@ def _head(rows: Sequence[CohortRow], title: str, command: str, version: str) -> 
         values = [v for row in rows if _given(v := value(row))]
         if values:
             mean = form.format(sum(v for v in values if v is not None) / len(values))
-            cells.append(tag("div", tag("dt", what), tag("dd", tag("b", mean), " ", tag("small", said))))
+            cells.append(
+                tag("div", tag("dt", what), tag("dd", tag("b", mean), " ", tag("small", said)))
+            )
     return join(
         tag(
             "header",
@@ -145,7 +157,9 @@ def _histogram(
     if not values:
         return None
     beyond = high is None and len(values) > 20
-    top = high if high is not None else max(values[int(0.98 * (len(values) - 1))] * 1.05, low + 1e-3)
+    top = (
+        high if high is not None else max(values[int(0.98 * (len(values) - 1))] * 1.05, low + 1e-3)
+    )
     bars = [0] * _BINS
     for value in values:
         bars[min(_BINS - 1, max(0, int((value - low) / (top - low) * _BINS)))] += 1
@@ -165,7 +179,11 @@ def _histogram(
     axis = tag("line", x1=0, y1=height, x2=width, y2=height)
     labels = [
         tag("text", f"{value:.2g}", x=x, y=height + 14, text_anchor=anchor)
-        for value, x, anchor in ((low, 0, "start"), ((low + top) / 2, width / 2, "middle"), (top, width, "end"))
+        for value, x, anchor in (
+            (low, 0, "start"),
+            ((low + top) / 2, width / 2, "middle"),
+            (top, width, "end"),
+        )
     ]
     said = f"{title}: {len(values)} pairs, median {values[len(values) // 2]:.2g}"
     picture = tag(
@@ -214,7 +232,12 @@ def _table(rows: Sequence[CohortRow], where: Path) -> Markup:
         "tr",
         tag("th", scope="col") if pictured else None,
         *(
-            tag("th", tag("button", name, type="button", title=tip or None), scope="col", data_kind=kind)
+            tag(
+                "th",
+                tag("button", name, type="button", title=tip or None),
+                scope="col",
+                data_kind=kind,
+            )
             for name, tip, kind in heads
         ),
     )
@@ -235,11 +258,18 @@ def _row(row: CohortRow, place: int, columns: Sequence[Any], picture: Markup | N
         v = value(row)
         known = v is not None and math.isfinite(v)
         cells.append(
-            tag("td", form.format(v) if known else "\u2013", class_="n", data_value=v if known else None)
+            tag(
+                "td",
+                form.format(v) if known else "\u2013",
+                class_="n",
+                data_value=v if known else None,
+            )
         )
     shown = None
     if picture is not None:
-        shown = tag("td", tag("a", picture, href=link, tabindex="-1") if row.page else None, class_="thumb")
+        shown = tag(
+            "td", tag("a", picture, href=link, tabindex="-1") if row.page else None, class_="thumb"
+        )
     return join(
         tag(
             "tr",

@@ -35,7 +35,7 @@ class LandmarkErrors:
         here, there = (np.asarray(points, np.float64).reshape(-1, 3) for points in (fixed, moving))
         if len(here) != len(there):
             raise errors.InvalidArgumentError(
-                f"landmarks: there are {len(here)} in the fixed and {len(there)} in the moving image"
+                f"landmarks: the fixed image has {len(here)}, the moving one {len(there)}"
             )
         given = [*names, *(str(i + 1) for i in range(len(names), len(here)))]
         return cls(
@@ -44,7 +44,9 @@ class LandmarkErrors:
             there,
             _carried(result, there),
             np.linalg.norm(here - there, axis=1),
-            np.linalg.norm(result.transform_points(here) - there, axis=1) if len(here) else here[:, 0],
+            np.linalg.norm(result.transform_points(here) - there, axis=1)
+            if len(here)
+            else here[:, 0],
         )
 
 

@@ -1,19 +1,22 @@
 """Volumes as text in a page: 8 bits or 7, differences along x, gzip, base64.
 
-A page has to be small, and writing it fast: differences between neighbours take the place of a
-stronger compression, which would take four times as long for one percent.
+A page has to be small, and writing it fast. Of differences gzip need look for runs alone: of a
+brain that takes 0.02 s instead of 0.03 at level 1 or 0.05 at level 6, and is the smallest of them.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
+
+_GZIP, ZLIB = 31, 15
 
 
 def quantised(volume: np.ndarray, low: float, high: float) -> Bytes:
@@ -27,7 +30,13 @@ def quantised(volume: np.ndarray, low: float, high: float) -> Bytes:
 
 def packed(volume: Bytes, bits: int = 8) -> str:
     """Return a volume as text. The viewer undoes it; :func:`unpacked` does the same here."""
-    return base64.b64encode(gzip.compress(_differences(volume, bits), 1, mtime=0)).decode()
+    return base64.b64encode(deflated(_differences(volume, bits), _GZIP)).decode()
+
+
+def deflated(content: bytes, container: int = ZLIB) -> bytes:
+    """Return differences compressed."""
+    stream = zlib.compressobj(1, zlib.DEFLATED, container, 9, zlib.Z_RLE)
+    return stream.compress(content) + stream.flush()
 
 
 def unpacked(text: str, shape: Sequence[int], bits: int = 8) -> Bytes:
@@ -45,31 +54,26 @@ def estimate(volume: Bytes, bits: int, every: int = 12) -> float:
     return len(packed(slices, bits)) * len(volume) / len(slices)
 
 
-def halved(volume: Bytes, axes: Sequence[int], mean: bool) -> Bytes:
-    """Return a volume at half the resolution along some axes: the mean of two neighbours, or, of
-    labels, the second one.
+def halved(volume: Bytes, axis: int, mean: bool) -> Bytes:
+    """Return a volume at half the resolution along an axis: the mean of two neighbours, or, of
+    labels, the first one.
     """
-    for axis in axes:
-        if volume.shape[axis] < 2:
-            continue
-        ends = [slice(None)] * 3
-        ends[axis] = slice(1, None, 2)
-        second = volume[tuple(ends)]
-        if mean:
-            ends[axis] = slice(0, 2 * second.shape[axis], 2)
-            # the bits that both have, and half of those that one has: the mean within 8 bits
-            first = volume[tuple(ends)]
-            second = (first & second) + ((first ^ second) >> 1)
-        if volume.shape[axis] % 2:
-            ends[axis] = slice(-1, None)
-            second = np.concatenate([second, volume[tuple(ends)]], axis)
-        volume = second
-    return np.ascontiguousarray(volume)
+    ends = [slice(None)] * volume.ndim
+    ends[axis] = slice(0, None, 2)
+    first = np.ascontiguousarray(volume[tuple(ends)])
+    ends[axis] = slice(1, None, 2)
+    second = volume[tuple(ends)]
+    if mean and second.size:
+        ends[axis] = slice(0, second.shape[axis])
+        there = first[tuple(ends)]
+        # the bits that both have, and half of those that one has: the mean within 8 bits
+        there[...] = (there & second) + ((there ^ second) >> 1)
+    return first
 
 
 def _differences(volume: Bytes, bits: int) -> bytes:
     if bits == 7:
-        volume = volume >> 1
+        volume = volume >> np.uint8(1)
     out = np.empty(volume.shape, np.uint8)
     out[..., :1] = volume[..., :1]
     np.subtract(volume[..., 1:], volume[..., :-1], out=out[..., 1:])
@@ -78,4 +82,4 @@ def _differences(volume: Bytes, bits: int) -> bytes:
 
 def _widened(volume: Bytes) -> Bytes:
     """Return 7 bits as 8, so that black and white stay what they are."""
-    return volume << 1 | volume >> 6
+    return volume << np.uint8(1) | volume >> np.uint8(6)

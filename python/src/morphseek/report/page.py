@@ -28,6 +28,7 @@ MOST_BYTES = 6_000_000
 MOST_BYTES_SMALL = 200_000
 SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}
 _STILL_WIDTH, _STILL_BYTES = 960, 110_000
+_DATA = Markup("<!-- data -->")
 
 
 def write_report(
@@ -38,6 +39,7 @@ def write_report(
     *,
     fixed_labels: io.ImageLike | None = None,
     moving_labels: io.ImageLike | None = None,
+    warped_labels: io.ImageLike | None = None,
     scores: Sequence[LabelScore] = (),
     label_names: dict[int, str] | None = None,
     landmarks: tuple[Any, Any] | None = None,
@@ -59,6 +61,8 @@ def write_report(
         What was registered.
     fixed_labels, moving_labels : ImageLike, optional
         Their outlines are drawn.
+    warped_labels : ImageLike, optional
+        The moving labels on the fixed grid; where they are not given, they are made.
     scores : sequence of LabelScore
         From :func:`morphseek.evaluation.score_labels`.
     label_names : dict, optional
@@ -85,6 +89,7 @@ def write_report(
         moving,
         fixed_labels=fixed_labels,
         moving_labels=moving_labels,
+        warped_labels=warped_labels,
         scores=scores,
         label_names=label_names,
         landmarks=landmarks,
@@ -105,6 +110,7 @@ def compose(
     *,
     fixed_labels: io.ImageLike | None = None,
     moving_labels: io.ImageLike | None = None,
+    warped_labels: io.ImageLike | None = None,
     scores: Sequence[LabelScore] = (),
     label_names: dict[int, str] | None = None,
     landmarks: tuple[Any, Any] | None = None,
@@ -125,35 +131,43 @@ def compose(
         source,
         io.read_on(fixed_labels, result.grid, "fixed labels") if both else None,
         io.read_on(moving_labels, result.moving_grid, "moving labels") if both else None,
+        None if warped_labels is None else io.read_on(warped_labels, result.grid, "warped labels"),
     )
     points = None
     if landmarks is not None:
         points = LandmarkErrors.of(result, *landmarks, names=landmark_names)
     names = label_names or {}
-    facts = _Facts(result, target, source, scene, scores, names, points, command, title, truth)
+    facts = Facts(result, target, source, scene, scores, names, points, command, title, truth)
     still = picture.data_url(scene.still(_STILL_WIDTH, _STILL_BYTES))
     if size == "small":
         return _document(facts, still, None)
-    rest = _document(facts, still, Markup(""))
-    extra = {"scores": scores, "names": names, "points": points, "error": estimated_error}
-    room = MOST_BYTES - len(rest.encode())
-    return _document(facts, still, viewer_data.of(scene, room=room, **extra))
+    text = _document(facts, still, _DATA)
+    data = viewer_data.of(
+        scene,
+        room=MOST_BYTES - len(text.encode()),
+        scores=scores,
+        names=names,
+        points=points,
+        error=estimated_error,
+    )
+    head, _, end = text.rpartition(_DATA)
+    return head + data + end
 
 
 @dataclasses.dataclass
-class _Facts:
+class Facts:
     """What the page tells in words and numbers."""
 
     result: RegistrationResult
     fixed: io.Image | None
     moving: io.Image | None
     scene: Scene
-    scores: Sequence[LabelScore]
-    names: dict[int, str]
-    points: LandmarkErrors | None
-    command: str
-    title: str
-    truth: dict[str, Any] | None
+    scores: Sequence[LabelScore] = ()
+    names: dict[int, str] = dataclasses.field(default_factory=dict)
+    points: LandmarkErrors | None = None
+    command: str = ""
+    title: str = ""
+    truth: dict[str, Any] | None = None
 
     def name(self, label: int) -> str:
         return self.names.get(label, str(label))
@@ -173,7 +187,8 @@ def shell(title: str, icon: str, css: str, script: str, *body: Any) -> str:
     """Return a document that loads nothing and runs no script but the one given."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
+        f" script-src 'sha256-{digest}'"
     )
     head = tag(
         "head",
@@ -190,7 +205,7 @@ def shell(title: str, icon: str, css: str, script: str, *body: Any) -> str:
     return f"<!doctype html>\n{page}\n"
 
 
-def _document(facts: _Facts, still: str, data: Markup | None) -> str:
+def _document(facts: Facts, still: str, data: Markup | None) -> str:
     """Return the page: with the viewer where there are data for it."""
     interactive = data is not None
     title = f"Registration report: {facts.title}" if facts.title else "Registration report"
@@ -211,7 +226,7 @@ def _document(facts: _Facts, still: str, data: Markup | None) -> str:
     )
 
 
-def _header(facts: _Facts) -> Markup:
+def _header(facts: Facts) -> Markup:
     verdict = facts.result.verdict
     grade = verdict.grade if verdict else UNKNOWN
     error = f"estimated mean error {millimetres(verdict.error_mm)}" if verdict else None
@@ -247,12 +262,12 @@ def _now() -> str:
     return datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
-def _sizes(facts: _Facts) -> str:
+def _sizes(facts: Facts) -> str:
     images = [image for image in (facts.moving, facts.fixed) if image is not None]
     return " onto ".join(repr(image)[6:-1].split(",")[0] for image in images)
 
 
-def _tiles(facts: _Facts) -> Markup:
+def _tiles(facts: Facts) -> Markup:
     return tag(
         "dl",
         *(
@@ -263,7 +278,7 @@ def _tiles(facts: _Facts) -> Markup:
     )
 
 
-def tiles(facts: _Facts) -> list[tuple[str, str, str]]:
+def tiles(facts: Facts) -> list[tuple[str, str, str]]:
     """Return the figures at the head: what, value, remark."""
     m = facts.result.metrics
     found = [*_known_errors(facts), *_overlaps(facts)]
@@ -299,7 +314,7 @@ def tiles(facts: _Facts) -> list[tuple[str, str, str]]:
     return found
 
 
-def _known_errors(facts: _Facts) -> list[tuple[str, str, str]]:
+def _known_errors(facts: Facts) -> list[tuple[str, str, str]]:
     found = []
     if facts.truth:
         after, initial = facts.truth["after"], facts.truth["initial"]
@@ -317,7 +332,7 @@ def _known_errors(facts: _Facts) -> list[tuple[str, str, str]]:
     return found
 
 
-def _overlaps(facts: _Facts) -> list[tuple[str, str, str]]:
+def _overlaps(facts: Facts) -> list[tuple[str, str, str]]:
     scores = facts.scores
     if not scores:
         return []
@@ -332,12 +347,11 @@ def _viewer() -> Markup:
     return Markup(asset("viewer.html"))
 
 
-def _still(facts: _Facts, still: str) -> Markup:
+def _still(facts: Facts, still: str) -> Markup:
     rows = " The upper row is before, the lower one after." if facts.moving is not None else ""
-    labels = facts.scene.labels
     lines = (
         " Outlines: the fixed labels in blue, the moving ones in orange."
-        if labels is not None and len(labels.values) <= 12
+        if 0 < len(facts.scene.values) <= 12
         else ""
     )
     caption = f"Axial, coronal and sagittal plane.{rows}{lines} The patient's right is on the left."
@@ -350,7 +364,7 @@ def _still(facts: _Facts, still: str) -> Markup:
     )
 
 
-def _repeat(facts: _Facts) -> Markup:
+def _repeat(facts: Facts) -> Markup:
     m = facts.result.metrics
     options = ", ".join(f"{k} = {v}" for k, v in facts.result.options.items() if k != "cache")
     set_here = f"; options set: {options}" if options else ""
@@ -370,7 +384,7 @@ def _repeat(facts: _Facts) -> Markup:
     )
 
 
-def _details(facts: _Facts) -> Markup:
+def _details(facts: Facts) -> Markup:
     metrics = facts.result.metrics
     parts: list[Any] = []
     if remarks := notes(metrics):
@@ -417,7 +431,9 @@ def _truth(truth: dict[str, Any]) -> Markup:
         d, start = row[when], row["initial"]
         worse = when == "after" and d["mean_mm"] > 1.05 * start["mean_mm"]
         spread = tag("small", f" ({d['median_mm']:.1f}; {d['p95_mm']:.1f})")
-        sign = tag("span", "\u25b2 ", title="worse than by the initial transform") if worse else None
+        sign = (
+            tag("span", "\u25b2 ", title="worse than by the initial transform") if worse else None
+        )
         return tag("td", sign, f"{d['mean_mm']:.1f}", spread, class_="n worse" if worse else "n")
 
     rows = [
@@ -428,10 +444,10 @@ def _truth(truth: dict[str, Any]) -> Markup:
         "Error to the truth",
         _table(("", "points", "before", "after the initial transform", "after all"), rows),
         caption=(
-            "Distance in mm between where the transform carries a point of the fixed image and where"
-            f" the point truly lies in the moving one, at {truth['points']} points in organs that"
-            " both images show. Mean, with median and 95th percentile; marked \u25b2 where it is more"
-            " than 5 % above that of the initial transform."
+            "Distance in mm between where the transform carries a point of the fixed image and"
+            f" where the point truly lies in the moving one, at {truth['points']} points in organs"
+            " that both images show. Mean, with median and 95th percentile; marked \u25b2 where it"
+            " is more than 5 % above that of the initial transform."
         ),
     )
 
@@ -449,9 +465,11 @@ def _landmark_table(points: LandmarkErrors) -> Markup:
     )
 
 
-def _label_table(facts: _Facts) -> Markup:
+def _label_table(facts: Facts) -> Markup:
     def meter(value: float) -> Markup:
-        return tag("td", tag("meter", min=0, max=1, value=f"{value:.3f}"), f" {value:.3f}", class_="n")
+        return tag(
+            "td", tag("meter", min=0, max=1, value=f"{value:.3f}"), f" {value:.3f}", class_="n"
+        )
 
     def distance(value: float | None) -> str:
         return "\u2013" if value is None else f"{value:.1f} mm"
@@ -479,7 +497,7 @@ def _label_table(facts: _Facts) -> Markup:
     )
 
 
-def _measurements(facts: _Facts) -> list[tuple[str, str]]:
+def _measurements(facts: Facts) -> list[tuple[str, str]]:
     m = facts.result.metrics
     align = m["align"]
     images = (("Fixed image", facts.fixed), ("Moving image", facts.moving))
@@ -526,7 +544,11 @@ def _refinement(refine: dict[str, Any]) -> str:
 def _times(seconds: dict[str, float]) -> Markup:
     total = seconds["total"]
     rows = [
-        [name, tag("td", tag("meter", min=0, max=f"{max(total, 1e-9):.3f}", value=f"{s:.3f}")), f"{s:.2f} s"]
+        [
+            name,
+            tag("td", tag("meter", min=0, max=f"{max(total, 1e-9):.3f}", value=f"{s:.3f}")),
+            f"{s:.2f} s",
+        ]
         for name, s in seconds.items()
         if name != "total"
     ]
@@ -534,13 +556,12 @@ def _times(seconds: dict[str, float]) -> Markup:
     return _section("Time", _table(("stage", "", "seconds"), rows))
 
 
-def _footer(facts: _Facts) -> Markup:
+def _footer(facts: Facts) -> Markup:
     return tag(
         "footer",
-        "For research use. MorphSeek is not a medical device: a result needs the judgement of someone"
-        " who can read these images before anything is decided on it. The verdict comes from the two"
-        " images alone: whether structures that look alike are the same one, and whether the images"
-        " are of one patient, it cannot know. Views are in radiological convention, the patient's"
+        "For research use. MorphSeek is not a medical device: a result needs the judgement of"
+        " someone who can read these images before anything is decided on it. The verdict comes"
+        " from the two images alone: whether structures that look alike are the same one, and"
+        " whether the images are of one patient, it cannot know. Views are in radiological convention, the patient's"
         f" right on the viewer's left. MorphSeek {facts.result.metrics['version']}.",
     )
-

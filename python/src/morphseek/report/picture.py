@@ -10,11 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from . import pack
+
 Bytes = NDArray[np.uint8]
 
 GREYS = 64
 FIXED, MOVING, LETTER, LINE = range(GREYS, GREYS + 4)
-COLORS = {FIXED: (79, 179, 217), MOVING: (240, 169, 74), LETTER: (232, 211, 107), LINE: (40, 46, 50)}
+COLORS = {
+    FIXED: (79, 179, 217),
+    MOVING: (240, 169, 74),
+    LETTER: (232, 211, 107),
+    LINE: (40, 46, 50),
+}
 
 # 5 x 7 dots, one number a row
 _GLYPHS = {
@@ -32,14 +39,18 @@ def png(indices: Bytes) -> bytes:
     height, width = indices.shape
     grey = np.arange(GREYS) * 255 // (GREYS - 1)
     palette = [(v, v, v) for v in grey.tolist()] + [COLORS[i] for i in sorted(COLORS)]
-    rows = np.zeros((height, width + 1), np.uint8)  # the first byte: no filter
-    rows[:, 1:] = indices
+    rows = np.full((height, width + 1), 2, np.uint8)  # the first byte: differences to the row above
+    rows[0, 1:] = indices[0]
+    np.subtract(indices[1:], indices[:-1], out=rows[1:, 1:])
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
         for kind, content in (
             (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
             (b"PLTE", bytes(v for color in palette for v in color)),
-            (b"IDAT", zlib.compress(rows.tobytes(), 6)),
+            (b"IDAT", pack.deflated(rows.tobytes())),
             (b"IEND", b""),
         )
     )
@@ -51,7 +62,7 @@ def data_url(file: bytes) -> str:
 
 
 def stretched(image: np.ndarray, height: int, width: int) -> NDArray[np.float32]:
-    """Return an image at another size: linear between pixels, their mean where it is much smaller."""
+    """Return an image at another size: linear between pixels, their mean where it is small."""
     image = image.astype(np.float32)
     for axis, size in ((0, height), (1, width)):
         while image.shape[axis] >= 2 * size:
@@ -62,7 +73,7 @@ def stretched(image: np.ndarray, height: int, width: int) -> NDArray[np.float32]
         low, high, share = _between(image.shape[axis], size)
         share = share[:, None] if axis == 0 else share
         image = image.take(low, axis) * (1 - share) + image.take(high, axis) * share
-    return image
+    return image.astype(np.float32, copy=False)
 
 
 def _between(count: int, size: int) -> tuple[np.ndarray, np.ndarray, NDArray[np.float32]]:

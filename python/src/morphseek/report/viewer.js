@@ -235,7 +235,10 @@ function facts() {
   return found;
 }
 
-const labelName = (label) => (label ? meta.labels[label - 1].name : 'none');
+function labelName(label) {
+  const known = meta.labels.find((entry) => entry.number === label);
+  return label ? (known?.name ?? String(label)) : 'none';
+}
 
 function showReadout() {
   const rows = facts().map(([what, value]) => {
@@ -546,14 +549,12 @@ function showLegend() {
 
 function fillSelects() {
   const option = (value, text) => element('option', text, { value });
-  const worstFirst = meta.labels
-    .map((label, i) => ({ ...label, value: i + 1 }))
-    .sort((a, b) => (a.dice ?? 2) - (b.dice ?? 2));
+  const worstFirst = meta.labels.slice().sort((a, b) => (a.dice ?? 2) - (b.dice ?? 2));
   $('outlines').append(
     option('none', 'none'),
     option('all', 'all'),
     ...worstFirst.map((l) =>
-      option(l.value, l.dice === null ? l.name : `${l.name} (Dice ${l.dice.toFixed(2)})`),
+      option(l.number, l.dice === null ? l.name : `${l.name} (Dice ${l.dice.toFixed(2)})`),
     ),
   );
   $('outlines-box').hidden = !meta.labels.length;

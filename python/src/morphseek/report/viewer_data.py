@@ -11,10 +11,8 @@ from ..evaluation import LabelScore
 from . import pack
 from .landmarks import LandmarkErrors
 from .markup import Markup, join, script_data
-from .pack import Bytes
-from .views import Scene
+from .views import MOST_LABELS, Scene, Volume
 
-_LARGE = 600_000  # voxels above which what is less looked at comes at half the resolution
 _LEAST_VOLUME = 1e-2  # what the map of volumes tells apart
 
 
@@ -30,7 +28,7 @@ def of(
     """Return the elements that hold everything the viewer shows, in at most `room` bytes."""
     bits, said = _made_to_fit(scene, room)
     maps = _Maps(scene, error)
-    volumes = {**_volumes(scene), **maps.volumes}
+    volumes = {**scene.volumes, **maps.volumes}
     meta = {
         "size": list(scene.shape[::-1]),
         "spacing": scene.spacing,
@@ -50,18 +48,18 @@ def of(
     }
     meta["jumps"] = _jumps(scene, maps, scores, names, points)
     listed, elements = [], []
-    for name, (volume, halves) in volumes.items():
-        of_image = name in scene.images
+    for name, volume in volumes.items():
+        depth = bits if volume.image else 8
         listed.append(
             {
                 "id": name,
-                "size": list(volume.shape[::-1]),
-                "halves": halves,
-                "bits": bits if of_image else 8,
-                "linear": of_image,
+                "size": list(volume.array.shape[::-1]),
+                "halves": volume.halves[::-1],
+                "bits": depth,
+                "linear": volume.image,
             }
         )
-        text = pack.packed(volume, bits if of_image else 8)
+        text = pack.packed(volume.array, depth)
         elements.append(Markup(f'\n<script type="text/plain" id="volume-{name}">{text}</script>'))
     return join("\n", script_data("meta", {**meta, "volumes": listed}), *elements)
 
@@ -79,15 +77,10 @@ def _made_to_fit(scene: Scene, room: int) -> tuple[int, str]:
 
 
 def _estimate(scene: Scene, bits: int) -> float:
-    """Return about how many bytes the volumes take, with some more for what is not looked at."""
-    total = 60_000.0
-    voxels = scene.images["after"].size
-    part = 1 / 5 if voxels > _LARGE else 1
-    for name, volume in scene.images.items():
-        total += pack.estimate(volume, bits) * (part if name == "before" else 1)
-    if scene.labels is not None:
-        total += pack.estimate(scene.labels.fixed, 8) * (2 + part)
-    return 1.04 * total + 0.05 * min(voxels, 8 * voxels * part)
+    """Return about how many bytes the volumes take, and the maps of the field."""
+    sizes = (pack.estimate(v.array, bits if v.image else 8) for v in scene.volumes.values())
+    voxels = scene.volumes["after"].array.size
+    return 60_000 + 1.03 * sum(sizes) + 0.4 * voxels / (8 if scene.large else 1)
 
 
 def _what_was_done(scene: Scene, bits: int, halved: list[str]) -> str:
@@ -96,34 +89,9 @@ def _what_was_done(scene: Scene, bits: int, halved: list[str]) -> str:
         said.append(f"images at half the resolution {', and '.join(halved)}")
     if bits == 7:
         said.append("128 shades of grey")
-    if scene.images["after"].size > _LARGE:
+    if "before" in scene.volumes and 2 in scene.volumes["before"].halves:
         said.append("\u201cbefore\u201d at half the resolution")
     return "; ".join(said)
-
-
-def _volumes(scene: Scene) -> dict[str, tuple[Bytes, list[int]]]:
-    """Return the images and label maps; "before" of a large image at half the resolution."""
-    large = scene.images["after"].size > _LARGE
-    found: dict[str, tuple[Bytes, list[int]]] = {}
-
-    def add(name: str, volume: Bytes, coarse: bool, image: bool) -> None:
-        if not coarse:
-            found[name] = volume, [1, 1, 1]
-            return
-        axes = [a for a in range(3) if scene.shape[a] >= 32]
-        found[name] = (
-            pack.halved(volume, axes, image),
-            [2 if a in axes else 1 for a in (2, 1, 0)],
-        )
-
-    for name in ("fixed", "after", "before"):
-        if name in scene.images:
-            add(name, scene.images[name], large and name == "before", True)
-    if scene.labels is not None:
-        add("labels-fixed", scene.labels.fixed, False, False)
-        add("labels-after", scene.labels.after, False, False)
-        add("labels-before", scene.labels.before, large, False)
-    return found
 
 
 class _Maps:
@@ -131,13 +99,12 @@ class _Maps:
 
     def __init__(self, scene: Scene, error: np.ndarray | None):
         self.scene = scene
-        self.volumes: dict[str, tuple[Bytes, list[int]]] = {}
+        self.volumes: dict[str, Volume] = {}
         self.scales: dict[str, Any] = {}
         self.jacobian = scene.result.jacobian()
         self.error = error
         self._field()
-        large = scene.images["after"].size > _LARGE
-        self.steps = [2 if large and n >= 32 else 1 for n in scene.shape]
+        self.steps = [2 if scene.large and n >= 32 else 1 for n in scene.shape]
         self.nodes = scene.nodes(self.steps)
         self._log_jacobian()
         for name, volume in (("uncertainty", scene.result.uncertainty), ("error", error)):
@@ -149,14 +116,15 @@ class _Maps:
         scene = self.scene
         longest = max(n * s for n, s in zip(scene.shape[::-1], scene.spacing))
         steps = [
-            max(1, min(round(longest / 50 / s), n)) for n, s in zip(scene.shape[::-1], scene.spacing)
+            max(1, min(round(longest / 50 / s), n))
+            for n, s in zip(scene.shape[::-1], scene.spacing)
         ][::-1]
         self.field_nodes = scene.nodes(steps)
         self.bend = scene.bend(self.field_nodes)
         most = max(float(np.abs(self.bend).max()), 1e-6)
         coded = np.rint(self.bend * (127 / most)).astype(np.int8).view(np.uint8)
         shape = coded.shape[1:]
-        self.volumes["field"] = coded.reshape(3 * shape[0], *shape[1:]), [1, 1, 1]
+        self.volumes["field"] = Volume(coded.reshape(-1, *shape[1:]), [1, 1, 1], False)
         starts = [s // 2 if n > s // 2 else n - 1 for n, s in zip(scene.shape, steps)]
         self.field = {
             "size": list(shape[::-1]),
@@ -174,14 +142,15 @@ class _Maps:
         coded[sampled <= 0] = 0  # nothing else is: the map folds
         shown = float(np.percentile(np.abs(logarithm[::2, ::2, ::2]), 99))
         shown = min(max(shown, 0.3), 1.4)  # from a quarter of the volume to four times it
-        self.volumes["jacobian"] = coded, self.steps[::-1]
+        self.volumes["jacobian"] = Volume(coded, self.steps, False)
         self.scales["jacobian"] = {"most": most, "shown": min(most, shown)}
 
     def _heat(self, name: str, volume: np.ndarray) -> None:
         sampled = np.nan_to_num(self.scene.sampled(volume, self.nodes))
         most = max(1e-3, float(sampled.max()))
         shown = max(1e-3, 1.2 * float(np.percentile(sampled[::2, ::2, ::2], 95)))
-        self.volumes[name] = np.rint(sampled * (255 / most)).astype(np.uint8), self.steps[::-1]
+        coded = np.rint(sampled * (255 / most)).astype(np.uint8)
+        self.volumes[name] = Volume(coded, self.steps, False)
         self.scales[name] = {"most": most, "shown": min(most, shown)}
 
     def place(self, index: int, nodes: list[np.ndarray], shape: Sequence[int]) -> list[int]:
@@ -196,13 +165,18 @@ class _Maps:
 def _label_list(
     scene: Scene, scores: Sequence[LabelScore], names: Mapping[int, str]
 ) -> list[dict[str, Any]]:
-    if scene.labels is None:
-        return []
     dice = {s.label: round(s.dice_after, 3) for s in scores}
+    values = scene.values | {s.label: s.label for s in scores if _is_own(scene, s.label)}
     found: list[dict[str, Any]] = [
-        {"name": names.get(v, str(v)), "dice": dice.get(v)} for v in scene.labels.values
+        {"number": number, "name": names.get(value, str(value)), "dice": dice.get(value)}
+        for number, value in sorted(values.items())
     ]
-    return found + [{"name": "other labels", "dice": None}] * scene.labels.merged
+    return found + [{"number": MOST_LABELS, "name": "other labels", "dice": None}] * scene.merged
+
+
+def _is_own(scene: Scene, label: int) -> bool:
+    """Whether a label has its own number on the page."""
+    return all(n == v for n, v in scene.values.items()) and 0 < label <= MOST_LABELS
 
 
 def _landmark_list(scene: Scene, points: LandmarkErrors | None) -> list[dict[str, Any]]:
@@ -214,7 +188,14 @@ def _landmark_list(scene: Scene, points: LandmarkErrors | None) -> list[dict[str
         for p in (points.fixed, points.moving, points.carried)
     ]
     return [
-        {"name": n, "fixed": f, "before": m, "after": c, "mmBefore": round(b, 2), "mmAfter": round(a, 2)}
+        {
+            "name": n,
+            "fixed": f,
+            "before": m,
+            "after": c,
+            "mmBefore": round(b, 2),
+            "mmAfter": round(a, 2),
+        }
         for n, f, m, c, b, a in zip(
             points.names, *placed, points.before_mm.tolist(), points.after_mm.tolist()
         )
@@ -234,7 +215,7 @@ def _jumps(
     found += [_worst_heat(maps, name) for name in ("error", "uncertainty") if name in maps.scales]
     found.append(_largest_bend(scene, maps, body))
     found += _volume_places(scene, maps, body)
-    if scene.labels is not None and scores:
+    if "labels-fixed" in scene.volumes and scores:
         found.append(_worst_label(scene, scores, names))
     if points is not None and len(points.names):
         worst = int(np.argmax(points.after_mm))
@@ -251,7 +232,7 @@ def _jumps(
 
 
 def _worst_heat(maps: _Maps, name: str) -> dict[str, Any]:
-    coded = maps.volumes[name][0]
+    coded = maps.volumes[name].array
     said = "largest estimated error" if name == "error" else "least certain"
     return {
         "text": f"{said} {maps.scales[name]['most']:.1f} mm",
@@ -276,30 +257,36 @@ def _largest_bend(scene: Scene, maps: _Maps, body: np.ndarray) -> dict[str, Any]
 
 def _volume_places(scene: Scene, maps: _Maps, body: np.ndarray) -> list[dict[str, Any]]:
     """Return where the map folds, and where volumes change most."""
-    turned = scene.axes.turn(maps.jacobian)
-    nodes = scene.nodes([1, 1, 1])
-    volumes = np.ascontiguousarray(turned[np.ix_(*nodes)]) if _is_cut(scene) else turned
-    inside = np.where(body, volumes, np.float32(1)) if body.any() else volumes
+    volumes = scene.cropped(maps.jacobian)
+    for axis, step in enumerate(scene.step):
+        body = np.repeat(body, step, axis)
+    body = body[tuple(slice(n) for n in volumes.shape)]
+    least, most = (_within(body, volumes, sign) for sign in (1, -1))
 
     def jump(at: int, text: str, tip: str) -> dict[str, Any]:
-        place = maps.place(at, nodes, volumes.shape)
-        return {"text": text, "tip": tip, "at": place, "overlay": "jacobian"}
+        found = np.unravel_index(at, volumes.shape)
+        place = [int(p) // s for p, s in zip(found, scene.step)]
+        return {"text": text, "tip": tip, "at": place[::-1], "overlay": "jacobian"}
 
     found = []
-    least, most = int(inside.argmin()), int(inside.argmax())
-    folded = least if inside.flat[least] <= 0 else int(volumes.argmin())
+    folded = least if volumes.flat[least] <= 0 else int(volumes.argmin())
     if volumes.flat[folded] <= 0:
         found.append(jump(folded, "fold", "where the map turns inside out, which no tissue does"))
-    if inside.flat[least] > 0:
-        text = f"most shrunk \u00d7{inside.flat[least]:.2f}"
+    if volumes.flat[least] > 0:
+        text = f"most shrunk \u00d7{volumes.flat[least]:.2f}"
         found.append(jump(least, text, "where tissue has the least volume in the moving image"))
-    text = f"most grown \u00d7{inside.flat[most]:.1f}"
+    text = f"most grown \u00d7{volumes.flat[most]:.1f}"
     found.append(jump(most, text, "where tissue has the most volume in the moving image"))
     return found
 
 
-def _is_cut(scene: Scene) -> bool:
-    return scene.step != [1, 1, 1] or scene.shape != scene.axes.turn(scene.result.warped).shape
+def _within(body: np.ndarray, volume: np.ndarray, sign: int) -> int:
+    """Return where a volume is least (sign 1) or most (-1) in the body."""
+    at = int(volume.argmin() if sign > 0 else volume.argmax())
+    if body.flat[at] or not body.any():  # mostly so, and it saves a copy
+        return at
+    inside = np.where(body, volume, np.float32(sign * np.inf))
+    return int(inside.argmin() if sign > 0 else inside.argmax())
 
 
 def _at(mask: np.ndarray, scene: Scene, nodes: list[np.ndarray]) -> np.ndarray:
@@ -316,11 +303,11 @@ def _worst_label(
     scene: Scene, scores: Sequence[LabelScore], names: Mapping[int, str]
 ) -> dict[str, Any]:
     """Return where the label of the lowest Dice disagrees most."""
-    assert scene.labels is not None
     worst = min(scores, key=lambda s: s.dice_after)
-    number = scene.labels.values.index(worst.label) + 1 if worst.label in scene.labels.values else 0
-    fixed = scene.labels.fixed == number
-    apart = fixed != (scene.labels.after == number)
+    numbers = {value: number for number, value in scene.values.items()}
+    number = numbers.get(worst.label, worst.label if _is_own(scene, worst.label) else MOST_LABELS)
+    fixed = scene.volumes["labels-fixed"].array == number
+    apart = fixed != (scene.volumes["labels-after"].array == number)
     z = int(np.count_nonzero(apart, axis=(1, 2)).argmax())
     rows, columns = np.nonzero(apart[z])
     middle = len(rows) // 2
