@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import zlib
@@ -23,6 +24,14 @@ from typing import Any
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FIREFOX = ("firefox-esr", "firefox")
 SECONDS = 60
+# The pipes as the descriptors that Chromium expects, whatever numbers they have here.
+_AS_3_AND_4 = """
+import fcntl, os, sys
+high = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(high[0], 3)
+os.dup2(high[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def found(names: tuple[str, ...]) -> str | None:
@@ -124,7 +133,7 @@ class Chromium(Browser):
         return answer["result"].get("value")
 
     def key(self, key: str) -> None:
-        codes = {"PageUp": 33, "PageDown": 34, "ArrowLeft": 37, "ArrowRight": 39, " ": 32}
+        codes = {"PageUp": 33, "PageDown": 34, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39}
         code = codes.get(key, ord(key[0].upper()))
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
@@ -209,6 +218,7 @@ class Firefox(Browser):
             "PageDown": "\ue00f",
             "ArrowLeft": "\ue012",
             "ArrowRight": "\ue014",
+            "ArrowUp": "\ue013",
         }
         press = [{"type": kind, "value": codes.get(key, key)} for kind in ("keyDown", "keyUp")]
         self._call(
@@ -250,9 +260,8 @@ def chromium(*flags: str) -> Iterator[Chromium]:
             path, "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--no-first-run",
             "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={profile}", *flags,
         ]  # fmt: skip
-        with _running(
-            ["/bin/sh", "-c", f'exec "$@" 3<&{theirs} 4>&{ours}', "sh", *command], (theirs, ours)
-        ) as process:
+        wrapped = [sys.executable, "-c", _AS_3_AND_4, str(theirs), str(ours), *command]
+        with _running(wrapped, (theirs, ours)) as process:
             os.close(theirs)
             os.close(ours)
             try:

@@ -76,6 +76,12 @@ class RegistrationResult(DenseTransform):
         with ``uncertainty="on"``.
     """
 
+    _sources: tuple[io.Image | None, io.Image | None] = (None, None)
+    """What was registered, for the page; neither saved nor pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sources"}
+
     def __init__(
         self,
         displacement: np.ndarray,
@@ -90,7 +96,6 @@ class RegistrationResult(DenseTransform):
         super().__init__(displacement, grid, moving_grid, initial)
         self._warped = warped
         self._uncertainty = uncertainty
-        self._sources: tuple[io.Image | None, io.Image | None] = None, None
         self.metrics = metrics
         self.options = options
 

@@ -242,13 +242,12 @@ def _table(rows: Sequence[CohortRow], where: Path) -> Markup:
         ),
     )
     body = [
-        _row(row, place, columns, _thumbnail(where, row.page) if pictured else None)
-        for place, row in enumerate(rows)
+        _row(row, place, columns, where if pictured else None) for place, row in enumerate(rows)
     ]
     return tag("table", tag("thead", head), tag("tbody", *body), class_="cohort", id="pairs")
 
 
-def _row(row: CohortRow, place: int, columns: Sequence[Any], picture: Markup | None) -> Markup:
+def _row(row: CohortRow, place: int, columns: Sequence[Any], where: Path | None) -> Markup:
     link = quote(row.page)
     name = tag("a", row.id, href=link) if row.page else row.id
     pair = tag("small", f"{row.moving} onto {row.fixed}") if row.fixed and row.moving else None
@@ -266,10 +265,10 @@ def _row(row: CohortRow, place: int, columns: Sequence[Any], picture: Markup | N
             )
         )
     shown = None
-    if picture is not None:
-        shown = tag(
-            "td", tag("a", picture, href=link, tabindex="-1") if row.page else None, class_="thumb"
-        )
+    if where is not None:
+        picture = _thumbnail(where, row.page)
+        inside = tag("a", picture, href=link, tabindex="-1") if picture else None
+        shown = tag("td", inside, class_="thumb")
     return join(
         tag(
             "tr",

@@ -8,7 +8,7 @@ import html
 import json
 from typing import Any
 
-_EMPTY = frozenset({"meta", "img", "input", "link", "br", "rect", "line"})
+_EMPTY = frozenset({"meta", "img", "input", "link", "br"})
 
 
 class Markup(str):

@@ -243,6 +243,7 @@ def _header(facts: Facts) -> Markup:
                 f" Verdict: {grade}",
                 join(", ", tag("span", error, class_="error")) if error else None,
             ),
+            " ",
             tag("p", said[:1].upper() + said[1:], ". ", class_="meaning"),
             tag("ul", reasons) if reasons else None,
             class_="said",
@@ -561,7 +562,8 @@ def _footer(facts: Facts) -> Markup:
         "footer",
         "For research use. MorphSeek is not a medical device: a result needs the judgement of"
         " someone who can read these images before anything is decided on it. The verdict comes"
-        " from the two images alone: whether structures that look alike are the same one, and"
-        " whether the images are of one patient, it cannot know. Views are in radiological convention, the patient's"
+        " from the two images alone: whether structures that look alike are the same one, it"
+        " cannot know, nor whether the images are of one patient. Views are in radiological"
+        " convention, the patient's"
         f" right on the viewer's left. MorphSeek {facts.result.metrics['version']}.",
     )

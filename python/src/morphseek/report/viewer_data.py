@@ -25,10 +25,45 @@ def of(
     points: LandmarkErrors | None = None,
     error: np.ndarray | None = None,
 ) -> Markup:
-    """Return the elements that hold everything the viewer shows, in at most `room` bytes."""
-    bits, said = _made_to_fit(scene, room)
+    """Return the elements that hold everything the viewer shows, in at most `room` bytes: of 8
+    bits, else of 7, else with the finest axis halved, and so on.
+    """
+    halved: list[str] = []
+    while True:
+        for bits in (8, 7):
+            smallest = bits == 7 and max(scene.shape) < 64
+            if smallest or _estimate(scene, bits) < room:
+                said = _what_was_done(scene, bits, halved)
+                data = _packed(scene, bits, said, scores, names, points, error)
+                if smallest or len(data) <= room:
+                    return data
+        halved.append(("left-right", "front-back", "head-foot")[scene.halve()])
+
+
+def _packed(
+    scene: Scene,
+    bits: int,
+    said: str,
+    scores: Sequence[LabelScore],
+    names: Mapping[int, str],
+    points: LandmarkErrors | None,
+    error: np.ndarray | None,
+) -> Markup:
     maps = _Maps(scene, error)
-    volumes = {**scene.volumes, **maps.volumes}
+    listed, elements = [], []
+    for name, volume in {**scene.volumes, **maps.volumes}.items():
+        depth = bits if volume.image else 8
+        listed.append(
+            {
+                "id": name,
+                "size": list(volume.array.shape[::-1]),
+                "halves": volume.halves[::-1],
+                "bits": depth,
+                "linear": volume.image,
+            }
+        )
+        text = pack.packed(volume.array, depth)
+        elements.append(Markup(f'\n<script type="text/plain" id="volume-{name}">{text}</script>'))
     meta = {
         "size": list(scene.shape[::-1]),
         "spacing": scene.spacing,
@@ -45,48 +80,23 @@ def of(
         "field": maps.field,
         "maps": maps.scales,
         "said": said,
+        "jumps": _jumps(scene, maps, scores, names, points),
+        "volumes": listed,
     }
-    meta["jumps"] = _jumps(scene, maps, scores, names, points)
-    listed, elements = [], []
-    for name, volume in volumes.items():
-        depth = bits if volume.image else 8
-        listed.append(
-            {
-                "id": name,
-                "size": list(volume.array.shape[::-1]),
-                "halves": volume.halves[::-1],
-                "bits": depth,
-                "linear": volume.image,
-            }
-        )
-        text = pack.packed(volume.array, depth)
-        elements.append(Markup(f'\n<script type="text/plain" id="volume-{name}">{text}</script>'))
-    return join("\n", script_data("meta", {**meta, "volumes": listed}), *elements)
-
-
-def _made_to_fit(scene: Scene, room: int) -> tuple[int, str]:
-    """Halve the finest axis of the scene until it fits, and return the bits and what to say."""
-    halved: list[str] = []
-    while True:
-        for bits in (8, 7):
-            if _estimate(scene, bits) < room:
-                return bits, _what_was_done(scene, bits, halved)
-        if max(scene.shape) < 64:
-            return 7, _what_was_done(scene, 7, halved)
-        halved.append(("left-right", "front-back", "head-foot")[scene.halve()])
+    return join("\n", script_data("meta", meta), *elements)
 
 
 def _estimate(scene: Scene, bits: int) -> float:
     """Return about how many bytes the volumes take, and the maps of the field."""
     sizes = (pack.estimate(v.array, bits if v.image else 8) for v in scene.volumes.values())
     voxels = scene.volumes["after"].array.size
-    return 60_000 + 1.03 * sum(sizes) + 0.4 * voxels / (8 if scene.large else 1)
+    return 40_000 + sum(sizes) + 0.2 * voxels / (8 if scene.large else 1)
 
 
 def _what_was_done(scene: Scene, bits: int, halved: list[str]) -> str:
     said = []
     if halved:
-        said.append(f"images at half the resolution {', and '.join(halved)}")
+        said.append(f"images at half the resolution {' and '.join(halved)}")
     if bits == 7:
         said.append("128 shades of grey")
     if "before" in scene.volumes and 2 in scene.volumes["before"].halves:
