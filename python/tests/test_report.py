@@ -187,6 +187,7 @@ def large(shift: float) -> io.Image:
 def test_a_page_is_made_to_fit(
     room: float, bits: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr("morphseek.report.views.LARGE", 600_000)
     fixed, moving = large(0), large(0.05)
     result = morphseek.register(fixed, moving, **QUICK)
     monkeypatch.setattr("morphseek.report.page.MOST_BYTES", room)

@@ -61,10 +61,12 @@ def folder(
         command="morphseek register a.nii.gz '<img src=x onerror=alert(1)>.nii.gz' --out out",
         title="<img src=x onerror=alert(1)>.nii.gz onto a.nii.gz",
     )
-    array = np.tile(blob((40, 44, 48)), (2, 2, 2))  # large enough for halves
+    array = np.tile(blob((40, 44, 48)), (2, 2, 2))
     one = morphseek.register(array, np.roll(array, 2, 2), **QUICK)
     one.metrics["align"]["same_modality"] = True
-    write_report(made / "one.html", one, array, np.roll(array, 2, 2))
+    with pytest.MonkeyPatch.context() as patch:  # "before" and the maps at half the resolution
+        patch.setattr("morphseek.report.views.LARGE", 600_000)
+        write_report(made / "one.html", one, array, np.roll(array, 2, 2))
     write_report(made / "small.html", one, array, np.roll(array, 2, 2), size="small")
     rows = [
         CohortRow(

@@ -18,7 +18,7 @@ from .pack import Bytes
 
 PLANES = ("axial", "coronal", "sagittal")
 MOST_LABELS = 255
-LARGE = 600_000  # voxels above which "before" and the maps come at half the resolution
+LARGE = 1_500_000  # voxels above which "before" and the maps come at half the resolution
 _AXES = (("R", "L"), ("A", "P"), ("I", "S"))
 _OBLIQUE = math.sin(math.radians(15))
 # Which of x, y, z run across a plane and down it; downwards z is turned, for the head is up.
