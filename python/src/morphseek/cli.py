@@ -623,11 +623,7 @@ def evaluate(
     """
     with _reported(as_json):
         from . import io
-        from .evaluation import FILES, PairScore, evaluate as run, find_list, run_file
-
-        def show(score: PairScore) -> None:
-            if not (quiet or as_json):
-                _out.print(str(score), soft_wrap=True)
+        from .evaluation import FILES, evaluate as run, find_list, run_file
 
         pairs = find_list(pairs, data)
         io.check_apart(
@@ -646,7 +642,7 @@ def evaluate(
                 inverse=inverse,
                 pages=None if _size(report) == "none" else folder,
                 report="full" if _size(report) == "full" else "small",
-                progress=show,
+                progress=not (quiet or as_json),  # with a line for each pair, on standard error
                 **_changed(options),
                 **_cache(no_cache),
             )
@@ -703,7 +699,6 @@ def _print_evaluation(
                 ]
             ),
         ),
-        ("verdict", tally(summary["verdict"])),
         ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
     ]
     if summary["dice_check"] is not None:
@@ -738,7 +733,8 @@ def _print_evaluation(
                 " = {p_value:.3g}".format(**wilcoxon),
             )
         )
-    _print_rows([*rows, ("results", str(out / "results.json"))])
+    rows += [("results", str(out / "results.json")), ("verdict", tally(summary["verdict"]))]
+    _print_rows(rows)
 
 
 @app.command("batch")
@@ -959,17 +955,9 @@ def demo(
         started = time.perf_counter()
         pair = phantom.make_pair(size)
         if not (quiet or as_json):
-            _print_rows(
-                [
-                    (
-                        "made",
-                        (
-                            f"fixed {pair.fixed!r}, moving {pair.moving!r} in"
-                            f" {time.perf_counter() - started:.1f} s"
-                        ),
-                    )
-                ]
-            )
+            seconds = time.perf_counter() - started
+            made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
+            _err.print(made, soft_wrap=True)  # no result
 
         def error_to_truth(result: RegistrationResult) -> dict[str, Any]:
             truth = pair.errors(result)

@@ -576,7 +576,8 @@ class Bar:
 
     def __call__(self, report: Progress) -> None:
         if report.message:
-            self._bar.update(self._task, description=report.message)
+            new = "" if report.message == report.stage else report.message
+            self._bar.update(self._task, description=new)
         left = self._left(report.fraction, time.monotonic())
         self._bar.update(self._task, completed=report.fraction, stage=report.stage, left=left)
 

@@ -42,7 +42,7 @@ function heatColor(share) {
 
 function jacobianColor(share) {
   const strength = Math.min(1, Math.abs(share));
-  return [...DIVERGING[share < 0 ? 0 : 2], Math.round(215 * strength)];
+  return [...DIVERGING[share < 0 ? 0 : 2], Math.round(175 * strength)];
 }
 
 const overlayColors = {};

@@ -541,7 +541,7 @@ function showLegend() {
   for (let x = 0; x < 220; x++) {
     const [r, g, b, alpha] = volume ? jacobianColor(x / 109.5 - 1) : heatColor(x / 219);
     context.fillStyle = volume
-      ? `rgb(${mix([90, 90, 90], [r, g, b], alpha / 215).join(' ')})`
+      ? `rgb(${mix([90, 90, 90], [r, g, b], alpha / 175).join(' ')})`
       : `rgb(${r} ${g} ${b})`;
     context.fillRect(x, 0, 1, 10);
   }
