@@ -24,10 +24,11 @@ import statistics
 import threading
 import traceback
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from . import _core, errors, evaluation, io, registration
 from ._log import log
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
 IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
 FINISHED = "pair.json"
 SUMMARIES = ("summary.csv", "summary.json")
+INDEX = "index.html"
 DEFECT = "error.log"  # the traceback of what should not have happened to a pair
 
-_drawing = threading.Lock()  # Matplotlib is not made for threads
+Report = Literal["full", "small", "none"]
+"""The page of a pair: the interactive one, one picture and the numbers, or none."""
 
 
 def register_into(
@@ -56,7 +59,7 @@ def register_into(
     options: dict[str, Any],
     title: str = "",
     command: str = "",
-    html: bool = True,
+    report: Report = "full",
     seal: str = "",
     label_names: dict[int, str] | None = None,
     extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
@@ -75,8 +78,8 @@ def register_into(
         Of the engine.
     title, command, label_names
         For report.html; see :func:`morphseek.report.write_report`.
-    html : bool
-        Write report.html.
+    report : {"full", "small", "none"}
+        What report.html is: interactive, one picture and the numbers, or not written.
     seal : str
         File in the folder that says that its results are whole: it is removed just before new ones
         come, and is the caller's to write.
@@ -133,30 +136,28 @@ def register_into(
         if extra is not None:
             summary |= extra(result)
         others: list[Callable[[], Any]] = []
-        if html:
+        warped_labels = None
+        if moving_labels is not None:
+            carried = warped_labels = result.apply(moving_labels, interpolation="nearest")
+            others.append(lambda: io.write_image(folder / "warped_labels.nii.gz", carried))
+        if report != "none":
             from .report import write_report
 
-            def page() -> None:
-                with _drawing:
-                    write_report(
-                        folder / "report.html",
-                        result,
-                        *images,
-                        fixed_labels=fixed_labels,
-                        moving_labels=moving_labels,
-                        scores=scores,
-                        label_names=label_names,
-                        command=command,
-                        title=title,
-                        truth=summary.get("truth"),
-                    )
-
-            others.append(page)
-        if moving_labels is not None:
+            size: Literal["full", "small"] = report
             others.append(
-                lambda: io.write_image(
-                    folder / "warped_labels.nii.gz",
-                    result.apply(moving_labels, interpolation="nearest"),
+                lambda: write_report(
+                    folder / "report.html",
+                    result,
+                    *images,
+                    fixed_labels=fixed_labels,
+                    moving_labels=moving_labels,
+                    warped_labels=warped_labels,
+                    scores=scores,
+                    label_names=label_names,
+                    command=command,
+                    title=title,
+                    truth=summary.get("truth"),
+                    size=size,
                 )
             )
         result.write(folder, summary, *others)
@@ -256,8 +257,10 @@ class Batch:
             "pairs": [dataclasses.asdict(p) for p in self.pairs],
         }
 
-    def write(self, folder: str | os.PathLike[str]) -> None:
-        """Write summary.csv (one row a pair) and summary.json (everything)."""
+    def write(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
+        that opens the pairs' pages; the command that repeats the batch is on it).
+        """
         text = StringIO()
         table = csv.DictWriter(
             text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n"
@@ -272,6 +275,31 @@ class Batch:
             SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")
         ):
             io.write_text(Path(folder) / name, written)
+        self._write_index(Path(folder), command)
+
+    def _write_index(self, folder: Path, command: str) -> None:
+        from .report import CohortRow, write_index
+
+        rows = []
+        for pair in self.pairs:
+            page = f"{pair.id}/report.html"
+            rows.append(
+                CohortRow(
+                    pair.id,
+                    pair.fixed,
+                    pair.moving,
+                    pair.verdict,
+                    pair.error_mm,
+                    pair.dice_before,
+                    pair.dice_after,
+                    njd_percent=pair.njd_percent,
+                    seconds=pair.seconds,
+                    said=pair.message or " ".join(pair.reasons) or pair.status,
+                    page=page if (folder / page).is_file() else "",
+                    failed=pair.status in ("failed", "pending"),
+                )
+            )
+        write_index(folder / INDEX, rows, command=command, version=_core.version())
 
 
 def run(
@@ -280,7 +308,8 @@ def run(
     *,
     workers: int = 1,
     scheduler: str | None = None,
-    html: bool = False,
+    report: Report = "small",
+    html: bool | None = None,
     command: str = "",
     anew: bool = False,
     progress: Callable[[Progress], Any] | bool | None = None,
@@ -304,8 +333,11 @@ def run(
     scheduler : str, optional
         Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread
         unless `threads` is given.
+    report : {"full", "small", "none"}
+        What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
+        below 200 kB; or not written.
     html : bool
-        Write report.html for each pair, which takes about as long as a small registration.
+        Deprecated: True is ``report="full"``, False ``report="none"``.
     command : str
         What repeats the batch, for report.html.
     anew : bool
@@ -329,10 +361,19 @@ def run(
         The batch was stopped. Finished pairs are kept, others have no files; the same call goes on
         from there. Pairs that a cluster is at are finished by it.
     """
+    if html is not None:
+        warnings.warn(
+            'html is deprecated; report is "full", "small" or "none"',
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        report = "full" if html else "none"
+    if report not in get_args(Report):
+        raise errors.InvalidArgumentError(f"report is {report!r}; it must be full, small or none")
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_list(pairs)
-    io.check_apart(out, SUMMARIES, {"pairs": pairs})
+    io.check_apart(out, (*SUMMARIES, INDEX), {"pairs": pairs})
     chosen, found = registration.checked_options(options)
     shown, model = dict(chosen), chosen.get("model", "default")
     if found:
@@ -343,7 +384,7 @@ def run(
         chosen["threads"] = 1 if scheduler else max(1, _cores() // workers)
     with io.output_folder(out):
         pass  # an unwritable folder fails before the work
-    for name in SUMMARIES:
+    for name in (*SUMMARIES, INDEX):
         if (Path(out) / name).is_dir():
             raise errors.OutputUnwritableError(
                 f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
@@ -351,7 +392,7 @@ def run(
             )
     token = uuid.uuid4().hex
     jobs = [
-        _Job(pair, str(Path(out).absolute() / pair.id), chosen, model, html, command, anew, token)
+        _Job(pair, str(Path(out).absolute() / pair.id), chosen, model, report, command, anew, token)
         for pair in listed
     ]
     batch = Batch(
@@ -365,7 +406,7 @@ def run(
             _by_threads(jobs, workers, meter)
     finally:
         meter.close()
-        batch.write(out)
+        batch.write(out, command)
     return batch
 
 
@@ -381,7 +422,7 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     for number, row in enumerate(rows, 1):
         files = {image: row[image] for image in IMAGES if row.get(image)}
         name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
-        if name.startswith((".", "summary.")) or any(
+        if name.startswith((".", "summary.", "index.")) or any(
             c in '/\\:*?"<>|' or ord(c) < 32 for c in name
         ):
             raise errors.InputUnreadableError(
@@ -476,7 +517,7 @@ class _Job:
     folder: str
     options: dict[str, Any]
     model: str  # "none", "default", or the bundle's sha256
-    html: bool
+    report: Report
     command: str
     anew: bool
     batch: str  # which call of run() it belongs to
@@ -532,7 +573,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         )
         if (
             same
-            and (not job.html or "report.html" in before["files"])
+            and _has_page(before, job.report)
             and (not job.anew or before["batch"] == job.batch)
         ):
             io.remove_left(folder)  # by a process that was killed just after its last file
@@ -552,7 +593,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
             options=job.options,
             title=pair.id,
             command=job.command,
-            html=job.html,
+            report=job.report,
             seal=FINISHED,
             progress=progress,
             fixed_mask=images.get("fixed_mask"),
@@ -581,6 +622,7 @@ def _run(job: _Job, progress: Callable[[Progress], Any] | None = None) -> Outcom
         finished = {
             "fingerprint": fingerprint,
             "batch": job.batch,
+            "report": job.report,
             "files": files,
             "result": result,
         }
@@ -620,6 +662,17 @@ def _finished(folder: Path) -> dict[str, Any]:
         return found if whole else {}
     except (OSError, ValueError, AttributeError):
         return {}
+
+
+def _has_page(finished: Mapping[str, Any], report: Report) -> bool:
+    """Whether a finished pair has the page that is asked for; a larger one does too."""
+    if report == "none":
+        return True
+    # older libraries wrote the full one alone
+    return "report.html" in finished["files"] and report in (
+        "small",
+        finished.get("report", "full"),
+    )
 
 
 def _size(path: Path) -> int:

@@ -104,6 +104,28 @@ NoCache = Annotated[
 ]
 
 
+class _Report(str, enum.Enum):
+    full = "full"
+    small = "small"
+    none = "none"
+
+
+Report = Annotated[
+    _Report,
+    typer.Option(
+        help=(
+            "What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
+            " kB; or not written."
+        )
+    ),
+]
+
+
+def _size(report: _Report) -> Any:
+    """Return the value: of the commands with the engine's options it is that already."""
+    return getattr(report, "value", report)
+
+
 def _command_line() -> str:
     """Return what the user typed, for reports."""
     return "morphseek " + shlex.join(sys.argv[1:])
@@ -303,6 +325,7 @@ def register(
             show_default=False,
         ),
     ] = None,
+    report: Report = _Report.full,
     strict: Strict = False,
     explain: Annotated[
         bool,
@@ -336,6 +359,7 @@ def register(
             options=_changed(options) | _cache(no_cache),
             title=f"{moving} onto {fixed}",
             command=_command_line(),
+            report=_size(report),
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
@@ -405,7 +429,7 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
             f"{summary['seconds']['total']:.1f} s"
             + (" (then; now from the cache)" if summary["cached"] else ""),
         ),
-        ("report", str(out / "report.html")),
+        ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
     ]
     return rows
 
@@ -549,7 +573,10 @@ def evaluate(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Folder for results.json and results.csv.", show_default=False
+            "--out",
+            "-o",
+            help="Folder for results.json, results.csv, index.html and the pairs' pages.",
+            show_default=False,
         ),
     ],
     subset: Annotated[
@@ -583,6 +610,7 @@ def evaluate(
             help="Measure Dice in the moving image's space, too, by the inverse transform.",
         ),
     ] = False,
+    report: Report = _Report.small,
     no_cache: NoCache = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -595,11 +623,7 @@ def evaluate(
     """
     with _reported(as_json):
         from . import io
-        from .evaluation import FILES, PairScore, evaluate as run, find_list, run_file
-
-        def show(score: PairScore) -> None:
-            if not (quiet or as_json):
-                _out.print(str(score), soft_wrap=True)
+        from .evaluation import FILES, evaluate as run, find_list, run_file
 
         pairs = find_list(pairs, data)
         io.check_apart(
@@ -616,7 +640,9 @@ def evaluate(
                 against=against,
                 check=check,
                 inverse=inverse,
-                progress=show,
+                pages=None if _size(report) == "none" else folder,
+                report="full" if _size(report) == "full" else "small",
+                progress=not (quiet or as_json),  # with a line for each pair, on standard error
                 **_changed(options),
                 **_cache(no_cache),
             )
@@ -673,7 +699,6 @@ def _print_evaluation(
                 ]
             ),
         ),
-        ("verdict", tally(summary["verdict"])),
         ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
     ]
     if summary["dice_check"] is not None:
@@ -708,7 +733,8 @@ def _print_evaluation(
                 " = {p_value:.3g}".format(**wilcoxon),
             )
         )
-    _print_rows([*rows, ("results", str(out / "results.json"))])
+    rows += [("results", str(out / "results.json")), ("verdict", tally(summary["verdict"]))]
+    _print_rows(rows)
 
 
 @app.command("batch")
@@ -730,7 +756,7 @@ def batch_command(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for the results: one folder a pair, summary.csv, summary.json.",
+            help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
             show_default=False,
         ),
     ],
@@ -753,8 +779,9 @@ def batch_command(
             show_default=False,
         ),
     ] = None,
+    report: Report = _Report.small,
     html: Annotated[
-        bool, typer.Option("--html", help="Write report.html for each pair, too.")
+        bool, typer.Option("--html", hidden=True, help="Deprecated: --report full.")
     ] = False,
     no_cache: Annotated[
         bool,
@@ -788,7 +815,7 @@ def batch_command(
             out,
             workers=workers,
             scheduler=scheduler,
-            html=html,
+            report="full" if html else _size(report),
             command=_command_line(),
             anew=no_cache,
             progress=not (quiet or as_json),
@@ -914,6 +941,7 @@ def demo(
     size: Annotated[
         int, typer.Option(help="Voxels of the fixed image along each axis.", min=32, max=256)
     ] = 96,
+    report: Report = _Report.full,
     quiet: Quiet = False,
     as_json: Json = False,
     **options: Any,
@@ -927,17 +955,9 @@ def demo(
         started = time.perf_counter()
         pair = phantom.make_pair(size)
         if not (quiet or as_json):
-            _print_rows(
-                [
-                    (
-                        "made",
-                        (
-                            f"fixed {pair.fixed!r}, moving {pair.moving!r} in"
-                            f" {time.perf_counter() - started:.1f} s"
-                        ),
-                    )
-                ]
-            )
+            seconds = time.perf_counter() - started
+            made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
+            _err.print(made, soft_wrap=True)  # no result
 
         def error_to_truth(result: RegistrationResult) -> dict[str, Any]:
             truth = pair.errors(result)
@@ -954,6 +974,7 @@ def demo(
             options=_changed(options),
             title="the demonstration pair: a CT-like torso onto an MR-like one",
             command=_command_line(),
+            report=_size(report),
             progress=not (quiet or as_json),
             label_names=phantom.LABELS,
             extra=error_to_truth,

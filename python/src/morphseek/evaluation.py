@@ -15,12 +15,12 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import SimpleITK as sitk
 
-from . import _bindings, errors, io
+from . import _bindings, _core, errors, io
 from ._log import log
 from .registration import (
     Bar,
@@ -56,6 +56,7 @@ _MEANS = (
 
 #: What an evaluation leaves in a folder.
 FILES = ("results.json", "results.csv")
+INDEX = "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,6 +252,8 @@ class PairScore:
     """
     error: str = ""
     exit_code: int = 0
+    page: str = ""
+    """The pair's page, in the folder of pages; empty where none was written."""
     traceback: str = ""
     """Of a defect; empty for errors that :mod:`morphseek.errors` explains."""
 
@@ -376,10 +379,31 @@ class Evaluation:
             FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())
         ):
             io.write_text(Path(folder) / name, text)
+        self._write_index(Path(folder))
+
+    def _write_index(self, folder: Path) -> None:
+        from .report import CohortRow, write_index
+
+        rows = [
+            CohortRow(
+                f"{pair.moving} onto {pair.fixed}",
+                verdict=pair.verdict,
+                error_mm=pair.error_mm,
+                dice_before=pair.dice_before,
+                dice_after=pair.dice_after,
+                njd_percent=pair.njd_percent,
+                seconds=pair.seconds,
+                said=pair.error,
+                page=pair.page,
+                failed=bool(pair.error),
+            )
+            for pair in self.pairs
+        ]
+        write_index(folder / INDEX, rows, title="Evaluation", version=_core.version())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write results.json (everything) and results.csv (one row a pair and label): both or, on
-        an error, none.
+        """Write results.json (everything), results.csv (one row a pair and label) and index.html
+        (a table of the pairs): all of them or, on an error, none.
         """
         with io.output_folder(folder) as temporary:
             self.write(temporary)
@@ -394,6 +418,8 @@ def evaluate(
     against: str | os.PathLike[str] | None = None,
     check: bool = False,
     inverse: bool = False,
+    pages: str | os.PathLike[str] | None = None,
+    report: Literal["full", "small"] = "small",
     progress: Callable[[PairScore], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Evaluation:
@@ -423,6 +449,10 @@ def evaluate(
         over by the inverse transform, against the moving ones, where the fixed image reaches. Dice
         on the fixed grid is blind to what the transform jumps over; where this one is much lower,
         the transform is good for carrying labels over and for little else.
+    pages : path, optional
+        Folder for a page of each pair, ``pair-0001.html`` and so on, which the index opens.
+    report : {"full", "small"}
+        Which page: the interactive one, or one picture and the numbers.
     progress : callable or bool, optional
         Called with every :class:`PairScore`; returning False stops the evaluation. True shows a
         bar.
@@ -464,15 +494,20 @@ def evaluate(
     callback = callback_of(progress)
     bar = callback if isinstance(callback, Bar) else None
 
-    def within(report: Progress) -> None:
+    def within(progress: Progress) -> None:
         assert bar is not None
         done, pair = len(scores), " <- ".join(listed[len(scores)])
-        bar(Progress(f"{done}/{len(listed)}", (done + report.fraction) / len(listed), pair))
+        bar(Progress(f"{done}/{len(listed)}", (done + progress.fraction) / len(listed), pair))
 
     try:
         for fixed, moving in listed:
+            page = None
+            if pages is not None:
+                page = _Page(Path(pages, f"pair-{len(scores) + 1:04d}.html"), report, names)
             scores.append(
-                _evaluate_pair(root, fixed, moving, merge, check, inverse, chosen, bar and within)
+                _evaluate_pair(
+                    root, fixed, moving, merge, check, inverse, chosen, page, bar and within
+                )
             )
             if bar is not None:
                 bar.say(str(scores[-1]))
@@ -487,6 +522,15 @@ def evaluate(
     return evaluation
 
 
+@dataclasses.dataclass
+class _Page:
+    """Where a pair's page goes, which one it is, and how labels are called."""
+
+    path: Path
+    size: Literal["full", "small"]
+    names: dict[int, str]
+
+
 def _evaluate_pair(
     root: Path,
     fixed: str,
@@ -495,6 +539,7 @@ def _evaluate_pair(
     check: bool,
     inverse: bool,
     options: dict[str, Any],
+    page: _Page | None,
     progress: Callable[[Progress], Any] | None,
 ) -> PairScore:
     score = PairScore(fixed, moving)
@@ -538,6 +583,21 @@ def _evaluate_pair(
             score.dice_check = _independent_dice(result, *labels)
         if inverse:
             score.dice_inverse = inverse_dice(result, *labels)
+        if page is not None:
+            from .report import write_report
+
+            write_report(
+                page.path,
+                result,
+                *images,
+                fixed_labels=labels[0],
+                moving_labels=labels[1],
+                scores=score.labels,
+                label_names=page.names,
+                title=f"{moving} onto {fixed}",
+                size=page.size,
+            )
+            score.page = page.path.name
     except errors.CancelledError:
         raise
     except errors.MorphSeekError as error:

@@ -21,9 +21,11 @@ from .transform import DenseTransform, read_only
 from .verdict import Verdict, explain
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from ._options import Options
+    from .report.notebook import View
 
 #: What a registration may leave in a folder, one run's files replacing another's.
 OUTPUTS = (
@@ -74,6 +76,12 @@ class RegistrationResult(DenseTransform):
         Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered
         with ``uncertainty="on"``.
     """
+
+    _sources: tuple[io.Image | None, io.Image | None] = (None, None)
+    """What was registered, for the page; neither saved nor pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sources"}
 
     def __init__(
         self,
@@ -134,6 +142,68 @@ class RegistrationResult(DenseTransform):
             f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
             f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, the numbers that matter and a picture."""
+        from .report.notebook import summary
+
+        return summary(self, *self._sources)
+
+    def view(
+        self,
+        fixed: io.ImageLike | None = None,
+        moving: io.ImageLike | None = None,
+        *,
+        fixed_labels: io.ImageLike | None = None,
+        moving_labels: io.ImageLike | None = None,
+        height: int = 900,
+        **more: Any,
+    ) -> View:
+        """Return the interactive page for a notebook.
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        fixed_labels, moving_labels : ImageLike, optional
+            Their outlines are drawn and their overlap measured.
+        height : int
+            Of the frame, pixels.
+        **more
+            Of :func:`morphseek.report.write_report`: landmarks, label_names and so on.
+        """
+        from .report.notebook import view
+
+        images = self._given(fixed, moving)
+        return view(self, images, (fixed_labels, moving_labels), height, more)
+
+    def plot(self, fixed: io.ImageLike | None = None, moving: io.ImageLike | None = None) -> Figure:
+        """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in
+        three planes (extra: ``pip install morphseek[plot]``).
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        """
+        from .report.plot import figure
+
+        return figure(self, *self._given(fixed, moving))
+
+    def _given(
+        self, fixed: io.ImageLike | None, moving: io.ImageLike | None
+    ) -> tuple[io.ImageLike, io.ImageLike]:
+        """Return the images given, or those that were registered."""
+        images = (
+            self._sources[0] if fixed is None else fixed,
+            self._sources[1] if moving is None else moving,
+        )
+        for name, image in zip(("fixed", "moving"), images):
+            if image is None:
+                raise errors.InvalidArgumentError(
+                    f"{name}: a loaded result does not hold the image; give it"
+                )
+        return images
 
     def report(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the
@@ -328,7 +398,7 @@ def register(
             if reporter.interruption is not None:
                 raise reporter.interruption from None
             raise
-    return RegistrationResult(
+    result = RegistrationResult(
         found.displacement,
         target.grid,
         source.grid,
@@ -338,6 +408,8 @@ def register(
         chosen,
         found.uncertainty,
     )
+    result._sources = target, source
+    return result
 
 
 def _mask(mask: io.ImageLike | None, image: io.Image, name: str) -> io.Image | None:
@@ -478,7 +550,9 @@ class _Reporter:
 
 
 class Bar:
-    """A progress bar on standard error; silent where that is no terminal."""
+    """A progress bar on standard error, with the stage and the time left; silent where that is no
+    terminal, and where ``CI`` is set.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -488,22 +562,25 @@ class Bar:
         # it has names and paths of the user's
         message = TextColumn("{task.description}", markup=False)
         columns = (
-            TextColumn("{task.fields[stage]:<8}"),
+            TextColumn("{task.fields[stage]:<11}"),
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]:<11}"),
             message,
         )
-        self._bar = RichProgress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        )
-        self._task = self._bar.add_task("", total=1.0, stage="")
+        silent = not console.is_terminal or bool(os.environ.get("CI"))
+        self._bar = RichProgress(*columns, console=console, transient=True, disable=silent)
+        self._task = self._bar.add_task("", total=1.0, stage="", left="")
+        self._left = TimeLeft()
         self._bar.start()
 
     def __call__(self, report: Progress) -> None:
         if report.message:
-            self._bar.update(self._task, description=report.message)
-        self._bar.update(self._task, completed=report.fraction, stage=report.stage)
+            new = "" if report.message == report.stage else report.message
+            self._bar.update(self._task, description=new)
+        left = self._left(report.fraction, time.monotonic())
+        self._bar.update(self._task, completed=report.fraction, stage=report.stage, left=left)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
@@ -511,6 +588,46 @@ class Bar:
 
     def close(self) -> None:
         self._bar.stop()
+
+
+class TimeLeft:
+    """How long something will take, from how fast it went so far: the last third of the time
+    counts half, for stages differ.
+
+    >>> left = TimeLeft()
+    >>> [left(fraction, now) for fraction, now in ((0.0, 0.0), (0.01, 0.5), (0.25, 10.0))]
+    ['', '', '30 s left']
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[float, float]] = []
+
+    def __call__(self, fraction: float, now: float) -> str:
+        """Return the time left as text: empty until it can be told."""
+        if not self._steps or fraction > self._steps[-1][0]:
+            self._steps.append((fraction, now))
+        first, began = self._steps[0]
+        passed, done = now - began, fraction - first
+        if passed < 2 or done < 0.02:
+            return ""
+        late = next((s for s in self._steps if s[1] >= began + passed * 2 / 3), self._steps[-1])
+        lately = (fraction - late[0]) / (now - late[1]) if now > late[1] else 0.0
+        speed = 0.5 * (done / passed + lately) if lately else done / passed
+        return f"{duration((1 - fraction) / speed)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as one reads it.
+
+    >>> duration(42.4), duration(90), duration(4000)
+    ('42 s', '1:30 min', '1:07 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
 def _document_options() -> None:
