@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/referee"
@@ -96,11 +97,44 @@ func (r *registration) weigh() {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
 	if e.Correlation < matched {
-		var axis int
-		e.Mirrored, axis = judge.Mirrored(r.initial)
-		e.Axis = alongBody(r.canonical.Fixed.Direction, axis)
+		gain, axis, at := judge.Reflection(r.initial)
+		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
+		if gain > maybeMirrored {
+			e.Mirrored = r.gainMirrored(at)
+		}
 	}
 	r.metrics.Referee = e
+}
+
+// gainMirrored is how much closer the initial alignment would bring the images with the moving one mirrored, from a reflection of the fixed
+// image's space on.
+func (r *registration) gainMirrored(reflection volume.Affine) float64 {
+	mirrored := r.canonical
+	mirrored.Moving = reversed(r.canonical.Moving)
+	if mask := r.canonical.MovingMask; mask != nil {
+		mirrored.MovingMask = reversed(mask)
+	}
+	g := mirrored.Moving.Geometry
+	flip := volume.IdentityAffine()
+	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
+	from := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()).After(r.initial).After(reflection)
+	found, err := align.Align(r.ctx, allFinite(mirrored.Fixed), allFinite(mirrored.Moving), align.Options{
+		Method: align.Affine, Initial: &from, FixedMask: mirrored.FixedMask, MovingMask: mirrored.MovingMask, Threads: r.opt.Threads, Seed: r.opt.Seed,
+	})
+	if err != nil { // such an image cannot be laid there
+		return -1
+	}
+	other := referee.New(mirrored, r.opt.Threads)
+	return gain(other.Compare(r.startState(), other.Look(found.Transform, nil)))
+}
+
+// reversed returns v with its first axis the other way round, on the same grid.
+func reversed(v *volume.Volume) *volume.Volume {
+	out := &volume.Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+	for n, row := v.Size[0], 0; row < len(out.Data); row += n {
+		slices.Reverse(out.Data[row : row+n])
+	}
+	return out
 }
 
 // alongBody names the direction in the body in which an axis of a grid mostly runs.

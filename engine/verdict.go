@@ -90,8 +90,9 @@ const (
 	sharpEnd   = 0.26 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the fixed image that both show
 
-	matched    = 0.8   // correlation from which on no mirror image is asked for
-	asMirrored = 0.005 // gain of a mirror image that speaks for it
+	matched       = 0.8   // correlation from which on no mirror image is asked for
+	maybeMirrored = -0.12 // gain of one that was only moved from which on it is aligned
+	asMirrored    = 0.055 // gain of an aligned one that speaks for it
 )
 
 // verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.

@@ -30,7 +30,7 @@ func TestVerdict(t *testing.T) {
 			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.45, Start: 0.01, End: 0.35, Common: 0.95}
 		}, Check},
 		{"a mirrored abdomen", func(m *Metrics) {
-			m.Referee = RefereeMetrics{Gain: 0.4, Correlation: 0.6, Start: 0.7, Common: 0.9, ReachMM: 60, Mirrored: 0.05, Axis: "left and right"}
+			m.Referee = RefereeMetrics{Gain: 0.4, Correlation: 0.6, Start: 0.7, Common: 0.9, ReachMM: 60, Mirrored: 0.1, Axis: "left and right"}
 		}, Failed},
 		{"two people's heads, nearly their own mirror images", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.6, Start: 1.3, Common: 0.9, Mirrored: -0.06, Axis: "left and right"}

@@ -11,10 +11,11 @@ import (
 // beyond is how many coarse voxels of the moving image around the fixed one are looked at, so that it may be moved.
 const beyond = 6
 
-// Mirrored is by how much the descriptors' mean distance falls, in logarithms, when the moving image as it lies under initial is mirrored:
-// the most along the three axes of the fixed grid, about the middle of what the moving image shows, and that axis. Each candidate, the
-// one that is not mirrored too, is first moved by whole voxels of a coarse grid to where it fits best.
-func (r *Referee) Mirrored(initial volume.Affine) (gain float64, axis int) {
+// Reflection is the mirror image of the moving image, as it lies under initial, that comes closest to the fixed one: along an axis of the
+// fixed grid, about the middle of what the moving image shows, moved by whole voxels of a coarse grid to where it fits best. gain is by
+// how much the descriptors' mean distance falls then, in logarithms, below that of the image as it is, which may move likewise. at maps the
+// fixed image's space to itself, LPS mm.
+func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at volume.Affine) {
 	const voxels = 12_000
 	coarse := r.coarse(voxels)
 	wide := coarse.grid
@@ -26,24 +27,36 @@ func (r *Referee) Mirrored(initial volume.Affine) (gain float64, axis int) {
 	image := &volume.Volume{Geometry: wide, Data: repeated(total, r.moving, r.threads)}
 	known := total.Warp(r.movingKnown, volume.Nearest, 0, r.threads)
 	ours := interleaved(coarse.descriptors)
-	least := func(data, known []float32, from [3]int) float64 {
+	least := func(data, known []float32, from [3]int) (float64, [3]int) {
 		s := shifting{coarse: coarse, ours: ours, size: wide.Size, known: known,
 			theirs: interleaved(metric.MINDSSC(data, known, wide.Size, radius, dilation, r.threads))}
 		return s.least(from)
 	}
-	plain := least(image.Data, known.Data, [3]int{})
-	gain = math.Inf(-1)
+	plain, _ := least(image.Data, known.Data, [3]int{})
+	gain, at = math.Inf(-1), volume.IdentityAffine()
 	for a := range 3 {
 		var from [3]int
 		from[a] = int(math.Round(2*middle(image, known, a))) - (wide.Size[a] - 1)
-		if g := math.Log(plain / least(reversed(image, a), reversed(known, a), from)); g > gain {
-			gain, axis = g, a
+		distance, moved := least(reversed(image, a), reversed(known, a), from)
+		if g := math.Log(plain / distance); g > gain {
+			gain, axis, at = g, a, reflection(coarse.grid, a, moved)
 		}
 	}
 	if math.IsNaN(gain) || math.IsInf(gain, 0) { // nothing to compare
-		return 0, 0
+		return math.Inf(-1), 0, volume.IdentityAffine()
 	}
-	return gain, axis
+	return gain, axis, at
+}
+
+// reflection maps the points of g to where reversed along an axis, and then moved by voxels, they came from.
+func reflection(g volume.Geometry, axis int, moved [3]int) volume.Affine {
+	m := volume.IdentityAffine()
+	for a := range 3 {
+		m.T[a] = -float64(moved[a])
+	}
+	m.M[4*axis] = -1
+	m.T[axis] = float64(g.Size[axis] - 1 + moved[axis])
+	return g.IndexToPhysical().After(m).After(g.PhysicalToIndex())
 }
 
 // interleaved returns descriptors voxel by voxel.
@@ -96,10 +109,10 @@ type shifting struct {
 	ours, theirs [][metric.MINDChannels]float32
 }
 
-// least returns the least distance that steps of two voxels, then of one, find from a place on.
-func (s *shifting) least(at [3]int) float64 {
+// least returns the least distance that steps of two voxels, then of one, find from a place on, and where.
+func (s *shifting) least(at [3]int) (least float64, place [3]int) {
 	const steps = 6 // of each length, at most
-	least := s.distance(at)
+	least = s.distance(at)
 	for _, length := range []int{2, 1} {
 		for range steps {
 			from, moved := at, false
@@ -114,7 +127,7 @@ func (s *shifting) least(at [3]int) float64 {
 			}
 		}
 	}
-	return least
+	return least, at
 }
 
 // distance is the descriptors' mean distance where both images show something, weighted by the fixed one's structure; infinite where that is

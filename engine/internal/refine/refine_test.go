@@ -367,7 +367,7 @@ type leaving struct {
 }
 
 func (l *leaving) validate(*field.Field) { l.look++ }
-func (l *leaving) voxels() int            { return l.counts[l.look-1] }
+func (l *leaving) voxels() int           { return l.counts[l.look-1] }
 func (l *leaving) force(g, _, _ *field.Field) float64 {
 	g.X[len(g.X)/2] = 1
 	return l.sums[l.look-1]
