@@ -40,6 +40,8 @@ const (
 	leastOverlap    = 0.3  // of the smaller field of view
 	leastConfidence = 0.1  // of the alignment found
 	mostFolding     = 0.5  // % of the voxels
+	leastVolume     = 0.05 // Jacobian determinant within one body
+	mostVolume      = 12   // likewise
 	rounding        = 1e-4 // of the similarity: one map, sampled in two ways
 
 	// unrelated is a normalized mutual information that no registration of two images of one body falls below (RATIONALE.md, Warnings).
@@ -73,6 +75,9 @@ func doubts(m Metrics, deformed bool) (doubts []string) {
 	}
 	if m.NJDPercent > mostFolding {
 		doubts = append(doubts, "The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")
+	}
+	if oneBodySeen := m.Plan.Agreement >= oneBody; oneBodySeen && deformed && (m.JacobianMin < leastVolume || m.JacobianMax > mostVolume) {
+		doubts = append(doubts, fmt.Sprintf("The images agree as one body, and yet somewhere tissue shrinks to %.2g or grows to %.2g of its volume: tissue that is new or gone may have been pulled over; look there.", m.JacobianMin, m.JacobianMax))
 	}
 	return doubts
 }

@@ -338,6 +338,8 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *              was no better
  *     "similarity": "ncc", "mse" or "mind"
  *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
+ *     "agreement": squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's,
+ *                  above 0.9 as one body's; 0 where intensities were not compared
  *     "smoothness_mm": over which distance tissue moves together
  *     "reasons": plain words, for the user
  *   "warnings": plain words, for the user; what is among the verdict's reasons need not be shown twice

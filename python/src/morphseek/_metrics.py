@@ -110,6 +110,9 @@ class PlanMetrics(TypedDict):
     similarity: str
     # share of the search's displacement that counts, 0..1; 0 where it did not run
     search: float
+    # squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two
+    # people's, above 0.9 as one body's; 0 where intensities were not compared
+    agreement: float
     # over which distance tissue moves together
     smoothness_mm: float
     # plain words, for the user
