@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 import morphseek
 from morphseek import report
-from morphseek.evaluation import mean_dice, score_labels
-from morphseek.transform import resample_identity
+from morphseek.scoring import mean_dice, score_labels
+from morphseek.transforms import resample_identity
 
-pair = morphseek.phantom.make_pair()
+pair = morphseek.phantoms.make_pair()
 result = morphseek.register(pair.fixed, pair.moving, progress=True)
 scores = score_labels(result, pair.fixed_labels, pair.moving_labels)
 print(f"Dice {mean_dice(scores, 'before'):.3f} -> {mean_dice(scores):.3f}, {result}")
@@ -56,7 +56,7 @@ for row, plane in enumerate((1, 0)):
         for slices, color in (
             () if outlines is None else ((labels[0], report._FIXED), (outlines, report._MOVING))
         ):
-            for label in morphseek.phantom.LABELS:
+            for label in morphseek.phantoms.LABELS:
                 report._contour(axes, views, plane, slices[plane] == label, 0.5, color)
         left, right, bottom, top = views.extent(plane)
         axes.set(xlim=(left, right), ylim=(bottom, top))

@@ -28,12 +28,12 @@ LINGER = "\nimport time; time.sleep(float(sys.argv[1]))"
 
 # A tenth of its size in mm is what the built-in network knows.
 PAIR = """
-from morphseek import io, phantom
-pair = phantom.make_pair(size=32)
+from morphseek import images, phantoms
+pair = phantoms.make_pair(size=32)
 for name in ("fixed", "moving"):
     image = getattr(pair, name)
-    small = io.Image(image.array, tuple(0.1 * s for s in image.spacing), tuple(0.1 * o for o in image.origin), image.direction)
-    io.write_image(f"{name}.nii.gz", small)
+    small = images.Image(image.array, tuple(0.1 * s for s in image.spacing), tuple(0.1 * o for o in image.origin), image.direction)
+    images.write(f"{name}.nii.gz", small)
 """  # noqa: E501 a program
 ENGINE = """
 import sys, morphseek

@@ -13,10 +13,10 @@ import pytest
 
 import morphseek
 from helpers import QUICK, blob, oblique
-from morphseek import io, phantom
-from morphseek.evaluation import score_labels
-from morphseek.phantom import PhantomPair
+from morphseek import images, phantoms
+from morphseek.phantoms import PhantomPair
 from morphseek.report import _Views, write_report
+from morphseek.scoring import score_labels
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def page(
             fixed_labels=pair.fixed_labels,
             moving_labels=pair.moving_labels,
             scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
-            label_names=phantom.LABELS,
+            label_names=phantoms.LABELS,
             command="morphseek register 'my fixed.nii' moving.nii --out out",
             title="moving onto fixed",
         )
@@ -57,10 +57,10 @@ def test_odd_images(shape: tuple[int, int, int], bad: float | None, limit: float
     """No voxel of the moving image is where the fixed one is at the start, and some are no numbers;
     a long thin one.
     """
-    fixed, array = io.Image(blob(shape)), blob(shape)
+    fixed, array = images.Image(blob(shape)), blob(shape)
     if bad is not None:
         array[:, :4] = bad
-    moving = io.Image(array, origin=(500.0, 0, 0))
+    moving = images.Image(array, origin=(500.0, 0, 0))
     result = morphseek.register(fixed, moving, **QUICK)
     write_report(tmp_path / "report.html", result, fixed, moving, command="", title="")
     page = (tmp_path / "report.html").read_text()
@@ -190,8 +190,8 @@ def test_orientation():
     flipped = np.zeros((8, 9, 10), np.float32)
     flipped[1, 2, 8] = 1
     # index x runs to the right (-L), y to the head, z to the back
-    grid = io.Image(flipped, (1, 2, 3), (0, 0, 0), (-1, 0, 0, 0, 0, 1, 0, 1, 0)).grid
-    views = _Views(grid, io.Image.on_grid(flipped, grid), None)
+    grid = images.Image(flipped, (1, 2, 3), (0, 0, 0), (-1, 0, 0, 0, 0, 1, 0, 1, 0)).grid
+    views = _Views(grid, images.Image.on_grid(flipped, grid), None)
     assert views.spacing == [2, 3, 1] and views.sizes == [9, 8, 10]
     turned = views.turn(flipped)  # axes to S, P, L
     assert np.argwhere(turned).tolist() == [[2, 1, 1]]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from morphseek import _core
-from morphseek._options import Options
+from morphseek._engine import core
+from morphseek._engine.generated import Options
 
 PYTHON = Path(__file__).parents[1]
 NOT_STRICT = 18  # modules that mypy does not check; lower it with the list in pyproject.toml
 
 
 def test_the_options_are_the_engines():
-    assert list(Options.__annotations__) == [option["name"] for option in _core.option_table()]
+    assert list(Options.__annotations__) == [option["name"] for option in core.option_table()]
 
 
 def test_the_list_of_unchecked_modules_shrinks():
@@ -42,7 +42,7 @@ def test_the_list_of_unchecked_modules_shrinks():
         ('register("a", "b", similarty="ncc")', "similarty"),
         ('register("a", "b", similarity="nccc")', "nccc"),
         ('register("a", "b", refine="many")', "refine"),
-        ('batch.run("a", "b", serch="on")', "serch"),
+        ('register_cohort("a", "b", serch="on")', "serch"),
         ('evaluate("a", "b", search="no")', "search"),
         ('register("a", "b").verdict.grade', "None"),  # of an old report
         ('Verdict("good", (), 0.4).error_mm', ""),

@@ -149,7 +149,7 @@ result.save(args.out / "registered")
 print(result)
 
 fixed, fixed_labels = (sitk.ReadImage(str(p[0])) for p in (images, labels))
-start = morphseek.io.read_transform(result.initial)
+start = morphseek.transforms.read(result.initial)
 aligned, aligned_labels = (
     sitk.GetArrayFromImage(sitk.Resample(sitk.ReadImage(str(p[1])), fixed, start, how)).astype(
         float

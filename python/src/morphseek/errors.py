@@ -17,10 +17,9 @@ True
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ._native import gopy as _gopy
+from ._engine.faults import TABLE as TABLE
 
 
 class MorphSeekError(Exception):
@@ -58,9 +57,6 @@ _BY_NAME = {
     "model_not_found": LookupError,
     "snapshot_corrupt": ValueError,
 }
-
-TABLE: list[dict[str, Any]] = json.loads(_gopy.FaultTable())
-"""The engine's table: dicts with ``code``, ``name``, ``python`` (the class) and ``exit``."""
 
 _BY_CODE: dict[int, type[MorphSeekError]] = {}
 for _info in TABLE:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import io
-from .evaluation import LabelScore, mean_dice
-from .registration import RegistrationResult
-from .transform import minimum, resample_identity
+from . import _files, images as io
+from .result import RegistrationResult
+from .scoring import LabelScore, mean_dice
+from .transforms import minimum, resample_identity
 from .verdict import UNKNOWN, Verdict, explanation, millimetres, notes
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def write_report(
     fixed_labels, moving_labels : ImageLike, optional
         Their outlines are drawn.
     scores : sequence of LabelScore
-        From :func:`morphseek.evaluation.score_labels`.
+        From :func:`morphseek.scoring.score_labels`.
     label_names : dict, optional
         Label number to name.
     command : str
@@ -63,7 +63,7 @@ def write_report(
     title : str
         Which images, for the heading.
     truth : dict, optional
-        Of a made-up pair the errors at points, from :meth:`morphseek.phantom.PhantomPair.errors`.
+        Of a made-up pair the errors at points, from :meth:`morphseek.phantoms.PhantomPair.errors`.
     """
     import jinja2
 
@@ -187,7 +187,7 @@ def write_report(
         explanation=explanation(result.metrics),
         seconds={name: s for name, s in result.metrics["seconds"].items() if name != "total"},
     )
-    io.write_text(path, html)
+    _files.write_text(path, html)
 
 
 def _verdict(verdict: Verdict | None) -> dict[str, Any]:

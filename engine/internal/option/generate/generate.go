@@ -27,7 +27,7 @@ var outputs = []struct {
 	{"bridge/capi/test/layout.c", part("/* options", cRows)},
 	{"plugin/include/itkMorphSeekOptions.h", itkMacro},
 	{"plugin/cli/MorphSeekRegistration.xml", part("<!-- options", xmlParameters)},
-	{"python/src/morphseek/_options.py", pythonTypes},
+	{"python/src/morphseek/_engine/generated.py", pythonTypes},
 	{"python/docs/options.md", reference},
 }
 

@@ -116,7 +116,8 @@ def read_case(
     """
     import SimpleITK as sitk
 
-    from .. import _bindings, io
+    from .. import images
+    from .._engine import bindings
 
     given = _read(image)
     picture = sitk.DICOMOrient(given.like(given.float32()).to_sitk(), "LPS")
@@ -126,7 +127,7 @@ def read_case(
     if labels is not None:
         found = _read(labels)
         m = sitk.DICOMOrient(found.to_sitk(), "LPS")
-        if not _bindings.same_grid(io.grid_of(picture), io.grid_of(m)):
+        if not bindings.same_grid(images.grid_of(picture), images.grid_of(m)):
             lost = (
                 "; its header seems to be lost: give it the image's"
                 if found.array.shape == given.array.shape
@@ -160,13 +161,13 @@ def read_case(
 
 
 def _read(path: str | Path) -> Any:
-    """A file as the rest of the package reads it (:func:`morphseek.io.read`), which knows the ones
-    that are cut short.
+    """A file as the rest of the package reads it (:func:`morphseek.images.read`), which knows the
+    ones that are cut short.
     """
-    from .. import errors, io
+    from .. import errors, images
 
     try:
-        return io.read(str(path))
+        return images.read(str(path))
     except errors.MorphSeekError as error:
         named = "" if str(path) in str(error) else f"{path}: "
         raise DataError(f"{named}{error}") from None
@@ -197,16 +198,17 @@ def _intensities(
     """
     import SimpleITK as sitk
 
-    from .. import _bindings, errors, io
+    from .. import errors, images
+    from .._engine import bindings
 
-    given = io.Image(
+    given = images.Image(
         sitk.GetArrayFromImage(picture),
         picture.GetSpacing(),
         picture.GetOrigin(),
         picture.GetDirection(),
     )
     try:
-        taken, (low, high) = _bindings.intensities(given.float32(), given.grid, *percentiles)
+        taken, (low, high) = bindings.intensities(given.float32(), given.grid, *percentiles)
     except errors.MorphSeekError as error:
         raise DataError(f"{path}: {error}") from None
     if not high > low:

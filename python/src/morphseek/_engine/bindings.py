@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import errors
-from ._core import call
-from ._native import gopy
+from .. import errors
+from .._native import gopy
+from .core import call
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Grid = Doubles
-"""18 float64 as :attr:`morphseek.io.Image.grid`."""
+"""18 float64 as :attr:`morphseek.images.Image.grid`."""
 
 ALL_CORES = 0
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from . import errors
-from ._native import gopy
+from .. import errors
+from .._native import gopy
 
 _forked = False
 
