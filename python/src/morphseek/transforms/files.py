@@ -24,7 +24,8 @@ def read(source: Any) -> sitk.Transform:
 
     Examples
     --------
-    >>>     >>> shift = np.eye(4); shift[:3, 3] = 1, 2, 3
+    >>> import numpy as np
+    >>> shift = np.eye(4); shift[:3, 3] = 1, 2, 3
     >>> read(shift).TransformPoint((0.0, 0.0, 0.0))
     (1.0, 2.0, 3.0)
     """
