@@ -26,11 +26,11 @@ import SimpleITK as sitk
 
 import morphseek
 from morphseek.training import config
-from morphseek.training.data import PairSource, read_pairs
-from morphseek.training.diagnostics import histories
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.export import export_bundle
-from morphseek.training.trainer import Trainer, load_backbone
+from morphseek.training.pairs import PairSource, read_pairs
+from morphseek.training.run import Trainer, load_backbone
+from morphseek.training.run.log import histories
 
 parser = argparse.ArgumentParser(description="From labelled pairs to a registered volume.")
 parser.add_argument(

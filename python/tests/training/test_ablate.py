@@ -4,10 +4,9 @@ say.
 
 import json
 
+import ablate
 import numpy as np
 import pytest
-
-from morphseek.training import ablate
 
 
 @pytest.fixture

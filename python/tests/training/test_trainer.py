@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from morphseek.training.evaluate import evaluate_pairs
-from morphseek.training.trainer import Trainer, average, load_backbone
+from morphseek.training.run import Trainer, average, load_backbone
 
 
 def final(folder):
@@ -164,7 +164,7 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
 _RUN = """
 import sys, json
 from morphseek.training.config import Config
-from morphseek.training.trainer import Trainer
+from morphseek.training.run import Trainer
 Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False).run()
 """
 
@@ -218,7 +218,7 @@ def test_resuming_with_other_processes_is_refused(tiny, tmp_path):
 
 def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     """As the tables of relative positions of a transformer: integers beside the weights."""
-    from morphseek.training import trainer as module
+    from morphseek.training.run import loop as module
 
     def build(model):
         backbone = build_backbone(model)
@@ -310,7 +310,7 @@ def test_target_kl_schedule(tiny, tmp_path):
 _RANK = """
 import json, os, sys, torch
 from morphseek.training.config import Config
-from morphseek.training.trainer import Trainer
+from morphseek.training.run import Trainer
 t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False)
 t.run()
 torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
@@ -421,7 +421,7 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     step, not after two.
     """
     from morphseek.training.backbones import Encoded
-    from morphseek.training.data import PairSource
+    from morphseek.training.pairs import PairSource
 
     source = PairSource(phantoms, 2)
     source.case("p0")

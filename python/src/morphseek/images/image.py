@@ -10,6 +10,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from .._engine import bindings
 from .grid import IDENTITY, index_to_physical, placed
 
 ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike[str], Any]
@@ -90,6 +91,18 @@ class Image:
     def like(self, array: np.ndarray) -> Image:
         """Return other voxels on this grid."""
         return dataclasses.replace(self, array=array)
+
+    def same_grid(self, other: Image) -> bool:
+        """Whether another image lies on this grid, as the engine tells grids apart."""
+        return bindings.same_grid(self.grid, other.grid)
+
+    def intensities(
+        self, low: float = 0.5, high: float = 99.5
+    ) -> tuple[np.ndarray, tuple[float, float]]:
+        """Return the voxels as a registration compares them, without a scanner's padding, failed
+        fits and NaN, float32, and two percentiles of them.
+        """
+        return bindings.intensities(self.float32(), self.grid, low, high)
 
     def to_sitk(self) -> sitk.Image:
         """Return a SimpleITK image (a copy)."""

@@ -1,5 +1,8 @@
 """Diagnostics of a trained policy: does it still explore, is its likelihood sane, does its gradient
 point anywhere?
+
+    python python/benchmarks/research/diagnostics.py diagnose RUN/best.pt --data DIR
+    python python/benchmarks/research/diagnostics.py memory --trajectories 1,4,16
 """
 
 from __future__ import annotations
@@ -10,31 +13,37 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, NoReturn
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 from torch.nn import functional as F
 
-from .config import Config
-from .data import DataError, PairSource, Sample, read_pairs
-from .losses import hard_dice
-from .objective import StepObjective
-from .policy import (
+from morphseek import _files
+from morphseek.training.backbones import build
+from morphseek.training.cli import check_folder, counts
+from morphseek.training.config import Config, without_nan
+from morphseek.training.losses import hard_dice
+from morphseek.training.pairs import DataError, PairSource, Sample, read_pairs
+from morphseek.training.policy import (
     channel_basis,
     gaussian_noise,
     group_advantage,
     local_advantage,
     local_dice_reward,
     policy_step,
-    smooth_noise,
+    smoothed,
 )
-from .spatial import compose, to_view, warp
+from morphseek.training.run import load_backbone
+from morphseek.training.run.log import histories
+from morphseek.training.spatial import compose, to_view, warp
+from morphseek.training.step import StepObjective
 
 __all__ = [
     "collapse_probe",
     "gradient_norms",
-    "histories",
     "load_pairs",
     "policy_signal",
     "step_cost",
@@ -254,7 +263,7 @@ def policy_signal(
                 if kind == "white":
                     noise = gaussian_noise(tuple(noise.shape), rng)
                 else:
-                    noise = smooth_noise(noise, smooth_sd)
+                    noise = smoothed(noise, smooth_sd)
                 if "channels" in kind:
                     noise = torch.einsum("ck,jkdhw->jcdhw", basis, noise)
                 scale = 0.3
@@ -278,57 +287,6 @@ def policy_signal(
     ]
 
 
-def histories(
-    run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")
-) -> dict[str, list[float]]:
-    """Columns of a run's ``log.jsonl``, with ``visit``."""
-    rows = [json.loads(line) for line in (Path(run) / "log.jsonl").read_text().splitlines()]
-    # A value that was not finite is null there.
-    return {
-        k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)] for k in ("visit", *keys)
-    }
-
-
-_COST = """
-import json, resource, sys, time
-from pathlib import Path
-import numpy as np, torch
-from morphseek.training.config import load
-from morphseek.training.objective import StepObjective, build_backbone
-from morphseek.training.data import Sample
-j, sequential, size, device = int(sys.argv[1]), sys.argv[2] == "1", [int(v) for v in sys.argv[3:6]], sys.argv[7]
-cuda = device != "cpu"
-torch.set_num_threads(1)
-config = load("paper").replace(**{"policy.trajectories": j, "policy.sequential": sequential, "policy.tau_init": 1.0,
-                                  "model.backbone": sys.argv[6]})
-torch.manual_seed(0)
-objective = StepObjective(build_backbone(config.model).to(device), config.loss, config.policy, "finetune", cuda)
-one = lambda c: torch.rand(1, c, *size)
-ones = torch.ones(1, 1, *size)
-pair = Sample(one(1), one(1), ones, ones, (one(2) > 0.5).float(), (one(2) > 0.5).float(), torch.ones(1, 1, *size), torch.ones(1, 1, *size)).to(device)
-def peak():
-    if cuda:
-        return torch.cuda.max_memory_allocated() / 1024
-    # Linux hands a parent's ru_maxrss on to its children; the high-water mark of this address space is its own.
-    status = Path("/proc/self/status")
-    if status.exists():
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-def step():
-    began = time.perf_counter()
-    objective(pair, torch.zeros(1, 3, *size, device=device), tau=1.0, rng=np.random.default_rng(0)).loss.backward()
-    if cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
-before = peak()
-seconds = step()
-mib = (peak() - before) / 1024
-if cuda:
-    seconds = step()  # the first looked for algorithms
-print(json.dumps({"mib": mib, "seconds": seconds}))
-"""  # noqa: E501 a program
-
-
 def step_cost(
     trajectories: int,
     sequential: bool,
@@ -347,8 +305,7 @@ def step_cost(
     """
     command = [
         sys.executable,
-        "-c",
-        _COST,
+        str(Path(__file__).with_name("step_cost.py")),
         str(trajectories),
         str(int(sequential)),
         *map(str, size),
@@ -359,3 +316,119 @@ def step_cost(
     if done.returncode:
         raise RuntimeError(f"the step failed: {done.stderr.strip().splitlines()[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+app = typer.Typer(
+    help="Looks inside a trained policy.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.secho(f"error: {error}", fg="red", err=True)
+    raise typer.Exit(2)
+
+
+@app.command()
+def diagnose(
+    checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
+    data: Annotated[
+        Path,
+        typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder.", metavar="DIR"),
+    ],
+    pairs: Annotated[int, typer.Option(help="Validation pairs to use.", min=1)] = 4,
+    tau: Annotated[float, typer.Option(help="Temperature of the samples.")] = 1.0,
+    signal: Annotated[
+        bool, typer.Option(help="Also measure the policy-gradient signal (slow).")
+    ] = False,
+    trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
+    to: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
+) -> None:
+    """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
+    policy's signal.
+    """
+    check_folder(to)
+    sizes = counts("--trajectories", trajectories, least=2)
+    try:
+        backbone, config, state = load_backbone(checkpoint)
+        samples = load_pairs(config, data, backbone.size_multiple, pairs)
+    except (OSError, ValueError) as error:
+        _fail(error)
+    labelled = [s for s in samples if s.fixed_labels.shape[1] and s.moving_labels.shape[1]]
+    if signal and not labelled:
+        _fail(
+            ValueError(
+                "--signal needs labels: the validation pairs have none for data.labels ="
+                f" {config.data.labels}"
+            )
+        )
+    # The weights and the policy that the run's next visit would have.
+    objective = StepObjective(
+        backbone,
+        config.loss.at(state["visit"]),
+        config.policy,
+        config.run.stage,
+        False,
+        config.data.spacing,
+    )
+    objective.kl_weight = state.get("kl_weight", objective.kl_weight)
+    if state.get("policy"):
+        objective.load_policy_state(state["policy"])
+    report: dict = {"collapse": [collapse_probe(backbone, s, tau=tau) for s in labelled]}
+    if not labelled:
+        typer.echo("no labels: no Dice of samples")
+    for row in report["collapse"]:
+        typer.echo(
+            f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu:"
+            f" {row['dice_mu']:.2f})"
+        )
+    report["variance"] = variance_ratio(backbone, samples[0], tau=tau)
+    v = report["variance"]
+    typer.echo(
+        f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}"
+    )
+    report["gradient_norms"] = gradient_norms(
+        objective, samples[0], config.policy.temperature(min(state["visit"], config.run.visits - 1))
+    )
+    typer.echo(
+        "gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items())
+    )
+    run = checkpoint.parent
+    if (run / "log.jsonl").exists():
+        h = report["histories"] = histories(run, ("sigma", "mu_abs", "kl"))
+        for key in ("sigma", "mu_abs", "kl"):
+            parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
+            typer.echo(
+                f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p))
+            )
+    if signal:
+        report["signal"] = policy_signal(objective, labelled, sizes)
+        typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
+        for r in report["signal"]:
+            typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
+    if to:
+        _files.write_text(to, json.dumps(without_nan(report), indent=1, allow_nan=False))
+
+
+@app.command()
+def memory(
+    trajectories: Annotated[str, typer.Option(help="Values of J.")] = "1,2,4,8,16",
+    size: Annotated[str, typer.Option(help="D,H,W.")] = "48,64,48",
+    backbone: Annotated[str, typer.Option()] = "compact",
+) -> None:
+    """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
+    shape, sizes = counts("--size", size, 3), counts("--trajectories", trajectories)
+    try:
+        build(backbone).latent_shape(shape)
+    except ValueError as error:
+        _fail(error)
+    typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
+    for j in sizes:
+        try:
+            values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
+        except RuntimeError as error:
+            _fail(error)
+        typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,119 +1,14 @@
-"""Configuration of a training run: a TOML file with strict keys.
-
-Every section of the file is a dataclass here, every key a field; an unknown section or key is an
-error that names the known ones. ``base = "best"`` at the top of a file starts from a preset that
-ships with the package (``morphseek/training/presets/*.toml``) or from another file, and the keys
-that follow override it.
-"""
+"""The sections of a configuration: every section a dataclass, every key a field."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
-import sys
-import types
-import typing
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
 from typing import Any, Literal
 
-from .data import Augmentation
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = [
-    "Bundle",
-    "Config",
-    "ConfigError",
-    "Data",
-    "Loss",
-    "Model",
-    "Optim",
-    "Policy",
-    "Run",
-    "Synthetic",
-    "load",
-    "presets",
-]
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be: unknown key, wrong type, value out of range."""
-
-
-#: Least and greatest value, of every number of a list too.
-_RANGES: dict[str, tuple[float, float]] = {
-    # Beyond half a window, a window of no width; beyond the whole size, none left.
-    "augment.contrast": (0, 0.49),
-    "augment.elastic_mm": (0, math.inf),
-    "augment.fixed_share": (0, 1),
-    "augment.gamma": (0, math.inf),
-    "augment.mirror": (0, 1),
-    "augment.noise": (0, math.inf),
-    "augment.rotation_deg": (0, math.inf),
-    "augment.scale": (0, 0.99),
-    "augment.shear": (0, math.inf),
-    "augment.translation_mm": (0, math.inf),
-    "data.labels": (0, 255),
-    "data.limit": (0, math.inf),
-    "data.limit_seed": (0, math.inf),
-    "data.min_size": (1, math.inf),
-    "data.percentiles": (0, 100),
-    "data.spacing": (1e-3, 1e3),
-    "loss.dice": (0, math.inf),
-    "loss.fold": (0, math.inf),
-    "loss.fold_margin": (0, math.inf),
-    "loss.kl": (0, math.inf),
-    "loss.kl_target": (0, math.inf),
-    "loss.moving_share": (0, 1),
-    "loss.regularity": (0, math.inf),
-    "loss.segmentation": (0, math.inf),
-    "loss.sharpness": (0, math.inf),
-    "loss.truth": (0, math.inf),
-    "loss.volume": (0, math.inf),
-    "loss.warm": (0, math.inf),
-    "loss.window": (1, 99),
-    "model.scale": (1e-3, math.inf),
-    "model.squarings": (0, 20),
-    "optim.accumulate": (1, math.inf),
-    "optim.clip": (0, math.inf),
-    "optim.ema": (0, 1),
-    "optim.final": (0, 1),
-    "optim.lr": (0, math.inf),
-    "optim.warmup": (0, math.inf),
-    "optim.weight_decay": (0, math.inf),
-    "policy.gradient_ratio": (0, math.inf),
-    "policy.rank": (1, math.inf),
-    "policy.refresh": (1, math.inf),
-    "policy.refresh_pairs": (1, math.inf),
-    "policy.smooth_sd": (0, math.inf),
-    "policy.target_sd": (0, math.inf),
-    "policy.tau_drop": (0, math.inf),
-    "policy.tau_every": (1, math.inf),
-    "policy.tau_init": (0, math.inf),
-    "policy.tau_min": (0, math.inf),
-    "policy.trajectories": (1, math.inf),
-    "policy.w_dice": (0, math.inf),
-    "policy.w_njd": (-math.inf, 0),
-    "policy.weight": (0, math.inf),
-    "run.checkpoint_minutes": (0, math.inf),
-    "run.keep_every": (0, math.inf),
-    "run.picture_every": (0, math.inf),
-    "run.pretrain": (0, math.inf),
-    "run.pretrain_joint_every": (0, math.inf),
-    "run.seed": (0, 2**63 - 1),
-    "run.steps": (1, 99),
-    "run.threads": (0, 4096),
-    "run.val_every": (1, math.inf),
-    "run.val_pairs": (0, math.inf),
-    "run.val_steps": (1, 99),
-    "run.visits": (0, math.inf),
-}
+from .augmentation import Augmentation
+from .errors import ConfigError
+from .rules import RANGES, at_visit, between, fill
 
 
 @dataclass
@@ -245,7 +140,7 @@ class Loss:
 
     def at(self, visit: int) -> Loss:
         """The weights that hold during a visit, phases applied."""
-        return _at(self, visit, "loss")
+        return at_visit(self, visit, "loss")
 
 
 #: Names up to 0.17.0, which configurations and checkpoints of then have.
@@ -313,7 +208,7 @@ class Synthetic:
 
     def at(self, visit: int) -> Synthetic:
         """The settings that hold during a visit, phases applied."""
-        return _at(self, visit, "synthetic")
+        return at_visit(self, visit, "synthetic")
 
 
 @dataclass
@@ -541,18 +436,18 @@ class Config:
         """Strict: an unknown section or key, or a value of the wrong type or out of range, is a
         :class:`ConfigError`.
         """
-        config = _fill(cls, values, "")
+        config = fill(cls, values, "")
         config.check()
         return config
 
     def check(self) -> None:
         """Raise ConfigError for what the types do not say: ranges, lengths, phases."""
-        for key, (least, most) in _RANGES.items():
+        for key, (least, most) in RANGES.items():
             section, name = key.split(".")
             value = getattr(getattr(self, section), name)
             for number in value if isinstance(value, list) else [value]:
                 if not least <= number <= most:
-                    raise ConfigError(f"{key!r} must be {_between(least, most)}, not {number:g}")
+                    raise ConfigError(f"{key!r} must be {between(least, most)}, not {number:g}")
         for name, count in (("spacing", 3), ("min_size", 3), ("percentiles", 2)):
             if len(getattr(self.data, name)) != count:
                 raise ConfigError(
@@ -614,126 +509,3 @@ class Config:
                 raise ConfigError(f"unknown key {key!r}")
             values[section][name] = value
         return Config.from_dict(values)
-
-
-def _between(least: float, most: float) -> str:
-    if least == -math.inf:
-        return f"{most:g} or less"
-    return f"{least:g} or more" if most == math.inf else f"between {least:g} and {most:g}"
-
-
-def _at(section, visit: int, name: str):
-    """A section with the changes of its ``phases`` up to ``visit``."""
-    values = {k: v for k, v in dataclasses.asdict(section).items() if k != "phases"}
-    for phase in sorted(section.phases, key=lambda p: p.get("visit", 0)):
-        if "visit" not in phase:
-            raise ConfigError(f"every table of '{name}.phases' needs 'visit'")
-        if phase["visit"] <= visit:
-            values |= {k: v for k, v in phase.items() if k != "visit"}
-    return _fill(type(section), values, f"{name}.phases.")
-
-
-def _fill(cls: type, values: dict[str, Any], where: str):
-    hints = typing.get_type_hints(cls)
-    known = {f.name for f in dataclasses.fields(cls)}
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = (
-                f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
-            )
-            raise ConfigError(f"unknown key {where + key!r}{hint}")
-    out = {}
-    for key, value in values.items():
-        out[key] = _check(hints[key], value, where + key)
-    return cls(**out)
-
-
-def _check(kind: Any, value: Any, where: str) -> Any:
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise ConfigError(f"{where!r} must be a section ([{where}])")
-        return _fill(kind, value, f"{where}.")
-    if origin is Literal:
-        if value not in args:
-            raise ConfigError(
-                f"{where!r} must be one of {', '.join(map(repr, args))}, not {value!r}"
-            )
-        return value
-    if origin is list:
-        if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{where!r} must be a list, not {value!r}")
-        return [_check(args[0], v, where) for v in value]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise ConfigError(f"{where!r} must be a table, not {value!r}")
-        return dict(value)
-    if origin is types.UnionType:
-        return value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{where!r} must be {kind.__name__}, not {value!r}")
-    return value
-
-
-def presets() -> dict[str, str]:
-    """Names of the presets that ship with the package, and the first comment line of each."""
-    out = {}
-    for item in sorted((resources.files(__package__) / "presets").iterdir(), key=lambda p: p.name):
-        if item.name.endswith(".toml"):
-            out[item.name[:-5]] = item.read_text().splitlines()[0].lstrip("# ").strip()
-    return out
-
-
-def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    out = dict(base)
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(out.get(key), dict) and key != "options":
-            out[key] = _merge(out[key], value)
-        else:
-            out[key] = value
-    return out
-
-
-def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    path = Path(source)
-    if path.suffix != ".toml":
-        item = resources.files(__package__) / "presets" / f"{source}.toml"
-        if not item.is_file():
-            raise ConfigError(
-                f"no preset {str(source)!r}; there are {', '.join(presets())}; a file must end in"
-                " .toml"
-            )
-        text, name = item.read_text(), f"preset {source}"
-    else:
-        if not path.is_file():
-            raise ConfigError(f"no configuration file {path}")
-        text, name = path.read_text(), str(path)
-    if name in seen:
-        raise ConfigError(f"{name} is based on itself")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name}: {error}") from None
-    base = values.pop("base", None)
-    if base is not None:
-        if str(base).endswith(".toml") and path.suffix == ".toml":
-            base = path.parent / base
-        values = _merge(_read(base, (*seen, name)), values)
-    return values
-
-
-def load(source: str | Path) -> Config:
-    """Read a TOML file, or a preset by name."""
-    return Config.from_dict(_read(source))
-
-
-def without_nan(value: Any) -> Any:
-    """Numbers that are not finite become None: JSON has none."""
-    if isinstance(value, dict):
-        return {k: without_nan(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,34 +1,30 @@
-"""Losses and rewards: image similarity, regularity, overlap of labels.
-
-Images are ``(B, 1, D, H, W)``, label maps ``(B, K, D, H, W)`` with one channel a label (background
-has none), fields ``(B, 3, D, H, W)`` in voxels. Masks are ``(B, 1, D, H, W)`` in [0, 1]; a loss
-with a mask is the mean over it.
-"""
+"""How alike two images are."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .spatial import _determinant, forward_differences
+Similarity = Callable[[Tensor, Tensor, "Tensor | None", int], Tensor]
+"""A loss of the fixed and the warped image (B, 1, D, H, W), a mask or None, and ``loss.window``."""
 
-__all__ = [
-    "diffusion",
-    "endpoint_error",
-    "fold_hinge",
-    "hard_dice",
-    "kl_to_standard_normal",
-    "local_mse",
-    "local_ncc",
-    "local_ncc_map",
-    "masked_mean",
-    "mind_descriptor",
-    "mind_loss",
-    "sharpen",
-    "soft_dice",
-    "soft_dice_per_label",
-]
+SIMILARITIES: dict[str, Similarity] = {}
+"""By the value of ``loss.similarity``."""
+
+
+def similarity(name: str) -> Callable[[Similarity], Similarity]:
+    """Function decorator: make a similarity available to configurations under ``name``. The names
+    stand in :class:`..config.Loss`, too, where types are checked.
+    """
+
+    def add(function: Similarity) -> Similarity:
+        SIMILARITIES[name] = function
+        return function
+
+    return add
 
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
@@ -48,6 +44,7 @@ def _box_mean(x: Tensor, window: int) -> Tensor:
     return x
 
 
+@similarity("mse")
 def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
     """Mean over voxels of the mean squared difference in a cubic window.
 
@@ -92,6 +89,7 @@ def local_ncc_map(
     return cross / torch.sqrt((var_f * var_m).clamp_min(eps * eps))
 
 
+@similarity("ncc")
 def local_ncc(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
     """Negative mean local normalised cross-correlation in a cubic window; -1 is a perfect match."""
     return -masked_mean(local_ncc_map(fixed, warped, window, mask=mask), mask)
@@ -174,117 +172,11 @@ def _eroded(mask: Tensor, reach: int) -> Tensor:
     return mask
 
 
-def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean distance in voxels between a displacement and the true one, (B, 3, D, H, W); smooth
-    below a tenth of a voxel.
-    """
-    return masked_mean(((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt(), mask)
+@similarity("mind")
+def _mind(fixed: Tensor, warped: Tensor, mask: Tensor | None, window: int) -> Tensor:
+    return mind_loss(fixed, warped, mask)
 
 
-def diffusion(u: Tensor) -> Tensor:
-    """Mean over voxels of the squared forward differences of the displacement, summed over axes and
-    components.
-    """
-    return sum(g.square().sum(dim=1).mean() for g in forward_differences(u))
-
-
-def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
-    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: pushes on voxels that
-    are about to fold.
-    """
-    return torch.relu(margin - _determinant(*forward_differences(u))).mean()
-
-
-def squared_log_jacobian(u: Tensor, floor: float = 0.05) -> Tensor:
-    """Mean of ``log(det(I + grad u))^2`` with forward differences; determinants below ``floor``
-    count as ``floor``.
-
-    Halving and doubling a volume cost the same. Folds are the hinge's business
-    (:func:`fold_hinge`): here their gradient is zero.
-    """
-    return _determinant(*forward_differences(u)).clamp_min(floor).log().square().mean()
-
-
-def kl_to_standard_normal(mu: Tensor, log_sigma: Tensor) -> Tensor:
-    """KL(N(mu, sigma^2) || N(0, I)) per latent dimension."""
-    return 0.5 * (mu.square() + torch.exp(2.0 * log_sigma) - 2.0 * log_sigma - 1.0).mean()
-
-
-def sharpen(probability: Tensor, steepness: float) -> Tensor:
-    """Logistic contrast curve on [0, 1] that keeps 0, 1/2 and 1 in place; ``steepness`` 0 is the
-    identity.
-    """
-    if steepness <= 0:
-        return probability
-    half = 0.5 * torch.tanh(
-        torch.tensor(0.25 * steepness, dtype=probability.dtype, device=probability.device)
-    )
-    return 0.5 + 0.25 * torch.tanh(0.5 * steepness * (probability - 0.5)) / half
-
-
-def soft_dice_per_label(
-    probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
-) -> Tensor:
-    """``(2 sum(Y P) + eps) / (sum(Y^2) + sum(P^2) + eps)`` for each label.
-
-    Parameters
-    ----------
-    probability, target : (B, K, D, H, W)
-        Trilinearly warped one-hot labels of the moving image, and labels of the fixed image, in [0,
-        1].
-    weight : (B, 1, D, H, W), optional
-        What each voxel counts. With the Jacobian determinant of the map, the sums are integrals
-        over the moving image's space.
-
-    Returns
-    -------
-    Tensor of shape (B, K)
-    """
-    axes = (2, 3, 4)
-    cross, sizes = probability * target, probability.square() + target.square()
-    if weight is not None:
-        cross, sizes = cross * weight, sizes * weight
-    return (2.0 * cross.sum(axes) + eps) / (sizes.sum(axes) + eps)
-
-
-def soft_dice(
-    probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
-) -> Tensor:
-    """Mean over the labels that occur of :func:`soft_dice_per_label`, shape (B,).
-
-    A label that neither image has would count as a perfect 1 and is left out.
-    """
-    dice = soft_dice_per_label(probability, target, eps, weight)
-    present = ((probability.sum((2, 3, 4)) + target.sum((2, 3, 4))) > 0).to(dice.dtype)
-    return (dice * present).sum(1) / present.sum(1).clamp_min(1.0)
-
-
-def hard_dice(warped: Tensor, fixed: Tensor, labels: int, weight: Tensor | None = None) -> Tensor:
-    """Dice of label maps, a mean over the labels 1..``labels`` that occur in either.
-
-    Parameters
-    ----------
-    warped : (B, 1, D, H, W)
-        Moving label map warped with nearest-neighbour interpolation, integers (any dtype).
-    fixed : (1 or B, 1, D, H, W)
-    labels : int
-        Number of labels, background aside.
-    weight : (B, 1, D, H, W), optional
-        What each voxel counts, as in :func:`soft_dice_per_label`.
-
-    Returns
-    -------
-    Tensor of shape (B,)
-    """
-
-    def size_of(mask: Tensor) -> Tensor:
-        return (mask if weight is None else mask * weight).sum((1, 2, 3, 4)).float()
-
-    total = torch.zeros(warped.shape[0], device=warped.device)
-    count = torch.zeros_like(total)
-    for k in range(1, labels + 1):
-        a, b = warped == k, fixed == k
-        cross, size = size_of(a & b), size_of(a) + size_of(b)
-        total += torch.where(size > 0, 2.0 * cross / size, torch.zeros_like(size))
-        count += (size > 0).float()
-    return total / count.clamp_min(1.0)
+@similarity("none")
+def _none(fixed: Tensor, warped: Tensor, mask: Tensor | None, window: int) -> Tensor:
+    return warped.new_zeros(())

@@ -1,6 +1,9 @@
 """Ablations: what each part of the method is worth, by runs that one command makes and one command
 tabulates.
 
+    python python/benchmarks/research/ablate.py run ladder --data DIR --out runs/small
+    python python/benchmarks/research/ablate.py tables runs/small
+
 Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on
 the test pairs; what it did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their
 result are skipped, so a killed command is continued by repeating it; a result of another scale or
@@ -10,18 +13,21 @@ length, or with other keys changed, is an error. :func:`tables` reads those file
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
+import typer
 
-from .config import Config, load, without_nan
-from .data import read_pairs
-from .evaluate import evaluate_pairs
-from .trainer import Trainer, load_backbone
+from morphseek import _files
+from morphseek.scoring import signed_rank
+from morphseek.training.cli import changes_of
+from morphseek.training.config import Config, load, without_nan
+from morphseek.training.evaluate import evaluate_pairs
+from morphseek.training.pairs import PairSource, read_pairs
+from morphseek.training.run import Trainer, load_backbone
 
 __all__ = ["GROUPS", "Arm", "Scale", "run", "tables"]
 
@@ -399,11 +405,9 @@ def run(
                     raise KeyboardInterrupt(
                         f"stopped at visit {trainer.visit} of {count} in {folder}"
                     )
-                backbone, source = trainer.backbone, trainer.source
+                backbone, source = trainer.backbone, trainer.supply.source
             else:
                 backbone, config, _ = load_backbone(start)
-                from .data import PairSource
-
                 source = PairSource.configured(config.data, data)
             steps = max(eval_steps, config.run.steps)
             rows = evaluate_pairs(
@@ -416,8 +420,8 @@ def run(
                 surface=group == "hd95",
             )
             folder.mkdir(parents=True, exist_ok=True)
-            temporary = result.with_suffix(".tmp")
-            temporary.write_text(
+            _files.write_text(
+                result,
                 json.dumps(
                     {
                         "group": group,
@@ -436,9 +440,8 @@ def run(
                         "pairs": without_nan(rows),
                     },
                     allow_nan=False,
-                )
+                ),
             )
-            os.replace(temporary, result)
 
 
 def _changed(result: dict) -> str:
@@ -480,13 +483,13 @@ def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
     """Two-sided p-value of the paired Wilcoxon signed-rank test over the pairs that both have; 1
     where nothing differs.
     """
-    from scipy import stats
-
     both = np.isfinite(a) & np.isfinite(b)
     a, b = a[both], b[both]
     if np.allclose(a, b):
         return 1.0
-    return float(stats.wilcoxon(a, b).pvalue)
+    found = signed_rank(a - b)
+    assert found is not None
+    return found["p_value"]
 
 
 #: Comparisons whose p-values stand under the table: (arm, against).
@@ -621,3 +624,79 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
         text += lines
     text.append("")
     return "\n".join(text)
+
+
+app = typer.Typer(help="Ablations of the training.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.secho(f"error: {error}", fg="red", err=True)
+    raise typer.Exit(2)
+
+
+@app.command("run")
+def run_command(
+    group: Annotated[
+        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder.", metavar="DIR"),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
+    ],
+    visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
+    seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
+    scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
+    arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help=(
+                "Change one key in every arm and in the warm-up, e.g. --set data.labels=4"
+                " (repeatable)."
+            ),
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+) -> None:
+    """Run a group of ablations; `tables` then prints it."""
+    if scale not in SCALES:
+        _fail(ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}"))
+    if group != "all" and group not in GROUPS:
+        _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
+    only = tuple(a for a in arms.split(",") if a)
+    groups = tuple(GROUPS) if group == "all" else (group,)
+    known = [arm for name in groups for arm in GROUPS[name]]
+    if odd := [arm for arm in only if arm not in known]:
+        _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
+    for name in groups:
+        try:
+            run(
+                name,
+                data,
+                out,
+                visits=visits,
+                seeds=tuple(range(seeds)),
+                scale=scale,
+                arms=only,
+                changes=changes_of(set_ or []),
+            )
+        except (OSError, ValueError) as error:
+            _fail(error)
+
+
+@app.command("tables")
+def tables_command(out: Annotated[Path, typer.Argument(help="Folder of `run`.")]) -> None:
+    """Markdown tables and p-values of the ablations in a folder."""
+    text = tables(out)
+    if not text:
+        _fail(ValueError(f"{out} has no results of `run`"))
+    typer.echo(text)
+
+
+if __name__ == "__main__":
+    app()
