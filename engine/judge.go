@@ -36,7 +36,8 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	judge := r.judges()
 	before, after := judge.Look(given, nil), judge.Look(found.Transform, nil)
 	r.start = after
-	why := staysAt(judge.Compare(before, after), intensitiesCompare(found.SameModality, found.Score))
+	margin := judge.Compare(before, after)
+	why := staysAt(margin, intensitiesCompare(found.SameModality, found.Score))
 	if why == "" {
 		return found, nil
 	}
@@ -47,7 +48,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 		return nil, err
 	}
 	kept.Confidence, kept.SameModality = found.Confidence, found.SameModality
-	r.start = before
+	r.start, r.frames = before, margin.From >= still
 	r.metrics.Plan.Start = "header"
 	if r.pair.Initial != nil {
 		r.metrics.Plan.Start = "given"

@@ -77,6 +77,12 @@ func supple(voxels int) refine.Regularisation {
 	return refine.Regularisation{Fluid: 2.5, Elastic: 0.4, Fading: 1, Sharpen: 0.5}
 }
 
+// local fits frames of one scan, in which a part moved by itself: sharply, beside tissue that stays.
+var local = refine.Regularisation{Fluid: 2.3, Elastic: 0.35, Fading: 1, Sharpen: 0.5}
+
+// still is the correlation of two images where they lay above which they are frames of one scan, if no alignment brings them closer.
+const still = 0.87
+
 // acrossContrasts is for descriptors, which agree less sharply than intensities do.
 func acrossContrasts(voxels int) refine.Regularisation {
 	if voxels < crop {
@@ -92,8 +98,8 @@ func between(a, b refine.Regularisation, x, from, to float64) refine.Regularisat
 	return refine.Regularisation{Fluid: mix(a.Fluid, b.Fluid), Elastic: mix(a.Elastic, b.Elastic), Fading: mix(a.Fading, b.Fading), Sharpen: mix(a.Sharpen, b.Sharpen)}
 }
 
-// regularisation chooses from the agreement of the pair, and says why.
-func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement) (refine.Regularisation, string) {
+// regularisation chooses from the agreement of the pair and from whether they are frames of one scan, and says why.
+func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement, frames bool) (refine.Regularisation, string) {
 	if similarity == refine.MIND {
 		return between(acrossContrasts(voxels), faint, a.Gain, 0.8, 1.2), "two contrasts are compared: tissue moves together over a wide distance, for descriptors of them agree less sharply than intensities do"
 	}
@@ -102,6 +108,8 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 		return fmt.Sprintf("the images agree by %.2f after a smooth fit: %s", c, text)
 	}
 	switch {
+	case frames && isAlike(similarity, a):
+		return local, tell("as frames of one scan, so what moved by itself is followed")
 	case isNoisy(a):
 		return grainy, tell("noise covers fine detail, so tissue moves together over a wide distance")
 	case c <= twoPeople:
@@ -182,6 +190,11 @@ func contrastDiffers(align AlignMetrics, a refine.Agreement) bool {
 	return a.Correlation < alike && (a.Negative > mostNegative || a.Gain > mostGain && align.Score > wellAligned)
 }
 
+// isAlike says whether a smooth fit left nothing but motion, and that of a small part.
+func isAlike(similarity refine.Similarity, a refine.Agreement) bool {
+	return similarity == refine.NCC && a.Correlation >= alike
+}
+
 // isNoisy tells one body under noise from two people: both agree little at half the resolution.
 func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy }
 
@@ -220,10 +233,10 @@ func intensitiesCompare(sameModality bool, score float64) bool {
 	return sameModality && score >= leastScore
 }
 
-// passes is how often the search goes over its levels, and over how many trees. In a crop few levels run, and one time over
-// one tree is as good.
+// passes is how often the search goes over its levels, and over how many trees. In a crop few levels run, between frames little moved, and
+// one time over one tree is as good.
 func (r *registration) passes() (passes, trees int) {
-	if r.pair.Fixed.Voxels() < crop {
+	if r.pair.Fixed.Voxels() < crop || r.frames {
 		return 1, 1
 	}
 	e := effort[r.opt.Preset]

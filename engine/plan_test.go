@@ -15,25 +15,28 @@ func TestPlan(t *testing.T) {
 		similarity refine.Similarity
 		voxels     int
 		a          refine.Agreement
+		frames     bool
 		want       refine.Regularisation
 	}{
-		{"two people's heads", refine.NCC, large, refine.Agreement{Correlation: 0.72}, rough(refine.NCC, large)},
-		{"two people's crops", refine.NCC, crop / 10, refine.Agreement{Correlation: 0.80}, rough(refine.NCC, crop/10)},
-		{"a tumour before and after", refine.NCC, large, refine.Agreement{Correlation: 0.84}, stiff},
-		{"one head seen twice", refine.NCC, large, refine.Agreement{Correlation: 1}, smooth},
-		{"two contrasts", refine.MIND, large, refine.Agreement{Correlation: 0.6}, acrossContrasts(large)},
-		{"two contrasts that agree little", refine.MIND, large, refine.Agreement{Correlation: 0.2}, acrossContrasts(large)},
+		{"two people's heads", refine.NCC, large, refine.Agreement{Correlation: 0.72}, false, rough(refine.NCC, large)},
+		{"two people's crops", refine.NCC, crop / 10, refine.Agreement{Correlation: 0.80}, false, rough(refine.NCC, crop/10)},
+		{"a tumour before and after", refine.NCC, large, refine.Agreement{Correlation: 0.84}, false, stiff},
+		{"one head seen twice", refine.NCC, large, refine.Agreement{Correlation: 1}, false, smooth},
+		{"a beating heart", refine.NCC, large, refine.Agreement{Correlation: 0.94}, true, local},
+		{"before and after surgery", refine.NCC, large, refine.Agreement{Correlation: 0.84}, true, stiff},
+		{"two contrasts", refine.MIND, large, refine.Agreement{Correlation: 0.6}, false, acrossContrasts(large)},
+		{"two contrasts that agree little", refine.MIND, large, refine.Agreement{Correlation: 0.2}, false, acrossContrasts(large)},
 	} {
-		got, why := regularisation(c.similarity, c.voxels, c.a)
+		got, why := regularisation(c.similarity, c.voxels, c.a, c.frames)
 		if got != c.want || why == "" {
 			t.Errorf("%s: %+v because %q, want %+v", c.name, got, why, c.want)
 		}
 	}
 	// No step anywhere: the same pair on another grid, which agrees by a thousandth more, is regularised alike.
 	for _, voxels := range []int{crop / 10, large} {
-		last, _ := regularisation(refine.NCC, voxels, refine.Agreement{})
+		last, _ := regularisation(refine.NCC, voxels, refine.Agreement{}, false)
 		for c := 0.0; c <= 1; c += 0.001 {
-			now, _ := regularisation(refine.NCC, voxels, refine.Agreement{Correlation: c})
+			now, _ := regularisation(refine.NCC, voxels, refine.Agreement{Correlation: c}, false)
 			if d := now.Elastic - last.Elastic; d > 0.07 || d < -0.07 {
 				t.Errorf("at %.3f the elastic Gaussian goes from %g to %g", c, last.Elastic, now.Elastic)
 			}

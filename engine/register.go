@@ -35,6 +35,7 @@ type registration struct {
 	refinement *refine.Refinement // under way, from the look at the pair on
 	agreement  refine.Agreement   // of the images, at its coarse resolutions
 	differs    bool               // the images passed as one modality and are of two contrasts
+	frames     bool               // they lie and match as frames of one scan
 
 	referee *referee.Referee // from judges
 	start   referee.State    // of the initial transform, once the referee looked at it

@@ -50,7 +50,11 @@ func (r *registration) search() error {
 		if err := r.look(nil); err != nil {
 			return err
 		}
-		share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement)
+		if r.frames = r.frames && r.moved(); r.frames {
+			share, why = 1, "the images lie and match as frames of one scan: the search looks for what moved by itself"
+		} else {
+			share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement)
+		}
 		r.because(why)
 	}
 	if share == 0 {
@@ -59,7 +63,7 @@ func (r *registration) search() error {
 	}
 	by := r.given()
 	if by == nil {
-		apart, _ := regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{})
+		apart, _ := regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{}, false)
 		by = &apart
 	}
 	passes, trees := r.passes()
@@ -111,6 +115,15 @@ func (r *registration) look(by *refine.Regularisation) error {
 		r.differs, r.refinement, by = true, nil, nil
 		r.because("the contrast of one image over the other changes from place to place: descriptors are compared, not intensities")
 	}
+}
+
+// moved says whether the images match but for a part that moved, by the smooth fit that the look found.
+func (r *registration) moved() bool {
+	if !isAlike(r.refinedBy(), r.agreement) {
+		return false
+	}
+	judge := r.judges()
+	return worthwhile(judge.Compare(r.startState(), judge.Look(r.initial, r.refinement.Found())))
 }
 
 // because notes a reason of the plan.
@@ -168,7 +181,7 @@ func (r *registration) refine() error {
 	case by != nil && similarity == refine.NCC:
 		r.because("the images agree little after the search: fine detail is followed, as between two people")
 	default:
-		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement)
+		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement, r.frames)
 		r.because(why)
 		by = &chosen
 	}

@@ -139,6 +139,9 @@ func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) 
 	return agree(im.Through(r.start, r.opt.Threads), onto(im.Fixed.Geometry, r.v, r.opt.Threads), r.opt.Threads), nil
 }
 
+// Found returns what Coarse has found, behind start; nil before it.
+func (r *Refinement) Found() *field.Field { return r.v }
+
 // Agreement measures the pair under u, a whole deformation on any grid (nil: none), as Coarse does.
 func (r *Refinement) Agreement(u *field.Field) Agreement {
 	im := r.atHalf()
