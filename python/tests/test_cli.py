@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -399,6 +401,35 @@ def test_train_is_mounted(tmp_path: Path, command: Command):
     assert "warmup" in command("train", "--help")
     text = command("train", "warmup", "hippocampus", "--out", tmp_path / "run", expect=2)
     assert "pip install 'morphseek[training]'" in text and "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["register", "--help"], ["models", "--help"], []]
+)
+def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: list[str]):
+    """Nor what they load: a completion runs at every press of the tab key."""
+    script = (
+        "import contextlib, sys\nfrom morphseek.cli import app\n"
+        "with contextlib.suppress(SystemExit):\n    app(sys.argv[1:], prog_name='morphseek')\n"
+        "loaded = {'numpy', 'SimpleITK', 'rich.console', 'morphseek._native'} & set(sys.modules)\n"
+        "print('loaded:', *sorted(loaded))"
+    )
+    environment = dict(os.environ)
+    if not arguments:
+        environment |= {
+            "_MORPHSEEK_COMPLETE": "complete_bash",
+            "COMP_WORDS": "morphseek reg",
+            "COMP_CWORD": "1",
+        }
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    said, _, loaded = done.stdout.rpartition("loaded:")
+    assert said.strip() and not loaded.strip(), done.stdout
 
 
 def test_module_runs_as_the_script():

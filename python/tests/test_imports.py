@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "morphseek"
 # what training may use of the rest: its public rooms, and the one writer of files
-OPEN = {"", "errors", "images", "transforms", "scoring", "cohort", "_files", "_moved"}
+OPEN = {"", "errors", "images", "transforms", "scoring", "cohort", "_files", "_json", "_moved"}
 
 
 class Import(NamedTuple):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from morphseek import errors
 from morphseek._engine import core
 from morphseek._engine.generated import Options
 
@@ -18,6 +21,20 @@ NOT_STRICT = 15  # modules that mypy does not check; lower it with the list in p
 
 def test_the_options_are_the_engines():
     assert list(Options.__annotations__) == [option["name"] for option in core.option_table()]
+
+
+def test_the_tables_are_the_engines():
+    """They are written down, so that a help needs no engine."""
+    assert core.option_table() == json.loads(core.gopy.OptionTable())
+    assert errors.TABLE == json.loads(core.gopy.FaultTable())
+
+
+def test_errors_are_what_a_caller_would_catch():
+    for failure in errors.TABLE:
+        found = getattr(errors, failure["python"])
+        assert issubclass(found, errors.MorphSeekError) and found.__doc__
+        assert found.__mro__[1].__module__ == "builtins" and found.__mro__[1] is not Exception
+        assert pickle.loads(pickle.dumps(found("why"))).args == ("why",)
 
 
 def test_the_list_of_unchecked_modules_shrinks():
@@ -48,6 +65,8 @@ def test_the_list_of_unchecked_modules_shrinks():
         ('Verdict("good", (), 0.4).error_mm', ""),
         ('Verdict("splendid", (), 0.4)', "splendid"),
         ("NoSuchName", "NoSuchName"),
+        ("errors.NoOverlapError.exit_code", ""),
+        ("errors.NoOverlapErorr", "NoOverlapErorr"),
     ],
 )
 def test_mypy_finds_mistakes(call: str, complaint: str, tmp_path: Path):

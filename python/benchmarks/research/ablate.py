@@ -22,9 +22,10 @@ import numpy as np
 import typer
 
 from morphseek import _files
-from morphseek.scoring import signed_rank
+from morphseek._json import without_nan
+from morphseek.scoring import signed_rank_p
 from morphseek.training.cli import changes_of
-from morphseek.training.config import Config, load, without_nan
+from morphseek.training.config import Config, load
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.pairs import PairSource, read_pairs
 from morphseek.training.run import Trainer, load_backbone
@@ -487,9 +488,7 @@ def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a[both], b[both]
     if np.allclose(a, b):
         return 1.0
-    found = signed_rank(a - b)
-    assert found is not None
-    return found["p_value"]
+    return signed_rank_p(a - b)
 
 
 #: Comparisons whose p-values stand under the table: (arm, against).

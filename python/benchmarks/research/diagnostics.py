@@ -22,9 +22,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from morphseek import _files
+from morphseek._json import without_nan
 from morphseek.training.backbones import build
 from morphseek.training.cli import check_folder, counts
-from morphseek.training.config import Config, without_nan
+from morphseek.training.config import Config
 from morphseek.training.losses import hard_dice
 from morphseek.training.pairs import DataError, PairSource, Sample, read_pairs
 from morphseek.training.policy import (

@@ -24,6 +24,6 @@ __getattr__ = moved(
         "read_table": "cohort.read_table",
         "read_labels_csv": "cohort.read_labels_csv",
         "find_file": "cohort.find_file",
-        "without_nan": "cohort.without_nan",
+        "without_nan": "_json.without_nan",
     },
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import errors
 from .._native import gopy
+from .table import option_table as option_table
 
 _forked = False
 
@@ -82,14 +83,6 @@ def _crossing(arg: Any) -> Any:
 def version() -> str:
     """Return the library's version."""
     return gopy.Version()
-
-
-@functools.cache
-def option_table() -> list[dict[str, Any]]:
-    """Return the engine's options: dicts with name, type, default, help and, where they have them,
-    choices, prefix, number, min, max.
-    """
-    return json.loads(call(gopy.OptionTable))
 
 
 _opening = threading.Lock()

@@ -11,8 +11,7 @@ import typer
 import typer.core
 
 from .. import errors
-from .._engine import core
-from .output import stderr
+from .output import console
 
 UsageError = typer.BadParameter.__base__  # click's, or that of typer's own copy
 
@@ -48,7 +47,9 @@ app.add_typer(models_app, name="models")
 
 def _version(show: bool) -> None:
     if show:
-        print(f"morphseek {core.version()}")
+        from importlib import metadata
+
+        print(f"morphseek {metadata.version('morphseek')}")
         raise typer.Exit
 
 
@@ -71,7 +72,7 @@ def reported(as_json: bool) -> Iterator[None]:
         if as_json:
             print_failure(failure)
         else:
-            stderr.print(f"morphseek: {failure}", style="red", soft_wrap=True)
+            console(errors=True).print(f"morphseek: {failure}", style="red", soft_wrap=True)
         raise typer.Exit(failure.exit_code) from None
     except typer.Exit:
         raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from .._engine import core
 from ._app import app, reported
 from .options import Json
 from .output import print_rows
@@ -16,6 +15,8 @@ def devices(as_json: Json = False) -> None:
     cannot be used and what to do.
     """
     with reported(as_json):
+        from .._engine import core
+
         found = core.devices()
         if as_json:
             print(json.dumps(found))

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ..verdict import tally
 from ._app import app, reported
 from .options import Json, NoCache, Quiet, cache_option, changed, with_engine_options
-from .output import print_rows, stderr, stdout
+from .output import console, print_rows
 
 
 @app.command()
@@ -86,7 +85,7 @@ def evaluate(
 
         def show(score: PairScore) -> None:
             if not (quiet or as_json):
-                stdout.print(str(score), soft_wrap=True)
+                console().print(str(score), soft_wrap=True)
 
         pairs = find_list(pairs, data)
         images.check_apart(
@@ -120,7 +119,7 @@ def evaluate(
             if not kept:
                 result.write(folder)
         if kept and not as_json:
-            stderr.print(
+            console(errors=True).print(
                 f"note: no pair succeeded, so {' and '.join(kept)} in {out} stay as they were",
                 style="yellow",
                 soft_wrap=True,
@@ -137,10 +136,12 @@ def evaluate(
 def _print_evaluation(
     summary: dict[str, Any], names: dict[int, str], wilcoxon: dict[str, Any] | None, out: Path
 ) -> None:
+    from rich.table import Table
+
     table = Table("label", "mean Dice")
     for label, dice in summary["dice_by_label"].items():
         table.add_row(names.get(label, str(label)), f"{dice:.4f}")
-    stdout.print(table)
+    console().print(table)
 
     def number(name: str, digits: int, unit: str = "") -> str:
         return "-" if summary[name] is None else f"{summary[name]:.{digits}f}{unit}"

@@ -6,29 +6,31 @@ import json
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from .._engine import core
 from ._app import models_app, reported
 from .options import Json
-from .output import stdout
+from .output import console
 
 
 @models_app.command("list")
 def models_list(as_json: Json = False) -> None:
     """List the bundles that ship with the package."""
     with reported(as_json):
+        from .._engine import core
+
         found = core.models()
         if as_json:
             print(json.dumps(found))
             return
+        from rich.table import Table
+
         table = Table("name", "version", "modality", "licence", "state")
         for info in found:
             m = info["manifest"]
             table.add_row(
                 m["name"], m["version"], m["modality"], m["licence"], info["error"] or "sound"
             )
-        stdout.print(table)
+        console().print(table)
 
 
 @models_app.command("show")
@@ -41,6 +43,8 @@ def models_show(
     credit.
     """
     with reported(False):
+        from .._engine import core
+
         print(json.dumps(core.verify_model(name)["manifest"], indent=2))
 
 
@@ -55,6 +59,8 @@ def models_verify(
     nothing outside itself.
     """
     with reported(as_json):
+        from .._engine import core
+
         info = core.verify_model(name)
         print(
             json.dumps(info)

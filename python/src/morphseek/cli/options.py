@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import errors
-from .._engine import bindings, core
+from .._engine.table import option_table
 from .output import NOT_GOOD
 
 Json = Annotated[
@@ -59,7 +59,7 @@ def with_engine_options(
     """
     signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    for option in core.option_table():
+    for option in option_table():
         name = option["name"]
         if name == "cache" or name in without:  # --no-cache and a fixed folder stand for the cache
             continue
@@ -115,6 +115,8 @@ def _choices(name: str, values: list[str]) -> Any:
 
 def _checked(name: str, value: str) -> str:
     """Return an option's value if the engine takes it."""
+    from .._engine import bindings
+
     try:
         bindings.check_options({name: value})
     except errors.InvalidArgumentError as error:
@@ -124,7 +126,7 @@ def _checked(name: str, value: str) -> str:
 
 def changed(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that differ from their defaults: those that the user set."""
-    defaults = {o["name"]: o["default"] for o in core.option_table()}
+    defaults = {o["name"]: o["default"] for o in option_table()}
     return {name: value for name, value in options.items() if value != defaults[name]}
 
 

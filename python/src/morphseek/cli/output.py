@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from ..verdict import GRADES, UNKNOWN, Verdict, explain as explain_in_words, explanation, notes
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
-# Names and paths are printed as they are: [x] is no markup in them, and :x: no emoji.
-stdout, stderr = (
-    Console(stderr=stderr, highlight=False, markup=False, emoji=False) for stderr in (False, True)
-)
+
+
+@functools.cache
+def console(errors: bool = False) -> Console:
+    """Return the way to standard output, or to standard error. Names and paths are printed as they
+    are: [x] is no markup in them, and :x: no emoji.
+    """
+    from rich.console import Console  # whose import takes longer than the rest of a help
+
+    return Console(stderr=errors, highlight=False, markup=False, emoji=False)
 
 
 def is_good(verdict: Verdict | None) -> bool:
@@ -29,8 +37,7 @@ def print_verdict(verdict: Verdict | None, quiet: bool) -> None:
     if quiet and is_good(verdict):
         return
     style = _STYLES[verdict.grade] if verdict else None
-    console = stderr if quiet else stdout
-    console.print(f"verdict: {verdict or UNKNOWN}", style=style, soft_wrap=True)
+    console(errors=quiet).print(f"verdict: {verdict or UNKNOWN}", style=style, soft_wrap=True)
 
 
 def print_summary(
@@ -40,7 +47,7 @@ def print_summary(
         print(json.dumps(summary | ({"explanation": explain_in_words(summary)} if explain else {})))
         return
     for warning in notes(summary):
-        stderr.print(f"note: {warning}", style="yellow", soft_wrap=True)
+        console(errors=True).print(f"note: {warning}", style="yellow", soft_wrap=True)
     if not quiet:
         print_rows(_summary_rows(summary, out))
     if explain:
@@ -123,4 +130,4 @@ def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
 def print_rows(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        stdout.print(f"{name:<{width}}  {value}", soft_wrap=True)
+        console().print(f"{name:<{width}}  {value}", soft_wrap=True)

@@ -6,7 +6,7 @@ import typer
 
 from .. import errors
 from ._app import app
-from .output import stderr
+from .output import console
 
 
 @app.command(
@@ -23,7 +23,7 @@ def train(context: typer.Context) -> None:
 
         training(args=context.args, prog_name="morphseek train")
     except ModuleNotFoundError as error:
-        stderr.print(
+        console(errors=True).print(
             f"morphseek: training needs its extra packages ({error}): pip install"
             " 'morphseek[training]'",
             style="red",

@@ -5,7 +5,7 @@ from .evaluation import evaluate, run_file
 from .folders import find_file
 from .into import register_into
 from .lists import IMAGES, Pair, find_list, read_list, read_pairs
-from .results import FILES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore, without_nan
+from .results import FILES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
 from .tables import read_labels_csv, read_table
 
 __all__ = [
@@ -27,5 +27,4 @@ __all__ = [
     "register_cohort",
     "register_into",
     "run_file",
-    "without_nan",
 ]

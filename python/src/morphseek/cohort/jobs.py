@@ -19,13 +19,14 @@ from typing import Any
 from .. import _files, errors, images
 from .._engine import core
 from .._engine.options import all_options
+from .._json import without_nan
 from .._log import log
 from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .into import register_into
 from .lists import Pair
-from .results import Outcome, without_nan
+from .results import Outcome
 
 FINISHED = "pair.json"
 DEFECT = "error.log"  # the traceback of what should not have happened to a pair

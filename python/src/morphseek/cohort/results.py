@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import _files
 from .._engine import core
+from .._json import without_nan
 from ..scoring.labels import LabelScore
 from ..verdict import counts
 
@@ -199,14 +200,6 @@ class Evaluation:
         """
         with _files.output_folder(folder) as temporary:
             self.write(temporary)
-
-
-def without_nan(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with None, an empty cell, for every NaN."""
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in row.items()
-    }
 
 
 SUMMARIES = ("summary.csv", "summary.json")

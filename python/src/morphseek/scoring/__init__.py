@@ -9,7 +9,7 @@ from .labels import (
     on_fixed_grid,
     score_labels,
 )
-from .statistics import signed_rank
+from .statistics import signed_rank, signed_rank_p
 
 __all__ = [
     "LabelScore",
@@ -20,4 +20,5 @@ __all__ = [
     "on_fixed_grid",
     "score_labels",
     "signed_rank",
+    "signed_rank_p",
 ]

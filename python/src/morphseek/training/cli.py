@@ -228,7 +228,7 @@ def evaluate(
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:
         from .. import _files
-        from .config import without_nan
+        from .._json import without_nan
 
         _files.write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
 

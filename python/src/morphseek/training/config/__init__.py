@@ -9,7 +9,6 @@ override it.
 from .augmentation import Augmentation
 from .errors import ConfigError
 from .files import load, presets
-from .json import without_nan
 from .schema import (
     RENAMED_BODIES,
     Bundle,
@@ -40,5 +39,4 @@ __all__ = [
     "Synthetic",
     "load",
     "presets",
-    "without_nan",
 ]

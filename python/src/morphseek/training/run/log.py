@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ... import _files
-from ..config.json import without_nan
+from ..._json import without_nan
 
 NAME = "log.jsonl"
 

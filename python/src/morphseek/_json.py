@@ -7,7 +7,7 @@ from typing import Any
 
 
 def without_nan(value: Any) -> Any:
-    """Numbers that are not finite become None: JSON has none."""
+    """Return data with None, an empty cell of a table, for every number that is not finite."""
     if isinstance(value, dict):
         return {k: without_nan(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
