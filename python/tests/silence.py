@@ -54,7 +54,7 @@ for i, name in enumerate("abcd"):
 pairs = {"warmup": [["a", "b"], ["b", "a"]], "grpo": [["a", "b"]], "val": [["c", "d"]], "test": [["c", "d"]]}
 Path("split.json").write_text(json.dumps({"train": ["a", "b"], "pairs": pairs}))
 tiny = {"model.backbone": "compact", "run.pretrain": 0, "data.min_size": "[24, 24, 24]", "run.threads": 1, "run.val_every": 2,
-        "run.visits": 2, "run.amp": "none", "run.steps_schedule": "[]", "run.device": "cpu",
+        "run.iterations": 2, "run.amp": "none", "run.steps_schedule": "[]", "run.device": "cpu",
         "model.options": '{"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}'}
 def run(*words):
     done = CliRunner().invoke(app, list(words))

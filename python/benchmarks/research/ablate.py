@@ -234,7 +234,7 @@ GROUPS: dict[str, dict[str, Arm]] = {
 
 
 #: Keys that are an ablation's own, or have options of their own.
-_FIXED = ("data.path", "run.visits", "run.seed", "run.stage", "model.heads")
+_FIXED = ("data.path", "run.iterations", "run.seed", "run.stage", "model.heads")
 
 
 def _config(
@@ -247,7 +247,7 @@ def _config(
 ) -> Config:
     values = (
         COMMON
-        | {"data.path": str(data), "run.visits": visits, "run.seed": seed}
+        | {"data.path": str(data), "run.iterations": visits, "run.seed": seed}
         | scale.changes
         | (changes or {})
         | arm.changes
@@ -294,7 +294,7 @@ def _warmup(
         "run.stage": "warmup",
         "run.steps": 1,
         "run.steps_schedule": [],
-        "run.visits": visits,
+        "run.iterations": visits,
         "model.heads": name != "headless",
         **_NO_POLICY,
     }
@@ -302,7 +302,7 @@ def _warmup(
     if (folder / "done").exists():
         then = load_backbone(folder / "last.pt")[1]
         then.data.path = config.data.path
-        if (then.run.visits, then.model, then.data, then.loss) != (
+        if (then.run.iterations, then.model, then.data, then.loss) != (
             visits,
             config.model,
             config.data,

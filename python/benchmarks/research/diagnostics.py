@@ -388,7 +388,9 @@ def diagnose(
         f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}"
     )
     report["gradient_norms"] = gradient_norms(
-        objective, samples[0], config.policy.temperature(min(state["visit"], config.run.visits - 1))
+        objective,
+        samples[0],
+        config.policy.temperature(min(state["visit"], config.run.iterations - 1)),
     )
     typer.echo(
         "gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items())

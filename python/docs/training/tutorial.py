@@ -62,7 +62,7 @@ args.out.mkdir(parents=True, exist_ok=True)
 # yet, and the latent space takes its shape.
 warm = config.load("warmup").replace(
     **(
-        {"data.path": str(args.data), "run.visits": args.warmup_visits, "run.val_pairs": 8}
+        {"data.path": str(args.data), "run.iterations": args.warmup_visits, "run.val_pairs": 8}
         | changes
     )
 )
@@ -83,7 +83,7 @@ tune = config.load("best").replace(
             "loss.segmentation": 0.0,
             "loss.phases": [],
             "optim.lr": 5e-4,
-            "run.visits": args.finetune_visits,
+            "run.iterations": args.finetune_visits,
             "run.steps_schedule": [],
             "run.val_pairs": 8,
         }

@@ -251,7 +251,7 @@ def test_errors_are_one_line(phantoms, tmp_path):
         ),
         (
             ["finetune", "best", *out, "--data", str(phantoms), "--set", "run.visits=500"],
-            "run.pretrain = 2700 leaves none of run.visits = 500",
+            "run.pretrain = 2700 leaves none of run.iterations = 500",
         ),
         (["evaluate", "gone.pt", "--data", str(phantoms)], "gone.pt"),
     ):

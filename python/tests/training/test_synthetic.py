@@ -231,7 +231,7 @@ def tiny(**changes):
         "run.device": "cpu",
         "run.amp": "none",
         "run.threads": 1,
-        "run.visits": 2,
+        "run.iterations": 2,
         "run.val_every": 1,
         "run.picture_every": 1,
         "run.steps_schedule": [[1, 2]],

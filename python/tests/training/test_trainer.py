@@ -556,7 +556,7 @@ def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
 
 def test_pretraining_must_leave_visits(tiny, tmp_path):
     options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
-    with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.visits = 5"):
+    with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.iterations = 5"):
         Trainer(
             tiny(
                 "best",

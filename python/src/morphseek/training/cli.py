@@ -117,7 +117,7 @@ def _train(
     if trainer.rank == 0:
         state = (
             "done"
-            if trainer.visit >= config.run.visits
+            if trainer.visit >= config.run.iterations
             else "stopped; repeat the command to continue"
         )
         typer.echo(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .rules import ranged
+
 
 @dataclass
 class Augmentation:
@@ -30,13 +32,13 @@ class Augmentation:
         Half-width of a change of the intensity window.
     """
 
-    mirror: float = 0.0
-    rotation_deg: float = 0.0
-    scale: float = 0.0
-    translation_mm: float = 0.0
-    shear: float = 0.0
-    elastic_mm: float = 0.0
-    fixed_share: float = 1.0
-    gamma: float = 0.0
-    noise: float = 0.0
-    contrast: float = 0.0
+    mirror: float = ranged(0.0, 0, 1)
+    rotation_deg: float = ranged(0.0, 0)
+    scale: float = ranged(0.0, 0, 0.99)
+    translation_mm: float = ranged(0.0, 0)
+    shear: float = ranged(0.0, 0)
+    elastic_mm: float = ranged(0.0, 0)
+    fixed_share: float = ranged(1.0, 0, 1)
+    gamma: float = ranged(0.0, 0)
+    noise: float = ranged(0.0, 0)
+    contrast: float = ranged(0.0, 0, 0.49)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
+from .rules import renamed
 from .schema import Config
 
 if sys.version_info >= (3, 11):
@@ -55,6 +56,7 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}: {error}") from None
+    values = renamed(values)  # before what it is based on has the keys of today
     base = values.pop("base", None)
     if base is not None:
         if str(base).endswith(".toml") and path.suffix == ".toml":

@@ -11,74 +11,28 @@ from typing import Any, Literal
 
 from .errors import ConfigError
 
-#: Least and greatest value, of every number of a list too.
-RANGES: dict[str, tuple[float, float]] = {
-    # Beyond half a window, a window of no width; beyond the whole size, none left.
-    "augment.contrast": (0, 0.49),
-    "augment.elastic_mm": (0, math.inf),
-    "augment.fixed_share": (0, 1),
-    "augment.gamma": (0, math.inf),
-    "augment.mirror": (0, 1),
-    "augment.noise": (0, math.inf),
-    "augment.rotation_deg": (0, math.inf),
-    "augment.scale": (0, 0.99),
-    "augment.shear": (0, math.inf),
-    "augment.translation_mm": (0, math.inf),
-    "data.labels": (0, 255),
-    "data.limit": (0, math.inf),
-    "data.limit_seed": (0, math.inf),
-    "data.min_size": (1, math.inf),
-    "data.percentiles": (0, 100),
-    "data.spacing": (1e-3, 1e3),
-    "loss.dice": (0, math.inf),
-    "loss.fold": (0, math.inf),
-    "loss.fold_margin": (0, math.inf),
-    "loss.kl": (0, math.inf),
-    "loss.kl_target": (0, math.inf),
-    "loss.moving_share": (0, 1),
-    "loss.regularity": (0, math.inf),
-    "loss.segmentation": (0, math.inf),
-    "loss.sharpness": (0, math.inf),
-    "loss.truth": (0, math.inf),
-    "loss.volume": (0, math.inf),
-    "loss.warm": (0, math.inf),
-    "loss.window": (1, 99),
-    "model.scale": (1e-3, math.inf),
-    "model.squarings": (0, 20),
-    "optim.accumulate": (1, math.inf),
-    "optim.clip": (0, math.inf),
-    "optim.ema": (0, 1),
-    "optim.final": (0, 1),
-    "optim.lr": (0, math.inf),
-    "optim.warmup": (0, math.inf),
-    "optim.weight_decay": (0, math.inf),
-    "policy.gradient_ratio": (0, math.inf),
-    "policy.rank": (1, math.inf),
-    "policy.refresh": (1, math.inf),
-    "policy.refresh_pairs": (1, math.inf),
-    "policy.smooth_sd": (0, math.inf),
-    "policy.target_sd": (0, math.inf),
-    "policy.tau_drop": (0, math.inf),
-    "policy.tau_every": (1, math.inf),
-    "policy.tau_init": (0, math.inf),
-    "policy.tau_min": (0, math.inf),
-    "policy.trajectories": (1, math.inf),
-    "policy.w_dice": (0, math.inf),
-    "policy.w_njd": (-math.inf, 0),
-    "policy.weight": (0, math.inf),
-    "run.checkpoint_minutes": (0, math.inf),
-    "run.keep_every": (0, math.inf),
-    "run.picture_every": (0, math.inf),
-    "run.pretrain": (0, math.inf),
-    "run.pretrain_joint_every": (0, math.inf),
-    "run.seed": (0, 2**63 - 1),
-    "run.steps": (1, 99),
-    "run.threads": (0, 4096),
-    "run.val_every": (1, math.inf),
-    "run.val_pairs": (0, math.inf),
-    "run.val_steps": (1, 99),
-    "run.visits": (0, math.inf),
-}
+
+def ranged(default: Any, least: float = -math.inf, most: float = math.inf) -> Any:
+    """A field of a section, and between what its number, or every number of its list, must be."""
+    limits = {"range": (least, most)}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=limits)
+    return dataclasses.field(default=default, metadata=limits)
+
+
+#: Keys up to 0.18.0, which configurations and checkpoints of then have.
+RENAMED_KEYS = {"run.visits": "run.iterations"}
+
+
+def renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file or a checkpoint says, with the keys of today."""
+    out = {k: dict(v) if isinstance(v, dict) else v for k, v in values.items()}
+    for old, new in RENAMED_KEYS.items():
+        section, name = old.split(".")
+        found = out.get(section)
+        if isinstance(found, dict) and name in found:
+            found[new.split(".")[1]] = found.pop(name)
+    return out
 
 
 def between(least: float, most: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from .augmentation import Augmentation
 from .errors import ConfigError
-from .rules import RANGES, at_visit, between, fill
+from .rules import RENAMED_KEYS, at_visit, between, fill, ranged, renamed
 
 
 @dataclass
@@ -45,27 +45,49 @@ class Data:
 
     path: str = ""
     pairs: str = "warmup"
-    limit: int = 0
-    limit_seed: int = 0
+    limit: int = ranged(0, 0)
+    limit_seed: int = ranged(0, 0)
     val: str = "val"
     test: str = "test"
-    labels: int = 2
-    spacing: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
-    min_size: list[int] = field(default_factory=lambda: [48, 64, 48])
-    percentiles: list[float] = field(default_factory=lambda: [0.5, 99.5])
+    labels: int = ranged(2, 0, 255)
+    spacing: list[float] = ranged([1.0, 1.0, 1.0], 1e-3, 1e3)
+    min_size: list[int] = ranged([48, 64, 48], 1)
+    percentiles: list[float] = ranged([0.5, 99.5], 0, 100)
     initial: Literal["centres", "none", "com", "rigid", "affine"] = "centres"
 
 
 @dataclass
 class Model:
-    """The backbone and its heads: see :class:`.backbones.PolicyBackbone`; ``options`` are for the
-    backbone's own constructor.
+    """The backbone and its heads: the parameters of :class:`..backbones.PolicyBackbone`.
+
+    Attributes
+    ----------
+    backbone : str
+        Name of one of :data:`..backbones.BACKBONES`, or of another package's entry point.
+    parametrisation : {"velocity", "displacement"}
+        What the decoder's output is: a velocity that is integrated, or the displacement itself.
+    squarings : int
+        Scaling-and-squaring steps of the integration.
+    scale : float
+        Bound of the latent's mean: ``mu = scale * tanh(...)``.
+    log_sigma_range : list of 2 float
+        Clip of the logarithm of the latent's standard deviation.
+    log_sigma_init : float
+        Its value at the start.
+    heads : bool
+        Off, the latent is the encoder's feature itself and its standard deviation 1.
+    offsets : list of [z, y, x]
+        By how many voxels the images are moved for the network, in each step in turn.
+    mirrored : list of bool
+        Whether it sees them mirrored left to right, in each step in turn.
+    options : table
+        For the backbone's own constructor.
     """
 
     backbone: str = "compact"
     parametrisation: Literal["velocity", "displacement"] = "velocity"
-    squarings: int = 7
-    scale: float = 10.0
+    squarings: int = ranged(7, 0, 20)
+    scale: float = ranged(10.0, 1e-3)
     log_sigma_range: list[float] = field(default_factory=lambda: [-10.0, 3.0])
     log_sigma_init: float = 0.0
     heads: bool = True
@@ -122,19 +144,19 @@ class Loss:
     """
 
     similarity: Literal["mse", "ncc", "mind", "none"] = "mse"
-    window: int = 9
-    regularity: float = 1.0
-    kl: float = 1e-4
-    kl_target: float = 0.0
-    warm: float = 0.8
-    dice: float = 0.2
-    fold: float = 0.0
-    fold_margin: float = 0.1
-    volume: float = 0.0
-    moving_share: float = 0.0
-    segmentation: float = 0.0
-    truth: float = 0.0
-    sharpness: float = 0.0
+    window: int = ranged(9, 1, 99)
+    regularity: float = ranged(1.0, 0)
+    kl: float = ranged(1e-4, 0)
+    kl_target: float = ranged(0.0, 0)
+    warm: float = ranged(0.8, 0)
+    dice: float = ranged(0.2, 0)
+    fold: float = ranged(0.0, 0)
+    fold_margin: float = ranged(0.1, 0)
+    volume: float = ranged(0.0, 0)
+    moving_share: float = ranged(0.0, 0, 1)
+    segmentation: float = ranged(0.0, 0)
+    truth: float = ranged(0.0, 0)
+    sharpness: float = ranged(0.0, 0)
     mask_fov: bool = True
     phases: list[dict[str, Any]] = field(default_factory=list)
 
@@ -270,28 +292,28 @@ class Policy:
     """
 
     kind: Literal["none", "paper", "structured"] = "none"
-    trajectories: int = 6
+    trajectories: int = ranged(6, 1)
     reward: Literal["dice_njd", "hd95"] = "dice_njd"
-    w_dice: float = 10.0
-    w_njd: float = -100.0
-    weight: float = 1.0
+    w_dice: float = ranged(10.0, 0)
+    w_njd: float = ranged(-100.0, most=0)
+    weight: float = ranged(1.0, 0)
     ldvn: Literal["sqrt", "one", "n"] = "sqrt"
-    tau_init: float = 10.0
-    tau_min: float = 2.0
-    tau_drop: float = 1.0
-    tau_every: int = 1000
+    tau_init: float = ranged(10.0, 0)
+    tau_min: float = ranged(2.0, 0)
+    tau_drop: float = ranged(1.0, 0)
+    tau_every: int = ranged(1000, 1)
     sequential: bool = True
     mean_candidate: bool = False
-    rank: int = 4
+    rank: int = ranged(4, 1)
     head: Literal["probe", "learned"] = "probe"
-    refresh: int = 50
-    refresh_pairs: int = 4
+    refresh: int = ranged(50, 1)
+    refresh_pairs: int = ranged(4, 1)
     antithetic: bool = True
     advantage: Literal["local", "scalar"] = "local"
-    smooth_sd: float = 0.8
-    target_sd: float = 0.75
+    smooth_sd: float = ranged(0.8, 0)
+    target_sd: float = ranged(0.75, 0)
     balance: Literal["norm", "fixed"] = "norm"
-    gradient_ratio: float = 0.5
+    gradient_ratio: float = ranged(0.5, 0)
 
     def temperature(self, visit: int) -> float:
         """tau during visit number ``visit`` (from 0)."""
@@ -321,14 +343,14 @@ class Optim:
         exported; 0 is off.
     """
 
-    lr: float = 1e-4
+    lr: float = ranged(1e-4, 0)
     schedule: Literal["constant", "cosine"] = "constant"
-    final: float = 0.01
-    warmup: int = 0
-    accumulate: int = 1
-    weight_decay: float = 0.0
-    clip: float = 0.0
-    ema: float = 0.0
+    final: float = ranged(0.01, 0, 1)
+    warmup: int = ranged(0, 0)
+    accumulate: int = ranged(1, 1)
+    weight_decay: float = ranged(0.0, 0)
+    clip: float = ranged(0.0, 0)
+    ema: float = ranged(0.0, 0, 1)
 
 
 @dataclass
@@ -345,7 +367,7 @@ class Run:
     pretrain_joint_every : int
         Every so many-th of those visits registers nevertheless, so that the decoder follows the
         features; 0: none.
-    visits : int
+    iterations : int
         Pair visits; one epoch of the paper's fine-tuning is 100.
     steps : int
         T.
@@ -372,21 +394,21 @@ class Run:
     """
 
     stage: Literal["warmup", "finetune"] = "warmup"
-    pretrain: int = 0
-    pretrain_joint_every: int = 0
-    visits: int = 1000
-    steps: int = 1
+    pretrain: int = ranged(0, 0)
+    pretrain_joint_every: int = ranged(0, 0)
+    iterations: int = ranged(1000, 0)
+    steps: int = ranged(1, 1, 99)
     steps_schedule: list[list[int]] = field(default_factory=list)
-    seed: int = 0
-    val_every: int = 200
-    val_steps: int = 3
-    val_pairs: int = 0
-    checkpoint_minutes: float = 5.0
-    keep_every: int = 0
+    seed: int = ranged(0, 0, 2**63 - 1)
+    val_every: int = ranged(200, 1)
+    val_steps: int = ranged(3, 1, 99)
+    val_pairs: int = ranged(0, 0)
+    checkpoint_minutes: float = ranged(5.0, 0)
+    keep_every: int = ranged(0, 0)
     amp: Literal["bf16", "none"] = "bf16"
     device: str = "auto"
-    threads: int = 0
-    picture_every: int = 5
+    threads: int = ranged(0, 0, 4096)
+    picture_every: int = ranged(5, 0)
 
 
 @dataclass
@@ -436,18 +458,25 @@ class Config:
         """Strict: an unknown section or key, or a value of the wrong type or out of range, is a
         :class:`ConfigError`.
         """
-        config = fill(cls, values, "")
+        config = fill(cls, renamed(values), "")
         config.check()
         return config
 
     def check(self) -> None:
         """Raise ConfigError for what the types do not say: ranges, lengths, phases."""
-        for key, (least, most) in RANGES.items():
-            section, name = key.split(".")
-            value = getattr(getattr(self, section), name)
-            for number in value if isinstance(value, list) else [value]:
-                if not least <= number <= most:
-                    raise ConfigError(f"{key!r} must be {between(least, most)}, not {number:g}")
+        for section in dataclasses.fields(self):
+            values = getattr(self, section.name)
+            for key in dataclasses.fields(values):
+                if "range" not in key.metadata:
+                    continue
+                least, most = key.metadata["range"]
+                value = getattr(values, key.name)
+                for number in value if isinstance(value, list) else [value]:
+                    if not least <= number <= most:
+                        raise ConfigError(
+                            f"'{section.name}.{key.name}' must be {between(least, most)},"
+                            f" not {number:g}"
+                        )
         for name, count in (("spacing", 3), ("min_size", 3), ("percentiles", 2)):
             if len(getattr(self.data, name)) != count:
                 raise ConfigError(
@@ -464,7 +493,7 @@ class Config:
         if (
             self.run.stage == "finetune"
             and p.kind == "paper"
-            and not p.temperature(max(self.run.visits - 1, 0)) > 0
+            and not p.temperature(max(self.run.iterations - 1, 0)) > 0
         ):
             raise ConfigError(
                 "'policy.tau_min' must be above 0 where the temperature falls to it, not"
@@ -496,12 +525,15 @@ class Config:
             )
 
     def replace(self, **dotted: Any) -> Config:
-        """A copy with some keys changed, e.g. ``config.replace(**{"run.visits": 10})``."""
+        """A copy with some keys changed, e.g. ``config.replace(**{"run.iterations": 10})``."""
         values = self.to_dict()
-        for key, value in dotted.items():
+        for given, value in dotted.items():
+            key = RENAMED_KEYS.get(given, given)
             section, dot, name = key.partition(".")
             if not dot:
-                raise ConfigError(f"{key!r} names no key: write SECTION.KEY, such as run.visits")
+                raise ConfigError(
+                    f"{key!r} names no key: write SECTION.KEY, such as run.iterations"
+                )
             if key.startswith("model.options."):
                 values["model"]["options"][key.removeprefix("model.options.")] = value
                 continue

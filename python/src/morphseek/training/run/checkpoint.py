@@ -124,7 +124,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
 #: What may change between the sessions of a run: its length, the places and the pace. What shapes
 # the weights may not.
 _FREE = {
-    "run": ("visits", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"),
+    "run": ("iterations", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"),
     "data": ("path", "test"),
     "synthetic": ("workers",),
 }

@@ -320,19 +320,19 @@ class Trainer:
                 previous[s] = signal.signal(s, self._on_signal)
         except ValueError:
             pass  # not in the main thread: the caller handles signals
-        bar = Bar(run.visits, self.visit, self.progress)
+        bar = Bar(run.iterations, self.visit, self.progress)
         last_save = time.monotonic()
         last_val: dict[str, float] = {}
         validations = 0
         self.backbone.train()
         try:
             with bar:
-                while self.visit < run.visits and not self._stop:
+                while self.visit < run.iterations and not self._stop:
                     start, cpu = time.perf_counter(), time.process_time()
                     logs = self.run_visit()
                     self.seconds += time.perf_counter() - start
                     self.cpu_seconds += time.process_time() - cpu
-                    done = self.visit >= run.visits
+                    done = self.visit >= run.iterations
                     if self.supply.val_pairs and (self.visit % run.val_every == 0 or done):
                         if log is not None:
                             last_val = self._validate_and_keep(log, validations)

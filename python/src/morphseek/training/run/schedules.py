@@ -14,7 +14,7 @@ def learning_rate(config: Config, visit: int) -> float:
         return o.lr * (visit + 1) / o.warmup
     if o.schedule == "constant":
         return o.lr
-    share = (visit - o.warmup) / max(config.run.visits - o.warmup, 1)
+    share = (visit - o.warmup) / max(config.run.iterations - o.warmup, 1)
     return o.lr * (o.final + (1.0 - o.final) * 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0))))
 
 

@@ -64,10 +64,11 @@ def check_run(config: Config) -> None:
     if run.pretrain and (run.stage != "finetune" or not (backbone and backbone.can_pretrain)):
         able = " or ".join(repr(name) for name in known("can_pretrain"))
         raise ValueError(f"run.pretrain needs labels and the backbone {able}")
-    if run.pretrain and run.pretrain >= run.visits:
+    if run.pretrain and run.pretrain >= run.iterations:
         raise ValueError(
-            f"run.pretrain = {run.pretrain} leaves none of run.visits = {run.visits} for the"
-            " registration: set run.visits above it, or a smaller run.pretrain (0 for none)"
+            f"run.pretrain = {run.pretrain} leaves none of run.iterations ="
+            f" {run.iterations} for the registration: set run.iterations above it, or a smaller"
+            " run.pretrain (0 for none)"
         )
     if backbone and segments(config) and not backbone.can_segment:
         raise ConfigError(

@@ -125,7 +125,7 @@ class SyntheticSupply:
     def pair(self, number: int, rng: np.random.Generator) -> Sample:
         """Pairs that are asked for in their order come from the processes that make them ahead."""
         n = self.config.optim.accumulate
-        last = self.config.run.visits * n
+        last = self.config.run.iterations * n
         ahead = self.config.synthetic.workers and number < last
         if ahead and self._ahead is None:
             self._due = number
