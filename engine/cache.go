@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
-	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -67,7 +67,7 @@ func fromCache(path string, pair Pair, opt Options) *Result {
 	if err != nil || r.Field.Geometry != pair.Fixed.Geometry || r.Moving != pair.Moving.Geometry || (r.Uncertainty != nil) != (opt.Uncertainty == "on") {
 		return nil
 	}
-	r.Metrics.Cached, r.Metrics.Threads = true, opt.Threads
+	r.Metrics.Cached, r.Metrics.Threads, r.Threads = true, opt.Threads, opt.Threads
 	now := time.Now()
 	os.Chtimes(path, now, now) // used last, so dropped last; where that may not be noted the result is no worse
 	return r

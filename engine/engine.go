@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/network"
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -18,7 +18,7 @@ const Version = "0.18.0"
 
 // Config is what an Engine keeps over many registrations.
 type Config struct {
-	RuntimeLibrary string // path of the ONNX Runtime library; empty: looked for (engine/network says where)
+	RuntimeLibrary string // path of the ONNX Runtime library; empty: looked for (engine/internal/network says where)
 	ModelDir       string // extra folder of bundles; may be empty
 
 	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python: while a

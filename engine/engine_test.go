@@ -23,15 +23,15 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
-	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-const tiny = "network/testdata/tiny.onnx"
+const tiny = "internal/network/testdata/tiny.onnx"
 
 // blob is an off-centre ellipsoid with a texture, displaced by shift mm along x.
 func blob(size [3]int, shift float64) *volume.Volume {
@@ -83,7 +83,7 @@ func register(t testing.TB, e *Engine, p Pair, o Options) *Result {
 // register.bin holds a registration by torch, numpy and scipy: intensities normalised by percentiles, three chained steps of the
 // bundle from the identity, one warp; and the field of the bundle that displaces the images from step to step.
 func TestRegisterGolden(t *testing.T) {
-	data, err := os.ReadFile("network/testdata/register.bin")
+	data, err := os.ReadFile("internal/network/testdata/register.bin")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestRegisterGolden(t *testing.T) {
 			}
 		}
 	}
-	follows(register(t, e, p, with(func(o *Options) { o.Model = "network/testdata/offset.onnx" })), offset)
+	follows(register(t, e, p, with(func(o *Options) { o.Model = "internal/network/testdata/offset.onnx" })), offset)
 	r := register(t, e, p, with(withTiny))
 	follows(r, u)
 	compared := 0
@@ -511,7 +511,7 @@ func TestErrors(t *testing.T) {
 		{"model", nil, func(o *Options) { o.Model = "no such model" }, fault.ModelNotFound, "no such model"},
 		{"model file", nil, func(o *Options) { o.Model = garbage }, fault.ModelCorrupt, garbage},
 		{"no temperature", nil, func(o *Options) { o.Model, o.Uncertainty, o.Tau = tiny, "on", 0 }, fault.InvalidArgument, "tau"},
-		{"external model", nil, func(o *Options) { o.Model = "network/testdata/external.onnx" }, fault.ModelExternal, "external.onnx"},
+		{"external model", nil, func(o *Options) { o.Model = "internal/network/testdata/external.onnx" }, fault.ModelExternal, "external.onnx"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, o := Pair{Fixed: blob(size, 0), Moving: blob(size, 2)}, with(c.opt)
@@ -633,7 +633,7 @@ func (o *onCPU) Run(ctx context.Context, s *network.Step) error {
 func TestOneRunOnGPU(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testort.Library(t)})
 	for _, file := range []string{"loop.onnx", "offset.onnx"} {
-		m, err := network.Load("network/testdata/"+file, "")
+		m, err := network.Load("internal/network/testdata/"+file, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -904,7 +904,7 @@ func TestPanicStaysInside(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	noneLeft(t, goroutines)
-	if _, err := (&Result{}).JacobianDeterminant(1); fault.CodeOf(err) != fault.Internal {
+	if _, err := (&Result{}).JacobianDeterminant(); fault.CodeOf(err) != fault.Internal {
 		t.Errorf("a result without a field: %v", err)
 	}
 }
@@ -1095,27 +1095,27 @@ func TestResult(t *testing.T) {
 		t.Errorf("restored differs: %v", err)
 	}
 
-	warped, err := r.Warp(p.Moving, volume.Linear, slices.Min(p.Moving.Data), 2)
+	warped, err := r.Warp(p.Moving, volume.Linear, slices.Min(p.Moving.Data))
 	if err != nil || !slices.Equal(warped.Data, r.Warped.Data) {
 		t.Errorf("warping the moving image again differs from the result's: %v", err)
 	}
-	if _, err := r.Warp(nil, volume.Linear, 0, 1); fault.CodeOf(err) != fault.EmptyVolume {
+	if _, err := r.Warp(nil, volume.Linear, 0); fault.CodeOf(err) != fault.EmptyVolume {
 		t.Errorf("warping nothing: %v", err)
 	}
 	if err := r.TransformPoints(make([]float64, 4)); fault.CodeOf(err) != fault.InvalidArgument {
 		t.Errorf("a point and a third: %v", err)
 	}
-	det, err := r.JacobianDeterminant(1)
+	det, err := r.JacobianDeterminant()
 	if err != nil || math.Abs(float64(slices.Min(det.Data))-r.Metrics.JacobianMin) > 1e-6 {
 		t.Errorf("least determinant %g, metrics say %g (%v)", slices.Min(det.Data), r.Metrics.JacobianMin, err)
 	}
 
-	inverse, residual, err := r.Inverse(2)
+	inverse, residual, err := r.Inverse()
 	if err != nil || !inverse.Field.SameGrid(p.Moving.Geometry) {
 		t.Fatalf("inverse: %v", err)
 	}
-	if inverse.Metrics.Threads != r.Metrics.Threads || inverse.Metrics.Threads == 0 {
-		t.Errorf("the inverse has %d threads, what it was made from %d", inverse.Metrics.Threads, r.Metrics.Threads)
+	if inverse.Threads != r.Threads || r.Threads == 0 {
+		t.Errorf("the inverse has %d threads, what it was made from %d", inverse.Threads, r.Threads)
 	}
 	points := []float64{-8, 15, 11}
 	if err := inverse.TransformPoints(points); err != nil {
@@ -1132,7 +1132,7 @@ func TestResult(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	e := open(t, Config{ModelDir: "network/testdata"})
+	e := open(t, Config{ModelDir: "internal/network/testdata"})
 	faulty, sound := 0, 0
 	models, err := e.ListModels()
 	if err != nil {

@@ -50,7 +50,9 @@ func (r *registration) finish() error {
 	found := doubts(*m, deformed)
 	r.warn(found...)
 	m.Verdict = verdict(m.Referee, append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
-	r.result = &Result{Field: total, Initial: r.initial, Warped: warped, Moving: moving.Geometry, Uncertainty: r.sd}
+	r.result = &Result{
+		Transform: Transform{Field: total, Initial: r.initial, Moving: moving.Geometry, Threads: threads}, Warped: warped, Uncertainty: r.sd,
+	}
 	return nil
 }
 

@@ -10,9 +10,9 @@ import (
 // layers are the packages of the engine and its bridges from the bottom up: a package imports those of lower layers alone. No stage
 // imports another, nor the referee that judges them, and it none of them.
 var layers = [][]string{
-	{"engine/fault", "engine/internal/cpu", "engine/internal/parallel", "engine/internal/option", "engine/internal/policy"},
+	{"engine/fault", "engine/internal/box", "engine/internal/cpu", "engine/internal/parallel", "engine/internal/option", "engine/internal/policy"},
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
-	{"engine/field", "engine/metric", "engine/network"},
+	{"engine/field", "engine/metric", "engine/internal/network"},
 	{"engine/internal/snapshot", "engine/internal/aligned"},
 	{"engine/internal/search", "engine/internal/refine", "engine/internal/align", "engine/internal/referee"},
 	{"engine"},

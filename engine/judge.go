@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/referee"
@@ -41,9 +42,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	if why == "" {
 		return found, nil
 	}
-	kept, err := align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
-		Method: align.None, FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask, Initial: &given, Threads: r.opt.Threads, Seed: r.opt.Seed,
-	})
+	kept, err := r.alignBy(align.None, &given, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -87,5 +86,21 @@ func (r *registration) weigh() {
 	if e.Start < sharp {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
+	if e.Correlation < matched {
+		var axis int
+		e.Mirrored, axis = judge.Mirrored(r.initial)
+		e.Axis = alongBody(r.canonical.Fixed.Direction, axis)
+	}
 	r.metrics.Referee = e
+}
+
+// alongBody names the direction in the body in which an axis of a grid mostly runs.
+func alongBody(direction [9]float64, axis int) string {
+	most := 0
+	for row := range 3 {
+		if math.Abs(direction[3*row+axis]) > math.Abs(direction[3*most+axis]) {
+			most = row
+		}
+	}
+	return [3]string{"left and right", "front and back", "head and foot"}[most]
 }

@@ -62,7 +62,7 @@ var (
 	// stiff fits one body where tissue is new, gone or speckled: what has no counterpart must not pull far.
 	stiff = refine.Regularisation{Fluid: 1.5, Elastic: 1, Fading: 0.5}
 	// faint is for two contrasts that have little in common: their descriptors agree in the large alone.
-	faint = refine.Regularisation{Fluid: 6, Elastic: 1.5, Fading: 1, Sharpen: 0.5}
+	faint = refine.Regularisation{Fluid: 9, Elastic: 2.25, Fading: 1, Sharpen: 0.5}
 	// grainy is for one body under noise that covers all detail.
 	grainy = refine.Regularisation{Fluid: 4, Elastic: 2, Fading: 1}
 	// firm holds tissue together whatever the images say.

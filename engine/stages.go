@@ -6,16 +6,12 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
-	a, err := align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
-		Method:    align.Method(r.opt.Initial),
-		FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask,
-		Initial: r.pair.Initial, Threads: r.opt.Threads, Seed: r.opt.Seed,
-		Progress: func(fraction float64) { r.report.at(fraction, "") },
-	})
+	a, err := r.alignBy(align.Method(r.opt.Initial), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
 	if err != nil {
 		return err
 	}
@@ -36,6 +32,14 @@ func (r *registration) align() error {
 	}
 	r.warn(startDoubts(r.metrics.Align)...)
 	return nil
+}
+
+// alignBy aligns the pair by a method, from a transform or, by nil, from nothing; progress may be nil.
+func (r *registration) alignBy(method align.Method, from *volume.Affine, progress func(fraction float64)) (*align.Result, error) {
+	return align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
+		Method: method, Initial: from, FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask,
+		Threads: r.opt.Threads, Seed: r.opt.Seed, Progress: progress,
+	})
 }
 
 // searches says whether the discrete search runs.
@@ -190,7 +194,7 @@ func (r *registration) refine() error {
 		return err
 	}
 	r.deform = u
-	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levels}
+	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levelMetrics(levels)}
 	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
 	r.refinement = nil
 	r.judgeDeformation()

@@ -5,10 +5,10 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/internal/policy"
 	"github.com/morphseek/morphseek/engine/internal/search"
-	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -85,7 +85,7 @@ func (r *registration) policySpread(samples int) (*volume.Volume, error) {
 	}
 	for i, v := range sd.Data {
 		sd.Data[i] = float32(math.Sqrt(float64(v) / float64(samples-1)))
-		if sd.Data[i]-sd.Data[i] != 0 {
+		if !volume.IsFinite(sd.Data[i]) {
 			return nil, fault.New(fault.RuntimeFailed, "model %s gives samples that are not finite; it does not fit these images or is damaged, or tau is too large", r.model.Name)
 		}
 	}
@@ -116,6 +116,5 @@ func (r *registration) overBody(v *volume.Volume) (mean, p95 float64) {
 			mean += float64(x)
 		}
 	}
-	body := volume.Volume{Geometry: volume.Geometry{Size: [3]int{len(inside), 1, 1}}, Data: inside}
-	return mean / float64(len(inside)), body.Percentiles(95)[0]
+	return mean / float64(len(inside)), volume.Percentiles(inside, 95)[0]
 }

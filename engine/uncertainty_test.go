@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/policy"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
-	"github.com/morphseek/morphseek/engine/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 

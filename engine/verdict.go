@@ -89,6 +89,9 @@ const (
 	sharp      = 0.13 // evidence below which another place would do as well
 	sharpEnd   = 0.26 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the fixed image that both show
+
+	matched    = 0.8   // correlation from which on no mirror image is asked for
+	asMirrored = 0.005 // gain of a mirror image that speaks for it
 )
 
 // verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.
@@ -109,6 +112,9 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 	case e.Start < sharp:
 		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
 	}
+	if e.Mirrored > asMirrored {
+		doubt(Failed, fmt.Sprintf("The images match better with one of them mirrored: check %s in both headers, and that both show the same part of the body.", e.Axis))
+	}
 	for _, reason := range doubts {
 		doubt(Check, reason)
 	}
@@ -119,7 +125,7 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 // estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing speaks for this place
 // it is as far as the images could be moved.
 func estimatedError(e RefereeMetrics, voxel float64) float64 {
-	if e.Start < sharp && e.End < sharpEnd {
+	if e.Start < sharp && e.End < sharpEnd || e.Mirrored > asMirrored {
 		return max(e.ReachMM, voxel)
 	}
 	return 1.23 * math.Pow(voxel, 0.88) * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)

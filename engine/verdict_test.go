@@ -29,6 +29,12 @@ func TestVerdict(t *testing.T) {
 		{"ultrasound and MR", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.45, Start: 0.01, End: 0.35, Common: 0.95}
 		}, Check},
+		{"a mirrored abdomen", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 0.4, Correlation: 0.6, Start: 0.7, Common: 0.9, ReachMM: 60, Mirrored: 0.05, Axis: "left and right"}
+		}, Failed},
+		{"two people's heads, nearly their own mirror images", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.6, Start: 1.3, Common: 0.9, Mirrored: -0.06, Axis: "left and right"}
+		}, Good},
 		{"hardly a part in common", func(m *Metrics) { m.Referee.Common = 0.05 }, Failed},
 		{"fields of view that hardly overlap", func(m *Metrics) { m.Align.Overlap = 0.2 }, Check},
 		{"an alignment that is not sure", func(m *Metrics) { m.Align.Confidence = 0.01 }, Check},

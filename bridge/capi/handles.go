@@ -10,8 +10,14 @@ import (
 
 var (
 	engines = table[*engine.Engine]{kind: "engine", close: (*engine.Engine).Close}
-	results = table[*engine.Result]{kind: "result", close: func(*engine.Result) error { return nil }}
+	results = table[outcome]{kind: "result", close: func(outcome) error { return nil }}
 )
+
+// outcome is what a handle of a result stands for.
+type outcome struct {
+	*engine.Transform
+	whole *engine.Result // nil for an inverse, which is a transform alone
+}
 
 // lastHandle counts over all tables, so that a handle of one kind never is one of another; none is used twice.
 var lastHandle atomic.Uint64

@@ -11,9 +11,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// withResult runs the body of a function on a result.
-func withResult(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
-	return call(func() error { return results.use(uint64(handle), body) })
+// withTransform runs the body of a function on a result or an inverse.
+func withTransform(handle C.ms_result, body func(*engine.Transform) error) C.ms_status {
+	return call(func() error { return results.use(uint64(handle), func(o outcome) error { return body(o.Transform) }) })
 }
 
 // floats returns the caller's buffer of n floats, which must be just what is written.
@@ -36,26 +36,38 @@ func copyOut(dst *C.float, n C.size_t, src []float32) error {
 	return err
 }
 
-// withWhole is withResult for what an inverse does not have.
-func withWhole(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
-		if r.Warped == nil {
-			return invalid("this result is an inverse: it has no warped image and no metrics, and cannot be saved; use the result it was made from")
-		}
-		return body(r)
+// withResult runs the body of a function on what an inverse does not have.
+func withResult(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
+	return call(func() error {
+		return results.use(uint64(handle), func(o outcome) error {
+			if o.whole == nil {
+				return invalid("this result is an inverse: it has no warped image, no uncertainty and no metrics, and cannot be saved; use the result it was made from")
+			}
+			return body(o.whole)
+		})
 	})
 }
 
 // makeResult is the frame of every function that ends in a new result.
 func makeResult(out *C.ms_result, body func() (*engine.Result, error)) C.ms_status {
+	return makeOutcome(out, func() (outcome, error) {
+		r, err := body()
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{&r.Transform, r}, nil
+	})
+}
+
+func makeOutcome(out *C.ms_result, body func() (outcome, error)) C.ms_status {
 	return call(func() error {
 		if out == nil {
 			return invalid("out is NULL")
 		}
 		*out = 0
-		r, err := body()
+		o, err := body()
 		if err == nil {
-			*out = C.ms_result(results.add(r))
+			*out = C.ms_result(results.add(o))
 		}
 		return err
 	})
@@ -63,24 +75,24 @@ func makeResult(out *C.ms_result, body func() (*engine.Result, error)) C.ms_stat
 
 //export ms_result_geometry
 func ms_result_geometry(handle C.ms_result, grid *C.ms_image) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
+	return withTransform(handle, func(t *engine.Transform) error {
 		if grid == nil {
 			return invalid("grid is NULL")
 		}
-		return putGrid(grid, r.Field.Geometry)
+		return putGrid(grid, t.Field.Geometry)
 	})
 }
 
 //export ms_result_initial
 func ms_result_initial(handle C.ms_result, matrix *C.double) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
+	return withTransform(handle, func(t *engine.Transform) error {
 		if matrix == nil {
 			return invalid("matrix is NULL")
 		}
 		dst := unsafe.Slice((*float64)(matrix), 12)
 		for row := range 3 {
-			copy(dst[4*row:], r.Initial.M[3*row:3*row+3])
-			dst[4*row+3] = r.Initial.T[row]
+			copy(dst[4*row:], t.Initial.M[3*row:3*row+3])
+			dst[4*row+3] = t.Initial.T[row]
 		}
 		return nil
 	})
@@ -88,43 +100,43 @@ func ms_result_initial(handle C.ms_result, matrix *C.double) C.ms_status {
 
 //export ms_result_field
 func ms_result_field(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error { return copyOut(dst, n, r.Field.Data) })
+	return withTransform(handle, func(t *engine.Transform) error { return copyOut(dst, n, t.Field.Data) })
 }
 
 //export ms_result_field_mm
 func ms_result_field_mm(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
-		buffer, err := floats(dst, n, len(r.Field.Data))
+	return withTransform(handle, func(t *engine.Transform) error {
+		buffer, err := floats(dst, n, len(t.Field.Data))
 		if err != nil {
 			return err
 		}
-		r.Field.MM(buffer, r.Metrics.Threads)
+		t.Field.MM(buffer, t.Threads)
 		return nil
 	})
 }
 
 //export ms_result_inverse
 func ms_result_inverse(handle C.ms_result, out *C.ms_result, residual *C.double) C.ms_status {
-	return makeResult(out, func() (inverse *engine.Result, err error) {
-		err = results.use(uint64(handle), func(r *engine.Result) (err error) {
+	return makeOutcome(out, func() (made outcome, err error) {
+		err = results.use(uint64(handle), func(o outcome) (err error) {
 			var mm float64
-			if inverse, mm, err = r.Inverse(r.Metrics.Threads); err == nil && residual != nil {
+			if made.Transform, mm, err = o.Inverse(); err == nil && residual != nil {
 				*residual = C.double(mm)
 			}
 			return err
 		})
-		return inverse, err
+		return made, err
 	})
 }
 
 //export ms_result_jacobian
 func ms_result_jacobian(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
-		buffer, err := floats(dst, n, r.Field.Voxels())
+	return withTransform(handle, func(t *engine.Transform) error {
+		buffer, err := floats(dst, n, t.Field.Voxels())
 		if err != nil {
 			return err
 		}
-		det, err := r.JacobianDeterminant(r.Metrics.Threads)
+		det, err := t.JacobianDeterminant()
 		if err != nil {
 			return err
 		}
@@ -135,7 +147,7 @@ func ms_result_jacobian(handle C.ms_result, dst *C.float, n C.size_t) C.ms_statu
 
 //export ms_result_warped
 func ms_result_warped(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
-	return withWhole(handle, func(r *engine.Result) error { return copyOut(dst, n, r.Warped.Data) })
+	return withResult(handle, func(r *engine.Result) error { return copyOut(dst, n, r.Warped.Data) })
 }
 
 //export ms_result_uncertainty
@@ -150,7 +162,7 @@ func ms_result_uncertainty(handle C.ms_result, dst *C.float, n C.size_t) C.ms_st
 
 //export ms_result_apply
 func ms_result_apply(handle C.ms_result, image *C.ms_image, interpolation C.ms_interpolation, background C.float, dst *C.float, n C.size_t) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
+	return withTransform(handle, func(t *engine.Transform) error {
 		how, ok := map[C.ms_interpolation]volume.Interpolation{C.MS_LINEAR: volume.Linear, C.MS_NEAREST: volume.Nearest}[interpolation]
 		if !ok {
 			return invalid("interpolation is %d; it must be MS_LINEAR or MS_NEAREST", interpolation)
@@ -159,11 +171,11 @@ func ms_result_apply(handle C.ms_result, image *C.ms_image, interpolation C.ms_i
 		if err != nil {
 			return err
 		}
-		buffer, err := floats(dst, n, r.Field.Voxels())
+		buffer, err := floats(dst, n, t.Field.Voxels())
 		if err != nil {
 			return err
 		}
-		warped, err := r.Warp(v, how, float32(background), r.Metrics.Threads)
+		warped, err := t.Warp(v, how, float32(background))
 		if err != nil {
 			return err
 		}
@@ -174,22 +186,22 @@ func ms_result_apply(handle C.ms_result, image *C.ms_image, interpolation C.ms_i
 
 //export ms_result_transform_points
 func ms_result_transform_points(handle C.ms_result, points *C.double, count C.size_t) C.ms_status {
-	return withResult(handle, func(r *engine.Result) error {
+	return withTransform(handle, func(t *engine.Transform) error {
 		if count > math.MaxInt32 || (points == nil && count > 0) {
-			return invalid("%d points at %p", count, points)
+			return invalid("%d points cannot be mapped: give at most 2^31 - 1, and an array of them", count)
 		}
-		return r.TransformPoints(unsafe.Slice((*float64)(points), 3*count))
+		return t.TransformPoints(unsafe.Slice((*float64)(points), 3*count))
 	})
 }
 
 //export ms_result_metrics
 func ms_result_metrics(handle C.ms_result, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
-	return withWhole(handle, func(r *engine.Result) error { return writeJSON(r.Metrics, dst, capacity, needed) })
+	return withResult(handle, func(r *engine.Result) error { return writeJSON(r.Metrics, dst, capacity, needed) })
 }
 
 //export ms_result_save
 func ms_result_save(handle C.ms_result, path *C.char) C.ms_status {
-	return withWhole(handle, func(r *engine.Result) error {
+	return withResult(handle, func(r *engine.Result) error {
 		if path == nil {
 			return invalid("path is NULL")
 		}

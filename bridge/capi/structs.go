@@ -55,7 +55,7 @@ func putStruct[T any](p unsafe.Pointer, size C.size_t, v T, oldest uintptr, name
 	return nil
 }
 
-// ms_options has a member for every engine option, of the same name and in the same order (a test holds them together).
+// ms_options has a member for every engine option, of the same name (a test holds them together).
 var optionMembers = func() []reflect.StructField {
 	t := reflect.TypeFor[C.ms_options]()
 	members := make([]reflect.StructField, 0, t.NumField())
@@ -67,12 +67,22 @@ var optionMembers = func() []reflect.StructField {
 	return members
 }()
 
+// optionField is the engine's option that a member of ms_options stands for.
+func optionField(options reflect.Value, member string) reflect.Value {
+	for i := range options.NumField() {
+		if options.Type().Field(i).Tag.Get("json") == member {
+			return options.Field(i)
+		}
+	}
+	panic("ms_options has a member that is no option: " + member)
+}
+
 // defaultOptions is what ms_options_init writes. Its strings live as long as the process.
 var defaultOptions = func() (c C.ms_options) {
 	c.size = C.sizeof_ms_options
 	defaults := reflect.ValueOf(engine.DefaultOptions())
-	for i, m := range optionMembers {
-		p, v := unsafe.Add(unsafe.Pointer(&c), m.Offset), defaults.Field(i)
+	for _, m := range optionMembers {
+		p, v := unsafe.Add(unsafe.Pointer(&c), m.Offset), optionField(defaults, m.Name)
 		switch v.Kind() {
 		case reflect.String:
 			*(**C.char)(p) = C.CString(v.String())
@@ -98,8 +108,8 @@ func takeOptions(p *C.ms_options) (engine.Options, error) {
 		return opt, err
 	}
 	dst := reflect.ValueOf(&opt).Elem()
-	for i, m := range optionMembers {
-		p, v := unsafe.Add(unsafe.Pointer(&c), m.Offset), dst.Field(i)
+	for _, m := range optionMembers {
+		p, v := unsafe.Add(unsafe.Pointer(&c), m.Offset), optionField(dst, m.Name)
 		switch v.Kind() {
 		case reflect.String:
 			if s := *(**C.char)(p); s != nil {

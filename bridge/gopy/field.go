@@ -151,6 +151,22 @@ func ToMM(u, uGrid uint64, threads int, out uint64) (err error) {
 	return nil
 }
 
+// BehindMM writes to out the displacements in LPS mm behind the affine map at last (12 float64), which the field ends with: float32, x, y, z
+// interleaved.
+func BehindMM(u, uGrid, last uint64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return err
+	}
+	a := affine(last)
+	if a == nil {
+		return fault.New(fault.InvalidArgument, "no affine map is given")
+	}
+	_, err = f.BehindMM(*a, floats(out, len(f.Data)), threads)
+	return err
+}
+
 // FromMM writes to out the field whose displacements in LPS mm are at mm: float32, x, y, z interleaved.
 func FromMM(mm, uGrid uint64, threads int, out uint64) (err error) {
 	defer guard(&err)

@@ -246,3 +246,31 @@ func BenchmarkInverse(b *testing.B) {
 		f.Inverse(brain, field.InverseOptions{Threads: 2})
 	}
 }
+
+func TestBehindMM(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{1, 2, 0.5}, Origin: [3]float64{7, -8, 9}, Direction: [9]float64{0, -1, 0, 1, 0, 0, 0, 0, 1}}
+	last := volume.Affine{M: [9]float64{1.1, 0.1, 0, -0.2, 0.9, 0.05, 0, 0.1, 1}, T: [3]float64{3, -4, 5}}
+	f := field.New(g)
+	for i := range f.Data {
+		f.Data[i] = float32(math.Sin(float64(i)))
+	}
+	d, err := f.BehindMM(last, nil, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toMM := g.IndexToPhysical()
+	for i := range g.Voxels() {
+		x := [3]float64{float64(i % 5), float64(i / 5 % 4), float64(i / 20)}
+		p := toMM.Apply(x)
+		want := toMM.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})
+		got := last.Apply([3]float64{p[0] + float64(d[3*i]), p[1] + float64(d[3*i+1]), p[2] + float64(d[3*i+2])})
+		for a := range got {
+			if math.Abs(got[a]-want[a]) > 1e-5 {
+				t.Fatalf("voxel %v: %v, want %v", x, got, want)
+			}
+		}
+	}
+	if _, err := f.BehindMM(volume.Affine{}, nil, 1); err == nil {
+		t.Error("a map that cannot be undone was taken")
+	}
+}

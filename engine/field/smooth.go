@@ -3,6 +3,7 @@ package field
 import (
 	"math"
 
+	"github.com/morphseek/morphseek/engine/internal/box"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
@@ -22,7 +23,7 @@ func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
 	const spread = 2 // voxels that the smoothing reaches around a fold
 	mask := make([]float32, f.Voxels())
-	suspects := box{hi: f.Size}
+	suspects := box.Box{Hi: f.Size}
 	for round := range 100 { // far more than any finite field took
 		below, folds := f.markFolds(mask, suspects, minJacobian, threads)
 		if round == 0 {
@@ -33,17 +34,17 @@ func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
 		}
 		sigma := float64(spread + round/8) // a knot that does not open by itself needs more room
 		reach := int(math.Ceil(3 * sigma))
-		suspects = folds.grown(reach+1, f.Size)
+		suspects = folds.Grown(reach+1, f.Size)
 
-		part := folds.grown(reach+3, f.Size) // a Gaussian of one voxel reaches three
-		size := part.size()
-		around := part.crop(mask, f.Size)
-		u := [3][]float32{part.crop(f.X, f.Size), part.crop(f.Y, f.Size), part.crop(f.Z, f.Size)}
+		part := folds.Grown(reach+3, f.Size) // a Gaussian of one voxel reaches three
+		size := part.Size()
+		around := part.Crop(mask, f.Size)
+		u := [3][]float32{part.Crop(f.X, f.Size), part.Crop(f.Y, f.Size), part.Crop(f.Z, f.Size)}
 		share := make([]float32, len(around))
 		filter.Gaussian(size, [3]float64{sigma, sigma, sigma}, 1, threads, filter.From(size, around), filter.To(size, share))
 		filter.Gaussian(size, [3]float64{1, 1, 1}, 3, threads, filter.From(size, u[:]...), func(y, z int, rows [][]float32) {
 			from := (z*size[1] + y) * size[0]
-			at := ((part.lo[2]+z)*f.Size[1]+part.lo[1]+y)*f.Size[0] + part.lo[0]
+			at := ((part.Lo[2]+z)*f.Size[1]+part.Lo[1]+y)*f.Size[0] + part.Lo[0]
 			for k, p := range [][]float32{f.X, f.Y, f.Z} {
 				p, old := p[at:at+size[0]], u[k][from:]
 				for i, s := range rows[k] {
@@ -57,16 +58,16 @@ func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
 
 // markFolds sets mask to 1 where the Jacobian determinant is below minJacobian, else to 0, in the rows of b, which hold all such voxels;
 // it returns their number and the box around them.
-func (f *Field) markFolds(mask []float32, b box, minJacobian float32, threads int) (below int, folds box) {
+func (f *Field) markFolds(mask []float32, b box.Box, minJacobian float32, threads int) (below int, folds box.Box) {
 	type found struct {
 		count int
-		box   box
+		box   box.Box
 	}
-	nx, ny := f.Size[0], b.hi[1]-b.lo[1]
-	t := parallel.Reduce(ny*(b.hi[2]-b.lo[2]), parallel.Rows(nx), threads, func(lo, hi int) found {
-		in := found{0, box{lo: f.Size}}
+	nx, ny := f.Size[0], b.Hi[1]-b.Lo[1]
+	t := parallel.Reduce(ny*(b.Hi[2]-b.Lo[2]), parallel.Rows(nx), threads, func(lo, hi int) found {
+		in := found{0, box.None(f.Size)}
 		for r := lo; r < hi; r++ {
-			y, z := b.lo[1]+r%ny, b.lo[2]+r/ny
+			y, z := b.Lo[1]+r%ny, b.Lo[2]+r/ny
 			at := z*f.Size[1] + y
 			row := mask[at*nx : (at+1)*nx]
 			f.jacobianRow(row, at)
@@ -75,11 +76,11 @@ func (f *Field) markFolds(mask []float32, b box, minJacobian float32, threads in
 				if !(j >= minJacobian) {
 					row[x] = 1
 					in.count++
-					in.box = in.box.with([3]int{x, y, z})
+					in.box = in.box.With([3]int{x, y, z})
 				}
 			}
 		}
 		return in
-	}, func(p, q found) found { return found{p.count + q.count, p.box.union(q.box)} })
+	}, func(p, q found) found { return found{p.count + q.count, p.box.Union(q.box)} })
 	return t.count, t.box
 }

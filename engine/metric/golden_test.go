@@ -72,10 +72,16 @@ func TestLabelScoresEqualNumpyAndMONAI(t *testing.T) {
 
 func TestDistancesEqualScipy(t *testing.T) {
 	d := readGolden(t).EDT
-	got := distances(d.Points, d.Grid.Size, d.Grid.Spacing, 2)
-	mm := make([]float32, len(got))
-	for i, v := range got {
-		mm[i] = float32(math.Sqrt(v))
+	points := volume.Zeros(d.Grid)
+	for _, i := range d.Points {
+		points.Data[i] = 1
+	}
+	to := surfacesOf(points, 2).target(1, newNeighbourhood(d.Grid.Size, d.Grid.Spacing))
+	mm, s := make([]float32, d.Grid.Voxels()), search{nearest: to.points[0]}
+	for i := range mm {
+		s.p = point{int32(i % d.Grid.Size[0]), int32(i / d.Grid.Size[0] % d.Grid.Size[1]), int32(i / (d.Grid.Size[0] * d.Grid.Size[1]))}
+		to.find(&s)
+		mm[i] = float32(math.Sqrt(s.squared))
 	}
 	golden.Close(t, "distance", mm, d.Want, 1e-5)
 }

@@ -20,15 +20,15 @@ func Dice(a, b *volume.Volume, threads int) []LabelScore {
 	type pair struct{ a, b int }
 	pairs := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) map[pair]int {
 		m := map[pair]int{}
-		last, run := pair{}, 0 // labels come in runs
+		x, y, run := a.Data[lo], b.Data[lo], 0 // labels come in runs
 		for i := lo; i < hi; i++ {
-			if p := (pair{label(a.Data[i]), label(b.Data[i])}); p != last {
-				m[last] += run
-				last, run = p, 0
+			if p, q := a.Data[i], b.Data[i]; p != x || q != y {
+				m[pair{label(x), label(y)}] += run
+				x, y, run = p, q, 0
 			}
 			run++
 		}
-		m[last] += run
+		m[pair{label(x), label(y)}] += run
 		return m
 	}, func(s, t map[pair]int) map[pair]int {
 		for p, n := range t {
@@ -60,7 +60,7 @@ func sortByLabel(scores []LabelScore) {
 
 // label rounds a voxel of a label map to the nearest integer; what is not finite counts as background.
 func label(x float32) int {
-	if x-x != 0 {
+	if !volume.IsFinite(x) {
 		return 0
 	}
 	return int(math.Floor(float64(x) + 0.5))

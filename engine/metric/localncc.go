@@ -105,14 +105,14 @@ func (w *windows) slice(dst, rows, row []float64, z int) {
 				v[0], v[1], v[2], v[3], v[4], v[5] = 1, x, y, x*x, y*y, x*y
 			}
 		}
-		box(rows[y*wide:(y+1)*wide], row, nx, channels, w.radius)
+		windowSums(rows[y*wide:(y+1)*wide], row, nx, channels, w.radius)
 	}
-	box(dst, rows, ny, wide, w.radius)
+	windowSums(dst, rows, ny, wide, w.radius)
 }
 
-// box writes to dst the running sums of src over windows of 2*radius+1 items cut off at the ends; an item is width floats,
+// windowSums writes to dst the running sums of src over windows of 2*radius+1 items cut off at the ends; an item is width floats,
 // and there are n.
-func box(dst, src []float64, n, width, radius int) {
+func windowSums(dst, src []float64, n, width, radius int) {
 	first := dst[:width]
 	clear(first)
 	for i := range min(radius+1, n) {

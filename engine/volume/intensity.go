@@ -9,14 +9,14 @@ import (
 // of which no differences can be formed.
 const largest = 1e37
 
-// finite reports whether x is an intensity: neither NaN nor an infinity, nor near to one.
-func finite(x float32) bool { return x >= -largest && x <= largest }
+// IsFinite reports whether x is an intensity: neither NaN nor an infinity, nor near to one.
+func IsFinite(x float32) bool { return x >= -largest && x <= largest }
 
 // MinMax returns the least and the greatest finite voxel, or +Inf and -Inf where no voxel is finite.
 func (v *Volume) MinMax() (lo, hi float32) {
 	lo, hi = float32(math.Inf(1)), float32(math.Inf(-1))
 	for _, x := range v.Data {
-		if !finite(x) {
+		if !IsFinite(x) {
 			continue
 		}
 		if x < lo {
@@ -31,13 +31,13 @@ func (v *Volume) MinMax() (lo, hi float32) {
 
 // Finite returns the volume with every NaN and infinity replaced: v itself where all voxels are finite, else a copy.
 func (v *Volume) Finite(replacement float32) *Volume {
-	first := slices.IndexFunc(v.Data, func(x float32) bool { return !finite(x) })
+	first := slices.IndexFunc(v.Data, func(x float32) bool { return !IsFinite(x) })
 	if first < 0 {
 		return v
 	}
 	data := slices.Clone(v.Data)
 	for i, x := range data[first:] {
-		if !finite(x) {
+		if !IsFinite(x) {
 			data[first+i] = replacement
 		}
 	}
@@ -76,7 +76,7 @@ func (v *Volume) Plausible() *Volume {
 	data := slices.Clone(v.Data)
 	for i, x := range data {
 		switch {
-		case !finite(x):
+		case !IsFinite(x):
 		case x < lo:
 			data[i] = low
 		case x > hi:
@@ -125,15 +125,18 @@ func (v *Volume) share(x float32) float64 {
 	return float64(n) / float64(len(v.Data))
 }
 
-// Percentiles returns the ps-th percentiles (0..100) of the finite voxels, exactly as numpy.percentile does with its linear
-// rule; NaN where no voxel is finite. Two counting passes over 16-bit digits of the voxels' bits select the order
-// statistics, so the cost is linear in the number of voxels.
-func (v *Volume) Percentiles(ps ...float64) []float64 {
+// Percentiles returns the ps-th percentiles (0..100) of the finite voxels.
+func (v *Volume) Percentiles(ps ...float64) []float64 { return Percentiles(v.Data, ps...) }
+
+// Percentiles returns the ps-th percentiles (0..100) of the finite values, exactly as numpy.percentile does with its linear
+// rule; NaN where no value is finite. Two counting passes over 16-bit digits of the values' bits select the order
+// statistics, so the cost is linear in the number of values.
+func Percentiles(values []float32, ps ...float64) []float64 {
 	const digits = 1 << 16
 	high := make([]int, digits)
 	total := 0
-	for _, x := range v.Data {
-		if finite(x) {
+	for _, x := range values {
+		if IsFinite(x) {
 			high[orderedBits(x)>>16]++
 			total++
 		}
@@ -155,7 +158,7 @@ func (v *Volume) Percentiles(ps ...float64) []float64 {
 			}
 			k -= n
 		}
-		panic("volume: rank beyond the number of voxels")
+		panic("volume: rank beyond the number of values")
 	}
 	ranks := make([][2]rank, len(ps))
 	low := map[int][]int{} // counts of the low digit, for the high digits that matter
@@ -172,8 +175,8 @@ func (v *Volume) Percentiles(ps ...float64) []float64 {
 	for d, counts := range low {
 		wanted[d] = counts
 	}
-	for _, x := range v.Data {
-		if !finite(x) {
+	for _, x := range values {
+		if !IsFinite(x) {
 			continue
 		}
 		if b := orderedBits(x); wanted[b>>16] != nil {

@@ -65,7 +65,7 @@ func (v *Volume) CheckMask(name string, mask *Volume) error {
 		return fault.New(fault.GridMismatch, "%s mask is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours", name, name, how)
 	}
 	for _, m := range mask.Data {
-		if m != 0 && finite(m) {
+		if m != 0 && IsFinite(m) {
 			return nil
 		}
 	}

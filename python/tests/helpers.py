@@ -13,7 +13,7 @@ import numpy as np
 
 from morphseek.images import Image
 
-BUNDLES = Path(__file__).parents[2] / "engine" / "network" / "testdata"
+BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # the cheapest registration there is
 QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
 

@@ -29,7 +29,7 @@ def test_end_to_end_on_the_cpu(tmp_path):
     """A bundle that loops, through ONNX Runtime and through the engine; one that is not there is a
     row that says so.
     """
-    bundle = REPOSITORY / "engine" / "network" / "testdata" / "loop.onnx"
+    bundle = REPOSITORY / "engine" / "internal" / "network" / "testdata" / "loop.onnx"
     networks = f"{bundle},{tmp_path / 'nosuch.onnx'}"
     command = [
         sys.executable,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import nibabel
@@ -234,3 +235,29 @@ def test_pickle(transform: DenseTransform, moving: images.Image):
     copy = pickle.loads(pickle.dumps(transform))
     np.testing.assert_array_equal(copy.displacement, transform.displacement)
     np.testing.assert_array_equal(copy.apply(moving.array), transform.apply(moving.array))
+
+
+def test_the_file_is_itks(transform: DenseTransform, tmp_path: Path):
+    """SimpleITK reads what it would have written, with and without a linear part."""
+    whole, alone = tmp_path / "whole.h5", tmp_path / "alone.h5"
+    bent = DenseTransform(transform.displacement, transform.grid, transform.moving_grid)
+    transform.write_transform(whole)
+    bent.write_transform(alone)
+    m = images.index_to_physical(transform.grid)
+    points = np.random.default_rng(2).uniform(1, 13, (50, 3)) @ m[:3, :3].T + m[:3, 3]
+    for path, expected in ((whole, transform), (alone, bent)):
+        read, made = sitk.ReadTransform(str(path)), expected.to_sitk()
+        assert read.GetName() == made.GetName()
+        assert read.GetFixedParameters() == made.GetFixedParameters()
+        for point in points:
+            np.testing.assert_allclose(
+                read.TransformPoint(point), made.TransformPoint(point), rtol=0, atol=1e-9
+            )
+    voxels = transform.displacement.nbytes
+    assert voxels < whole.stat().st_size < voxels + 50_000  # float32, nothing twice
+
+
+def test_a_transform_that_cannot_be_written(transform: DenseTransform, tmp_path: Path):
+    with pytest.raises(errors.OutputUnwritableError, match="no folder"):
+        transform.write_transform(tmp_path / "none" / "t.h5")
+    assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@ with a blank in their name.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -501,3 +502,20 @@ def test_the_bare_system_is_skipped_where_it_cannot_be_made(tmp_path: Path):
         77,
         f"SKIPPED: {why}; a bare system was NOT tried\n",
     ), done.stderr
+
+
+def test_the_floor_of_coverage_only_rises():
+    """No percentage of floor.json is less than it was in any commit that this one comes from."""
+    path = "bridge/coverage/floor.json"
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
+
+    commits = git("log", "--format=%H", "--", path).split()
+    if not commits:
+        pytest.skip("no history: this is no clone of the repository")
+    floor = json.loads((ROOT / path).read_text())
+    for commit in commits:
+        for name, least in json.loads(git("show", f"{commit}:{path}") or "{}").items():
+            assert floor.get(name, 0) >= least, f"{name} was {least} in {commit}"

@@ -317,24 +317,74 @@ ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolat
 ms_status ms_result_transform_points(ms_result result, double *points, size_t count);
 
 /*
- * Writes a JSON object of the metrics: what report.json holds of them. Among its members, which later versions add to:
- *   "verdict"    {"grade", "reasons", "error_mm"}: whether the result can be trusted, as far as the two images tell. The grade is
- *                "good" (nothing that was measured speaks against it), "check" (look before use) or "failed" (do not use); ""
- *                where an older library saved the result. The reasons are in plain words, none where it is good; error_mm is the
- *                estimated mean distance of points from where they belong
- *   "referee"    {"gain", "correlation", "start", "end", "reach_mm", "common"}: what the verdict goes by, of a comparison that no stage
- *                optimises: how much closer the deformation brought the images, their local correlation, by what share they differ more
- *                when they are moved by up to reach_mm at the start and at the end, and the share of the fixed image that both show
- *   "plan"       {"start", "similarity", "search", "smoothness_mm", "reasons"}: what was chosen for the pair, and why
- *   "warnings"   texts for the user; what is among the verdict's reasons need not be shown twice
- *   "similarity", "similarity_before", "similarity_align", "similarity_after"   which measure, and its values
- *   "njd_percent", "sdlogj", "jacobian_min", "jacobian_max"   folding, in percent of the voxels, and change of volume
- *   "displacement_mean_mm", "displacement_max_mm"
- *   "align"      {"method", "score", "confidence", "overlap", "same_modality", ...}: the initial transform
- *   "steps"      of the network, an array
- *   "refine"     {"similarity", "levels"}: how the refinement went
- *   "uncertainty"   null, or {"source", "samples", "mean_mm", "p95_mm"}
- *   "version", "model", "device", "seed", "threads", "seconds", "peak_bytes", "cached"
+ * Writes a JSON object of the metrics: what report.json holds of them. A later version may add members.
+ * metrics: written by go generate from engine/metrics.go
+ *   "verdict": whether the result can be trusted
+ *     "grade": "good" (nothing that was measured speaks against it), "check" (look before use) or "failed" (do not use); ""
+ *              where an older library saved the result
+ *     "reasons": plain words; empty where it is good
+ *     "error_mm": estimated mean distance of points from where they belong
+ *   "referee": what the verdict goes by
+ *     "gain": how much closer the deformation brought the images than the initial transform; 0 where there is none
+ *     "correlation": mean squared local correlation of the images, 0..1
+ *     "start": by what share they differ more when the initial transform is moved a little: how sharply they fit
+ *     "end": the same of the result; 0 where start is large enough
+ *     "reach_mm": how far it was moved
+ *     "common": share of the fixed image that both images show
+ *     "mirrored": how much closer the images would be with one of them mirrored; 0 where they match too well to ask
+ *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
+ *   "plan": what was chosen for the pair, and why
+ *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
+ *              was no better
+ *     "similarity": "ncc", "mse" or "mind"
+ *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
+ *     "smoothness_mm": over which distance tissue moves together
+ *     "reasons": plain words, for the user
+ *   "warnings": plain words, for the user; what is among the verdict's reasons need not be shown twice
+ *   "similarity": which measure the three values are of
+ *   "similarity_before": under the identity in physical space
+ *   "similarity_align": after the initial transform
+ *   "similarity_after": of the result
+ *   "njd_percent": share of the voxels where the transform folds (det(I + grad u) < 0), %
+ *   "sdlogj": standard deviation of the Jacobian determinant's logarithm
+ *   "jacobian_min": least Jacobian determinant
+ *   "jacobian_max": greatest Jacobian determinant
+ *   "displacement_mean_mm": mean length of the displacements
+ *   "displacement_max_mm": greatest length of the displacements
+ *   "align": the initial transform
+ *     "method": none: the caller's transform stays, or the identity
+ *     "score": overlap-normalised feature similarity, 0..1
+ *     "confidence": 0..1: how well the images fit at the best place, times how far the next best is behind
+ *     "overlap": fraction of the smaller field of view that overlaps
+ *     "same_modality": whether the images' intensities correspond
+ *     "matrix": row-major, fixed -> moving, LPS mm
+ *     "translation": fixed -> moving, LPS mm
+ *   "steps": of the network; empty where none ran
+ *     "reward": label-free, of the trajectory kept
+ *     "trajectory": which was kept; 0 is the mean
+ *     "advantage": of the trajectory kept over its group, in standard deviations; 0 for one trajectory
+ *     "log_likelihood": of the trajectory kept under the policy, with LDVN; 0 for one trajectory
+ *     "njd_percent": voxels where the network's cumulative field folds, %
+ *     "seconds": an equal share each of steps that a GPU took in one run
+ *   "refine": how the refinement went
+ *     "similarity": "ncc", "mse" or "mind"
+ *     "levels": coarse to fine
+ *       "spacing_mm": of the grid
+ *       "similarity": before each iteration
+ *   "uncertainty": null unless the option asked for it
+ *     "source": "policy": trajectories of a network; "search": the costs of displacements about the result
+ *     "samples": trajectories; 0 for the search
+ *     "mean_mm": mean over the voxels
+ *     "p95_mm": 95 % of the voxels have less
+ *   "version": of the library
+ *   "model": the network's name; "none" where no network ran
+ *   "device": that the networks really ran on
+ *   "seed": of the random draws
+ *   "threads": that were used
+ *   "seconds": "total" and by stage
+ *   "peak_bytes": most memory that the process held
+ *   "cached": taken from the folder of the option cache
+ * end of metrics
  */
 ms_status ms_result_metrics(ms_result result, char *dst, size_t capacity, size_t *needed);
 

@@ -8,9 +8,7 @@
 package align
 
 import (
-	"cmp"
 	"context"
-	"math"
 	"slices"
 	"sync"
 
@@ -187,7 +185,7 @@ func checkInput(name string, v, mask *volume.Volume) error {
 		return err
 	}
 	for i, m := range mask.Data {
-		if x := v.Data[i]; m != 0 && x-x == 0 {
+		if m != 0 && volume.IsFinite(v.Data[i]) {
 			return nil
 		}
 	}
@@ -316,19 +314,8 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	}
 	same := best.same || v.sameModality(best.transform, threads)
 	if a.opt.Method.refines() {
-		compared := v.coarse
-		if same {
-			compared = v.bright().smoothed(fineSigma, threads)
-		}
-		points := int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
-		best.transform, _, err = a.objective(v, compared, points).refine(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
-		if err != nil {
-			return nil, a.failed(err)
-		}
-		if a.opt.Method == Affine && !same {
-			if best.transform, err = a.consensus(v, best.transform); err != nil {
-				return nil, err
-			}
+		if best.transform, err = a.polish(v, best.transform, same); err != nil {
+			return nil, err
 		}
 		best.score = v.score(best.transform)
 	}
@@ -339,6 +326,23 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		Transform: best.transform, Score: min(max(best.score, 0), 1), Confidence: best.confidence(),
 		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, best.transform), SameModality: same, Starts: best.refined,
 	}, nil
+}
+
+// polish refines t by more points than the starts had and, of two modalities, fits it to matches of blocks.
+func (a *aligner) polish(v views, t volume.Affine, same bool) (volume.Affine, error) {
+	compared := v.coarse
+	if same {
+		compared = v.bright().smoothed(fineSigma, a.opt.Threads)
+	}
+	points := int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
+	t, _, err := a.objective(v, compared, points).refine(a.ctx, t, a.opt.Method == Rigid, fineSteps)
+	if err != nil {
+		return t, a.failed(err)
+	}
+	if a.opt.Method == Affine && !same {
+		return a.consensus(v, t)
+	}
+	return t, nil
 }
 
 // score is that of the features under t.
@@ -361,169 +365,4 @@ func (v views) smoothed(sigma float64, threads int) samples {
 // added is smoothed where s has all of v but the last component.
 func (v views) added(s samples, sigma float64, threads int) samples {
 	return samples{v.fixed.added(s.fixed, sigma, threads), v.moving.added(s.moving, sigma, threads)}
-}
-
-// outcome is where the refinement of several starts ended.
-type outcome struct {
-	transform volume.Affine
-	score     float64
-	start     float64 // score of the start that led here
-	margin    float64 // how far the best other place is below, as a share of the score; 1 where there is none
-	same      bool    // the intensities of the starts correspond
-	refined   int
-}
-
-func (o outcome) evidence() float64 { return math.Sqrt(max(o.score, 0) * max(o.start, 0)) }
-
-func (o outcome) confidence() float64 {
-	strength := (o.evidence() - chance) / (certain - chance)
-	return min(max(strength, 0), 1) * min(max(o.margin/0.1, 0), 1)
-}
-
-// refineAll refines every candidate and returns the best, by features and, where they correspond at a candidate, intensities.
-func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
-	compared, o := v.coarse, v.plain
-	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.sameModality(c.transform, a.opt.Threads) })
-	if same {
-		compared = v.bright().added(v.coarse, coarseSigma, a.opt.Threads)
-		o = a.objective(v, compared, coarsePoints)
-	}
-	refined := len(candidates)
-	candidates, err := a.cluster(v, compared, candidates)
-	if err != nil {
-		return outcome{}, err
-	}
-	ends := make([]end, len(candidates))
-	best := 0
-	for i, c := range candidates {
-		if ends[i], err = a.refineOne(o, c, coarseIterations); err != nil {
-			return outcome{}, err
-		}
-		if ends[i].value > ends[best].value {
-			best = i
-		}
-		if err := a.checkpoint(0.7 + 0.1*float64(i+1)/float64(len(candidates))); err != nil {
-			return outcome{}, err
-		}
-	}
-	winner := ends[best]
-	corners := o.corners()
-	margin := 1.0
-	for _, e := range ends {
-		if meanDistance(corners, e.transform, winner.transform) > o.clusterRadius() {
-			margin = min(margin, (winner.value-e.value)/max(winner.score, 1e-6))
-		} else {
-			winner.start = max(winner.start, e.start)
-		}
-	}
-	return outcome{
-		transform: winner.transform, score: v.score(winner.transform), start: winner.start,
-		margin: margin, same: same, refined: refined,
-	}, nil
-}
-
-// end is where the refinement of one candidate led.
-type end struct {
-	transform           volume.Affine
-	value, score, start float64 // value: score less the penalty of strain; start: the candidate's score
-}
-
-func (a *aligner) refineOne(o *objective, from peak, iterations int) (end, error) {
-	t, score, err := o.refine(a.ctx, from.transform, a.opt.Method == Rigid, iterations)
-	if err != nil {
-		return end{}, a.failed(err)
-	}
-	penalty, _ := strain(t.M)
-	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
-}
-
-// cluster refines every candidate a little and returns, of those that come to one place, the best, with the best score that led there.
-func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error) {
-	if len(candidates) < 2 {
-		return candidates, nil
-	}
-	o := a.objective(v, s, fewPoints)
-	ends := make([]end, len(candidates))
-	for i, c := range candidates {
-		var err error
-		if ends[i], err = a.refineOne(o, c, fewIterations); err != nil {
-			return nil, err
-		}
-		if err := a.checkpoint(0.6 + 0.1*float64(i+1)/float64(len(candidates))); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortStableFunc(ends, func(p, q end) int { return cmp.Compare(q.value, p.value) })
-	corners := o.corners()
-	var places []peak
-	for _, e := range ends {
-		k := slices.IndexFunc(places, func(p peak) bool { return meanDistance(corners, p.transform, e.transform) <= o.clusterRadius() })
-		if k < 0 {
-			places = append(places, peak{e.start, e.transform})
-		} else {
-			places[k].score = max(places[k].score, e.start)
-		}
-	}
-	return places, nil
-}
-
-// failed is the error of a refinement that ended early.
-func (a *aligner) failed(err error) error {
-	if cancelled := a.cancelled(); cancelled != nil {
-		return cancelled
-	}
-	return fault.Wrap(fault.Internal, err, "refinement of the initial transform failed")
-}
-
-// search returns the best distinct peaks over all translations and scales.
-func (a *aligner) search(v views) ([]peak, error) {
-	f, m := v.fixed.halved(searchComponents, a.opt.Threads), v.moving.halved(searchComponents, a.opt.Threads)
-	factors := scales
-	if a.opt.Method == Rigid {
-		factors = []float64{1}
-	}
-	var largest [3]int
-	for i := range 3 {
-		largest[i] = int(math.Ceil(float64(m.grid.Size[i]) / factors[0]))
-	}
-	s := newSearcher(f, largest, a.opt.Threads)
-	var all []peak
-	for i, axial := range factors {
-		for j, plane := range factors {
-			all = append(all, s.search(m, [3]float64{plane, plane, axial})...)
-			done := float64(i*len(factors)+j+1) / float64(len(factors)*len(factors))
-			if err := a.checkpoint(0.2 + float64(0.4*done)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return distinct(all, f.grid, starts), nil
-}
-
-// distinct returns the count highest peaks that differ by three voxels of the grid g on average over its corners.
-func distinct(all []peak, g volume.Geometry, count int) []peak {
-	slices.SortStableFunc(all, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
-	corners := boxCorners(g, 0)
-	var kept []peak
-	for _, p := range all {
-		near := slices.ContainsFunc(kept, func(k peak) bool {
-			return meanDistance(corners, p.transform, k.transform) <= 3*g.Spacing[0]
-		})
-		if !near {
-			kept = append(kept, p)
-		}
-		if len(kept) == count {
-			break
-		}
-	}
-	return kept
-}
-
-// meanDistance is how far two maps carry points apart, mm.
-func meanDistance(points [][3]float64, a, b volume.Affine) float64 {
-	total := 0.0
-	for _, p := range points {
-		total += distance(a.Apply(p), b.Apply(p))
-	}
-	return total / float64(len(points))
 }

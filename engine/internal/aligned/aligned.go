@@ -66,27 +66,18 @@ func Spacing(g volume.Geometry) float64 {
 	return math.Cbrt(g.Spacing[0] * g.Spacing[1] * g.Spacing[2])
 }
 
-// edge says what an image shows where its field of view has ended.
-type edge int
+// Edge says what an image shows where its field of view has ended.
+type Edge int
 
 const (
-	// zeroEdge: the end of a field of view shows as an edge, which helps the search and the block matches.
-	zeroEdge edge = iota
-	// repeatedEdge: no filter finds an edge that is not in the body, which a refinement would move.
-	repeatedEdge
+	// ZeroEdge is 0 there: the end of a field of view shows as an edge, which helps the search and the block matches.
+	ZeroEdge Edge = iota
+	// RepeatedEdge repeats the border: no filter finds an edge that is not in the body, which a refinement would move.
+	RepeatedEdge
 )
 
-// At returns the images on grid g, moving with a margin in voxels. Beyond their fields of view they are 0.
-func (p Pair) At(g volume.Geometry, margin, threads int) Images {
-	return p.at(g, margin, zeroEdge, threads)
-}
-
-// AtRepeated is At with images that repeat their borders beyond their fields of view.
-func (p Pair) AtRepeated(g volume.Geometry, margin, threads int) Images {
-	return p.at(g, margin, repeatedEdge, threads)
-}
-
-func (p Pair) at(g volume.Geometry, margin int, e edge, threads int) Images {
+// At returns the images on grid g, moving with a margin in voxels.
+func (p Pair) At(g volume.Geometry, margin int, e Edge, threads int) Images {
 	im := Images{}
 	im.Fixed, im.FixedValid = p.fixedOn(g, e, threads)
 	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), e, threads)
@@ -97,19 +88,19 @@ func (p Pair) at(g volume.Geometry, margin int, e edge, threads int) Images {
 // transform, as the fixed one.
 func (p Pair) BothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown := Grow(g, margin)
-	forward.Moving, forward.MovingValid = p.movingOn(grown, zeroEdge, threads)
-	backward.Moving, backward.MovingValid = p.fixedOn(grown, zeroEdge, threads)
+	forward.Moving, forward.MovingValid = p.movingOn(grown, ZeroEdge, threads)
+	backward.Moving, backward.MovingValid = p.fixedOn(grown, ZeroEdge, threads)
 	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
 	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
 	return forward, backward
 }
 
-func (p Pair) fixedOn(g volume.Geometry, e edge, threads int) (image, valid *volume.Volume) {
+func (p Pair) fixedOn(g volume.Geometry, e Edge, threads int) (image, valid *volume.Volume) {
 	identity := volume.IdentityAffine()
 	return prepare(p.Fixed, g, identity, e, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
 }
 
-func (p Pair) movingOn(g volume.Geometry, e edge, threads int) (image, valid *volume.Volume) {
+func (p Pair) movingOn(g volume.Geometry, e Edge, threads int) (image, valid *volume.Volume) {
 	return prepare(p.Moving, g, p.Initial, e, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
 }
 
@@ -138,7 +129,7 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 // g, whose voxels are cubes or nearly, under a, smoothed first where g is coarser. Where g is finer a refinement reads both images by cubic
 // B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for what
 // is smooth drifts where one image is blurred less than the other.
-func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e edge, threads int) *volume.Volume {
+func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threads int) *volume.Volume {
 	lo, hi := v.MinMax()
 	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
 		lo, hi = float32(p[0]), float32(p[1])
@@ -162,7 +153,7 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e edge, threa
 	smooth := volume.Zeros(size)
 	filter.Gaussian(size.Size, sigma, 1, threads, read, filter.To(size.Size, smooth.Data))
 	switch {
-	case e == zeroEdge:
+	case e == ZeroEdge:
 		return smooth.Resample(g, a, volume.Linear, 0, threads)
 	case slices.Min(ratio[:]) < finer:
 		return smooth.ResampleSpline(g, a, threads)

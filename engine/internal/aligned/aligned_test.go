@@ -52,7 +52,7 @@ func TestBlocksLieWhereTheirVoxelsDo(t *testing.T) {
 		v.Data[i] = float32(i % fine.Size[0])
 	}
 	p := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}
-	im := p.AtRepeated(g, 0, 1)
+	im := p.At(g, 0, RepeatedEdge, 1)
 	for x := 2; x < 7; x++ {
 		mm := float64(x-4) * r
 		want := (mm - 0.25 + 164.5 - 1.6) / (329 - 3.2) // percentiles 0.5 and 99.5 become 0 and 1
@@ -72,7 +72,7 @@ func TestScalingDecidesTheBlur(t *testing.T) {
 	}
 	contrast := func(a volume.Affine) float64 {
 		p := Pair{Fixed: wave(g, 8), Moving: moving, Initial: a}
-		v := p.AtRepeated(g, 0, 1).Moving
+		v := p.At(g, 0, RepeatedEdge, 1).Moving
 		lo, hi := v.MinMax()
 		return float64(hi - lo)
 	}
@@ -132,7 +132,7 @@ func TestGridOfFixed(t *testing.T) {
 			if want, _, _ := v.Geometry.Canonical(); g != want {
 				t.Fatalf("grid %v, want %v", g, want)
 			}
-			im := p.AtRepeated(g, 2, 1)
+			im := p.At(g, 2, RepeatedEdge, 1)
 			for i, got := range im.Fixed.Data {
 				x, y, z := c.size[0]-1-i%g.Size[0], c.size[1]-1-i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1])
 				want := v.Data[(z*c.size[1]+y)*c.size[0]+x] / 100

@@ -13,8 +13,7 @@ import (
 // for this place. reach is the longest of the moves, mm.
 func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, reach float64) {
 	const voxels, nearest, farthest = 30_000, 3, 8
-	coarse := on(thinned(r.grid, voxels), r.threads,
-		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown)
+	coarse := r.coarse(voxels)
 	here := coarse.Look(initial, deform)
 	spacing := math.Cbrt(coarse.grid.Spacing[0] * coarse.grid.Spacing[1] * coarse.grid.Spacing[2])
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -32,6 +31,12 @@ func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, 
 		}
 	}
 	return sum / float64(looks), reach
+}
+
+// coarse returns the referee of the same pair on a grid of no more than so many voxels.
+func (r *Referee) coarse(voxels int) *Referee {
+	return on(thinned(r.grid, voxels), r.threads,
+		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown)
 }
 
 // axes returns three directions at right angles, turned at random.

@@ -152,3 +152,31 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("evidence of the truth %.3f, near it %.3f, of noise %.3f", right, near, none)
 	}
 }
+
+// A pair is closer as it is than mirrored; with one image mirrored it is the other way round, along that axis and after some move.
+func TestMirrored(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		fixed, moving, _ := testpair.Phantom(48, 4, other)
+		identity := volume.IdentityAffine()
+		if gain, axis := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Mirrored(identity); gain > -0.05 {
+			t.Errorf("two contrasts %v: %+.3f along axis %d for a pair that is right", other, gain, axis)
+		}
+		for axis := range 3 {
+			mirrored := &volume.Volume{Geometry: moving.Geometry, Data: reversed(moving, axis)}
+			mirrored.Origin[axis] += 2 * moving.Spacing[axis]
+			gain, found := New(aligned.Pair{Fixed: fixed, Moving: mirrored}, 0).Mirrored(identity)
+			if gain < 0.05 || found != axis {
+				t.Errorf("two contrasts %v: %+.3f along axis %d for an image mirrored along axis %d", other, gain, found, axis)
+			}
+		}
+	}
+}
+
+// What shows nothing is no mirror image of anything.
+func TestMirroredNothing(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{20, 18, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	flat := volume.Zeros(g)
+	if gain, _ := New(aligned.Pair{Fixed: flat, Moving: flat}, 0).Mirrored(volume.IdentityAffine()); gain != 0 {
+		t.Errorf("a gain of %g", gain)
+	}
+}

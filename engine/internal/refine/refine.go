@@ -58,8 +58,8 @@ type Regularisation struct {
 
 // Level is how the refinement went at one resolution.
 type Level struct {
-	Spacing    float64   `json:"spacing_mm"`
-	Similarity []float64 `json:"similarity"` // before each iteration
+	Spacing    float64   // mm
+	Similarity []float64 // before each iteration
 }
 
 // The steps and the images, in voxels of the resolution at hand.
@@ -154,7 +154,7 @@ func (r *Refinement) Detail() float64 {
 	fine := r.grids[len(r.grids)-1].Middle(2)
 	half := r.atHalf().Fixed.Geometry.Middle(2)
 	left := func(g volume.Geometry) float64 {
-		im := r.pair.AtRepeated(g, margin, r.opt.Threads).Through(r.start, r.opt.Threads)
+		im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)
 		return agree(im, onto(g, r.v, r.opt.Threads), r.opt.Threads).Correlation
 	}
 	if coarse := left(half); coarse > 0 {
@@ -166,7 +166,7 @@ func (r *Refinement) Detail() float64 {
 // atHalf returns the pair at half the finest resolution.
 func (r *Refinement) atHalf() aligned.Images {
 	if r.half.Fixed == nil {
-		r.half = r.pair.AtRepeated(r.grids[max(len(r.grids)-2, 0)], margin, r.opt.Threads)
+		r.half = r.pair.At(r.grids[max(len(r.grids)-2, 0)], margin, aligned.RepeatedEdge, r.opt.Threads)
 	}
 	return r.half
 }
@@ -225,7 +225,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 
 // images returns the pair on g, the moving one seen through start.
 func (r *Refinement) images(g volume.Geometry, by Regularisation) aligned.Images {
-	im := r.pair.AtRepeated(g, margin, r.opt.Threads)
+	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads)
 	if by.Sharpen != 0 {
 		im = im.Sharpened(detail, float32(by.Sharpen), r.opt.Threads)
 	}

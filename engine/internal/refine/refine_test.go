@@ -9,6 +9,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -33,7 +34,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(32, 2, false)
 	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	g := pair.Grid(1)
-	im := pair.At(g, margin, 1)
+	im := pair.At(g, margin, aligned.ZeroEdge, 1)
 	// Smooth images, so that central differences are near the derivative of what is interpolated.
 	for _, v := range []*volume.Volume{im.Fixed, im.Moving} {
 		smooth := field.New(v.Geometry)
@@ -91,7 +92,7 @@ func TestNCCValue(t *testing.T) {
 		fixed.Data[i] = r.Float32()
 		moving.Data[i] = 3*fixed.Data[i] + r.Float32()
 	}
-	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, 1)
+	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
 	s := newNCC(im, window, 1)
 	u := field.New(g)
 	s.validate(u)
@@ -105,7 +106,7 @@ func TestNCCValue(t *testing.T) {
 // The value is minus the sum of the voxels' mean squares, whatever the descriptors are padded with.
 func TestMINDValue(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(20, 2, true)
-	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, 1)
+	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
 	got := s.force(field.New(fixed.Geometry), nil, u) / float64(s.known())
@@ -293,7 +294,7 @@ func BenchmarkIteration(b *testing.B) {
 	for i := range v.Data {
 		v.Data[i] = r.Float32()
 	}
-	im := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}.At(g, margin, 0)
+	im := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 0)
 	for _, name := range []Similarity{NCC, MSE, MIND} {
 		b.Run(string(name), func(b *testing.B) {
 			s, err := newSimilarity(name, im, 0)

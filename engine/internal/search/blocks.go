@@ -1,6 +1,9 @@
 package search
 
-import "github.com/morphseek/morphseek/engine/field"
+import (
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+)
 
 // MatchRounds are how often blocks are matched for a fit, each time from where the last fit led.
 const MatchRounds = 2
@@ -19,6 +22,6 @@ func MatchBlocks(pair Pair, round, threads int) *field.Field {
 	if !l.fits(grid) {
 		return nil
 	}
-	im := pair.At(grid, l.reach(), threads)
+	im := pair.At(grid, l.reach(), aligned.ZeroEdge, threads)
 	return newStep(l, im, describe(im.Fixed, im.FixedValid, nil, wide, threads), nil, wide, nil, l.reach(), threads).solve(1)
 }

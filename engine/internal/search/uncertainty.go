@@ -6,6 +6,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -34,7 +35,7 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 	grid := workingGrid(pair)
 	_, margin := levelsFor(grid)
 	margin = max(margin, around.reach())
-	im := pair.At(grid, margin, opt.Threads).Through(u, opt.Threads)
+	im := pair.At(grid, margin, aligned.ZeroEdge, opt.Threads).Through(u, opt.Threads)
 	s := newStep(around, im, describe(im.Fixed, im.FixedValid, nil, wide, opt.Threads), nil, wide, nil, margin, opt.Threads)
 	if opt.Progress != nil {
 		opt.Progress(0.5)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _files, errors, images, transforms
+from . import _files, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
 from .transforms.dense import DenseTransform, read_only
@@ -39,7 +39,8 @@ class RegistrationResult(DenseTransform):
     metrics : dict
         ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by
         stage), ``model``, ``device``, ``warnings``, ``verdict`` and more: what ``report.json``
-        holds beside the options, the grids and the initial transform.
+        holds beside the options, the grids and the initial transform. ``docs/metrics.md`` lists
+        all members.
     options : dict
         The options that were given.
     uncertainty : numpy.ndarray or None
@@ -137,7 +138,7 @@ class RegistrationResult(DenseTransform):
                 )
 
         _files.at_once(
-            lambda: transforms.write(folder / "transform.h5", self.to_sitk()),
+            lambda: self.write_transform(folder / "transform.h5"),
             fields,
             lambda: images.write(
                 folder / "warped.nii.gz", images.Image.on_grid(self.warped, self.grid)

@@ -11,7 +11,7 @@ from morphseek.training.export import graph_sha256, read_manifest
 from morphseek.training.pairs import PairSource, make_grid, make_sample, read_pairs
 from training_helpers import REPOSITORY
 
-BUNDLE = REPOSITORY / "engine" / "network" / "bundles" / "hippocampus.onnx"
+BUNDLE = REPOSITORY / "engine" / "internal" / "network" / "bundles" / "hippocampus.onnx"
 MORPHOMETRY = BUNDLE.with_name("hippocampus-morphometry.onnx")
 
 

@@ -22,7 +22,8 @@ func TestFilesAreCurrent(t *testing.T) {
 	}
 }
 
-// TestOneEditIsAnOption appends an option to the table in a scratch copy, generates, and looks for it in every front end.
+// TestOneEditIsAnOption appends an option to the table in a scratch copy, and likewise a metric, generates, and looks for both in every
+// front end.
 func TestOneEditIsAnOption(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the engine in a scratch copy")
@@ -58,6 +59,15 @@ func TestOneEditIsAnOption(t *testing.T) {
 	if err := os.WriteFile(table, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	metrics := filepath.Join(scratch, metricsFile)
+	text, err = os.ReadFile(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited = strings.Replace(string(text), "type Metrics struct {\n", "type Metrics struct {\n\tFooMM []float64 `json:\"foo_mm\"` // foos, \"bar\"\n", 1)
+	if err := os.WriteFile(metrics, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	check := filepath.Join(scratch, "engine", "scratch_test.go")
 	if err := os.WriteFile(check, []byte(`package engine
 
@@ -90,6 +100,16 @@ func TestScratch(t *testing.T) {
 			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 		}
 	}
+	holds := func(path, want string) {
+		t.Helper()
+		got, err := os.ReadFile(filepath.Join(scratch, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(got), want) {
+			t.Errorf("%s holds no %q", path, want)
+		}
+	}
 	run("go", "generate", "./engine")
 	run("go", "test", "-run", "TestScratch", "./engine")
 	for path, want := range map[string]string{
@@ -101,27 +121,24 @@ func TestScratch(t *testing.T) {
 		"python/src/morphseek/_engine/generated.py": "    half_foo: int | None\n    \"\"\"Foos, <halved>.\"\"\"\n",
 		"python/docs/options.md":                    "## half_foo\n\nFoos, &lt;halved&gt;.\n\n- Values: a whole number from 3 to 9.\n- Default: `7`.\n- Since 9.9.\n",
 	} {
-		got, err := os.ReadFile(filepath.Join(scratch, path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(got), want) {
-			t.Errorf("%s holds no %q", path, want)
-		}
+		holds(path, want)
 	}
+	holds("bridge/capi/include/morphseek.h", " *   \"foo_mm\": foos, \"bar\"\n")
+	holds("python/src/morphseek/_engine/metrics.py", "    # foos, \"bar\"\n    foo_mm: list[float]\n")
+	holds("python/docs/metrics.md", "| `foo_mm` | foos, \"bar\" |\n")
 	if cc, err := exec.LookPath("cc"); err == nil {
 		run(cc, "-fsyntax-only", "-Wall", "-Werror", "-Ibridge/capi/include", "bridge/capi/test/layout.c")
 	}
 }
 
 func TestMarkersMustBeThere(t *testing.T) {
-	write := part("# options", func([]option.Option, string) string { return "x\n" })
+	write := part("# options", func(tables, string) string { return "x\n" })
 	for now, want := range map[string]string{
 		"a\n  # options: written by go generate from engine/internal/option/table.go\n  old\n  # end of options\nb\n": "a\n  # options: written by go generate from engine/internal/option/table.go\nx\n  # end of options\nb\n",
 		"a\n# options: written by go generate from engine/internal/option/table.go\n":                                 "",
 		"a\n# end of options\n": "",
 	} {
-		if got, err := write(nil, now); got != want || (err == nil) != (want != "") {
+		if got, err := write(tables{}, now); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q becomes %q, %v", now, got, err)
 		}
 	}

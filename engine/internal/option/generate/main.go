@@ -1,5 +1,5 @@
-// Command generate writes what front ends need of the options at compile time, from the table in package option. Its argument is the
-// repository's root.
+// Command generate writes what front ends need of the options, the metrics and the errors at compile time, from the table in package
+// option, engine/metrics.go and package fault. Its argument is the repository's root.
 package main
 
 import (

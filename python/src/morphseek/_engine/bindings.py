@@ -164,6 +164,17 @@ def to_mm(field: Floats, grid: Grid) -> Floats:
     return out
 
 
+def behind_mm(field: Floats, grid: Grid, last: Doubles) -> Floats:
+    """Return the displacements in LPS mm behind a 4x4 matrix, by which the field ends: shape
+    (z, y, x, 3), components x, y, z.
+    """
+    _check_field(field, grid)
+    out = np.empty((*shape_of(grid), 3), np.float32)
+    affine = np.ascontiguousarray(np.concatenate([last[:3, :3].ravel(), last[:3, 3]]), np.float64)
+    call(gopy.BehindMM, field, grid, affine, ALL_CORES, out)
+    return out
+
+
 def from_mm(displacement: Floats, grid: Grid) -> Floats:
     """Return the field with these displacements in LPS mm."""
     shape = shape_of(grid)

@@ -142,6 +142,10 @@ def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
     """Return the position in ``labels``, from 1, of every voxel's label; 0 for others. float32."""
     if not labels:
         return np.zeros(array.shape, np.float32)
+    if array.dtype.kind in "iu" and 0 <= array.min() and array.max() < 1 << 16:  # as most maps
+        places = np.zeros(1 << 16, np.float32)
+        places[labels] = np.arange(1, len(labels) + 1)
+        return places[array]
     known = np.array(labels, dtype=np.float64)
     place = np.minimum(np.searchsorted(known, array), len(labels) - 1)
     return np.where(known[place] == array, place + 1, 0).astype(np.float32)
@@ -196,7 +200,7 @@ def independent_dice(
     """Return the mean Dice by SimpleITK alone, from transform.h5."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transform.h5"
-        transforms.write(path, result.to_sitk())
+        result.write_transform(path)
         transform = transforms.read(path)
     *maps, shared = _shared(result, fixed, moving)
     a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in maps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
@@ -11,6 +12,8 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
+from . import h5
+from .files import write_parts
 from .labels import MAX_EXACT, beyond_float32, check_fits, minimum, ranked
 from .linear import linear
 
@@ -71,6 +74,7 @@ class DenseTransform:
         self._moving_grid = np.array(moving_grid, dtype=np.float64)
         self._initial = np.eye(4) if initial is None else np.array(initial, dtype=np.float64)
         self._displacement = self._checked(displacement)
+        self._determinants: Floats | None = None
 
     def __repr__(self) -> str:
         fixed, moving = (
@@ -114,6 +118,7 @@ class DenseTransform:
             stacklevel=3,
         )
         self._displacement = self._checked(displacement)
+        self._determinants = None
 
     def _checked(self, displacement: np.ndarray) -> Floats:
         array = np.ascontiguousarray(displacement, dtype=np.float32)
@@ -157,9 +162,11 @@ class DenseTransform:
 
     def jacobian(self) -> np.ndarray:
         """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where
-        it keeps volumes.
+        it keeps volumes. Computed once; read-only.
         """
-        return bindings.jacobian(*self._field())
+        if self._determinants is None:  # scores and pages ask for them, too
+            self._determinants = bindings.jacobian(*self._field())
+        return read_only(self._determinants)
 
     def apply(
         self,
@@ -253,23 +260,32 @@ class DenseTransform:
         Inside the fixed grid both are :attr:`displacement_mm`; outside, ITK's displacement is zero
         and the initial transform alone remains.
         """
-        # index -> where the initial would start from
-        matrix = np.linalg.inv(self.initial) @ images.index_to_physical(self.grid)
-        base = matrix - images.index_to_physical(self.grid)
-        weights = np.hstack([matrix[:3, :3], base[:3]])  # of u, of the index and of 1
-        terms = np.ones((7, *self.shape[1:]))
-        terms[4], terms[3] = np.indices(self.shape[1:])
-        rest = np.empty((*self.shape, 3))
-        for z in range(self.shape[0]):  # slice by slice, which stays in the processor's cache
-            terms[:3], terms[5] = self.displacement[::-1, z], z
-            rest[z] = np.moveaxis(np.tensordot(weights, terms, 1), 0, -1)
-        image = images.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid)
+        rest = self._behind_initial().astype(np.float64)
+        dense = sitk.DisplacementFieldTransform(
+            images.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid)
+        )
         del rest  # 24 bytes a voxel, and the composite is to copy as many again
-        dense = sitk.DisplacementFieldTransform(image)
         if np.array_equal(self.initial, np.eye(4)):
             return dense
         # the last one acts first
         return sitk.CompositeTransform([linear(self.initial), dense])
+
+    def _behind_initial(self) -> Floats:
+        """Return the displacements, LPS mm, before the initial transform acts."""
+        return bindings.behind_mm(*self._field(), self._initial)
+
+    def write_transform(self, path: str | os.PathLike[str]) -> None:
+        """Write what :meth:`to_sitk` returns as ``.h5``, its displacements as float32."""
+        parts = [h5.Part("DisplacementFieldTransform", self._itk_grid(), self._behind_initial())]
+        if not np.array_equal(self.initial, np.eye(4)):
+            matrix = np.concatenate([self.initial[:3, :3].ravel(), self.initial[:3, 3]])
+            parts.insert(0, h5.Part("AffineTransform", np.zeros(3), matrix))
+        write_parts(path, parts)
+
+    def _itk_grid(self) -> Doubles:
+        """Return size, origin, spacing and direction, as ITK has them in a file."""
+        size, spacing, origin, direction = np.split(self._grid, (3, 6, 9))
+        return np.concatenate([size, origin, spacing, direction])
 
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""

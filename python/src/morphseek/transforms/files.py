@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import SimpleITK as sitk
 from .. import errors
 from .._files import check_path, reserve, write_with
 from .._itk import HDF5, hdf5_lock, itk_reason
+from . import h5
 from .linear import linear
 
 #: Endings of the transform files that ITK knows.
@@ -99,3 +101,8 @@ def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
             sitk.WriteTransform(transform, str(temporary))
 
     write_with(put, path)
+
+
+def write_parts(path: str | os.PathLike[str], parts: Sequence[h5.Part]) -> None:
+    """Write a transform made of parts, the last of which acts first, as ``.h5``."""
+    write_with(lambda temporary: h5.write(temporary, parts), path)

@@ -1,4 +1,4 @@
-"""Make the test bundles and golden values of engine/network: python make_bundle.py (needs
+"""Make the test bundles and golden values of engine/internal/network: python make_bundle.py (needs
 morphseek[training] and onnxruntime).
 
 tiny.onnx      a sound bundle: a step graph of a few hundred weights, exported from torch

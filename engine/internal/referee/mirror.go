@@ -1,0 +1,156 @@
+package referee
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// beyond is how many coarse voxels of the moving image around the fixed one are looked at, so that it may be moved.
+const beyond = 6
+
+// Mirrored is by how much the descriptors' mean distance falls, in logarithms, when the moving image as it lies under initial is mirrored:
+// the most along the three axes of the fixed grid, about the middle of what the moving image shows, and that axis. Each candidate, the
+// one that is not mirrored too, is first moved by whole voxels of a coarse grid to where it fits best.
+func (r *Referee) Mirrored(initial volume.Affine) (gain float64, axis int) {
+	const voxels = 12_000
+	coarse := r.coarse(voxels)
+	wide := coarse.grid
+	wide.Origin = wide.IndexToPhysical().Apply([3]float64{-beyond, -beyond, -beyond})
+	for a := range 3 {
+		wide.Size[a] += 2 * beyond
+	}
+	total := field.Total(initial, nil, wide, r.threads)
+	image := &volume.Volume{Geometry: wide, Data: repeated(total, r.moving, r.threads)}
+	known := total.Warp(r.movingKnown, volume.Nearest, 0, r.threads)
+	ours := interleaved(coarse.descriptors)
+	least := func(data, known []float32, from [3]int) float64 {
+		s := shifting{coarse: coarse, ours: ours, size: wide.Size, known: known,
+			theirs: interleaved(metric.MINDSSC(data, known, wide.Size, radius, dilation, r.threads))}
+		return s.least(from)
+	}
+	plain := least(image.Data, known.Data, [3]int{})
+	gain = math.Inf(-1)
+	for a := range 3 {
+		var from [3]int
+		from[a] = int(math.Round(2*middle(image, known, a))) - (wide.Size[a] - 1)
+		if g := math.Log(plain / least(reversed(image, a), reversed(known, a), from)); g > gain {
+			gain, axis = g, a
+		}
+	}
+	if math.IsNaN(gain) || math.IsInf(gain, 0) { // nothing to compare
+		return 0, 0
+	}
+	return gain, axis
+}
+
+// interleaved returns descriptors voxel by voxel.
+func interleaved(descriptors []float32) [][metric.MINDChannels]float32 {
+	n := len(descriptors) / metric.MINDChannels
+	out := make([][metric.MINDChannels]float32, n)
+	for c := range metric.MINDChannels {
+		for i, d := range descriptors[c*n : (c+1)*n] {
+			out[i][c] = d
+		}
+	}
+	return out
+}
+
+// stride is the distance in memory between neighbours along an axis.
+func stride(g volume.Geometry, axis int) int {
+	return [3]int{1, g.Size[0], g.Size[0] * g.Size[1]}[axis]
+}
+
+// middle is the mean index along an axis of what v shows, weighted by its intensities.
+func middle(v, known *volume.Volume, axis int) float64 {
+	step, n := stride(v.Geometry, axis), v.Size[axis]
+	sum, weight := 0.0, 0.0
+	for i, x := range v.Data {
+		w := float64(x * known.Data[i])
+		sum += float64(w * float64(i/step%n))
+		weight += w
+	}
+	if weight == 0 {
+		return float64(n-1) / 2
+	}
+	return sum / weight
+}
+
+// reversed returns the data of v with an axis the other way round.
+func reversed(v *volume.Volume, axis int) []float32 {
+	out := make([]float32, len(v.Data))
+	step, n := stride(v.Geometry, axis), v.Size[axis]
+	for i, x := range v.Data {
+		out[i+(n-1-2*(i/step%n))*step] = x
+	}
+	return out
+}
+
+// shifting compares the fixed image with another one, which has beyond voxels more on every side, moved by whole voxels.
+type shifting struct {
+	coarse       *Referee
+	size         [3]int // of the other image
+	known        []float32
+	ours, theirs [][metric.MINDChannels]float32
+}
+
+// least returns the least distance that steps of two voxels, then of one, find from a place on.
+func (s *shifting) least(at [3]int) float64 {
+	const steps = 6 // of each length, at most
+	least := s.distance(at)
+	for _, length := range []int{2, 1} {
+		for range steps {
+			from, moved := at, false
+			for k := range 27 {
+				to := [3]int{from[0] + length*(k%3-1), from[1] + length*(k/3%3-1), from[2] + length*(k/9-1)}
+				if d := s.distance(to); d < least {
+					least, at, moved = d, to, true
+				}
+			}
+			if !moved {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// distance is the descriptors' mean distance where both images show something, weighted by the fixed one's structure; infinite where that is
+// less than half of it.
+func (s *shifting) distance(at [3]int) float64 {
+	sum, weight, all := 0.0, 0.0, 0.0
+	size := s.coarse.grid.Size
+	for z := range size[2] {
+		for y := range size[1] {
+			for x := range size[0] {
+				i := (z*size[1]+y)*size[0] + x
+				w := s.coarse.structure[i]
+				if w == 0 {
+					continue
+				}
+				all += float64(w)
+				p := [3]int{x + beyond - at[0], y + beyond - at[1], z + beyond - at[2]}
+				if min(p[0], p[1], p[2]) < 0 || p[0] >= s.size[0] || p[1] >= s.size[1] || p[2] >= s.size[2] {
+					continue
+				}
+				j := (p[2]*s.size[1]+p[1])*s.size[0] + p[0]
+				if s.known[j] == 0 {
+					continue
+				}
+				d, a, b := float32(0), &s.ours[i], &s.theirs[j]
+				for k := range a {
+					e := a[k] - b[k]
+					d += float32(e * e)
+				}
+				sum += float64(w * d)
+				weight += float64(w)
+			}
+		}
+	}
+	if weight < all/2 || weight == 0 {
+		return math.Inf(1)
+	}
+	return sum / weight
+}
