@@ -134,7 +134,7 @@ CASES = {
         errors.InvalidArgumentError,
         "given as dict",
     ),
-    "labels": (dict(fixed_labels=MASK), errors.InvalidArgumentError, "score_labels"),
+    "labels": (dict(fixed_labels=MASK), errors.InvalidArgumentError, r"result\.score\("),
     "labels by a path": (
         dict(moving_labels="labels.nii.gz"),
         errors.InvalidArgumentError,

@@ -67,6 +67,7 @@ def test_scores(data: Path, scored: morphseek.cohort.Evaluation):
     assert {s.label: s.dice_before for s in pair.labels} == pytest.approx(before)
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
     assert score_labels(result, fixed, moving) == pair.labels
+    assert result.score(fixed, moving) == pair.labels
     assert score_labels(result, fixed.array, moving.array) == pair.labels
     assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
 

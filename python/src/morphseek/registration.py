@@ -77,8 +77,7 @@ def register(
             raise errors.InvalidArgumentError(
                 f"{name}: registering needs no labels; afterwards result.apply(moving_labels,"
                 " interpolation='nearest') brings them along, and"
-                " morphseek.scoring.score_labels(result, fixed_labels, moving_labels) measures"
-                " Dice"
+                " result.score(fixed_labels, moving_labels) measures Dice"
             )
     target, source = images.read(fixed, "fixed"), images.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]

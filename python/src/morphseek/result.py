@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ._engine import bindings
 from ._engine.bindings import Floats
 from .transforms.dense import DenseTransform, read_only
 from .verdict import Verdict, explain
+
+if TYPE_CHECKING:
+    from .images import ImageLike
+    from .scoring import LabelScore
 
 #: What a registration may leave in a folder, one run's files replacing another's.
 OUTPUTS = (
@@ -107,6 +111,14 @@ class RegistrationResult(DenseTransform):
             f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
             f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
+
+    def score(self, fixed_labels: ImageLike, moving_labels: ImageLike) -> list[LabelScore]:
+        """Measure by label maps of the two images what :func:`morphseek.scoring.score_labels`
+        does: overlap, surface distance and volume of every label that both have.
+        """
+        from .scoring import score_labels
+
+        return score_labels(self, fixed_labels, moving_labels)
 
     def report(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the
