@@ -27,8 +27,8 @@ func (r *registration) startState() referee.State {
 	return r.start
 }
 
-// judgeStart puts the caller's transform, or without one the headers', beside the alignment found, and keeps it where the alignment brings
-// the images no closer: they lay right already.
+// judgeStart takes the simplest start that is not clearly beaten: the caller's transform, or without one the headers', where the alignment
+// brings the images no closer, for they lay right already; a rigid one where scales and shears lead them apart nearly everywhere.
 func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	given := volume.IdentityAffine()
 	if r.pair.Initial != nil {
@@ -36,6 +36,15 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	}
 	judge := r.judges()
 	before, after := judge.Look(given, nil), judge.Look(found.Transform, nil)
+	if found.Rigid != nil {
+		rigid := judge.Look(found.Rigid.Transform, nil)
+		if m := judge.Compare(rigid, after); m.T < -steadyT {
+			found.Rigid.Confidence, found.Rigid.SameModality = found.Confidence, found.SameModality
+			found, after = found.Rigid, rigid
+			r.metrics.Plan.Start = string(align.Rigid)
+			r.because(fmt.Sprintf("scales and shears bring the images no closer (%+.2f): the alignment is rigid", gain(m)))
+		}
+	}
 	r.start = after
 	margin := judge.Compare(before, after)
 	why := staysAt(margin, intensitiesCompare(found.SameModality, found.Score))

@@ -140,6 +140,9 @@ func worthwhile(m referee.Margin) bool { return gain(m) >= leastGain }
 // leastT is Student's t that an alignment's gain needs where it is no large one: wrong alignments gain unevenly over the image.
 const leastT, large = 8, 0.5
 
+// steadyT is Student's t by which scales and shears between two contrasts must lose to be left out.
+const steadyT = 5
+
 // staysAt says why the start stays as it was given, by the margin of the alignment found over it; "" where it does not. Of images whose
 // intensities compare, an alignment may gain unevenly: speckle and missing tissue do that.
 func staysAt(m referee.Margin, compare bool) string {

@@ -33,9 +33,9 @@ var mindPairs = [MINDChannels][2][3]int{
 //
 // Each channel is exp(-(d - dmin)/v): d the mean squared difference over cubes of 2*radius+1 voxels around two neighbours at
 // the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept within a factor of 1000 of
-// its own mean over the voxels where known is not zero (nil: all): what lies beyond an image must not decide how its
+// its own mean over the voxels where valid is not zero (nil: all): what lies beyond an image must not decide how its
 // descriptors look. At the border the image repeats.
-func MINDSSC(data, known []float32, size [3]int, radius, dilation, threads int) []float32 {
+func MINDSSC(data, valid []float32, size [3]int, radius, dilation, threads int) []float32 {
 	n := len(data)
 	out := make([]float32, MINDChannels*n)
 	for c, pair := range mindPairs {
@@ -52,7 +52,7 @@ func MINDSSC(data, known []float32, size [3]int, radius, dilation, threads int) 
 	t := parallel.Reduce(n, grain, threads, func(lo, hi int) (t total) {
 		contrast(out[lo:], variance[lo:hi], n)
 		for i, v := range variance[lo:hi] {
-			if known == nil || known[lo+i] != 0 {
+			if valid == nil || valid[lo+i] != 0 {
 				t.sum += float64(v)
 				t.voxels++
 			}

@@ -151,11 +151,11 @@ const sameGrid = 0.01
 
 // SameGrid reports whether two grids coincide, to within a hundredth of a voxel at every corner.
 func (g Geometry) SameGrid(o Geometry) bool {
-	return g.Size == o.Size && g.apart(o) <= sameGrid
+	return g.Size == o.Size && g.cornerDistance(o) <= sameGrid
 }
 
-// apart returns the greatest distance along an axis of g, voxels, between the corners of two grids of one size.
-func (g Geometry) apart(o Geometry) (most float64) {
+// cornerDistance returns the greatest distance along an axis of g, voxels, between the corners of two grids of one size.
+func (g Geometry) cornerDistance(o Geometry) (most float64) {
 	toIndex, toPhys := g.PhysicalToIndex(), o.IndexToPhysical()
 	for corner := range 8 {
 		var idx [3]float64

@@ -60,7 +60,7 @@ func (v *Volume) CheckMask(name string, mask *Volume) error {
 	if !mask.SameGrid(v.Geometry) {
 		how := fmt.Sprintf("has size %v where the volume has %v", mask.Size, v.Size)
 		if mask.Size == v.Size {
-			how = fmt.Sprintf("lies up to %.3g voxels away: origin, spacing or direction differ", v.apart(mask.Geometry))
+			how = fmt.Sprintf("lies up to %.3g voxels away: origin, spacing or direction differ", v.cornerDistance(mask.Geometry))
 		}
 		return fault.New(fault.GridMismatch, "%s mask is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours", name, name, how)
 	}

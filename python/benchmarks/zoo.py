@@ -36,6 +36,7 @@ import typer
 from methods import METHODS, Job
 from methods.shared import as_field
 
+from morphseek.report import CohortRow, write_index as write_cohort
 from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
@@ -504,7 +505,7 @@ class Run:
             with tempfile.TemporaryDirectory() as name:
                 yield Path(name)
             return
-        folder = self.keep / "".join(c if c.isalnum() else "-" for c in f"{kind} {pair.name}")
+        folder = self.keep / folder_name(kind, pair.name)
         folder.mkdir(parents=True)
         yield folder
         if pair.fixed_points is not None:
@@ -534,12 +535,44 @@ class Run:
         if cost.exit_status:
             return {**row, "status": "failed", "reason": peer_runs.last_line(log)}, None
         report = json.loads((out / "report.json").read_text())
-        row |= {key: report.get(key) for key in ("plan", "warnings", "align")}
+        row |= {key: report.get(key) for key in ("plan", "warnings", "align", "verdict")}
         row |= {
             "similarity": report["refine"]["similarity"],
             "engine_seconds": report["seconds"]["total"],
         }
         return row, sitk.ReadTransform(str(out / "transform.h5"))
+
+
+def folder_name(kind: str, pair: str) -> str:
+    """Return what a pair's folder is called where it is kept."""
+    return "".join(c if c.isalnum() else "-" for c in f"{kind} {pair}")
+
+
+def write_index(folder: Path, rows: list[Row], command: str, version: str) -> None:
+    """Write index.html into the folder of kept pairs: ours, worst first, with each pair's page."""
+    before = {(r["kind"], r["pair"]): r for r in rows if r.get("state") == BEFORE}
+    listed = []
+    for row in rows:
+        if row["method"] != OURS or row["state"] == BEFORE:
+            continue
+        verdict = row.get("verdict") or {}
+        page = f"{folder_name(row['kind'], row['pair'])}/{row['state']}/report.html"
+        listed.append(
+            CohortRow(
+                f"{row['kind']}, {row['pair']}, {row['state']}",
+                verdict=verdict.get("grade", ""),
+                error_mm=verdict.get("error_mm"),
+                dice_before=before.get((row["kind"], row["pair"]), {}).get("dice"),
+                dice_after=row.get("dice"),
+                tre_mm=value(row, "error.mean"),
+                njd_percent=row.get("njd_percent"),
+                seconds=row.get("engine_seconds"),
+                said=row["reason"] or " ".join(verdict.get("reasons") or ()),
+                page=page if (folder / page).is_file() else "",
+                failed=row["status"] != "ok",
+            )
+        )
+    write_cohort(folder / "index.html", listed, title="The zoo", command=command, version=version)
 
 
 def run_all(
@@ -937,8 +970,8 @@ def main(
         Path | None,
         typer.Option(
             help=(
-                "Folder to keep images, points and results of every pair in, to look at them; it"
-                " must not be there yet."
+                "Folder to keep images, points and results of every pair in, with an index.html to"
+                " look at them; it must not be there yet."
             )
         ),
     ] = None,
@@ -983,6 +1016,8 @@ def main(
     def save(rows: list[Row]) -> None:
         if json_out is not None:
             peer_runs.write(json_out, {**head, "rows": rows})
+        if keep is not None:
+            write_index(keep, rows, shlex.join(sys.argv), head["version"])
 
     # before the work
     old = None if compare_with is None else json.loads(compare_with.read_text())["rows"]

@@ -66,7 +66,7 @@ onnxruntime.InferenceSession("mine.onnx", providers=["CPUExecutionProvider"])
 """  # noqa: E501 a program
 LIBRARIES = """
 import sys, morphseek
-import numpy, scipy.ndimage, SimpleITK, nibabel, matplotlib.figure, jinja2, typer, rich, onnxruntime
+import numpy, scipy.ndimage, SimpleITK, nibabel, matplotlib.figure, typer, rich, onnxruntime
 import torch, monai.losses, onnx, onnxscript, distributed
 from torch.utils.tensorboard import SummaryWriter
 SummaryWriter("log").close()

@@ -23,7 +23,14 @@ from morphseek import _files, cohort, errors, images, register_cohort, registrat
 from morphseek.cohort import jobs
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
-OUTPUTS = ["displacement.nrrd", "pair.json", "report.json", "transform.h5", "warped.nii.gz"]
+OUTPUTS = [
+    "displacement.nrrd",
+    "pair.json",
+    "report.html",
+    "report.json",
+    "transform.h5",
+    "warped.nii.gz",
+]
 
 
 @pytest.fixture
@@ -75,6 +82,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     assert sorted(os.listdir(out)) == [
         "003-fixed-to-moving",
         "full",
+        "index.html",
         "plain",
         "summary.csv",
         "summary.json",
@@ -143,16 +151,16 @@ def test_resume(study: Path, tmp_path: Path):
 
     lines = study.read_text().splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
-    assert states(register_cohort(study, out, html=True, **QUICK)) == ["done"]
-    assert sorted(os.listdir(out / "full")) == [
-        "displacement.nrrd",
-        "pair.json",
-        "report.html",
-        "report.json",
-        "transform.h5",
-        "warped.nii.gz",
-    ]
-    assert states(register_cohort(study, out, **QUICK)) == ["skipped"]
+    assert states(register_cohort(study, out, report="none", **QUICK)) == ["done"]
+    assert sorted(os.listdir(out / "full")) == [n for n in OUTPUTS if n != "report.html"]
+    for report, state in (("small", "done"), ("full", "done"), ("small", "skipped")):
+        assert states(register_cohort(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
+    assert sorted(os.listdir(out / "full")) == OUTPUTS
+    assert 'id="viewer"' in (out / "full" / "report.html").read_text()
+    with pytest.warns(DeprecationWarning, match="html is deprecated"):
+        assert states(register_cohort(study, out, html=True, **QUICK)) == ["skipped"]
+    with pytest.raises(errors.InvalidArgumentError, match="report is 'huge'"):
+        register_cohort(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
 
 
 def test_files_of_others_stay(study: Path):
@@ -478,7 +486,12 @@ def test_ctrl_c(tmp_path: Path, command: Command):
     whole = stamps(out)
     assert 0 < len(whole) < 5
     # no half-done pair's folder
-    assert {path.name for path in out.iterdir()} == {*whole, "summary.csv", "summary.json"}
+    assert {path.name for path in out.iterdir()} == {
+        *whole,
+        "index.html",
+        "summary.csv",
+        "summary.json",
+    }
     again = register_cohort(study, out, **SLOW)
     assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 
@@ -510,14 +523,18 @@ def test_reports_have_the_command_only_where_one_was_given(
 ):
     study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
-    assert states(register_cohort(study, tmp_path / "python", html=True, **QUICK)) == ["done"]
+    assert states(register_cohort(study, tmp_path / "python", **QUICK)) == ["done"]
     page = (tmp_path / "python" / "plain" / "report.html").read_text()
     assert "--of mine" not in page and "morphseek batch" not in page
-    command("batch", study, "--out", tmp_path / "typed", "--html", *FLAGS)
+    command("batch", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
     assert (
-        f"morphseek batch {study} --out {tmp_path / 'typed'} --html --model none"
+        f"morphseek batch {study} --out {tmp_path / 'typed'} --report small --model none"
         in (tmp_path / "typed" / "plain" / "report.html").read_text()
     )
+    index = (tmp_path / "typed" / "index.html").read_text()
+    assert f"morphseek batch {study}" in index and 'href="plain/report.html"' in index
+    assert index.count('<img src="data:image/png;base64,') == 1
+    assert (tmp_path / "typed" / "plain" / "report.html").stat().st_size < 200_000
 
 
 def test_cluster_that_loses_a_worker(tmp_path: Path):

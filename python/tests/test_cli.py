@@ -436,3 +436,27 @@ def test_module_runs_as_the_script():
     from morphseek import cli
 
     assert callable(cli.app) and sys.modules["morphseek.cli"] is cli
+
+
+def test_standard_output_has_results_alone(
+    files: dict[str, Path], tmp_path: Path, command: Command
+):
+    """And what is a result ends with the verdict."""
+    process = command.start("demo", "--out", tmp_path / "demo", "--size", 40)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and "made fixed" in err and "made" not in out
+    assert out.splitlines()[-1].startswith("verdict: ")
+
+
+def test_the_page_is_as_large_as_is_asked_for(
+    files: dict[str, Path], tmp_path: Path, command: Command
+):
+    pair = [files["fixed"], files["moving"], "--out", tmp_path / "out"]
+    for report, scripts in (("full", True), ("small", False), ("none", None)):
+        text = command("register", *pair, "--report", report, *NO_NETWORK)
+        page = tmp_path / "out" / "report.html"
+        assert page.exists() == (scripts is not None)
+        assert str(page if page.exists() else tmp_path / "out" / "report.json") in text
+        if scripts is not None:
+            assert ("<script" in page.read_text()) == scripts
+    assert "--report" in command("register", *pair, "--report", "huge", expect=2)

@@ -20,6 +20,14 @@ def test_guide():
     assert result.attempted > 8 and result.failed == 0
 
 
+def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(
+        str(PYTHON / "docs" / "report.md"), module_relative=False, optionflags=FLAGS
+    )
+    assert result.attempted > 3 and result.failed == 0
+
+
 def test_verdict():
     result = doctest.testfile(
         str(PYTHON / "docs" / "verdict.md"), module_relative=False, optionflags=FLAGS

@@ -419,7 +419,9 @@ def test_command(data: Path, tmp_path: Path, command: Command):
         "off",
     )
     assert "mean Dice by SimpleITK" in text
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["results.csv", "results.json"]
+    files = ["index.html", "pair-0001.html", "results.csv", "results.json"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == files
+    assert 'href="pair-0001.html"' in (tmp_path / "run" / "index.html").read_text()
     text = command(
         "evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2
     )

@@ -21,7 +21,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob, oblique
-from morphseek import errors, images, transforms
+from morphseek import errors, images, progress, transforms
 from morphseek._engine import core
 from morphseek.phantoms import PhantomPair
 from morphseek.progress import Bar
@@ -497,3 +497,33 @@ def test_a_bar_shows_paths_as_they_are(
             assert f"said: {path}" in capsys.readouterr().err
     finally:
         bar.close()
+
+
+def test_time_left_is_from_the_measured_speed():
+    left = progress.TimeLeft()
+    assert [left(f, t) for f, t in ((0.0, 100.0), (0.01, 101.0), (0.1, 101.5))] == ["", "", ""]
+    assert left(0.2, 110.0) == "40 s left"
+    slower = progress.TimeLeft()
+    for second in range(16):  # fast at first, then ten times as slow
+        told = slower(0.05 * min(second, 5) + 0.005 * max(0, second - 5), 100.0 + second)
+    # on average over all of it, 35 s; as it went lately, 140 s
+    minutes, _, seconds = told.split()[0].rpartition(":")
+    assert 45 < 60 * int(minutes or 0) + int(seconds) < 120
+    assert progress.duration(3599.7) == "1:00 h" and progress.duration(59.6) == "1:00 min"
+
+
+@pytest.mark.parametrize("variables, shown", [({}, True), ({"CI": "true"}, False)])
+def test_the_bar_is_quiet_under_ci(
+    variables: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    """Also where CI has a terminal; and colours are left out where nobody wants them."""
+    for name in ("CI", "TERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**variables, "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    bar = progress.Bar()
+    bar(morphseek.Progress("refine", 0.5, "level 2"))
+    bar.close()
+    said = capsys.readouterr()
+    assert said.out == "" and ("refine" in said.err) == shown

@@ -3,20 +3,72 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
-from io import BytesIO
+import struct
+import subprocess
+import sys
+import zlib
 from pathlib import Path
+from typing import Any
 
-import matplotlib.image
+import nibabel
 import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK, blob, oblique
+from helpers import QUICK, Command, blob, oblique
 from morphseek import images, phantoms
 from morphseek.phantoms import PhantomPair
-from morphseek.report import _Views, write_report
+from morphseek.report import pack, picture, viewer_data, write_report
+from morphseek.report.landmarks import LandmarkErrors
+from morphseek.report.markup import join, script_data, tag
+from morphseek.report.views import Axes, Scene, plane_letters
 from morphseek.scoring import score_labels
+
+
+def written(path: Path, *arguments: Any, **more: Any) -> str:
+    """Write a page and return it."""
+    write_report(path / "report.html", *arguments, **more)
+    return (path / "report.html").read_text(encoding="utf-8")
+
+
+def data_of(page: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what the viewer gets: its description, and the volumes as it unpacks them."""
+    found = re.search(r'<script type="application/json" id="meta">(.*?)</script>', page)
+    assert found
+    meta = json.loads(found[1])
+    volumes = {}
+    for entry in meta["volumes"]:
+        text = re.search(rf'id="volume-{entry["id"]}">([^<]*)<', page)
+        assert text
+        volumes[entry["id"]] = pack.unpacked(text[1], entry["size"][::-1], entry["bits"])
+    return meta, volumes
+
+
+def pixels(url: str) -> np.ndarray:
+    """Return the palette indices of one of our PNG files, by the format's own rules."""
+    file = base64.b64decode(url.partition(",")[2])
+    assert file[:8] == b"\x89PNG\r\n\x1a\n"
+    at, content, size = 8, b"", (0, 0)
+    while at < len(file):
+        length, kind = struct.unpack_from(">I4s", file, at)
+        chunk = file[at + 8 : at + 8 + length]
+        assert struct.unpack_from(">I", file, at + 8 + length)[0] == zlib.crc32(kind + chunk)
+        if kind == b"IHDR":
+            size = struct.unpack_from(">II", chunk)
+        if kind == b"IDAT":
+            content += chunk
+        at += 12 + length
+    rows = np.frombuffer(zlib.decompress(content), np.uint8).reshape(size[1], size[0] + 1)
+    assert (rows[:, 0] == 2).all()  # each row is the difference to the one above
+    return np.cumsum(rows[:, 1:], axis=0, dtype=np.uint8)
+
+
+def still_of(page: str) -> np.ndarray:
+    found = re.search(r'<img alt="[^"]*" src="(data:image/png;base64,[^"]+)"', page)
+    assert found
+    return pixels(found[1])
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +77,10 @@ def page(
     result: morphseek.RegistrationResult,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
-    path = tmp_path_factory.mktemp("report") / "report.html"
     result.metrics["warnings"].append("A <warning> in plain words.")
     try:
-        write_report(
-            path,
+        return written(
+            tmp_path_factory.mktemp("report"),
             result,
             pair.fixed,
             pair.moving,
@@ -42,78 +93,250 @@ def page(
         )
     finally:
         result.metrics["warnings"].pop()
-    return path.read_text()
 
 
-@pytest.mark.parametrize(
-    "shape, bad, limit",
-    [
-        ((20, 24, 28), -np.inf, 4e6),
-        ((20, 24, 28), np.finfo(np.float32).max, 4e6),
-        ((300, 8, 8), None, 8e6),
-    ],
-)
-def test_odd_images(shape: tuple[int, int, int], bad: float | None, limit: float, tmp_path: Path):
-    """No voxel of the moving image is where the fixed one is at the start, and some are no numbers;
-    a long thin one.
-    """
-    fixed, array = images.Image(blob(shape)), blob(shape)
-    if bad is not None:
-        array[:, :4] = bad
-    moving = images.Image(array, origin=(500.0, 0, 0))
+# ------------------------------------------------------------------------------------ how it packs
+
+
+@pytest.mark.parametrize("bits", [8, 7])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 1, 1), (7, 1, 9), (20, 31, 33)])
+def test_packing_is_undone(bits: int, shape: tuple[int, int, int]):
+    volume = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
+    back = pack.unpacked(pack.packed(volume, bits), shape, bits)
+    if bits == 8:
+        np.testing.assert_array_equal(back, volume)
+    else:
+        assert np.abs(back.astype(int) - volume).max() <= 1
+        for end in (0, 255):
+            flat = np.full(shape, end, np.uint8)
+            assert (pack.unpacked(pack.packed(flat, 7), shape, 7) == end).all()
+
+
+def test_intensities_become_bytes():
+    values = np.array([[[-5.0, 0.0, 50.0, 100.0, 1e30]]], np.float32)
+    assert pack.quantised(values, 0, 100).tolist() == [[[0, 0, 128, 255, 255]]]
+
+
+def test_halving_keeps_means_and_first_labels():
+    volume = np.arange(14, dtype=np.uint8).reshape(1, 2, 7) * 17
+    mean = pack.halved(volume, 2, True)
+    assert mean.shape == (1, 2, 4)
+    assert (
+        np.abs(mean[0, :, :3] - (volume[0, :, 0:6:2].astype(int) + volume[0, :, 1:6:2]) / 2).max()
+        < 1
+    )
+    assert (mean[0, :, 3] == volume[0, :, 6]).all()
+    assert pack.halved(volume, 2, False).tolist() == volume[:, :, ::2].tolist()
+
+
+def test_the_estimate_is_near():
+    volume = np.cumsum(np.random.default_rng(1).integers(0, 5, (96, 80, 80)), 0).astype(np.uint8)
+    assert pack.estimate(volume, 8) == pytest.approx(len(pack.packed(volume)), rel=0.1)
+
+
+def test_pictures_without_a_drawing_library():
+    image = np.random.default_rng(1).integers(0, 68, (31, 43)).astype(np.uint8)
+    np.testing.assert_array_equal(pixels(picture.data_url(picture.png(image))), image)
+    big = picture.stretched(np.array([[0.0, 1.0]]), 4, 8)
+    assert big.shape == (4, 8) and (np.diff(big, axis=1) >= 0).all() and big[0, 0] == 0
+    assert picture.stretched(np.ones((64, 64)), 5, 7).tolist() == np.ones((5, 7)).tolist()
+    assert picture.borders(np.array([[1, 1, 2], [1, 1, 2]])).tolist() == [[False, True, False]] * 2
+
+
+# -------------------------------------------------------------------------- what becomes of volumes
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
+    """Every voxel is where its place in mm says, whatever the grid."""
+    array = blob((21, 34, 27))
+    direction = (0, -1, 0, 0, 0, 1, -1, 0, 0) if flip else (1, 0, 0, 0, 1, 0, 0, 0, 1)
+    fixed = images.Image(array, (1.5, 2, 3), (-7, 8, 9), direction)
+    result = morphseek.register(fixed, fixed.like(blob((21, 34, 27), 0.1)), **QUICK)
+    page = written(tmp_path, result, fixed, fixed.like(blob((21, 34, 27), 0.1)))
+    meta, volumes = data_of(page)
+    low, high = meta["ranges"]["fixed"]
+    to_mm, to_voxel = np.array(meta["toMm"]), np.array(meta["toVoxel"])
+    assert meta["letters"] == [["R", "L"], ["A", "P"], ["I", "S"]]
+    for index in ((0, 0, 0), (3, 7, 5), (8, 2, 1)):
+        x, y, z = index
+        voxel = to_voxel[:, :3] @ index + to_voxel[:, 3]
+        there = images.index_to_physical(fixed.grid) @ [*voxel, 1]
+        np.testing.assert_allclose(to_mm[:, :3] @ index + to_mm[:, 3], there[:3], atol=1e-9)
+        value = array[tuple(np.rint(voxel[::-1]).astype(int))]
+        assert low + volumes["fixed"][z, y, x] / 255 * (high - low) == pytest.approx(
+            min(max(value, low), high), abs=(high - low) / 254
+        )
+
+
+def test_what_is_black_is_cut_off(tmp_path: Path):
+    array = np.zeros((40, 44, 48), np.float32)
+    array[10:30, 12:32, 14:34] = blob((20, 20, 20)) + 1
+    result = morphseek.register(images.Image(array), images.Image(array), **QUICK)
+    meta, _ = data_of(written(tmp_path, result, array, array))
+    assert meta["size"] == [24, 24, 24]
+    assert [row[3] for row in meta["toVoxel"]] == [12, 10, 8]
+
+
+def large(shift: float) -> images.Image:
+    rng = np.random.default_rng(1)
+    return images.Image(
+        blob((96, 100, 104), shift) + rng.normal(0, 0.2, (96, 100, 104)).astype("f4")
+    )
+
+
+@pytest.mark.parametrize("room, bits, size", [(6e6, 8, 104), (2.65e6, 7, 104), (1.7e6, 8, 52)])
+def test_a_page_is_made_to_fit(
+    room: float, bits: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("morphseek.report.views.LARGE", 600_000)
+    fixed, moving = large(0), large(0.05)
     result = morphseek.register(fixed, moving, **QUICK)
-    write_report(tmp_path / "report.html", result, fixed, moving, command="", title="")
-    page = (tmp_path / "report.html").read_text()
-    assert len(page) < limit
-    for picture in re.findall(r"data:image/png;base64,([^\"]+)", page):
-        height, width = matplotlib.image.imread(BytesIO(base64.b64decode(picture))).shape[:2]
-        assert height < 6 * width
+    monkeypatch.setattr("morphseek.report.page.MOST_BYTES", room)
+    page = written(tmp_path, result, fixed, moving)
+    meta, volumes = data_of(page)
+    assert len(page) <= room
+    entry = next(v for v in meta["volumes"] if v["id"] == "fixed")
+    assert (entry["bits"], entry["size"][0]) == (bits, size)
+    assert ("half the resolution left-right" in meta["said"]) == (size == 52)
+    assert ("128 shades" in meta["said"]) == (bits == 7)
+    before = next(v for v in meta["volumes"] if v["id"] == "before")
+    assert before["size"] == [52, 50, 48] and before["halves"] == [1 if size == 52 else 2, 2, 2]
+    low, high = meta["ranges"]["moving"]
+    half = moving.array[:96, :100, :104].reshape(48, 2, 50, 2, 52, 2).mean((1, 3, 5))
+    shown = low + volumes["before"] / 255 * (high - low)
+    assert np.corrcoef(half.ravel(), shown.ravel())[0, 1] > 0.9
+
+
+def test_labels_are_counted_in_bytes(tmp_path: Path):
+    """Labels that a byte does not hold are numbered; of too many the rest shares a number."""
+    array = blob()
+    result = morphseek.register(array, array, **QUICK)
+    labels = np.zeros(array.shape, np.int64)
+    labels[4:9, 4:9, 4:9], labels[10:14, 10:14, 10:14] = 70_000, -3
+    meta, volumes = data_of(
+        written(tmp_path, result, array, array, fixed_labels=labels, moving_labels=labels)
+    )
+    names = {entry["number"]: entry["name"] for entry in meta["labels"]}
+    assert names == {1: "-3", 2: "70000"}
+    assert sorted(np.unique(volumes["labels-after"])) == [0, 1, 2]
+    many = np.arange(array.size).reshape(array.shape) % 1000
+    meta, volumes = data_of(
+        written(tmp_path, result, array, array, fixed_labels=many, moving_labels=many)
+    )
+    assert meta["labels"][-1] == {"number": 255, "name": "other labels", "dice": None}
+    assert volumes["labels-fixed"].max() == 255
+
+
+def test_the_field_is_behind_the_initial_transform(tmp_path: Path):
+    """What the grid shows is what is left of the transform, along the page's axes."""
+    fixed = oblique(blob())
+    result = morphseek.register(fixed, oblique(blob(shift=0.2)), **{**QUICK, "refine": 10})
+    meta, volumes = data_of(written(tmp_path, result, fixed, oblique(blob(shift=0.2))))
+    field = meta["field"]
+    x, y, z = (n // 2 for n in field["size"])
+    coded = volumes["field"].view(np.int8).reshape(3, *field["size"][::-1])[:, z, y, x]
+    index = [field["start"][a] + (x, y, z)[a] * field["step"][a] for a in range(3)]
+    to_mm = np.array(meta["toMm"])
+    here = to_mm[:, :3] @ index + to_mm[:, 3]
+    there = result.transform_points([here])[0]
+    back = np.linalg.inv(result.initial)
+    rest = back[:3, :3] @ there + back[:3, 3] - here
+    along = np.linalg.inv(to_mm[:, :3] / np.array(meta["spacing"])) @ rest
+    np.testing.assert_allclose(coded * field["mm"], along, atol=field["mm"] + 0.02)
+    assert 20 < meta["tilt"] < 21
+
+
+def test_folds_and_worst_places_are_found(tmp_path: Path):
+    array = blob((24, 24, 24))
+    result = morphseek.register(array, array, **QUICK)
+    bent = result.displacement.copy()
+    bent[2, 12, 12, 9:14] = [0, 3, 0, -3, 0]
+    bad = morphseek.RegistrationResult(
+        bent, result.grid, result.moving_grid, result.initial, result.warped, result.metrics, {}
+    )
+    meta, volumes = data_of(
+        written(
+            tmp_path, bad, array, array,
+            landmarks=([[3.0, 4, 5], [9, 9, 9]], [[3.0, 4, 5], [9, 9, 14]]),
+            landmark_names=["tip"], estimated_error=np.abs(bent[2]),
+        )
+    )  # fmt: skip
+    jumps = {jump["text"]: jump for jump in meta["jumps"]}
+    assert {"middle", "fold", "largest bend 3.0 mm", "worst landmark 5.0 mm"} <= jumps.keys()
+    assert jumps["largest estimated error 3.0 mm"]["at"][1:] == [12, 12]
+    assert jumps["worst landmark 5.0 mm"]["at"] == [9, 9, 9]
+    x, y, z = jumps["fold"]["at"]
+    assert bad.jacobian()[z, y, x] == bad.jacobian().min() < 0 and volumes["jacobian"][z, y, x] == 0
+    assert [mark["name"] for mark in meta["landmarks"]] == ["tip", "2"]
+    assert any(jump["text"].startswith("most grown") for jump in meta["jumps"])
+
+
+def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.RegistrationResult):
+    points = np.array([[0.0, 0, 0], [10, -20, 30]])
+    there = result.transform_points(points)
+    found = LandmarkErrors.of(result, points, there)
+    assert found.after_mm.max() < 1e-6 and found.before_mm.min() > 1
+    np.testing.assert_allclose(found.carried, points, atol=0.1)
+    with pytest.raises(morphseek.errors.InvalidArgumentError, match="the fixed image has 2"):
+        LandmarkErrors.of(result, points, there[:1])
+
+
+# ------------------------------------------------------------------------------------- what it says
 
 
 def test_is_self_contained(page: str):
     assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:)", page)
-    assert "http" not in page and "<script" not in page and "url(" not in page
+    assert "http:" not in page and "https:" not in page and "url(" not in page
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    assert policy and "default-src &#x27;none&#x27;" in policy[1] and "connect" not in policy[1]
 
 
 def test_content(page: str):
     for words in (
-        "Label outlines",
-        "Checkerboard",
-        "Edges",
-        "Deformation",
-        "Dice by label",
+        "Labels",
+        "What was chosen and why",
         "left kidney",
         "Folding (NJD)",
         "normalized mutual information",
-        "research use",
+        "For research use",
         "not a medical device",
+        "To repeat it",
+        f"MorphSeek {morphseek.__version__}",
     ):
         assert words in page, words
     assert "my fixed.nii" in page
     assert "A &lt;warning&gt; in plain words." in page
-    assert "Difference" not in page  # of two contrasts
 
 
-def test_pictures(page: str):
-    pictures = re.findall(r"data:image/png;base64,([^\"]+)", page)
-    assert len(pictures) == 5
-    for picture in pictures:
-        pixels = matplotlib.image.imread(BytesIO(base64.b64decode(picture)))
-        assert pixels.shape[1] > 1000 and pixels[..., :3].std() > 0.05
+def test_the_picture_shows_both_and_the_outlines(page: str):
+    shown = still_of(page)
+    assert shown.shape[1] > 500 and shown.std() > 5
+    assert (shown == picture.FIXED).sum() > 200 and (shown == picture.MOVING).sum() > 200
+    assert (shown == picture.LETTER).sum() > 200
 
 
-def test_uncertainty_has_a_panel(
+def test_a_small_page(pair: PhantomPair, uncertain: morphseek.RegistrationResult, tmp_path: Path):
+    """One picture and the numbers, below 200 kB however noisy the images are."""
+    page = written(tmp_path, uncertain, pair.fixed, pair.moving, size="small")
+    assert len(page) < 200_000 and "<script" not in page and "Uncertainty" in page
+    noise = np.random.default_rng(1).normal(size=(60, 61, 62)).astype(np.float32)
+    result = morphseek.register(noise, noise, **QUICK)
+    assert len(written(tmp_path, result, noise, noise, size="small")) < 200_000
+
+
+def test_uncertainty_is_an_overlay(
     uncertain: morphseek.RegistrationResult, pair: PhantomPair, page: str, tmp_path: Path
 ):
-    write_report(tmp_path / "report.html", uncertain, pair.fixed, pair.moving)
-    text = (tmp_path / "report.html").read_text()
-    assert "<h2>Uncertainty</h2>" in text and "standard deviation of the displacement in mm" in text
+    text = written(tmp_path, uncertain, pair.fixed, pair.moving)
+    meta, volumes = data_of(text)
+    assert uncertain.uncertainty is not None
+    most = meta["maps"]["uncertainty"]["most"]
+    assert most == pytest.approx(uncertain.uncertainty.max())
+    assert volumes["uncertainty"].max() == 255
     assert f"95 % below {uncertain.metrics['uncertainty']['p95_mm']:.1f} mm" in text
-    picture = matplotlib.image.imread(
-        BytesIO(base64.b64decode(re.findall(r"data:image/png;base64,([^\"]+)", text)[-1]))
-    )[..., :3]
-    assert (np.ptp(picture, axis=-1) > 0.3).mean() > 0.05  # coloured
-    assert "Uncertainty" not in page
+    assert any(jump.get("overlay") == "uncertainty" for jump in meta["jumps"])
+    assert "uncertainty" not in data_of(page)[0]["maps"]
 
 
 @pytest.mark.parametrize(
@@ -137,10 +360,10 @@ def test_the_plan_is_shown_with_its_reasons(plan: dict | None, words: list[str],
     result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
     assert result.metrics.keys() >= {"plan"}
     result.metrics["plan"] = plan
-    write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1))
-    text = (tmp_path / "report.html").read_text()
-    assert "What was chosen and why" in text and "<th>Start</th>" in text
-    assert all(word in text for word in words) and ("<th>Similarity</th>" in text) == bool(words)
+    text = written(tmp_path, result, blob(), blob(shift=0.1))
+    assert "What was chosen and why" in text and '<th scope="row">Start</th>' in text
+    assert all(word in text for word in words)
+    assert ('<th scope="row">Similarity</th>' in text) == bool(words)
 
 
 def test_errors_to_the_truth_are_shown(tmp_path: Path):
@@ -158,29 +381,52 @@ def test_errors_to_the_truth_are_shown(tmp_path: Path):
     ]
     truth = {"points": 12, **errors(30.5, 4.5, 4.6), "organs": organs}
     result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
-    write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1), truth=truth)
-    text = (tmp_path / "report.html").read_text()
+    text = written(tmp_path, result, blob(), blob(shift=0.1), truth=truth)
     assert (
-        "Mean error to the truth</small><b>4.6 mm</b><small>median 3.6, 95 % below 9.2; by the"
-        " initial transform 4.5" in text
+        "<dt>Mean error to the truth</dt><dd><b>4.6 mm</b> <small>median 3.6, 95 % below 9.2; by"
+        " the initial transform 4.5<" in text
     )
-    cells = re.findall(r'<td class="n( worse)?">([\d.]+) <small>\(([\d.]+); ([\d.]+)\)', text)
-    assert len(cells) == 9 and [cell for cell in cells if cell[0]] == [
-        (" worse", "11.2", "10.2", "22.5")
-    ]
-    write_report(tmp_path / "plain.html", result, blob(), blob(shift=0.1))
-    assert "truth" not in (tmp_path / "plain.html").read_text()
+    worse = re.findall(
+        r'<td class="n worse"><span[^>]*>\u25b2 </span>([\d.]+)<small> \(([^)]+)', text
+    )
+    assert worse == [("11.2", "10.2; 22.5")]
+    assert "truth" not in written(tmp_path, result, blob(), blob(shift=0.1)).split("<script")[0]
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
-    fixed, moving = blob(), blob(shift=0.1)
-    result = morphseek.register(fixed, moving, **QUICK)
+    result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
     result.metrics["align"]["same_modality"] = same
-    write_report(tmp_path / "report.html", result, fixed, moving)
-    text = (tmp_path / "report.html").read_text()
-    assert ("<h2>Difference</h2>" in text, "<h2>Edges</h2>" in text) == (same, not same)
-    assert "Dice" not in text
+    text = written(tmp_path, result, blob(), blob(shift=0.1))
+    assert data_of(text)[0]["same"] is same
+    assert "Mean Dice" not in text
+
+
+@pytest.mark.parametrize(
+    "shape, bad",
+    [
+        ((20, 24, 28), -np.inf),
+        ((20, 24, 28), np.nan),
+        ((20, 24, 28), np.finfo(np.float32).max),
+        ((300, 8, 8), None),
+    ],
+)
+def test_odd_images(shape: tuple[int, int, int], bad: float | None, tmp_path: Path):
+    """No voxel of the moving image is where the fixed one is at the start, and some are no numbers;
+    a long thin one.
+    """
+    fixed, array = images.Image(blob(shape)), blob(shape)
+    if bad is not None:
+        array[:, :4] = bad
+    moving = images.Image(array, origin=(500.0, 0, 0))
+    result = morphseek.register(fixed, moving, **QUICK)
+    page = written(tmp_path, result, fixed, moving)
+    assert len(page) < 1e6
+    assert max(still_of(page).shape) < 1100
+    assert data_of(page)[0]["ranges"]["moving"][1] < 10
+
+
+# -------------------------------------------------------------------------------------- orientation
 
 
 def test_orientation():
@@ -191,19 +437,139 @@ def test_orientation():
     flipped[1, 2, 8] = 1
     # index x runs to the right (-L), y to the head, z to the back
     grid = images.Image(flipped, (1, 2, 3), (0, 0, 0), (-1, 0, 0, 0, 0, 1, 0, 1, 0)).grid
-    views = _Views(grid, images.Image.on_grid(flipped, grid), None)
-    assert views.spacing == [2, 3, 1] and views.sizes == [9, 8, 10]
-    turned = views.turn(flipped)  # axes to S, P, L
-    assert np.argwhere(turned).tolist() == [[2, 1, 1]]
-    axial, coronal, sagittal = views.take(flipped)
-    assert np.argwhere(axial).tolist() == [[1, 1]]  # up: anterior; left: the patient's right
-    assert np.argwhere(coronal).tolist() == [[6, 1]]  # S is up
-    assert np.argwhere(sagittal).tolist() == [[6, 1]]
-    assert views.extent(0) == (0, 10, 24, 0)
+    axes = Axes(grid)
+    turned = axes.turn(flipped)  # axes to S, P, L
+    assert turned.shape == (9, 8, 10) and np.argwhere(turned).tolist() == [[2, 1, 1]]
+    assert (axes.to_index @ [1, 1, 2, 1]).tolist() == [8, 2, 1, 1]
+    assert axes.letters() == [("R", "L"), ("A", "P"), ("I", "S")] and axes.tilt() == 0
+    assert plane_letters(axes.letters()) == [
+        ("R", "L", "A", "P"),
+        ("R", "L", "S", "I"),
+        ("A", "P", "S", "I"),
+    ]
 
 
-def test_oblique_grid(tmp_path: Path):
-    fixed = oblique(blob())
-    result = morphseek.register(fixed, oblique(blob(shift=0.1)), **QUICK)
-    write_report(tmp_path / "report.html", result, fixed, oblique(blob(shift=0.1)))
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+def test_planes_are_as_a_radiologist_sees_them():
+    fixed = images.Image(blob((8, 9, 10)), (1, 2, 3))
+    result = morphseek.register(fixed, fixed, **QUICK)
+    scene = Scene(result, fixed, fixed)
+    scene.start, marked = [0, 0, 0], np.zeros((8, 9, 10), np.uint8)
+    marked[6, 1, 2] = 255  # towards the head, the front and the right
+    scene.volumes["after"].array = marked
+    axial, coronal, sagittal = scene.slices("after", [2, 1, 6])
+    assert np.argwhere(axial).tolist() == [[1, 2]]  # up: anterior; left: the patient's right
+    assert np.argwhere(coronal).tolist() == [[1, 2]]  # S is up
+    assert np.argwhere(sagittal).tolist() == [[1, 1]]
+    assert scene.sizes_mm()[0] == (18, 10)
+
+
+def test_oblique_grids_are_said(tmp_path: Path):
+    angle = np.radians(23)
+    turn = (np.cos(angle), -np.sin(angle), 0, np.sin(angle), np.cos(angle), 0, 0, 0, 1)
+    fixed = images.Image(blob(), (1, 1, 2), (0, 0, 0), turn)
+    result = morphseek.register(fixed, fixed, **QUICK)
+    text = written(tmp_path, result, fixed, fixed)
+    meta, _ = data_of(text)
+    assert meta["tilt"] == 23.0 and "oblique 23\u00b0" in text
+    assert meta["letters"] == [["RA", "LP"], ["AL", "PR"], ["I", "S"]]
+
+
+# --------------------------------------------------------------------------------- what it must not
+
+
+def test_a_patient_in_a_header_never_reaches_the_page(tmp_path: Path):
+    names = []
+    for shift, file in ((0.0, "a.nii.gz"), (0.1, "b.nii.gz")):
+        image = nibabel.Nifti1Image(blob(shift=shift).T, np.diag([-1.0, -1, 1, 1]))
+        for field in ("descrip", "db_name", "intent_name", "aux_file"):
+            image.header[field] = b"QUINTREL^XENIA"
+        image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"Quintrel, 1970"))
+        nibabel.save(image, tmp_path / file)
+        names.append(tmp_path / file)
+    nrrd = images.Image(blob()).to_sitk()
+    nrrd.SetMetaData("0010|0010", "QUINTREL^XENIA")
+    result = morphseek.register(*names, **QUICK)
+    for fixed in (names[0], nrrd):
+        for size in ("full", "small"):
+            page = written(tmp_path, result, fixed, names[1], size=size)
+            assert not re.search("quintrel", page, re.IGNORECASE)
+
+
+def test_names_are_no_markup(tmp_path: Path, command: Command):
+    evil = "<img src=x onerror=alert(1)>.nii.gz"
+    images.write(tmp_path / "fixed.nii.gz", images.Image(blob()))
+    images.write(tmp_path / evil, images.Image(blob(shift=0.1)))
+    out = tmp_path / "out"
+    command("register", tmp_path / "fixed.nii.gz", tmp_path / evil, "--out", out,
+            "--model", "none", "--refine", 0, "--search", "off")  # fmt: skip
+    page = (out / "report.html").read_text()
+    assert "<img src=x" not in page and "&lt;img src=x onerror=alert(1)&gt;" in page
+    result = morphseek.register(blob(), blob(), **QUICK)
+    labels = np.ones(blob().shape, np.uint8)
+    names = {1: "</script><script>alert(1)</script>"}
+    page = written(
+        tmp_path, result, blob(), blob(),
+        fixed_labels=labels, moving_labels=labels, label_names=names,
+        landmarks=([[1.0, 2, 3]], [[1.0, 2, 3]]), landmark_names=["<b>x</b>"], title=evil,
+        command=evil, scores=score_labels(result, labels, labels),
+    )  # fmt: skip
+    assert "<script>alert" not in page and "<b>x</b>" not in page and "<img src=x" not in page
+    assert data_of(page)[0]["labels"][0]["name"] == names[1]
+    # texts of the page itself come into the document by textContent alone
+    for script in ("viewer.js", "drawing.js", "volumes.js", "cohort.js"):
+        text = (Path(viewer_data.__file__).parent / script).read_text()
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
+
+
+def test_markup_escapes_what_is_no_markup():
+    assert tag("a", "<x>", title='"&') == '<a title="&quot;&amp;">&lt;x&gt;</a>'
+    assert join("a", tag("b"), [1, "<"]) == "a<b></b>1&lt;"
+    assert "</script>" not in script_data("x", "</script>")[:-9]
+
+
+def test_the_page_needs_no_drawing_library(tmp_path: Path):
+    """Neither Matplotlib nor SciPy, pandas, Jinja2 or Pillow load for it."""
+    program = """
+import sys, numpy as np, morphseek
+from morphseek.report import write_report
+a = np.random.default_rng(0).normal(size=(20, 20, 20)).astype("f4")
+before = set(sys.modules)
+r = morphseek.register(a, a, model="none", refine=0, search="off", initial="com")
+write_report("page.html", r, a, a)
+r._repr_html_()
+heavy = {"matplotlib", "scipy", "pandas", "jinja2", "PIL"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# --------------------------------------------------------------------------------------- notebooks
+
+
+def test_a_result_shows_itself(
+    pair: PhantomPair, result: morphseek.RegistrationResult, tmp_path: Path
+):
+    shown = result._repr_html_()
+    assert "Verdict: " in shown and "data:image/png;base64," in shown and len(shown) < 200_000
+    assert "before" in shown
+    result.save(tmp_path / "r")
+    loaded = morphseek.load(tmp_path / "r")
+    assert "Verdict: " in loaded._repr_html_()
+    with pytest.raises(morphseek.errors.InvalidArgumentError, match="does not hold the image"):
+        loaded.view()
+    frame = loaded.view(
+        pair.fixed, pair.moving, fixed_labels=pair.fixed_labels, moving_labels=pair.moving_labels
+    )
+    text = frame._repr_html_()
+    assert text.startswith("<iframe srcdoc=") and 'sandbox="allow-scripts"' in text
+    assert "&lt;script" in text and "<script" not in text and "Mean Dice" in frame.page
+    assert repr(frame).startswith("View(")
+
+
+def test_a_figure_for_papers(pair: PhantomPair, result: morphseek.RegistrationResult):
+    pytest.importorskip("matplotlib")
+    figure = result.plot()
+    assert len(figure.axes) == 13  # three planes of four, and a bar

@@ -194,19 +194,20 @@ def test_explains(changes: dict, says: list[str], silent: list[str]):
 @pytest.mark.parametrize(
     "verdict, says",
     [
-        (GOOD, ['class="verdict good"', "&#10003; Verdict: good", "mean error: 0.4 mm."]),
+        (GOOD, ['class="verdict good"', "\u2713</span> Verdict: good", "mean error 0.4 mm<"]),
         (
             CHECK,
             [
                 'class="verdict check"',
-                "! Verdict: check",
-                "look at the result before you use it. Estimated mean error: 3.1 mm.",
+                "!</span> Verdict: check",
+                "estimated mean error 3.1 mm",
+                "Look at the result before you use it.",
                 "<li>The &lt;fields&gt; overlap by 12 %.</li>",
             ],
         ),
-        (FAILED, ['class="verdict failed"', "&#10005; Verdict: failed", "do not use the result."]),
-        (OLD, ['class="verdict unknown"', "? Verdict: unknown", "gave no verdict"]),
-        (None, ["? Verdict: unknown"]),
+        (FAILED, ['class="verdict failed"', "\u2715</span> Verdict: failed", "Do not use the"]),
+        (OLD, ['class="verdict unknown"', "?</span> Verdict: unknown", "gave no verdict"]),
+        (None, ["?</span> Verdict: unknown"]),
     ],
 )
 def test_the_report_begins_with_it(verdict: dict | None, says: list[str], tmp_path: Path):
@@ -219,7 +220,7 @@ def test_the_report_begins_with_it(verdict: dict | None, says: list[str], tmp_pa
         assert page.count(words) == 1, words  # the reasons are not said again among the notes
     assert "<li>A note.</li>" in page
     head = page.index("Verdict: ")
-    assert head < page.index("<img") and head < page.index('class="tile"')
+    assert head < page.index("<img") and head < page.index('class="tiles"')
 
 
 # ------------------------------------------------------------------------------------ command line

@@ -488,7 +488,8 @@ def test_a_run_of_the_program(tmp_path: Path):
     assert f"| {before:.2f} / " in line and f"| {final:.2f} / " in line
 
     # What was kept is what was scored.
-    (folder,) = (tmp_path / "kept").iterdir()
+    index, folder = sorted((tmp_path / "kept").iterdir(), key=Path.is_dir)
+    assert f'href="{folder.name}/final/report.html"' in index.read_text()
     points = np.load(folder / "points.npz")
     kept = scoring.point_errors(
         sitk.ReadTransform(str(folder / "final" / "transform.h5")),

@@ -53,6 +53,10 @@ type Result struct {
 	Overlap      float64 // fraction of the smaller field of view that overlaps
 	SameModality bool    // the intensities of the two correspond: they are compared too
 	Starts       int     // candidates that were refined
+
+	// Rigid is, beside an affine one found between two modalities, the best transform near it without scales and shears; its confidence is the
+	// same. Else nil.
+	Rigid *Result
 }
 
 // RATIONALE.md (The initial alignment) has the figures behind the thresholds.
@@ -114,6 +118,7 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 		return nil, err
 	}
 	r.Transform = start.After(r.Transform)
+	r.Rigid = nil // without scales before the caller's, which may have some
 	return r, nil
 }
 
@@ -319,13 +324,44 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		}
 		best.score = v.score(best.transform)
 	}
-	if err := a.checkpoint(1); err != nil {
-		return nil, err
+	result := a.result(best, same)
+	if a.opt.Method == Affine && !same {
+		rigid := best
+		if rigid.transform, err = a.rigidBeside(v, best.transform); err != nil {
+			return nil, err
+		}
+		rigid.score = v.score(rigid.transform)
+		result.Rigid = a.result(rigid, same)
 	}
+	return result, a.checkpoint(1)
+}
+
+// result tells of an outcome.
+func (a *aligner) result(o outcome, same bool) *Result {
 	return &Result{
-		Transform: best.transform, Score: min(max(best.score, 0), 1), Confidence: best.confidence(),
-		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, best.transform), SameModality: same, Starts: best.refined,
-	}, nil
+		Transform: o.transform, Score: min(max(o.score, 0), 1), Confidence: o.confidence(),
+		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, o.transform), SameModality: same, Starts: o.refined,
+	}
+}
+
+// rigidBeside returns the best transform near an affine one without scales and shears.
+func (a *aligner) rigidBeside(v views, affine volume.Affine) (volume.Affine, error) {
+	middle := centroid(v.fixed.resampled)
+	there := affine.Apply(middle)
+	rigid := volume.Affine{M: nearestRotation(affine.M)}
+	for i, x := range rigid.Apply(middle) {
+		rigid.T[i] = there[i] - x
+	}
+	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).refine(a.ctx, rigid, true, fineSteps)
+	if err != nil {
+		return rigid, a.failed(err)
+	}
+	return rigid, nil
+}
+
+// manyPoints is how many points the last refinement compares.
+func (a *aligner) manyPoints(v views) int {
+	return int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
 }
 
 // polish refines t by more points than the starts had and, of two modalities, fits it to matches of blocks.
@@ -334,8 +370,7 @@ func (a *aligner) polish(v views, t volume.Affine, same bool) (volume.Affine, er
 	if same {
 		compared = v.bright().smoothed(fineSigma, a.opt.Threads)
 	}
-	points := int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
-	t, _, err := a.objective(v, compared, points).refine(a.ctx, t, a.opt.Method == Rigid, fineSteps)
+	t, _, err := a.objective(v, compared, a.manyPoints(v)).refine(a.ctx, t, a.opt.Method == Rigid, fineSteps)
 	if err != nil {
 		return t, a.failed(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -211,7 +212,7 @@ func TestAlignIsReproducible(t *testing.T) {
 		}
 		if first == nil {
 			first = r
-		} else if *r != *first {
+		} else if !reflect.DeepEqual(r, first) {
 			t.Errorf("%d threads: %+v, before %+v", threads, *r, *first)
 		}
 	}

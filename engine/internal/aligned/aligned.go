@@ -229,13 +229,13 @@ func averaged(g volume.Geometry, block [3]int, threads int, read filter.Rows) *v
 
 // inside is 1 where g, under a, lies within v and its mask.
 func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads int) *volume.Volume {
-	known := volume.Zeros(v.Geometry)
-	for i := range known.Data {
+	valid := volume.Zeros(v.Geometry)
+	for i := range valid.Data {
 		if mask == nil || mask.Data[i] != 0 {
-			known.Data[i] = 1
+			valid.Data[i] = 1
 		}
 	}
-	return known.Resample(g, a, volume.Nearest, 0, threads)
+	return valid.Resample(g, a, volume.Nearest, 0, threads)
 }
 
 // Sharpened returns the images with amount times what a Gaussian of sigma voxels takes from them added.
@@ -271,7 +271,7 @@ func (im Images) Warp(dst []float32, u *field.Field, threads int) {
 	im.read(im.Moving.Data, dst, u, threads)
 }
 
-// Valid writes to valid 1 where both images are known under u, else 0.
+// Valid writes to valid 1 where both images are valid under u, else 0.
 func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 	im.read(im.MovingValid.Data, valid, u, threads)
 	nx, ny, margin := u.Size[0], u.Size[1], im.margin()

@@ -10,7 +10,7 @@ import (
 )
 
 // Agreement is how well two images agree once a smooth deformation has brought them together, at half the resolution, where noise has less of
-// a say. Means are over the voxels known in both with all their window, weighted by the fixed image's structure: its local variance, up to
+// a say. Means are over the voxels valid in both with all their window, weighted by the fixed image's structure: its local variance, up to
 // the mean of that.
 //
 // One body seen twice agrees up to noise and up to what is new or gone; two people do not, whatever smooth deformation is between them.

@@ -71,7 +71,7 @@ func (s *ncc) validate(u *field.Field) {
 	})
 }
 
-func (s *ncc) known() (n int) {
+func (s *ncc) voxels() (n int) {
 	for _, c := range s.counts {
 		n += c
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
+	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -70,17 +71,17 @@ const (
 	detail = 0.7 // standard deviation of what sharpening takes for blur
 
 	margin      = 8    // how far a displacement may reach beyond the fixed volume
-	revalidate  = 10   // iterations between two looks at which voxels are known in both volumes
+	revalidate  = 10   // iterations between two looks at which voxels are valid in both volumes
 	minJacobian = 0.01 // Jacobian determinant that the result may have
 )
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
-	// validate notes which voxels are known in both images under u.
+	// validate notes which voxels are valid in both images under u.
 	validate(u *field.Field)
-	// known is how many voxels the last validate found.
-	known() int
-	// force returns the sum of the known voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
+	// voxels is how many voxels the last validate found.
+	voxels() int
+	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
 	// factor. It may write to scratch.
 	force(g, scratch, u *field.Field) float64
 }
@@ -300,8 +301,8 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest = 12         // voxels along an axis that still make a level
-	if opt.Similarity == MIND { // twelve channels: hold the memory
+	const smallest = 12              // voxels along an axis that still make a level
+	if hasChannels(opt.Similarity) { // hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	fine, spacing := finest(pair, opt.Voxels)
@@ -322,15 +323,30 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 }
 
 func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity, error) {
-	switch name {
-	case NCC:
-		return newNCC(im, window, threads), nil
-	case MSE:
-		return newMSE(im, threads), nil
-	case MIND:
-		return newMIND(im, threads), nil
+	for _, s := range similarities {
+		if s.name == name {
+			return s.make(im, threads), nil
+		}
 	}
-	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; choose ncc, mse or mind", name)
+	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; the option's choices are the similarities", name)
+}
+
+// kind is a similarity that there is.
+type kind struct {
+	name     Similarity
+	channels int // values of a voxel that are compared
+	make     func(im aligned.Images, threads int) similarity
+}
+
+var similarities = []kind{
+	{NCC, 1, func(im aligned.Images, threads int) similarity { return newNCC(im, window, threads) }},
+	{MSE, 1, func(im aligned.Images, threads int) similarity { return newMSE(im, threads) }},
+	{MIND, metric.MINDChannels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
+}
+
+// hasChannels says whether a similarity compares several values of a voxel.
+func hasChannels(name Similarity) bool {
+	return slices.ContainsFunc(similarities, func(k kind) bool { return k.name == name && k.channels > 1 })
 }
 
 // openRow sets, in the row y, z of open, bit k where a voxel and both its neighbours along axis k have weight 1.
@@ -365,12 +381,12 @@ type ascent struct {
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its values: means over the voxels that are known at first, of which one that
+// run takes steps until the similarity stops rising, and returns its values: means over the voxels that are valid at first, of which one that
 // leaves the other's field of view counts as the first mean. Neither to leave nor to stay is a gain then.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
 	step, farthest := longest, 0.0 // the longest vector of any gradient so far
-	var known, mean float64        // at first
+	var valid, mean float64        // at first
 	var values []float64
 	for it := range c.iterations {
 		if err := ctx.Err(); err != nil {
@@ -380,14 +396,14 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		if it%revalidate == 0 {
 			c.similarity.validate(c.v)
 		}
-		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.known())
+		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.voxels())
 		if it == 0 {
 			if n == 0 {
 				break
 			}
-			known, mean = n, sum/n
+			valid, mean = n, sum/n
 		}
-		values = append(values, mean+(sum-float64(mean*n))/known)
+		values = append(values, mean+(sum-float64(mean*n))/valid)
 		if stalled(values) {
 			if step /= 2; step < longest/4 {
 				break

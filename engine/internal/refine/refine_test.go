@@ -71,8 +71,8 @@ func TestForceIsTheDerivative(t *testing.T) {
 				predicted += float64(d) * float64(force.Data[i])
 			}
 			predicted /= length
-			if c.name == MIND {
-				predicted /= metric.MINDChannels
+			if d, ok := s.(*ssd); ok { // whose value is a mean over the channels, and whose force is not
+				predicted /= float64(d.channels)
 			}
 			const h = 0.05
 			measured := (at(h) - at(-h)) / (2 * h)
@@ -96,7 +96,7 @@ func TestNCCValue(t *testing.T) {
 	s := newNCC(im, window, 1)
 	u := field.New(g)
 	s.validate(u)
-	got := s.force(field.New(g), field.New(g), u) / float64(s.known())
+	got := s.force(field.New(g), field.New(g), u) / float64(s.voxels())
 	want := metric.LocalNCC(im.Fixed, u.Warp(im.Moving, volume.Linear, 0, 1), nil, window, 1)
 	if math.Abs(got-want) > 0.005 {
 		t.Errorf("similarity %g, LocalNCC %g", got, want)
@@ -109,7 +109,7 @@ func TestMINDValue(t *testing.T) {
 	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
-	got := s.force(field.New(fixed.Geometry), nil, u) / float64(s.known())
+	got := s.force(field.New(fixed.Geometry), nil, u) / float64(s.voxels())
 	f, m := metric.MINDSSC(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, 1, dilation, 1), metric.MINDSSC(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, 1, dilation, 1)
 	n, grown := im.Fixed.Size, im.Moving.Size
 	sum := 0.0
@@ -367,7 +367,7 @@ type leaving struct {
 }
 
 func (l *leaving) validate(*field.Field) { l.look++ }
-func (l *leaving) known() int            { return l.counts[l.look-1] }
+func (l *leaving) voxels() int            { return l.counts[l.look-1] }
 func (l *leaving) force(g, _, _ *field.Field) float64 {
 	g.X[len(g.X)/2] = 1
 	return l.sums[l.look-1]

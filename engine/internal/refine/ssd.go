@@ -30,8 +30,8 @@ func newMSE(im aligned.Images, threads int) *ssd {
 const dilation = 1
 
 func newMIND(im aligned.Images, threads int) *ssd {
-	describe := func(v, known *volume.Volume, beyond int) []float32 {
-		planes := metric.MINDSSC(v.Data, known.Data, v.Size, 1, dilation, threads)
+	describe := func(v, valid *volume.Volume, beyond int) []float32 {
+		planes := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, dilation, threads)
 		n, out := len(v.Data), make([]float32, len(planes)+beyond*metric.MINDChannels)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
 			for c := range metric.MINDChannels {
@@ -67,7 +67,7 @@ func (s *ssd) validate(u *field.Field) {
 	})
 }
 
-func (s *ssd) known() int { return s.valid }
+func (s *ssd) voxels() int { return s.valid }
 
 // force is the derivative of -sum (fixed - warped)^2, by central differences.
 func (s *ssd) force(g, _, u *field.Field) float64 {

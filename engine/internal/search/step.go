@@ -158,8 +158,8 @@ type patch struct {
 	last   int      // and the greatest
 	missed []int32  // samples unknown in the moving volume, by label
 
-	// Of the labels of a row along x: the distances' sum, and the number of known samples.
-	sums, known [mostLabels]uint64
+	// Of the labels of a row along x: the distances' sum, and the number of valid samples.
+	sums, valid [mostLabels]uint64
 }
 
 func newPatch(s *step, phased []uint64) *patch {
@@ -167,7 +167,7 @@ func newPatch(s *step, phased []uint64) *patch {
 }
 
 // costs writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
-// volume's known part costs the mean over all known ones, so the edge of a field of view neither draws nor repels.
+// volume's valid part costs the mean over all valid ones, so the edge of a field of view neither draws nor repels.
 func (p *patch) costs(dst []float32, size [3]int, node int) {
 	n, q, length := p.grid.Size, p.quantum, p.phase()
 	mx, my := q*length, n[1]+2*p.margin
@@ -193,23 +193,23 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 		p.missed = make([]int32, len(dst))
 	}
 	width := 2*p.radius + 1
-	label, total, known := 0, uint64(0), uint64(0)
+	label, total, valid := 0, uint64(0), uint64(0)
 	for dz := -p.radius; dz <= p.radius; dz++ {
 		for dy := -p.radius; dy <= p.radius; dy++ {
 			p.row(q*(dz*my+dy)*mx-p.radius, width)
 			for l := range width {
 				dst[label] = float32(p.sums[l])
-				p.missed[label] = int32(len(p.codes)) - int32(p.known[l])
+				p.missed[label] = int32(len(p.codes)) - int32(p.valid[l])
 				total += p.sums[l]
-				known += p.known[l]
+				valid += p.valid[l]
 				label++
 			}
 		}
 	}
-	if known == 0 {
+	if valid == 0 {
 		return
 	}
-	neutral := float32(total) / float32(known)
+	neutral := float32(total) / float32(valid)
 	scale := 1 / float32(len(p.codes))
 	for l := range dst {
 		dst[l] = scale * (dst[l] + float32(neutral*float32(p.missed[l])))
@@ -222,13 +222,13 @@ func (p *patch) row(offset, width int) {
 		return
 	}
 	for l := range width {
-		var sum, known uint64
+		var sum, valid uint64
 		for k, c := range p.codes {
 			if m := p.phased[p.at[k]+offset+l]; m != unknown {
-				known++
+				valid++
 				sum += uint64(bits.OnesCount64(c ^ m))
 			}
 		}
-		p.sums[l], p.known[l] = sum, known
+		p.sums[l], p.valid[l] = sum, valid
 	}
 }

@@ -6,10 +6,10 @@ DATA constants<>+0(SB)/8, $0x8000000000000000 // unknown
 DATA constants<>+8(SB)/8, $1
 GLOBL constants<>(SB), RODATA|NOPTR, $16
 
-// func rowAVX512(sums, known, moving, codes *uint64, at *int, n, width, offset int)
+// func rowAVX512(sums, valid, moving, codes *uint64, at *int, n, width, offset int)
 TEXT ·rowAVX512(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), DI
-	MOVQ         known+8(FP), SI
+	MOVQ         valid+8(FP), SI
 	MOVQ         moving+16(FP), DX
 	MOVQ         codes+24(FP), BX
 	MOVQ         at+32(FP), R8
@@ -28,7 +28,7 @@ labels:
 samples:
 	MOVQ         (R8)(AX*8), R10
 	VMOVDQU64    (DX)(R10*8), Z2
-	VPCMPUQ      $4, Z6, Z2, K1 // where it is known
+	VPCMPUQ      $4, Z6, Z2, K1 // where it is valid
 	VPXORQ.BCST  (BX)(AX*8), Z2, Z2
 	VPOPCNTQ     Z2, Z2
 	VPADDQ       Z2, Z0, K1, Z0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -112,7 +113,9 @@ class Reporter:
 
 
 class Bar:
-    """A progress bar on standard error; silent where that is no terminal."""
+    """A progress bar on standard error, with the stage and the time left; silent where that is no
+    terminal, and where ``CI`` is set.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -122,22 +125,25 @@ class Bar:
         # it has names and paths of the user's
         message = TextColumn("{task.description}", markup=False)
         columns = (
-            TextColumn("{task.fields[stage]:<8}"),
+            TextColumn("{task.fields[stage]:<11}"),
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]:<11}"),
             message,
         )
-        self._bar = RichProgress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        )
-        self._task = self._bar.add_task("", total=1.0, stage="")
+        silent = not console.is_terminal or bool(os.environ.get("CI"))
+        self._bar = RichProgress(*columns, console=console, transient=True, disable=silent)
+        self._task = self._bar.add_task("", total=1.0, stage="", left="")
+        self._left = TimeLeft()
         self._bar.start()
 
     def __call__(self, report: Progress) -> None:
         if report.message:
-            self._bar.update(self._task, description=report.message)
-        self._bar.update(self._task, completed=report.fraction, stage=report.stage)
+            new = "" if report.message == report.stage else report.message
+            self._bar.update(self._task, description=new)
+        left = self._left(report.fraction, time.monotonic())
+        self._bar.update(self._task, completed=report.fraction, stage=report.stage, left=left)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
@@ -145,3 +151,43 @@ class Bar:
 
     def close(self) -> None:
         self._bar.stop()
+
+
+class TimeLeft:
+    """How long something will take, from how fast it went so far: the last third of the time
+    counts half, for stages differ.
+
+    >>> left = TimeLeft()
+    >>> [left(fraction, now) for fraction, now in ((0.0, 0.0), (0.01, 0.5), (0.25, 10.0))]
+    ['', '', '30 s left']
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[float, float]] = []
+
+    def __call__(self, fraction: float, now: float) -> str:
+        """Return the time left as text: empty until it can be told."""
+        if not self._steps or fraction > self._steps[-1][0]:
+            self._steps.append((fraction, now))
+        first, began = self._steps[0]
+        passed, done = now - began, fraction - first
+        if passed < 2 or done < 0.02:
+            return ""
+        late = next((s for s in self._steps if s[1] >= began + passed * 2 / 3), self._steps[-1])
+        lately = (fraction - late[0]) / (now - late[1]) if now > late[1] else 0.0
+        speed = 0.5 * (done / passed + lately) if lately else done / passed
+        return f"{duration((1 - fraction) / speed)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as one reads it.
+
+    >>> duration(42.4), duration(90), duration(4000)
+    ('42 s', '1:30 min', '1:07 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"

@@ -109,7 +109,7 @@ def register(
             if reporter.interruption is not None:
                 raise reporter.interruption from None
             raise
-    return RegistrationResult(
+    result = RegistrationResult(
         found.displacement,
         target.grid,
         source.grid,
@@ -119,6 +119,8 @@ def register(
         chosen,
         found.uncertainty,
     )
+    result._sources = target, source
+    return result
 
 
 def _mask(mask: images.ImageLike | None, image: images.Image, name: str) -> images.Image | None:

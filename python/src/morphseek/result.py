@@ -17,7 +17,10 @@ from .transforms.dense import DenseTransform, read_only
 from .verdict import Verdict, explain
 
 if TYPE_CHECKING:
-    from .images import ImageLike
+    from matplotlib.figure import Figure
+
+    from .images import Image, ImageLike
+    from .report.notebook import View
     from .scoring import LabelScore
 
 #: What a registration may leave in a folder, one run's files replacing another's.
@@ -51,6 +54,12 @@ class RegistrationResult(DenseTransform):
         Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered
         with ``uncertainty="on"``.
     """
+
+    _sources: tuple[Image | None, Image | None] = (None, None)
+    """What was registered, for the page; neither saved nor pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sources"}
 
     def __init__(
         self,
@@ -119,6 +128,68 @@ class RegistrationResult(DenseTransform):
         from .scoring import score_labels
 
         return score_labels(self, fixed_labels, moving_labels)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, the numbers that matter and a picture."""
+        from .report.notebook import summary
+
+        return summary(self, *self._sources)
+
+    def view(
+        self,
+        fixed: ImageLike | None = None,
+        moving: ImageLike | None = None,
+        *,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        height: int = 900,
+        **more: Any,
+    ) -> View:
+        """Return the interactive page for a notebook.
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        fixed_labels, moving_labels : ImageLike, optional
+            Their outlines are drawn and their overlap measured.
+        height : int
+            Of the frame, pixels.
+        **more
+            Of :func:`morphseek.report.write_report`: landmarks, label_names and so on.
+        """
+        from .report.notebook import view
+
+        images = self._given(fixed, moving)
+        return view(self, images, (fixed_labels, moving_labels), height, more)
+
+    def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
+        """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in
+        three planes (extra: ``pip install morphseek[plot]``).
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        """
+        from .report.plot import figure
+
+        return figure(self, *self._given(fixed, moving))
+
+    def _given(
+        self, fixed: ImageLike | None, moving: ImageLike | None
+    ) -> tuple[ImageLike, ImageLike]:
+        """Return the images given, or those that were registered."""
+        images = (
+            self._sources[0] if fixed is None else fixed,
+            self._sources[1] if moving is None else moving,
+        )
+        for name, image in zip(("fixed", "moving"), images):
+            if image is None:
+                raise errors.InvalidArgumentError(
+                    f"{name}: a loaded result does not hold the image; give it"
+                )
+        return images
 
     def report(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the

@@ -10,7 +10,16 @@ import typer
 
 from ..verdict import GRADES, tally
 from ._app import app, reported
-from .options import Json, Quiet, changed, command_line, with_engine_options
+from .options import (
+    Json,
+    Quiet,
+    Report,
+    ReportSize,
+    changed,
+    command_line,
+    size_of,
+    with_engine_options,
+)
 from .output import NOT_GOOD, print_rows
 
 
@@ -33,7 +42,7 @@ def batch_command(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for the results: one folder a pair, summary.csv, summary.json.",
+            help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
             show_default=False,
         ),
     ],
@@ -56,8 +65,9 @@ def batch_command(
             show_default=False,
         ),
     ] = None,
+    report: Report = ReportSize.small,
     html: Annotated[
-        bool, typer.Option("--html", help="Write report.html for each pair, too.")
+        bool, typer.Option("--html", hidden=True, help="Deprecated: --report full.")
     ] = False,
     no_cache: Annotated[
         bool,
@@ -91,7 +101,7 @@ def batch_command(
             out,
             workers=workers,
             scheduler=scheduler,
-            html=html,
+            report="full" if html else size_of(report),
             command=command_line(),
             anew=no_cache,
             progress=not (quiet or as_json),

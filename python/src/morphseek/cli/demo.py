@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ._app import app, reported
-from .options import Json, Quiet, changed, command_line, with_engine_options
-from .output import print_rows, print_summary
+from .options import (
+    Json,
+    Quiet,
+    Report,
+    ReportSize,
+    changed,
+    command_line,
+    size_of,
+    with_engine_options,
+)
+from .output import console, print_summary
 
 if TYPE_CHECKING:
     from ..result import RegistrationResult
@@ -25,6 +34,7 @@ def demo(
     size: Annotated[
         int, typer.Option(help="Voxels of the fixed image along each axis.", min=32, max=256)
     ] = 96,
+    report: Report = ReportSize.full,
     quiet: Quiet = False,
     as_json: Json = False,
     **options: Any,
@@ -38,17 +48,9 @@ def demo(
         started = time.perf_counter()
         pair = phantoms.make_pair(size)
         if not (quiet or as_json):
-            print_rows(
-                [
-                    (
-                        "made",
-                        (
-                            f"fixed {pair.fixed!r}, moving {pair.moving!r} in"
-                            f" {time.perf_counter() - started:.1f} s"
-                        ),
-                    )
-                ]
-            )
+            seconds = time.perf_counter() - started
+            made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
+            console(errors=True).print(made, soft_wrap=True)  # no result
 
         def error_to_truth(result: RegistrationResult) -> dict[str, Any]:
             truth = pair.errors(result)
@@ -65,6 +67,7 @@ def demo(
             options=changed(options),
             title="the demonstration pair: a CT-like torso onto an MR-like one",
             command=command_line(),
+            report=size_of(report),
             progress=not (quiet or as_json),
             label_names=phantoms.LABELS,
             extra=error_to_truth,

@@ -11,7 +11,17 @@ import typer
 
 from ..verdict import tally
 from ._app import app, reported
-from .options import Json, NoCache, Quiet, cache_option, changed, with_engine_options
+from .options import (
+    Json,
+    NoCache,
+    Quiet,
+    Report,
+    ReportSize,
+    cache_option,
+    changed,
+    size_of,
+    with_engine_options,
+)
 from .output import console, print_rows
 
 
@@ -35,7 +45,10 @@ def evaluate(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Folder for results.json and results.csv.", show_default=False
+            "--out",
+            "-o",
+            help="Folder for results.json, results.csv, index.html and the pairs' pages.",
+            show_default=False,
         ),
     ],
     subset: Annotated[
@@ -69,6 +82,7 @@ def evaluate(
             help="Measure Dice in the moving image's space, too, by the inverse transform.",
         ),
     ] = False,
+    report: Report = ReportSize.small,
     no_cache: NoCache = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -81,11 +95,7 @@ def evaluate(
     """
     with reported(as_json):
         from .. import _files, images
-        from ..cohort import FILES, PairScore, evaluate as run, find_list, run_file
-
-        def show(score: PairScore) -> None:
-            if not (quiet or as_json):
-                console().print(str(score), soft_wrap=True)
+        from ..cohort import FILES, evaluate as run, find_list, run_file
 
         pairs = find_list(pairs, data)
         images.check_apart(
@@ -104,7 +114,9 @@ def evaluate(
                 against=against,
                 check=check,
                 inverse=inverse,
-                progress=show,
+                pages=None if size_of(report) == "none" else folder,
+                report="full" if size_of(report) == "full" else "small",
+                progress=not (quiet or as_json),  # with a line for each pair, on standard error
                 **changed(options),
                 **cache_option(no_cache),
             )
@@ -163,7 +175,6 @@ def _print_evaluation(
                 ]
             ),
         ),
-        ("verdict", tally(summary["verdict"])),
         ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
     ]
     if summary["dice_check"] is not None:
@@ -198,4 +209,5 @@ def _print_evaluation(
                 " = {p_value:.3g}".format(**wilcoxon),
             )
         )
-    print_rows([*rows, ("results", str(out / "results.json"))])
+    rows += [("results", str(out / "results.json")), ("verdict", tally(summary["verdict"]))]
+    print_rows(rows)

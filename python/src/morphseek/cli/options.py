@@ -46,6 +46,30 @@ NoCache = Annotated[
 ]
 
 
+class ReportSize(str, enum.Enum):
+    """What ``--report`` takes."""
+
+    full = "full"
+    small = "small"
+    none = "none"
+
+
+Report = Annotated[
+    ReportSize,
+    typer.Option(
+        help=(
+            "What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
+            " kB; or not written."
+        )
+    ),
+]
+
+
+def size_of(report: Any) -> Any:
+    """Return the value: of the commands with the engine's options it is that already."""
+    return getattr(report, "value", report)
+
+
 def command_line() -> str:
     """Return what the user typed, for reports."""
     return "morphseek " + shlex.join(sys.argv[1:])

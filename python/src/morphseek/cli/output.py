@@ -83,7 +83,7 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
             f"{summary['seconds']['total']:.1f} s"
             + (" (then; now from the cache)" if summary["cached"] else ""),
         ),
-        ("report", str(out / "report.html")),
+        ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
     ]
     return rows
 

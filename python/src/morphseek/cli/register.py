@@ -13,10 +13,13 @@ from .options import (
     Json,
     NoCache,
     Quiet,
+    Report,
+    ReportSize,
     Strict,
     cache_option,
     changed,
     command_line,
+    size_of,
     with_engine_options,
 )
 from .output import NOT_GOOD, is_good, print_summary
@@ -73,6 +76,7 @@ def register(
             show_default=False,
         ),
     ] = None,
+    report: Report = ReportSize.full,
     strict: Strict = False,
     explain: Annotated[
         bool,
@@ -106,6 +110,7 @@ def register(
             options=changed(options) | cache_option(no_cache),
             title=f"{moving} onto {fixed}",
             command=command_line(),
+            report=size_of(report),
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,

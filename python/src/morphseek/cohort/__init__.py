@@ -3,20 +3,22 @@
 from .batch import register_cohort
 from .evaluation import evaluate, run_file
 from .folders import find_file
-from .into import register_into
+from .into import Report, register_into
 from .lists import IMAGES, Pair, find_list, read_list, read_pairs
-from .results import FILES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
+from .results import FILES, INDEX, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
 from .tables import read_labels_csv, read_table
 
 __all__ = [
     "FILES",
     "IMAGES",
+    "INDEX",
     "SUMMARIES",
     "Cohort",
     "Evaluation",
     "Outcome",
     "Pair",
     "PairScore",
+    "Report",
     "evaluate",
     "find_file",
     "find_list",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from .. import _files, errors, images
 from .._engine.options import checked_options
 from ..progress import Progress
 from .executors import Meter, by_threads, on_cluster
+from .into import Report
 from .jobs import Job
 from .lists import read_list
-from .results import SUMMARIES, Cohort, Outcome
+from .results import INDEX, SUMMARIES, Cohort, Outcome
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,7 +30,8 @@ def register_cohort(
     *,
     workers: int = 1,
     scheduler: str | None = None,
-    html: bool = False,
+    report: Report = "small",
+    html: bool | None = None,
     command: str = "",
     anew: bool = False,
     progress: Callable[[Progress], Any] | bool | None = None,
@@ -46,14 +49,17 @@ def register_cohort(
         folder.
     out : path
         Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json.
-        summary.csv and summary.json have all pairs.
+        summary.csv, summary.json and index.html have all pairs.
     workers : int
         Pairs at a time; each gets its share of the cores unless `threads` is given.
     scheduler : str, optional
         Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread
         unless `threads` is given.
+    report : {"full", "small", "none"}
+        What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
+        below 200 kB; or not written.
     html : bool
-        Write report.html for each pair, which takes about as long as a small registration.
+        Deprecated: True is ``report="full"``, False ``report="none"``.
     command : str
         What repeats the batch, for report.html.
     anew : bool
@@ -77,10 +83,19 @@ def register_cohort(
         The batch was stopped. Finished pairs are kept, others have no files; the same call goes on
         from there. Pairs that a cluster is at are finished by it.
     """
+    if html is not None:
+        warnings.warn(
+            'html is deprecated; report is "full", "small" or "none"',
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        report = "full" if html else "none"
+    if report not in get_args(Report):
+        raise errors.InvalidArgumentError(f"report is {report!r}; it must be full, small or none")
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_list(pairs)
-    images.check_apart(out, SUMMARIES, {"pairs": pairs})
+    images.check_apart(out, (*SUMMARIES, INDEX), {"pairs": pairs})
     chosen, found = checked_options(options)
     shown, model = dict(chosen), chosen.get("model", "default")
     if found:
@@ -91,7 +106,7 @@ def register_cohort(
         chosen["threads"] = 1 if scheduler else max(1, _cores() // workers)
     with _files.output_folder(out):
         pass  # an unwritable folder fails before the work
-    for name in SUMMARIES:
+    for name in (*SUMMARIES, INDEX):
         if (Path(out) / name).is_dir():
             raise errors.OutputUnwritableError(
                 f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
@@ -99,7 +114,7 @@ def register_cohort(
             )
     token = uuid.uuid4().hex
     jobs = [
-        Job(pair, str(Path(out).absolute() / pair.id), chosen, model, html, command, anew, token)
+        Job(pair, str(Path(out).absolute() / pair.id), chosen, model, report, command, anew, token)
         for pair in listed
     ]
     batch = Cohort(
@@ -113,7 +128,7 @@ def register_cohort(
             by_threads(jobs, workers, meter)
     finally:
         meter.close()
-        batch.write(out)
+        batch.write(out, command)
     return batch
 
 

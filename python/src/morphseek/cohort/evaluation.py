@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -9,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -49,6 +50,8 @@ def evaluate(
     against: str | os.PathLike[str] | None = None,
     check: bool = False,
     inverse: bool = False,
+    pages: str | os.PathLike[str] | None = None,
+    report: Literal["full", "small"] = "small",
     progress: Callable[[PairScore], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Evaluation:
@@ -78,6 +81,10 @@ def evaluate(
         over by the inverse transform, against the moving ones, where the fixed image reaches. Dice
         on the fixed grid is blind to what the transform jumps over; where this one is much lower,
         the transform is good for carrying labels over and for little else.
+    pages : path, optional
+        Folder for a page of each pair, ``pair-0001.html`` and so on, which the index opens.
+    report : {"full", "small"}
+        Which page: the interactive one, or one picture and the numbers.
     progress : callable or bool, optional
         Called with every :class:`PairScore`; returning False stops the evaluation. True shows a
         bar.
@@ -119,15 +126,20 @@ def evaluate(
     callback = callback_of(progress)
     bar = callback if isinstance(callback, Bar) else None
 
-    def within(report: Progress) -> None:
+    def within(progress: Progress) -> None:
         assert bar is not None
         done, pair = len(scores), " <- ".join(listed[len(scores)])
-        bar(Progress(f"{done}/{len(listed)}", (done + report.fraction) / len(listed), pair))
+        bar(Progress(f"{done}/{len(listed)}", (done + progress.fraction) / len(listed), pair))
 
     try:
         for fixed, moving in listed:
+            page = None
+            if pages is not None:
+                page = _Page(Path(pages, f"pair-{len(scores) + 1:04d}.html"), report, names)
             scores.append(
-                _evaluate_pair(root, fixed, moving, merge, check, inverse, chosen, bar and within)
+                _evaluate_pair(
+                    root, fixed, moving, merge, check, inverse, chosen, page, bar and within
+                )
             )
             if bar is not None:
                 bar.say(str(scores[-1]))
@@ -148,6 +160,15 @@ def evaluate(
     return evaluation
 
 
+@dataclasses.dataclass
+class _Page:
+    """Where a pair's page goes, which one it is, and how labels are called."""
+
+    path: Path
+    size: Literal["full", "small"]
+    names: dict[int, str]
+
+
 def _evaluate_pair(
     root: Path,
     fixed: str,
@@ -156,6 +177,7 @@ def _evaluate_pair(
     check: bool,
     inverse: bool,
     options: dict[str, Any],
+    page: _Page | None,
     progress: Callable[[Progress], Any] | None,
 ) -> PairScore:
     score = PairScore(fixed, moving)
@@ -199,6 +221,21 @@ def _evaluate_pair(
             score.dice_check = independent_dice(result, *labels)
         if inverse:
             score.dice_inverse = inverse_dice(result, *labels)
+        if page is not None:
+            from ..report import write_report
+
+            write_report(
+                page.path,
+                result,
+                *images,
+                fixed_labels=labels[0],
+                moving_labels=labels[1],
+                scores=score.labels,
+                label_names=page.names,
+                title=f"{moving} onto {fixed}",
+                size=page.size,
+            )
+            score.page = page.path.name
     except errors.CancelledError:
         raise
     except errors.MorphSeekError as error:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from .. import _files, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
 from ..result import OUTPUTS, RegistrationResult
 
-_drawing = threading.Lock()  # Matplotlib is not made for threads
+Report = Literal["full", "small", "none"]
+"""The page of a pair: the interactive one, one picture and the numbers, or none."""
 
 
 def register_into(
@@ -23,7 +23,7 @@ def register_into(
     options: dict[str, Any],
     title: str = "",
     command: str = "",
-    html: bool = True,
+    report: Report = "full",
     seal: str = "",
     label_names: dict[int, str] | None = None,
     extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
@@ -42,8 +42,8 @@ def register_into(
         Of the engine.
     title, command, label_names
         For report.html; see :func:`morphseek.report.write_report`.
-    html : bool
-        Write report.html.
+    report : {"full", "small", "none"}
+        What report.html is: interactive, one picture and the numbers, or not written.
     seal : str
         File in the folder that says that its results are whole: it is removed just before new ones
         come, and is the caller's to write.
@@ -100,30 +100,28 @@ def register_into(
         if extra is not None:
             summary |= extra(result)
         others: list[Callable[[], Any]] = []
-        if html:
+        warped_labels = None
+        if moving_labels is not None:
+            carried = warped_labels = result.apply(moving_labels, interpolation="nearest")
+            others.append(lambda: write(folder / "warped_labels.nii.gz", carried))
+        if report != "none":
             from ..report import write_report
 
-            def page() -> None:
-                with _drawing:
-                    write_report(
-                        folder / "report.html",
-                        result,
-                        *images,
-                        fixed_labels=fixed_labels,
-                        moving_labels=moving_labels,
-                        scores=scores,
-                        label_names=label_names,
-                        command=command,
-                        title=title,
-                        truth=summary.get("truth"),
-                    )
-
-            others.append(page)
-        if moving_labels is not None:
+            size: Literal["full", "small"] = report
             others.append(
-                lambda: write(
-                    folder / "warped_labels.nii.gz",
-                    result.apply(moving_labels, interpolation="nearest"),
+                lambda: write_report(
+                    folder / "report.html",
+                    result,
+                    *images,
+                    fixed_labels=fixed_labels,
+                    moving_labels=moving_labels,
+                    warped_labels=warped_labels,
+                    scores=scores,
+                    label_names=label_names,
+                    command=command,
+                    title=title,
+                    truth=summary.get("truth"),
+                    size=size,
                 )
             )
         result.write(folder, summary, *others)

@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from .._log import log
 from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
-from .into import register_into
+from .into import Report, register_into
 from .lists import Pair
 from .results import Outcome
 
@@ -40,7 +40,7 @@ class Job:
     folder: str
     options: dict[str, Any]
     model: str  # "none", "default", or the bundle's sha256
-    html: bool
+    report: Report
     command: str
     anew: bool
     batch: str  # which call of register_cohort() it belongs to
@@ -98,7 +98,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         )
         if (
             same
-            and (not job.html or "report.html" in before["files"])
+            and _has_page(before, job.report)
             and (not job.anew or before["batch"] == job.batch)
         ):
             _files.remove_left(folder)  # by a process that was killed just after its last file
@@ -118,7 +118,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             options=job.options,
             title=pair.id,
             command=job.command,
-            html=job.html,
+            report=job.report,
             seal=FINISHED,
             progress=progress,
             fixed_mask=images.get("fixed_mask"),
@@ -145,6 +145,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         finished = {
             "fingerprint": fingerprint,
             "batch": job.batch,
+            "report": job.report,
             "files": files,
             "result": result,
         }
@@ -184,6 +185,17 @@ def _finished(folder: Path) -> dict[str, Any]:
         return found if whole else {}
     except (OSError, ValueError, AttributeError):
         return {}
+
+
+def _has_page(finished: Mapping[str, Any], report: Report) -> bool:
+    """Whether a finished pair has the page that is asked for; a larger one does too."""
+    if report == "none":
+        return True
+    # older libraries wrote the full one alone
+    return "report.html" in finished["files"] and report in (
+        "small",
+        finished.get("report", "full"),
+    )
 
 
 def _size(path: Path) -> int:

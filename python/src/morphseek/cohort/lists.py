@@ -144,7 +144,7 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     for number, row in enumerate(rows, 1):
         files = {image: row[image] for image in IMAGES if row.get(image)}
         name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
-        if name.startswith((".", "summary.")) or any(
+        if name.startswith((".", "summary.", "index.")) or any(
             c in '/\\:*?"<>|' or ord(c) < 32 for c in name
         ):
             raise errors.InputUnreadableError(

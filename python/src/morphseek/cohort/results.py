@@ -37,6 +37,8 @@ _MEANS = (
 )
 #: What an evaluation leaves in a folder.
 FILES = ("results.json", "results.csv")
+#: The table of the pairs, which opens their pages.
+INDEX = "index.html"
 
 
 @dataclasses.dataclass
@@ -68,6 +70,8 @@ class PairScore:
     """
     error: str = ""
     exit_code: int = 0
+    page: str = ""
+    """The pair's page, in the folder of pages; empty where none was written."""
     traceback: str = ""
     """Of a defect; empty for errors that :mod:`morphseek.errors` explains."""
 
@@ -193,10 +197,31 @@ class Evaluation:
             FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())
         ):
             _files.write_text(Path(folder) / name, text)
+        self._write_index(Path(folder))
+
+    def _write_index(self, folder: Path) -> None:
+        from ..report import CohortRow, write_index
+
+        rows = [
+            CohortRow(
+                f"{pair.moving} onto {pair.fixed}",
+                verdict=pair.verdict,
+                error_mm=pair.error_mm,
+                dice_before=pair.dice_before,
+                dice_after=pair.dice_after,
+                njd_percent=pair.njd_percent,
+                seconds=pair.seconds,
+                said=pair.error,
+                page=pair.page,
+                failed=bool(pair.error),
+            )
+            for pair in self.pairs
+        ]
+        write_index(folder / INDEX, rows, title="Evaluation", version=core.version())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write results.json (everything) and results.csv (one row a pair and label): both or, on
-        an error, none.
+        """Write results.json (everything), results.csv (one row a pair and label) and index.html
+        (a table of the pairs): all of them or, on an error, none.
         """
         with _files.output_folder(folder) as temporary:
             self.write(temporary)
@@ -285,8 +310,10 @@ class Cohort:
             "pairs": [dataclasses.asdict(p) for p in self.pairs],
         }
 
-    def write(self, folder: str | os.PathLike[str]) -> None:
-        """Write summary.csv (one row a pair) and summary.json (everything)."""
+    def write(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
+        that opens the pairs' pages; the command that repeats the batch is on it).
+        """
         text = StringIO()
         table = csv.DictWriter(
             text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n"
@@ -301,3 +328,28 @@ class Cohort:
             SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")
         ):
             _files.write_text(Path(folder) / name, written)
+        self._write_index(Path(folder), command)
+
+    def _write_index(self, folder: Path, command: str) -> None:
+        from ..report import CohortRow, write_index
+
+        rows = []
+        for pair in self.pairs:
+            page = f"{pair.id}/report.html"
+            rows.append(
+                CohortRow(
+                    pair.id,
+                    pair.fixed,
+                    pair.moving,
+                    pair.verdict,
+                    pair.error_mm,
+                    pair.dice_before,
+                    pair.dice_after,
+                    njd_percent=pair.njd_percent,
+                    seconds=pair.seconds,
+                    said=pair.message or " ".join(pair.reasons) or pair.status,
+                    page=page if (folder / page).is_file() else "",
+                    failed=pair.status in ("failed", "pending"),
+                )
+            )
+        write_index(folder / INDEX, rows, command=command, version=core.version())

@@ -1,0 +1,85 @@
+"""Volumes as text in a page: 8 bits or 7, differences along x, gzip, base64.
+
+A page has to be small, and writing it fast. Of differences gzip need look for runs alone: of a
+brain that takes 0.02 s instead of 0.03 at level 1 or 0.05 at level 6, and is the smallest of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+
+_GZIP, ZLIB = 31, 15
+
+
+def quantised(volume: np.ndarray, low: float, high: float) -> Bytes:
+    """Return intensities from low to high as 0 to 255; what lies beyond is cut."""
+    scaled = np.subtract(volume, np.float32(low), dtype=np.float32)
+    scaled *= np.float32(255 / (high - low))
+    np.clip(scaled, 0, 255, out=scaled)
+    scaled += np.float32(0.5)
+    return scaled.astype(np.uint8)
+
+
+def packed(volume: Bytes, bits: int = 8) -> str:
+    """Return a volume as text. The viewer undoes it; :func:`unpacked` does the same here."""
+    return base64.b64encode(deflated(_differences(volume, bits), _GZIP)).decode()
+
+
+def deflated(content: bytes, container: int = ZLIB) -> bytes:
+    """Return differences compressed."""
+    stream = zlib.compressobj(1, zlib.DEFLATED, container, 9, zlib.Z_RLE)
+    return stream.compress(content) + stream.flush()
+
+
+def unpacked(text: str, shape: Sequence[int], bits: int = 8) -> Bytes:
+    """Return the volume of :func:`packed`; of 7 bits the lowest one is lost."""
+    flat = np.frombuffer(gzip.decompress(base64.b64decode(text)), np.uint8).reshape(shape)
+    volume = np.cumsum(flat, axis=-1, dtype=np.uint8)
+    return volume if bits == 8 else _widened(volume)
+
+
+def estimate(volume: Bytes, bits: int, every: int = 12) -> float:
+    """Return about how long :func:`packed` is, from some of the slices."""
+    if len(volume) < 4 * every:
+        return len(packed(volume, bits))
+    slices = np.ascontiguousarray(volume[every // 2 :: every])
+    return len(packed(slices, bits)) * len(volume) / len(slices)
+
+
+def halved(volume: Bytes, axis: int, mean: bool) -> Bytes:
+    """Return a volume at half the resolution along an axis: the mean of two neighbours, or, of
+    labels, the first one.
+    """
+    ends = [slice(None)] * volume.ndim
+    ends[axis] = slice(0, None, 2)
+    first = np.ascontiguousarray(volume[tuple(ends)])
+    ends[axis] = slice(1, None, 2)
+    second = volume[tuple(ends)]
+    if mean and second.size:
+        ends[axis] = slice(0, second.shape[axis])
+        there = first[tuple(ends)]
+        # the bits that both have, and half of those that one has: the mean within 8 bits
+        there[...] = (there & second) + ((there ^ second) >> 1)
+    return first
+
+
+def _differences(volume: Bytes, bits: int) -> bytes:
+    if bits == 7:
+        volume = volume >> np.uint8(1)
+    out = np.empty(volume.shape, np.uint8)
+    out[..., :1] = volume[..., :1]
+    np.subtract(volume[..., 1:], volume[..., :-1], out=out[..., 1:])
+    return out.tobytes()
+
+
+def _widened(volume: Bytes) -> Bytes:
+    """Return 7 bits as 8, so that black and white stay what they are."""
+    return volume << np.uint8(1) | volume >> np.uint8(6)

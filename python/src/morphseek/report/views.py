@@ -1,0 +1,419 @@
+"""What a page shows, turned to the patient: volumes whose axes run to the left, back and head."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import images
+from ..result import RegistrationResult
+from ..transforms import minimum, resample_identity
+from . import pack, picture
+from .pack import Bytes
+
+PLANES = ("axial", "coronal", "sagittal")
+MOST_LABELS = 255
+LARGE = 1_500_000  # voxels above which "before" and the maps come at half the resolution
+_AXES = (("R", "L"), ("A", "P"), ("I", "S"))
+_OBLIQUE = math.sin(math.radians(15))
+# Which of x, y, z run across a plane and down it; downwards z is turned, for the head is up.
+ACROSS_DOWN = ((0, 1), (0, 2), (1, 2))
+
+
+class Axes:
+    """How a grid's index axes lie in the patient, and how to turn volumes to the nearest anatomical
+    ones.
+    """
+
+    def __init__(self, grid: np.ndarray):
+        self.matrix = images.index_to_physical(grid)
+        direction = self.matrix[:3, :3] / np.linalg.norm(self.matrix[:3, :3], axis=0)
+        columns = max(  # the index axis that runs along x, y, z
+            itertools.permutations(range(3)),
+            key=lambda order: sum(abs(direction[r, c]) for r, c in enumerate(order)),
+        )
+        self.signs = [1.0 if direction[r, c] >= 0 else -1.0 for r, c in enumerate(columns)]
+        self.columns = columns
+        self._order = [2 - columns[r] for r in (2, 1, 0)]  # the array axes that run along z, y, x
+        self._directions = direction[:, columns] * self.signs
+        size = grid[:3].astype(int)
+        turned = np.zeros((4, 4))  # from the turned index x, y, z to the grid's own
+        turned[3, 3] = 1
+        for r, c in enumerate(columns):
+            turned[c, r] = self.signs[r]
+            turned[c, 3] = 0 if self.signs[r] > 0 else size[c] - 1
+        self.to_index = turned
+
+    def turn(self, volume: np.ndarray) -> np.ndarray:
+        """Return a view of the volume with axes z, y, x running to the head, back and left."""
+        flips = (slice(None, None, -1 if self.signs[r] < 0 else 1) for r in (2, 1, 0))
+        turned: np.ndarray = volume.transpose(self._order)[tuple(flips)]
+        return turned
+
+    def letters(self) -> list[tuple[str, str]]:
+        """Return what lies at the low and the high end of x, y and z: one letter, or the two or
+        three that an oblique axis runs between, the nearest first.
+        """
+        return [self._letters(self._directions[:, a]) for a in range(3)]
+
+    @staticmethod
+    def _letters(direction: np.ndarray) -> tuple[str, str]:
+        order = [
+            r for r in np.argsort(-abs(direction), kind="stable") if abs(direction[r]) > _OBLIQUE
+        ]
+        ends = [_AXES[r] if direction[r] > 0 else _AXES[r][::-1] for r in order]
+        return "".join(low for low, _ in ends), "".join(high for _, high in ends)
+
+    def tilt(self) -> float:
+        """Return by how many degrees an axis is off its anatomical one, at most."""
+        worst = min(abs(self._directions[a, a]) for a in range(3))
+        return math.degrees(math.acos(min(1.0, float(worst))))
+
+
+def plane_letters(letters: Sequence[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
+    """Return the letters at the left, right, top and bottom of the three planes."""
+    found = []
+    for across, down in ACROSS_DOWN:
+        top, bottom = letters[down] if down == 1 else letters[down][::-1]
+        found.append((*letters[across], top, bottom))
+    return found
+
+
+@dataclasses.dataclass
+class Volume:
+    """A volume of the page, and how many of the page's voxels one of its own covers."""
+
+    array: Bytes
+    halves: list[int]
+    """1 or 2, along z, y and x."""
+    image: bool
+    """Intensities; otherwise labels."""
+
+
+class Scene:
+    """All volumes of a page on one grid, in bytes, turned, and cut to where there is something.
+
+    Parameters
+    ----------
+    result : RegistrationResult
+    fixed, moving : Image, optional
+        What was registered; without, only the warped image is shown.
+    fixed_labels, moving_labels : Image, optional
+        Label maps; the fixed one on the fixed grid.
+    warped_labels : Image, optional
+        The moving labels on the fixed grid, where they are known already.
+    """
+
+    def __init__(
+        self,
+        result: RegistrationResult,
+        fixed: images.Image | None,
+        moving: images.Image | None,
+        fixed_labels: images.Image | None = None,
+        moving_labels: images.Image | None = None,
+        warped_labels: images.Image | None = None,
+    ):
+        self.result = result
+        self.axes = Axes(result.grid)
+        self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.shape)).shape
+        self.large = result.warped.size > LARGE
+        self.ranges: dict[str, tuple[float, float]] = {}
+        self.windows: dict[str, tuple[int, int]] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.values: dict[int, int] = {}
+        """What the page's labels stand for; small ones for themselves."""
+        self.merged = False
+        """There were more labels than a byte holds; the smallest ones share the last number."""
+        self._images(fixed, moving)
+        if fixed_labels is not None and moving_labels is not None:
+            self._labels(fixed_labels, moving_labels, warped_labels)
+        self.start = [0, 0, 0]  # z, y, x
+        self.step = [1, 1, 1]
+        self._middle: tuple[tuple[int, ...], list[int]] | None = None
+        self._crop()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (z, y, x) of the volumes."""
+        return self.volumes["after"].array.shape
+
+    @property
+    def to_index(self) -> np.ndarray:
+        """4x4 matrix from the page's index x, y, z to the fixed image's."""
+        page = np.diag([*map(float, self.step[::-1]), 1.0])
+        page[:3, 3] = [o + (s - 1) / 2 for o, s in zip(self.start[::-1], self.step[::-1])]
+        matrix: np.ndarray = self.axes.to_index @ page
+        return matrix
+
+    @property
+    def to_mm(self) -> np.ndarray:
+        """4x4 matrix from the page's index to LPS mm."""
+        matrix: np.ndarray = self.axes.matrix @ self.to_index
+        return matrix
+
+    @property
+    def spacing(self) -> list[float]:
+        """Along the page's x, y, z, mm."""
+        return [float(v) for v in np.linalg.norm(self.to_mm[:3, :3], axis=0)]
+
+    def _images(self, fixed: images.Image | None, moving: images.Image | None) -> None:
+        warped = known(self.result.warped)
+        shown = {"after": warped}
+        if moving is not None:
+            source = moving.like(known(moving.array))
+            halves, grid = self._coarse()
+            before = resample_identity(source, grid, "linear", minimum(source.array))
+            shown["before"] = before
+        self._window("moving", list(shown.values()))
+        if fixed is not None:
+            self._window("fixed", [known(fixed.array)])
+            self._add_image("fixed", self.axes.turn(known(fixed.array)), [1, 1, 1])
+        self._add_image("after", self.axes.turn(warped), [1, 1, 1])
+        if moving is not None:
+            self._add_image("before", before, halves)
+
+    def _window(self, kind: str, volumes: list[np.ndarray]) -> None:
+        """Choose from where to where intensities are kept, and what is black and white at first."""
+        picked = np.concatenate([_thinned(v).ravel() for v in volumes]).astype(np.float32)
+        low, dark, bright, high = map(float, np.percentile(picked, (0.02, 0.5, 99.5, 99.98)))
+        if high <= low:
+            high = low + 1
+        scale = 255 / (high - low)
+        self.ranges[kind] = low, high
+        white = round((bright - low) * scale) if bright > dark else 255
+        self.windows[kind] = round((dark - low) * scale), white
+
+    def _add_image(self, name: str, turned: np.ndarray, halves: list[int]) -> None:
+        low, high = self.ranges["fixed" if name == "fixed" else "moving"]
+        self.volumes[name] = Volume(pack.quantised(turned, low, high), halves, True)
+
+    def _coarse(self) -> tuple[list[int], np.ndarray]:
+        """Return the turned grid that "before" has: of a large image at half the resolution."""
+        halves = [2 if self.large and n >= 32 else 1 for n in self.full]
+        size = [-(-n // h) for n, h in zip(self.full, halves)][::-1]
+        turned = self.axes.matrix @ self.axes.to_index
+        first = np.array([(h - 1) / 2 for h in halves[::-1]])
+        spacing = np.linalg.norm(turned[:3, :3], axis=0)
+        origin = turned[:3, :3] @ first + turned[:3, 3]
+        direction = (turned[:3, :3] / spacing).ravel()
+        return halves, np.array([*size, *(spacing * halves[::-1]), *origin, *direction])
+
+    def _labels(
+        self, fixed: images.Image, moving: images.Image, warped: images.Image | None
+    ) -> None:
+        if all(_is_small(image.array, MOST_LABELS) for image in (fixed, moving)):
+            # the many are found among every eighth voxel, and one that is not has its number alone
+            thin = (image.array[::2, ::2, ::2] for image in (fixed, moving))
+            found = sorted({int(v) for array in thin for v in _distinct(array)} - {0})
+            self.values = {value: value for value in found}
+        else:
+            found = sorted({int(v) for i in (fixed, moving) for v in _distinct(i.array)} - {0})
+            self.merged = len(found) > MOST_LABELS
+            found = found[: MOST_LABELS - 1] if self.merged else found
+            self.values = dict(enumerate(found, 1))
+        halves, grid = self._coarse()
+        numbers = moving.like(self._numbered(moving.array))
+        if warped is None:
+            warped = self.result.apply(moving, interpolation="nearest")
+        before = resample_identity(numbers, grid, "nearest", 0.0).astype(np.uint8)
+        for name, array in (("fixed", fixed.array), ("after", warped.array)):
+            turned = self.axes.turn(self._numbered(array))
+            self.volumes[f"labels-{name}"] = Volume(turned, [1, 1, 1], False)
+        self.volumes["labels-before"] = Volume(before, halves, False)
+
+    def _numbered(self, labels: np.ndarray) -> Bytes:
+        """Return the place of every voxel's label among the values, from 1; 0 for background."""
+        if all(value == number for number, value in self.values.items()):
+            if _is_small(labels, MOST_LABELS):
+                return labels.astype(np.uint8, copy=False)
+        known_values = np.array([*self.values.values()] or [0], np.float64)
+        place = np.minimum(np.searchsorted(known_values, labels), len(known_values) - 1)
+        other = MOST_LABELS if self.merged else 0
+        numbers = np.where(known_values[place] == labels, place + 1, other)
+        return np.where(labels == 0, 0, numbers).astype(np.uint8)
+
+    def _crop(self) -> None:
+        """Cut off what is black in every image and has no label."""
+        filled = [np.zeros(n + 1, bool) for n in self.full]
+        for volume in self.volumes.values():
+            rows = volume.array.max(axis=2)
+            profiles = rows.max(axis=1), rows.max(axis=0), volume.array.max(axis=0).max(axis=0)
+            for axis, profile in enumerate(profiles):
+                there = np.repeat(profile > (2 if volume.image else 0), volume.halves[axis])
+                filled[axis][: len(there)] |= there[: len(filled[axis])]
+        box = []
+        for flags, size in zip(filled, self.full):
+            found = np.flatnonzero(flags[:size])
+            low, high = (int(found[0]), int(found[-1])) if found.size else (0, size - 1)
+            box.append((max(0, low - 2) // 2 * 2, min(size, high + 3)))
+        self.start = [low for low, _ in box]
+        for volume in self.volumes.values():
+            cut = (slice(low // h, -(-high // h)) for (low, high), h in zip(box, volume.halves))
+            volume.array = np.ascontiguousarray(volume.array[tuple(cut)])
+
+    def halve(self) -> int:
+        """Halve the resolution along the finest axis, and return which of x, y, z it was."""
+        axis = 2 - int(np.argmin(self.spacing))
+        for volume in self.volumes.values():
+            if volume.halves[axis] == 2:
+                volume.halves[axis] = 1  # it has that resolution already
+            else:
+                volume.array = pack.halved(volume.array, axis, volume.image)
+        self.step[axis] *= 2
+        return 2 - axis
+
+    def nodes(self, steps: Sequence[int]) -> list[np.ndarray]:
+        """Return, for z, y, x, the voxels of the turned fixed grid in the middle of every so many
+        voxels of the page.
+        """
+        places = []
+        for axis, step in enumerate(steps):
+            middles = np.minimum(
+                np.arange(0, self.shape[axis], step) + step // 2, self.shape[axis] - 1
+            )
+            places.append(self.start[axis] + middles * self.step[axis])
+        return [np.minimum(p, n - 1) for p, n in zip(places, self.full)]
+
+    def sampled(self, volume: np.ndarray, nodes: list[np.ndarray]) -> np.ndarray:
+        """Return a volume of the fixed grid at :meth:`nodes`."""
+        picked: np.ndarray = self.axes.turn(volume)[np.ix_(*nodes)]
+        return picked
+
+    def cropped(self, volume: np.ndarray) -> np.ndarray:
+        """Return a volume of the fixed grid, turned, where the page shows it."""
+        box = (slice(o, o + n * s) for o, n, s in zip(self.start, self.shape, self.step))
+        return np.ascontiguousarray(self.axes.turn(volume)[tuple(box)])
+
+    def bend(self, nodes: list[np.ndarray]) -> NDArray[np.float32]:
+        """Return the displacement behind the initial transform at nodes: mm along the page's x, y
+        and z, shape (3, z, y, x).
+        """
+        result, axes = self.result, self.axes
+        z, y, x = np.meshgrid(*nodes, indexing="ij")
+        turned = np.stack([x, y, z]).reshape(3, -1).astype(np.float64)
+        index = axes.to_index[:3, :3] @ turned + axes.to_index[:3, 3:]
+        moved = index.copy()
+        for c in range(3):  # the component of index axis c is that of array axis 2 - c
+            moved[c] += self.sampled(result.displacement[2 - c], nodes).ravel()
+        back = np.linalg.inv(result.initial) @ axes.matrix
+        rest = back[:3, :3] @ moved + back[:3, 3:]
+        rest -= axes.matrix[:3, :3] @ index + axes.matrix[:3, 3:]
+        along = np.linalg.inv(self.to_mm[:3, :3] / np.array(self.spacing)) @ rest
+        return along.reshape(3, *x.shape).astype(np.float32)
+
+    def body(self) -> NDArray[np.bool_]:
+        """Return where the fixed image shows something."""
+        name = "fixed" if "fixed" in self.volumes else "after"
+        low, high = self.windows["fixed" if name == "fixed" else "moving"]
+        return self.volumes[name].array > low + max(1, (high - low) // 8)
+
+    def middle(self) -> list[int]:
+        """Return the voxel x, y, z in the middle of the labels, or of the body."""
+        if self._middle is not None and self._middle[0] == self.shape:
+            return self._middle[1]
+        inside = self.volumes["labels-fixed"].array > 0 if self.values else self.body()
+        found = [_median(inside, axis) for axis in (2, 1, 0)]
+        self._middle = self.shape, found
+        return found
+
+    def slices(self, name: str, at: Sequence[int]) -> list[np.ndarray]:
+        """Return the axial, coronal and sagittal slice through a voxel, as they are shown."""
+        array, halves = self.volumes[name].array, self.volumes[name].halves
+        x, y, z = (p // h for p, h in zip(at, halves[::-1]))
+        return [array[z], array[::-1, y], array[::-1, :, x]]
+
+    def sizes_mm(self) -> list[tuple[float, float]]:
+        """Return height and width of the planes."""
+        size = [n * s for n, s in zip(self.shape[::-1], self.spacing)]
+        return [(size[down], size[across]) for across, down in ACROSS_DOWN]
+
+    def still(self, width: int, limit: int) -> bytes:
+        """Return the three planes before and after, with the labels' outlines, as a PNG file of at
+        most so many bytes.
+        """
+        at = self.middle()
+        low, high = self.windows["moving"]
+        rows, outlines = [], []
+        for name in ("before", "after"):
+            if name not in self.volumes:
+                continue
+            grey = (s.astype(np.float32) for s in self.slices(name, at))
+            rows.append([(s - low) / max(1, high - low) for s in grey])
+            if 0 < len(self.values) <= 12:
+                pairs = zip(self.slices("labels-fixed", at), self.slices(f"labels-{name}", at))
+                outlines += [[(f, picture.FIXED), (m, picture.MOVING)] for f, m in pairs]
+            else:
+                outlines += [[], [], []]
+        letters = plane_letters(self.axes.letters())
+        while True:
+            file = picture.png(picture.sheet(rows, outlines, self.sizes_mm(), letters, width))
+            if len(file) <= limit or width < 200:
+                return file
+            width = max(160, int(width * min(0.9, (limit / len(file)) ** 0.5)))
+
+    def thumbnail(self, side: int = 72) -> bytes:
+        """Return the middle of the warped image as a small PNG file: the plane that shows most."""
+        sizes = self.sizes_mm()
+        plane = max(range(3), key=lambda p: min(sizes[p]))
+        low, high = self.windows["moving"]
+        shown = self.slices("after", self.middle())[plane].astype(np.float32)
+        height, width = sizes[plane]
+        scale = side / max(height, width)
+        shown = picture.stretched(
+            shown, max(1, round(height * scale)), max(1, round(width * scale))
+        )
+        grey = np.clip((shown - low) / max(1, high - low), 0, 1) * (picture.GREYS - 1)
+        return picture.png(
+            grey.astype(np.uint8) & np.uint8(0xFC)
+        )  # 16 shades: there may be a thousand
+
+
+def known(array: np.ndarray) -> np.ndarray:
+    """Return the voxels with the least of them where there is no intensity: the engine's rule, NaN,
+    infinite, or next to it.
+    """
+    if array.dtype.kind != "f":
+        return array
+    low, high = array.min(), array.max()  # NaN where one is
+    if low >= -1e37 and high <= 1e37:
+        return array
+    with np.errstate(invalid="ignore"):
+        sound = np.abs(array) <= 1e37
+    return np.where(sound, array, array[sound].min() if sound.any() else 0)
+
+
+def _thinned(volume: np.ndarray) -> np.ndarray:
+    step = max(1, round((volume.size / 60_000) ** (1 / 3)))
+    steps = [min(step, max(1, n // 8)) for n in volume.shape]
+    return volume[tuple(slice(s // 2, None, s) for s in steps)]
+
+
+def _is_small(labels: np.ndarray, most: int) -> bool:
+    """Whether all values are whole numbers from 0 to the most."""
+    if labels.dtype.kind not in "ui":
+        return False
+    return int(labels.min(initial=0)) >= 0 and int(labels.max(initial=0)) <= most
+
+
+def _distinct(labels: np.ndarray) -> np.ndarray:
+    """Return a label map's values."""
+    if not _is_small(labels, 1 << 16):
+        return np.unique(labels)
+    seen = np.zeros(int(labels.max(initial=0)) + 1, bool)
+    seen[labels.ravel()] = True
+    return np.flatnonzero(seen)
+
+
+def _median(inside: np.ndarray, axis: int) -> int:
+    """Return the index along an axis in the middle of the voxels that are true; of all where none
+    is.
+    """
+    thin = [slice(None) if a == axis else slice(None, None, 2) for a in range(3)]
+    inside = inside[tuple(thin)] if inside.size > LARGE else inside
+    counts = np.cumsum(np.count_nonzero(inside, axis=tuple({0, 1, 2} - {axis})))
+    return int(np.searchsorted(counts, (counts[-1] + 1) // 2)) if counts[-1] else len(counts) // 2
