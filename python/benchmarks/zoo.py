@@ -467,7 +467,8 @@ class Run:
             files = [folder / f"{side}.nii.gz" for side in ("fixed", "moving")]
             for image, path in zip((pair.fixed, pair.moving), files, strict=True):
                 sitk.WriteImage(image, str(path))
-            head = {"kind": kind, "pair": pair.name}
+            voxel = float(np.prod(pair.fixed.GetSpacing()) ** (1 / 3))
+            head = {"kind": kind, "pair": pair.name, "voxel_mm": voxel}
             before = {**head, "method": OURS, "state": BEFORE, "status": "ok", **score(pair, None)}
             rows = [before]
             for state in self.states:
@@ -535,7 +536,7 @@ class Run:
         if cost.exit_status:
             return {**row, "status": "failed", "reason": peer_runs.last_line(log)}, None
         report = json.loads((out / "report.json").read_text())
-        row |= {key: report.get(key) for key in ("plan", "warnings", "align", "verdict")}
+        row |= {key: report.get(key) for key in ("plan", "warnings", "align", "referee", "verdict")}
         row |= {
             "similarity": report["refine"]["similarity"],
             "engine_seconds": report["seconds"]["total"],
