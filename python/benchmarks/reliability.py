@@ -35,9 +35,7 @@ def columns(rows: list[zoo.Row]) -> tuple[list[str], Columns]:
         if row["method"] != zoo.OURS or row["state"] != "final" or not true or not verdict:
             continue
         bodies.append(row["kind"].partition(",")[0])
-        found.append(
-            (true, verdict["error_mm"], row["voxel_mm"], row["referee"]["correlation"]),
-        )
+        found.append((true, verdict["error_mm"], row["voxel_mm"], row["referee"]["correlation"]))
     table = np.array(found, float).reshape(-1, 4)
     names = ("true", "estimated", "voxel", "correlation")
     return bodies, dict(zip(names, table.T, strict=True))
