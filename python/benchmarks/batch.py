@@ -61,7 +61,12 @@ def main(
         for workers, threads in ((1, 1), (2, 1), (1, 2)) * repeats:
             began, cpu = time.perf_counter(), time.process_time()
             done = morphseek.register_cohort(
-                study, Path(folder, "out"), workers=workers, threads=threads, anew=True, **options
+                study,
+                Path(folder, "out"),
+                workers=workers,
+                threads=threads,
+                resume=False,
+                **options,
             )
             if done.exit_code:
                 raise SystemExit(next(str(pair) for pair in done.pairs if pair.status == "failed"))

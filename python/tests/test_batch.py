@@ -147,7 +147,9 @@ def test_resume(study: Path, tmp_path: Path):
     (out / "plain" / "pair.json").write_text("{")
     assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
     assert states(register_cohort(study, out, **QUICK, seed=1)) == ["done"] * 4
-    assert states(register_cohort(study, out, anew=True, **QUICK, seed=1)) == ["done"] * 4
+    assert states(register_cohort(study, out, resume=False, **QUICK, seed=1)) == ["done"] * 4
+    with pytest.warns(DeprecationWarning, match="anew is deprecated"):
+        assert states(register_cohort(study, out, anew=False, **QUICK, seed=1)) == ["skipped"] * 4
 
     lines = study.read_text().splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
+import morphseek
 from helpers import blob, oblique
 from morphseek import DenseTransform, errors, images, register
 
@@ -261,3 +262,43 @@ def test_a_transform_that_cannot_be_written(transform: DenseTransform, tmp_path:
     with pytest.raises(errors.OutputUnwritableError, match="no folder"):
         transform.write_transform(tmp_path / "none" / "t.h5")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_saved_transform_applies(
+    transform: DenseTransform, moving: images.Image, fixed: images.Image, tmp_path: Path
+):
+    transform.write_transform(tmp_path / "transform.h5")
+    saved = morphseek.read_transform(tmp_path / "transform.h5")
+    assert saved.grid is not None
+    np.testing.assert_allclose(saved.grid, transform.grid)
+    inside = (slice(2, -2),) * 3
+    np.testing.assert_allclose(
+        saved.apply(moving, background=0.0).array[inside],
+        transform.apply(moving, background=0.0).array[inside],
+        atol=2e-3,
+    )
+    points = fixed.index_to_physical[:3, 3] + [[10.0, 12.0, 9.0]]
+    np.testing.assert_allclose(
+        saved.transform_points(points), transform.transform_points(points), atol=1e-2
+    )
+    # the kind and the type stay, 64-bit labels too
+    labels = (moving.array > 0.5).astype(np.uint64) << np.uint64(60)
+    for dtype in (np.uint64, np.int16, np.float64, bool):
+        made = saved.apply(moving.like(labels.astype(dtype)), interpolation="nearest")
+        assert isinstance(made, images.Image) and made.array.dtype == dtype
+        assert set(np.unique(made.array)) <= set(np.unique(labels.astype(dtype)))
+    assert isinstance(saved.apply(moving.to_sitk(), fixed), sitk.Image)
+    images.write(tmp_path / "moving.nrrd", moving)
+    assert saved.apply(tmp_path / "moving.nrrd").GetSize() == fixed.array.shape[::-1]
+
+    shift = morphseek.Transform([[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]])
+    assert shift.grid is None and shift.transform_points([[0, 0, 0]]).tolist() == [[1, 2, 3]]
+    assert shift.apply(moving, reference=fixed).same_grid(fixed)
+    for call, reason in (
+        (lambda: shift.apply(moving), "holds no grid"),
+        (lambda: saved.apply(moving.array), "does not say where it lies"),
+        (lambda: saved.apply(moving, interpolation="cubic"), "must be linear or nearest"),
+        (lambda: saved.transform_points([1, 2, 3]), r"points have shape \(3,\)"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=reason):
+            call()

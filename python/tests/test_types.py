@@ -64,6 +64,11 @@ def test_the_list_of_unchecked_modules_shrinks():
         ('register("a", "b").verdict.grade', "None"),  # of an old report
         ('Verdict("good", (), 0.4).error_mm', ""),
         ('Verdict("splendid", (), 0.4)', "splendid"),
+        ('read_transform("a.h5").apply("b", "c").nothing', '"Image" has no attribute'),
+        ('read_transform("a.h5").apply(3)', "int"),
+        ('register("a", "b").apply(morphseek.images.read("c")).spacing', ""),
+        ('register("a", "b").apply(morphseek.images.read("c")).GetSize', "GetSize"),
+        ('register(1, "b")', "int"),
         ("NoSuchName", "NoSuchName"),
         ("errors.NoOverlapError.exit_code", ""),
         ("errors.NoOverlapErorr", "NoOverlapErorr"),

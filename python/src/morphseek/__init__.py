@@ -30,10 +30,12 @@ _WHERE = {
     "Image": "images",
     "Progress": "progress",
     "RegistrationResult": "result",
+    "Transform": "transforms",
     "Verdict": "verdict",
     "devices": "_engine.core",
     "evaluate": "cohort",
     "load": "result",
+    "read_transform": "transforms",
     "register": "registration",
     "register_cohort": "cohort",
 }

@@ -13,7 +13,11 @@ from .images import Image as Image
 from .progress import Progress as Progress
 from .registration import register as register
 from .result import RegistrationResult as RegistrationResult, load as load
-from .transforms import DenseTransform as DenseTransform
+from .transforms import (
+    DenseTransform as DenseTransform,
+    Transform as Transform,
+    read_transform as read_transform,
+)
 from .verdict import Verdict as Verdict
 
 __version__: str

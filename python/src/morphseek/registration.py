@@ -44,9 +44,9 @@ def register(
         Where not zero, voxels count for the initial alignment and the similarity. A numpy array
         lies on its image's grid.
     initial_transform : optional
-        Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, or path of a .tfm or .h5 file,
-        from fixed to moving space: where the initial alignment starts, or stays with
-        ``initial="none"`` or ``"com"``.
+        Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, path of a .tfm or .h5 file, or
+        :class:`morphseek.Transform`, from fixed to moving space: where the initial alignment
+        starts, or stays with ``initial="none"`` or ``"com"``.
     progress : callable or bool, optional
         Called with a :class:`Progress` at every change and at least once a second; returning False
         cancels. True shows a bar.
@@ -88,6 +88,8 @@ def register(
             " registration starts from its linear part, .initial, or from the moving image"
             " resampled by it"
         )
+    if isinstance(initial_transform, transforms.Transform):
+        initial_transform = initial_transform.to_sitk()
     if initial_transform is not None:
         matrix = transforms.linear_part(transforms.read(initial_transform))
         initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])

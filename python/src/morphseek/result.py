@@ -180,16 +180,15 @@ class RegistrationResult(DenseTransform):
         self, fixed: ImageLike | None, moving: ImageLike | None
     ) -> tuple[ImageLike, ImageLike]:
         """Return the images given, or those that were registered."""
-        images = (
-            self._sources[0] if fixed is None else fixed,
-            self._sources[1] if moving is None else moving,
-        )
-        for name, image in zip(("fixed", "moving"), images):
-            if image is None:
+        given = []
+        for name, image, own in zip(("fixed", "moving"), (fixed, moving), self._sources):
+            found = own if image is None else image
+            if found is None:
                 raise errors.InvalidArgumentError(
                     f"{name}: a loaded result does not hold the image; give it"
                 )
-        return images
+            given.append(found)
+        return given[0], given[1]
 
     def report(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the

@@ -55,8 +55,7 @@ def apply(
         images.check_apart(
             out.parent, [out.name], {"transform": transform, "input": image, "reference": reference}
         )
-        loaded = transforms.read(transform)
-        source, target = images.read(image, "input"), images.read(reference, "reference")
-        nearest = interpolation is _Interpolation.nearest
-        images.write(out, transforms.resample(source, target, loaded, nearest))
+        loaded = transforms.read_transform(transform)
+        source = images.read(image, "input")
+        images.write(out, loaded.apply(source, reference, interpolation.value))
         print(json.dumps({"out": str(out)}) if as_json else out)

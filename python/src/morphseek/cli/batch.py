@@ -69,9 +69,11 @@ def batch_command(
     html: Annotated[
         bool, typer.Option("--html", hidden=True, help="Deprecated: --report full.")
     ] = False,
+    no_resume: Annotated[
+        bool, typer.Option("--no-resume", help="Do pairs again that are finished.")
+    ] = False,
     no_cache: Annotated[
-        bool,
-        typer.Option("--no-cache", help="Compute every pair anew, also those that are finished."),
+        bool, typer.Option("--no-cache", hidden=True, help="Deprecated: --no-resume.")
     ] = False,
     strict: Annotated[
         bool,
@@ -103,7 +105,7 @@ def batch_command(
             scheduler=scheduler,
             report="full" if html else size_of(report),
             command=command_line(),
-            anew=no_cache,
+            resume=not (no_resume or no_cache),
             progress=not (quiet or as_json),
             **changed(options),
         )

@@ -33,7 +33,8 @@ def register_cohort(
     report: Report = "small",
     html: bool | None = None,
     command: str = "",
-    anew: bool = False,
+    resume: bool = True,
+    anew: bool | None = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Cohort:
@@ -62,8 +63,10 @@ def register_cohort(
         Deprecated: True is ``report="full"``, False ``report="none"``.
     command : str
         What repeats the batch, for report.html.
+    resume : bool
+        Leave pairs that are finished as they are; False does them again.
     anew : bool
-        Do pairs again that are finished.
+        Deprecated: the opposite of `resume`.
     progress : callable or bool, optional
         Called with a :class:`morphseek.Progress` over the whole list, whose message names the pair
         that is finished; returning False stops the batch. True shows a bar.
@@ -90,6 +93,11 @@ def register_cohort(
             stacklevel=2,
         )
         report = "full" if html else "none"
+    if anew is not None:
+        warnings.warn(
+            "anew is deprecated; resume is its opposite", DeprecationWarning, stacklevel=2
+        )
+        resume = not anew
     if report not in get_args(Report):
         raise errors.InvalidArgumentError(f"report is {report!r}; it must be full, small or none")
     if workers < 1:
@@ -112,9 +120,9 @@ def register_cohort(
                 f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
                 " output folder"
             )
-    token = uuid.uuid4().hex
+    token, folder = uuid.uuid4().hex, Path(out).absolute()
     jobs = [
-        Job(pair, str(Path(out).absolute() / pair.id), chosen, model, report, command, anew, token)
+        Job(pair, str(folder / pair.id), chosen, model, report, command, resume, token)
         for pair in listed
     ]
     batch = Cohort(

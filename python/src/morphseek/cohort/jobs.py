@@ -42,7 +42,7 @@ class Job:
     model: str  # "none", "default", or the bundle's sha256
     report: Report
     command: str
-    anew: bool
+    resume: bool
     batch: str  # which call of register_cohort() it belongs to
 
     def fingerprint(self) -> str:
@@ -96,11 +96,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         same = before.get("fingerprint") == fingerprint and all(
             _size(folder / name) == size for name, size in before["files"].items()
         )
-        if (
-            same
-            and _has_page(before, job.report)
-            and (not job.anew or before["batch"] == job.batch)
-        ):
+        if same and _has_page(before, job.report) and (job.resume or before["batch"] == job.batch):
             _files.remove_left(folder)  # by a process that was killed just after its last file
             # Of this very batch: a worker of the cluster was lost between its last file and its
             # answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Union
+from typing import Any, Protocol, TypeVar, Union
 
 import numpy as np
 import SimpleITK as sitk
@@ -13,8 +13,31 @@ from .. import errors
 from .._engine import bindings
 from .grid import IDENTITY, index_to_physical, placed
 
-ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike[str], Any]
+
+class NibabelImage(Protocol):
+    """An image of nibabel, as far as it is needed here."""
+
+    @property
+    def affine(self) -> Any: ...
+
+    @property
+    def dataobj(self) -> Any: ...
+
+    @property
+    def header(self) -> Any: ...
+
+
+class ItkImage(Protocol):
+    """An image of itk, as far as it is needed here."""
+
+    def GetLargestPossibleRegion(self) -> Any: ...
+
+
+ImageLike = Union[np.ndarray, "Image", sitk.Image, NibabelImage, ItkImage, str, "os.PathLike[str]"]
 """numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path or DICOM folder."""
+
+Volume = TypeVar("Volume", np.ndarray, "Image", sitk.Image, NibabelImage, ItkImage)
+"""An image in memory, of one kind: what goes in comes out."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -90,7 +90,9 @@ def view(
     """Return the interactive page; see :meth:`morphseek.RegistrationResult.view`."""
     from ..scoring import score_labels
 
-    both = labels[0] is not None and labels[1] is not None
-    given = {"scores": score_labels(result, *labels) if both else (), **more}
-    text = page.compose(result, *images, fixed_labels=labels[0], moving_labels=labels[1], **given)
+    fixed, moving = labels
+    given = dict(more)
+    if fixed is not None and moving is not None:
+        given.setdefault("scores", score_labels(result, fixed, moving))
+    text = page.compose(result, *images, fixed_labels=fixed, moving_labels=moving, **given)
     return View(text, height)

@@ -124,13 +124,17 @@ def compose(
     """Return the page of :func:`write_report`."""
     target = None if fixed is None else images.read_on(fixed, result.grid, "fixed")
     source = None if moving is None else images.read_on(moving, result.moving_grid, "moving")
-    both = fixed_labels is not None and moving_labels is not None
+    outlines: tuple[images.Image | None, images.Image | None] = (None, None)
+    if fixed_labels is not None and moving_labels is not None:
+        outlines = (
+            images.read_on(fixed_labels, result.grid, "fixed labels"),
+            images.read_on(moving_labels, result.moving_grid, "moving labels"),
+        )
     scene = Scene(
         result,
         target,
         source,
-        images.read_on(fixed_labels, result.grid, "fixed labels") if both else None,
-        images.read_on(moving_labels, result.moving_grid, "moving labels") if both else None,
+        *outlines,
         None
         if warped_labels is None
         else images.read_on(warped_labels, result.grid, "warped labels"),

@@ -5,15 +5,18 @@ from .files import read, write
 from .labels import beyond, minimum, ranked
 from .linear import linear_part
 from .resample import resample, resample_identity
+from .saved import Transform, read_transform
 
 __all__ = [
     "DenseTransform",
+    "Transform",
     "beyond",
     "linear_part",
     "minimum",
     "ranked",
     "read",
     "read_only",
+    "read_transform",
     "resample",
     "resample_identity",
     "write",

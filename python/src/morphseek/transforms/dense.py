@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import SimpleITK as sitk
@@ -16,6 +16,7 @@ from . import h5
 from .files import write_parts
 from .labels import MAX_EXACT, beyond_float32, check_fits, minimum, ranked
 from .linear import linear
+from .points import checked_points
 
 _OLD_NAMES = {
     "njd_percent": "NJDPercent",
@@ -168,6 +169,19 @@ class DenseTransform:
             self._determinants = bindings.jacobian(*self._field())
         return read_only(self._determinants)
 
+    @overload
+    def apply(
+        self,
+        image: str | os.PathLike[str],
+        interpolation: str = ...,
+        background: float | None = ...,
+    ) -> sitk.Image: ...
+
+    @overload
+    def apply(
+        self, image: images.Volume, interpolation: str = ..., background: float | None = ...
+    ) -> images.Volume: ...
+
     def apply(
         self,
         image: images.ImageLike,
@@ -232,16 +246,7 @@ class DenseTransform:
             float64, shape (n, 3): where the moving image shows what the fixed image shows at
             `points`.
         """
-        try:
-            mapped = np.array(points, dtype=np.float64, order="C")
-        except (TypeError, ValueError):
-            raise errors.InvalidArgumentError(
-                "points are not all numbers, or not all as many; give (n, 3), LPS mm"
-            ) from None
-        if mapped.ndim != 2 or mapped.shape[1] != 3:
-            raise errors.InvalidArgumentError(
-                f"points have shape {mapped.shape}; give (n, 3), LPS mm"
-            )
+        mapped = checked_points(points)
         bindings.transform_points(*self._field(), mapped)
         return mapped
 
