@@ -19,7 +19,8 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from morphseek import _core, phantom
+from morphseek import phantoms
+from morphseek._engine import core
 
 EXECUTABLE = os.environ["MORPHSEEK_REGISTRATION"]
 HERE = Path(__file__).parent
@@ -35,7 +36,7 @@ def run(*arguments, **kwargs):
 def pair(tmp_path_factory):
     """Files of a small pair: oblique, anisotropic, of two contrasts, with labels."""
     folder = tmp_path_factory.mktemp("pair")
-    made = phantom.make_pair(size=32)
+    made = phantoms.make_pair(size=32)
     for name in ("fixed", "moving", "moving_labels"):
         sitk.WriteImage(getattr(made, name).to_sitk(), str(folder / f"{name}.nii.gz"))
     return folder
@@ -60,7 +61,7 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
 
     module = CLIModule(EXECUTABLE)
     assert not caplog.records  # ctk-cli logs what it misses
-    assert module.version == _core.version()
+    assert module.version == core.version()
     arguments, options, outputs = module.classifyParameters()
     assert [a.name for a in arguments] == ["fixedVolume", "movingVolume"]
     assert [o.name for o in outputs] == [
@@ -70,7 +71,7 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
         "estimatedError",
     ]
     flags = {o.longflag: o for o in options}
-    for option in _core.option_table():
+    for option in core.option_table():
         parameter = flags["--" + option["name"]]
         assert parameter.description == option["help"]
         assert parameter.default == (
@@ -674,7 +675,7 @@ def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
         (pair_cut, "is cut short"),
     ):
         with pytest.raises(morphseek.errors.InputUnreadableError, match=words):
-            morphseek.io.read(source)
+            morphseek.images.read(source)
         done = run("--output-volume", out, *QUICK, source, pair / "moving.nii.gz")
         assert done.returncode == 3 and words in done.stderr and not out.exists(), (source, done)
     done = run("--output-volume", out, *QUICK, whole, pair / "moving.nii.gz")

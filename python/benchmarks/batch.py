@@ -19,16 +19,16 @@ from typing import Annotated
 import typer
 
 import morphseek
-from morphseek import batch, io
+from morphseek import images
 
 
 def make(folder: Path, pairs: int, size: int) -> Path:
     """Write made-up pairs and their list."""
     rows = ["fixed,moving,id"]
     for i in range(pairs):
-        pair = morphseek.phantom.make_pair(size, seed=i)
+        pair = morphseek.phantoms.make_pair(size, seed=i)
         for name in ("fixed", "moving"):
-            io.write_image(folder / f"{name}-{i}.nrrd", getattr(pair, name))
+            images.write(folder / f"{name}-{i}.nrrd", getattr(pair, name))
         rows.append(f"fixed-{i}.nrrd,moving-{i}.nrrd,{i}")
     path = folder / "pairs.csv"
     path.write_text("\n".join(rows) + "\n")
@@ -57,10 +57,10 @@ def main(
         (Path(folder) / "first.csv").write_text(
             "".join(study.read_text().splitlines(keepends=True)[:2])
         )
-        batch.run(Path(folder, "first.csv"), Path(folder, "warm-up"), **options)
+        morphseek.register_cohort(Path(folder, "first.csv"), Path(folder, "warm-up"), **options)
         for workers, threads in ((1, 1), (2, 1), (1, 2)) * repeats:
             began, cpu = time.perf_counter(), time.process_time()
-            done = batch.run(
+            done = morphseek.register_cohort(
                 study, Path(folder, "out"), workers=workers, threads=threads, anew=True, **options
             )
             if done.exit_code:

@@ -563,8 +563,8 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     import torch
 
     from morphseek.training.config import load
-    from morphseek.training.data import Sample
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.pairs import Sample
+    from morphseek.training.run import Trainer
 
     shape = numbers(size)
     place = "cpu" if device == "cpu" else "cuda"

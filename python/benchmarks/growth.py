@@ -24,7 +24,7 @@ import typer
 from methods import METHODS, Job
 
 import morphseek
-from morphseek import phantom
+from morphseek import phantoms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ def fit(size: list[float], cost: list[float]) -> Line:
 
 def torsos(folder: Path, side: int) -> tuple[Path, Path]:
     """Write the torso's fixed and moving image with side^3 voxels each, and return the files."""
-    pair = phantom.make_pair(64)
+    pair = phantoms.make_pair(64)
     paths = folder / f"fixed{side}.nrrd", folder / f"moving{side}.nrrd"
     for path, made in zip(paths, (pair.fixed, pair.moving)):
         image = made.to_sitk()
@@ -153,7 +153,7 @@ def main(
 ) -> None:
     """Measure the growth of the cost and write it down."""
     out.mkdir(parents=True, exist_ok=True)
-    pair = phantom.make_pair(small)
+    pair = phantoms.make_pair(small)
     # as arrays, with voxels of 1 mm, the network's own
     fixed, moving = pair.fixed.array, pair.moving.array
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import SimpleITK as sitk
 
-from morphseek import evaluation, io, phantom
+from morphseek import _files, cohort, images, phantoms, scoring
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +26,11 @@ class DataSet:
     merge: dict[int, int] | None
 
     def image(self, name: str) -> Path:
-        return evaluation.find_file(self.folder, name, "images").resolve()
+        return cohort.find_file(self.folder, name, "images").resolve()
 
     def labels(self, name: str) -> sitk.Image:
-        read = io.read(evaluation.find_file(self.folder, name, "labels"), f"labels of {name}")
-        return sitk.Cast(evaluation.merge_labels(read, self.merge).to_sitk(), sitk.sitkUInt32)
+        read = images.read(cohort.find_file(self.folder, name, "labels"), f"labels of {name}")
+        return sitk.Cast(scoring.merge_labels(read, self.merge).to_sitk(), sitk.sitkUInt32)
 
 
 def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
@@ -46,19 +46,19 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
         raise ValueError(f"--data {spec}: write NAME=FOLDER or NAME=FOLDER:SUBSET")
     folder = Path(path)
     table = folder / "labels.csv"
-    merge = evaluation.read_labels_csv(table)[0] if table.exists() else None
+    merge = cohort.read_labels_csv(table)[0] if table.exists() else None
     return DataSet(
         name,
         folder,
-        evaluation.read_pairs(folder / "split.json", subset or "test")[:count],
+        cohort.read_pairs(folder / "split.json", subset or "test")[:count],
         two_modalities,
         merge,
     )
 
 
 def make_phantom(folder: Path, count: int, size: int) -> DataSet:
-    """Write `count` pairs of :func:`morphseek.phantom.make_pair`, of two modalities, and read them;
-    what is there is kept.
+    """Write `count` pairs of :func:`morphseek.phantoms.make_pair`, of two modalities, and read
+    them; what is there is kept.
     """
     pairs = [(f"fixed{seed}", f"moving{seed}") for seed in range(count)]
     for kind in ("images", "labels"):
@@ -66,12 +66,12 @@ def make_phantom(folder: Path, count: int, size: int) -> DataSet:
     for seed, (fixed, moving) in enumerate(pairs):
         if (folder / "labels" / f"{moving}.nii.gz").exists():
             continue
-        made = phantom.make_pair(size, seed)
+        made = phantoms.make_pair(size, seed)
         for name, image, labels in (
             (fixed, made.fixed, made.fixed_labels),
             (moving, made.moving, made.moving_labels),
         ):
-            io.write_image(folder / "images" / f"{name}.nii.gz", image)
-            io.write_image(folder / "labels" / f"{name}.nii.gz", labels)
-    io.write_text(folder / "split.json", json.dumps({"test": pairs}) + "\n")
+            images.write(folder / "images" / f"{name}.nii.gz", image)
+            images.write(folder / "labels" / f"{name}.nii.gz", labels)
+    _files.write_text(folder / "split.json", json.dumps({"test": pairs}) + "\n")
     return read(f"phantom={folder}", count, two_modalities=True)

@@ -347,7 +347,10 @@ def main(
     """
     grids = [
         Grid(image.array.shape[::-1], tuple(image.spacing))
-        for image in (morphseek.io.read(fixed, "fixed"), morphseek.io.read(moving, "moving"))
+        for image in (
+            morphseek.images.read(fixed, "fixed"),
+            morphseek.images.read(moving, "moving"),
+        )
     ]
     best: dict[str, float] = {}
     stage_seconds(fixed, moving, search="off", refine=0)

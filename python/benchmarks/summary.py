@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import wilcoxon
+
+from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
 
@@ -89,15 +90,8 @@ def _compare(ours: list[Row], theirs: list[Row]) -> dict[str, Any]:
     return {
         "pairs": len(pairs),
         "mean_difference": float(difference.mean()) if len(pairs) else None,
-        "p": paired_p(difference),
+        "p": signed_rank_p(difference),
     }
-
-
-def paired_p(difference: np.ndarray) -> float:
-    """Return the p-value of the two-sided Wilcoxon signed-rank test on paired differences; 1 where
-    all are 0 or there are none.
-    """
-    return float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
 
 
 _COLUMNS = (

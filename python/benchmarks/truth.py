@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import SimpleITK as sitk
 
-from morphseek import phantom
+from morphseek import phantoms
 
 POINTS = 1500  # at most, of a pair made from a real image
 FOREGROUND = 0.15  # of an image scaled to 0..1: what counts as tissue
@@ -153,10 +153,10 @@ def centres(image: sitk.Image) -> np.ndarray:
 
 
 def torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
-    """Return :func:`morphseek.phantom.make_pair`'s images, labels and, in the organs and inside the
-    moving image, points.
+    """Return :func:`morphseek.phantoms.make_pair`'s images, labels and, in the organs and inside
+    the moving image, points.
     """
-    made = phantom.make_pair(size, seed, contrasts)
+    made = phantoms.make_pair(size, seed, contrasts)
     points = made.target_points(_step(size))
     answers = made.truth(points)
     images = [
@@ -188,7 +188,7 @@ def aligned_torso(size: int, seed: int, contrasts: tuple[str, str], name: str = 
     contrast: the truth is the identity.
     """
     one, other = (
-        phantom.make_pair(size, s, (contrast, contrast))
+        phantoms.make_pair(size, s, (contrast, contrast))
         for s, contrast in zip((seed, seed + 500), contrasts, strict=True)
     )
     points = one.target_points(_step(size))

@@ -1,7 +1,7 @@
 """How the uncertainty compares with the error, where the truth is known: python uncertainty.py
 [IMAGE ...].
 
-Made-up torsos (two contrasts, morphseek.phantom), and every IMAGE given: it is the moving image,
+Made-up torsos (two contrasts, morphseek.phantoms), and every IMAGE given: it is the moving image,
 and the fixed one is what it looks like through a smooth random displacement, with another contrast
 curve and noise in both. For each pair: Spearman's correlation of uncertainty and error over the
 organs (of an IMAGE: where it is brighter than its mean); root mean square of both in fifths of the
@@ -19,7 +19,7 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 from scipy.stats import spearmanr
 
 import morphseek
-from morphseek import io, phantom
+from morphseek import images, phantoms
 
 CURVE, NOISE = 0.7, 0.03  # exponent of the contrast curve; standard deviation, of the brightest
 FIFTHS = 5
@@ -44,7 +44,7 @@ def compare(name: str, uncertainty: np.ndarray, error: np.ndarray) -> str:
 
 def torso(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Register a made-up pair; return uncertainty and error in its organs."""
-    pair = phantom.make_pair(size=size, seed=seed)
+    pair = phantoms.make_pair(size=size, seed=seed)
     result = morphseek.register(pair.fixed, pair.moving, uncertainty="on")
     where = np.argwhere(pair.fixed_labels.array > 0)
     points = (
@@ -62,7 +62,7 @@ def through(
     """Register an image to itself, seen through a displacement of `amplitude` mm a component
     (standard deviation) that is smooth over `smoothness` mm.
     """
-    image = io.read(path)
+    image = images.read(path)
     rng = np.random.default_rng(seed)
     voxels = image.float32()
     spacing = image.grid[3:6]
@@ -89,8 +89,8 @@ def through(
     ) * (seen > 0)
     moving = voxels + NOISE * top * rng.standard_normal(voxels.shape) * (voxels > 0)
     result = morphseek.register(
-        io.Image.on_grid(fixed.astype(np.float32), image.grid),
-        io.Image.on_grid(moving.astype(np.float32), image.grid),
+        images.Image.on_grid(fixed.astype(np.float32), image.grid),
+        images.Image.on_grid(moving.astype(np.float32), image.grid),
         uncertainty="on",
     )
     inside = fixed > fixed.mean()

@@ -31,13 +31,13 @@ import pairs as data_sets
 import peers as peer_runs
 import scoring
 import SimpleITK as sitk
-import summary
 import truth
 import typer
 from methods import METHODS, Job
 from methods.shared import as_field
 
 from morphseek.report import CohortRow, write_index as write_cohort
+from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
 
@@ -811,7 +811,7 @@ def compare(old: list[Row], new: list[Row]) -> list[Row]:
                     "new": float(b.mean()),
                     "better": int((gain > 0).sum()),
                     "worse": int((gain < 0).sum()),
-                    "p": summary.paired_p(difference),
+                    "p": signed_rank_p(difference),
                 }
             )
     return found

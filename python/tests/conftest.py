@@ -8,7 +8,7 @@ import pytest
 
 import morphseek
 from helpers import Command
-from morphseek.phantom import PhantomPair, make_pair
+from morphseek.phantoms import PhantomPair, make_pair
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def files(pair: PhantomPair, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     paths = {}
     for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
         paths[name] = folder / f"{name}.nii.gz"
-        morphseek.io.write_image(paths[name], getattr(pair, name))
+        morphseek.images.write(paths[name], getattr(pair, name))
     return paths
 
 

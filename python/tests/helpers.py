@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from morphseek.io import Image
+from morphseek.images import Image
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # the cheapest registration there is

@@ -28,12 +28,12 @@ LINGER = "\nimport time; time.sleep(float(sys.argv[1]))"
 
 # A tenth of its size in mm is what the built-in network knows.
 PAIR = """
-from morphseek import io, phantom
-pair = phantom.make_pair(size=32)
+from morphseek import images, phantoms
+pair = phantoms.make_pair(size=32)
 for name in ("fixed", "moving"):
     image = getattr(pair, name)
-    small = io.Image(image.array, tuple(0.1 * s for s in image.spacing), tuple(0.1 * o for o in image.origin), image.direction)
-    io.write_image(f"{name}.nii.gz", small)
+    small = images.Image(image.array, tuple(0.1 * s for s in image.spacing), tuple(0.1 * o for o in image.origin), image.direction)
+    images.write(f"{name}.nii.gz", small)
 """  # noqa: E501 a program
 ENGINE = """
 import sys, morphseek
@@ -54,7 +54,7 @@ for i, name in enumerate("abcd"):
 pairs = {"warmup": [["a", "b"], ["b", "a"]], "grpo": [["a", "b"]], "val": [["c", "d"]], "test": [["c", "d"]]}
 Path("split.json").write_text(json.dumps({"train": ["a", "b"], "pairs": pairs}))
 tiny = {"model.backbone": "compact", "run.pretrain": 0, "data.min_size": "[24, 24, 24]", "run.threads": 1, "run.val_every": 2,
-        "run.visits": 2, "run.amp": "none", "run.steps_schedule": "[]", "run.device": "cpu",
+        "run.iterations": 2, "run.amp": "none", "run.steps_schedule": "[]", "run.device": "cpu",
         "model.options": '{"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}'}
 def run(*words):
     done = CliRunner().invoke(app, list(words))

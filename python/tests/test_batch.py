@@ -19,7 +19,8 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import batch, errors, io, registration
+from morphseek import _files, cohort, errors, images, register_cohort, registration
+from morphseek.cohort import jobs
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
 OUTPUTS = [
@@ -40,12 +41,12 @@ def study(tmp_path: Path) -> Path:
     folder = tmp_path / "study"
     folder.mkdir()
     for name, shift in (("fixed", -0.1), ("moving", 0.2)):
-        image = io.Image(blob(shift=shift), (2.0, 2.0, 3.0))
-        io.write_image(folder / f"{name}.nii.gz", image)
-        io.write_image(
+        image = images.Image(blob(shift=shift), (2.0, 2.0, 3.0))
+        images.write(folder / f"{name}.nii.gz", image)
+        images.write(
             folder / f"{name}_labels.nii.gz", image.like((image.array > 0.3).astype(np.uint8))
         )
-    io.write_image(folder / "mask.nrrd", image.like(np.ones(image.array.shape, np.uint8)))
+    images.write(folder / "mask.nrrd", image.like(np.ones(image.array.shape, np.uint8)))
     rows = [
         "id,fixed,moving,fixed_labels,moving_labels,moving_mask",
         "full, fixed.nii.gz, moving.nii.gz, fixed_labels.nii.gz, moving_labels.nii.gz, mask.nrrd",
@@ -62,7 +63,7 @@ def stamps(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/pair.json")}
 
 
-def states(done: batch.Batch) -> list[str]:
+def states(done: cohort.Cohort) -> list[str]:
     return [pair.status for pair in done.pairs]
 
 
@@ -72,7 +73,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
         for name in ("fixed", "moving", "fixed_labels", "moving_labels")
     }
     out, seen = tmp_path / "out", []
-    done = batch.run(study, out, workers=2, progress=seen.append, **QUICK)
+    done = register_cohort(study, out, workers=2, progress=seen.append, **QUICK)
     assert [p.id for p in done.pairs] == ["full", "plain", "003-fixed-to-moving", "broken"]
     assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
     assert (
@@ -97,10 +98,8 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     np.testing.assert_allclose(
         morphseek.load(out / "full").displacement, alone.displacement, atol=1e-4
     )
-    scores = morphseek.evaluation.score_labels(alone, files["fixed_labels"], files["moving_labels"])
-    assert done.pairs[0].dice_after == pytest.approx(
-        morphseek.evaluation.mean_dice(scores), abs=1e-6
-    )
+    scores = morphseek.scoring.score_labels(alone, files["fixed_labels"], files["moving_labels"])
+    assert done.pairs[0].dice_after == pytest.approx(morphseek.scoring.mean_dice(scores), abs=1e-6)
     assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
 
     rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
@@ -123,11 +122,11 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
 
 def test_resume(study: Path, tmp_path: Path):
     out = tmp_path / "out"
-    batch.run(study, out, **QUICK)
+    register_cohort(study, out, **QUICK)
     before = stamps(out)
     shutil.copy(study.parent / "moving.nii.gz", study.parent / "missing.nii.gz")
     # the broken pair is tried again; threads and workers do not matter
-    done = batch.run(study, out, workers=2, **QUICK)
+    done = register_cohort(study, out, workers=2, **QUICK)
     assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
     assert (
         done.pairs[0].dice_after
@@ -135,33 +134,33 @@ def test_resume(study: Path, tmp_path: Path):
     )
     assert before.items() <= stamps(out).items()
 
-    image = io.read(study.parent / "missing.nii.gz")
-    io.write_image(study.parent / "missing.nii.gz", image.like(image.array + 1))  # other content
+    image = images.read(study.parent / "missing.nii.gz")
+    images.write(study.parent / "missing.nii.gz", image.like(image.array + 1))  # other content
     with open(out / "plain" / "transform.h5", "r+b") as file:
         file.truncate(100)  # an output that is not whole
-    assert states(batch.run(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
-    assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
+    assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
+    assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
     # its process was killed just after it had finished the pair
-    (out / "plain" / f"{io._staging_prefix()}x").mkdir()
-    assert states(batch.run(study, out, **QUICK)) == ["skipped"] * 4
+    (out / "plain" / f"{_files._staging_prefix()}x").mkdir()
+    assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
     assert not list(out.glob("*/.morphseek-*"))
     (out / "plain" / "pair.json").write_text("{")
-    assert states(batch.run(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
-    assert states(batch.run(study, out, **QUICK, seed=1)) == ["done"] * 4
-    assert states(batch.run(study, out, anew=True, **QUICK, seed=1)) == ["done"] * 4
+    assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
+    assert states(register_cohort(study, out, **QUICK, seed=1)) == ["done"] * 4
+    assert states(register_cohort(study, out, anew=True, **QUICK, seed=1)) == ["done"] * 4
 
     lines = study.read_text().splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
-    assert states(batch.run(study, out, report="none", **QUICK)) == ["done"]
+    assert states(register_cohort(study, out, report="none", **QUICK)) == ["done"]
     assert sorted(os.listdir(out / "full")) == [n for n in OUTPUTS if n != "report.html"]
     for report, state in (("small", "done"), ("full", "done"), ("small", "skipped")):
-        assert states(batch.run(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
+        assert states(register_cohort(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
     assert sorted(os.listdir(out / "full")) == OUTPUTS
     assert 'id="viewer"' in (out / "full" / "report.html").read_text()
     with pytest.warns(DeprecationWarning, match="html is deprecated"):
-        assert states(batch.run(study, out, html=True, **QUICK)) == ["skipped"]
+        assert states(register_cohort(study, out, html=True, **QUICK)) == ["skipped"]
     with pytest.raises(errors.InvalidArgumentError, match="report is 'huge'"):
-        batch.run(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
+        register_cohort(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
 
 
 def test_files_of_others_stay(study: Path):
@@ -185,7 +184,7 @@ def test_files_of_others_stay(study: Path):
     (study.parent / "plain" / "notes").mkdir()
     (study.parent / "plain" / "notes.txt").write_text("mine")
     for seed in (0, 1, 2):
-        assert states(batch.run(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
+        assert states(register_cohort(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
     assert sorted(os.listdir(study.parent / "full")) == sorted(
         [*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"]
     )
@@ -195,13 +194,13 @@ def test_files_of_others_stay(study: Path):
     # they are of.
     whole = (study.parent / "fixed_labels.nii.gz").read_bytes()
     (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
-    assert states(batch.run(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
+    assert states(register_cohort(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
     (study.parent / "fixed_labels.nii.gz").write_bytes(whole)
-    assert states(batch.run(study, study.parent, **QUICK, seed=2)) == ["skipped", "skipped"]
+    assert states(register_cohort(study, study.parent, **QUICK, seed=2)) == ["skipped", "skipped"]
 
     shutil.copy(study.parent / "fixed.nii.gz", study.parent / "plain" / "warped.nii.gz")
     study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
-    done = batch.run(study, study.parent, **QUICK)
+    done = register_cohort(study, study.parent, **QUICK)
     assert (
         "where a result would be written" in done.pairs[0].message
         and (study.parent / "plain" / "warped.nii.gz").exists()
@@ -214,11 +213,11 @@ def test_files_of_others_stay(study: Path):
 )
 def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
     sitk.WriteImage(sitk.GetImageFromArray(blob()), str(tmp_path / header))
-    before = batch._content(tmp_path / header, "moving")
-    assert len(before) == 2 and before == batch._content(tmp_path / header, "moving")
+    before = jobs._content(tmp_path / header, "moving")
+    assert len(before) == 2 and before == jobs._content(tmp_path / header, "moving")
     with open(tmp_path / data, "r+b") as file:
         file.write(b"other")
-    assert batch._content(tmp_path / header, "moving")[1] != before[1]
+    assert jobs._content(tmp_path / header, "moving")[1] != before[1]
 
 
 @pytest.mark.parametrize("header", ["slices.mhd", "list.mhd", "slices.nhdr", "list.nhdr"])
@@ -241,11 +240,11 @@ def test_headers_and_slices(header: str, tmp_path: Path):
         )
         text += "s%02d.raw 1 5 1\n" if header == "slices.nhdr" else f"LIST\n{names}"
     (tmp_path / header).write_text(text)
-    np.testing.assert_array_equal(io.read(tmp_path / header).array, array)
-    before = batch._content(tmp_path / header, "moving")
+    np.testing.assert_array_equal(images.read(tmp_path / header).array, array)
+    before = jobs._content(tmp_path / header, "moving")
     assert len(before) == 6
     (array[2] + 1).tofile(tmp_path / "s03.raw")
-    after = batch._content(tmp_path / header, "moving")
+    after = jobs._content(tmp_path / header, "moving")
     assert [a == b for a, b in zip(before, after)] == [True, True, True, False, True, True]
 
 
@@ -270,7 +269,7 @@ def test_headers_and_slices(header: str, tmp_path: Path):
 def test_lists_refused(text: str, says: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(text)
     with pytest.raises(errors.InputUnreadableError, match=says):
-        batch.run(tmp_path / "pairs.csv", tmp_path / "out")
+        register_cohort(tmp_path / "pairs.csv", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -291,12 +290,12 @@ def test_lists_refused(text: str, says: str, tmp_path: Path):
 )
 def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
-    found = [(pair.id, pair.files) for pair in batch.read_list(tmp_path / "pairs.csv")]
+    found = [(pair.id, pair.files) for pair in cohort.read_list(tmp_path / "pairs.csv")]
     assert found == [
         ("x", {"fixed": "a", "moving": "b"}),
         ("002-d-to-c", {"fixed": "c", "moving": "d"}),
     ]
-    assert morphseek.evaluation.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
+    assert morphseek.cohort.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
 
 
 def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -305,12 +304,12 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         ("fixed.nii.gz", Path("moving.nii.gz")),
         {"fixed": "moving.nii.gz", "moving": "fixed.nii.gz", "id": 7, "fixed_mask": None},
     ]
-    done = batch.run(given, tmp_path / "out", **QUICK)
+    done = register_cohort(given, tmp_path / "out", **QUICK)
     assert [(p.id, p.status) for p in done.pairs] == [
         ("001-moving-to-fixed", "done"),
         ("7", "done"),
     ]
-    assert states(batch.run(study, tmp_path / "file", **QUICK)).count("done") == 3
+    assert states(register_cohort(study, tmp_path / "file", **QUICK)).count("done") == 3
     for bad, says in (
         ([], "no pair"),
         (3, "given as int"),
@@ -321,7 +320,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         ([("a", "")], "moving is an empty path"),
     ):
         with pytest.raises(errors.MorphSeekError, match=says):
-            batch.run(bad, tmp_path / "none")
+            register_cohort(bad, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -330,11 +329,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
 )
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
-    for read in (
-        batch.read_list,
-        morphseek.evaluation.read_pairs,
-        morphseek.evaluation.read_labels_csv,
-    ):
+    for read in (cohort.read_list, morphseek.cohort.read_pairs, morphseek.cohort.read_labels_csv):
         with pytest.raises(
             errors.InputUnreadableError,
             match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"',
@@ -350,13 +345,13 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
         ({"scheduler": "nonsense://x"}, errors.InvalidArgumentError),
     ):
         with pytest.raises(error):
-            batch.run(study, tmp_path / "out", **given)
+            register_cohort(study, tmp_path / "out", **given)
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError):
-        batch.run(study, tmp_path / "file" / "out")
+        register_cohort(study, tmp_path / "file" / "out")
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
-        batch.run(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
+        register_cohort(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -369,8 +364,8 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
 def test_what_are_no_labels_is_told_before_the_work(
     value: float, says: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    labels = io.read(study.parent / "fixed_labels.nii.gz")
-    io.write_image(
+    labels = images.read(study.parent / "fixed_labels.nii.gz")
+    images.write(
         study.parent / "fixed_labels.nii.gz", labels.like(np.where(labels.array, value, 0))
     )
     study.write_text("\n".join(study.read_text().splitlines()[:2]) + "\n")
@@ -379,22 +374,21 @@ def test_what_are_no_labels_is_told_before_the_work(
     for name in ("fixed", "moving"):
         shutil.copy(study.parent / f"{name}.nii.gz", tmp_path / "images" / f"{name}.nii.gz")
         shutil.copy(study.parent / f"{name}_labels.nii.gz", tmp_path / "labels" / f"{name}.nii.gz")
-    for module in (registration, morphseek.evaluation):
-        monkeypatch.setattr(
-            module, "register", lambda *images, **options: pytest.fail("was registered")
-        )
-    done = batch.run(study, tmp_path / "out", **QUICK)
+    monkeypatch.setattr(
+        registration, "register", lambda *images, **options: pytest.fail("was registered")
+    )
+    done = register_cohort(study, tmp_path / "out", **QUICK)
     assert done.pairs[0].error == "InvalidArgumentError" and says in done.pairs[0].message
     (score,) = morphseek.evaluate([("fixed", "moving")], tmp_path, **QUICK).pairs
     assert score.exit_code == 2 and says in score.error
 
 
 def test_options_as_register_takes_them(study: Path, tmp_path: Path):
-    done = batch.run(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
+    done = register_cohort(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
     assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
-    assert states(batch.run(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
+    assert states(register_cohort(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
     # in other words, and as they are anyway
-    same = batch.run(
+    same = register_cohort(
         study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0}
     )
     assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {
@@ -406,21 +400,21 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
         ("2.50", "2.5", "skipped"),
         ("low", "low", "done"),
     ):
-        again = batch.run(study, tmp_path / "out", smoothness=given, **QUICK)
+        again = register_cohort(study, tmp_path / "out", smoothness=given, **QUICK)
         assert states(again)[:3] == [state] * 3 and again.options["smoothness"] == read
 
 
 def test_no_work_where_the_summary_has_no_place(study: Path, tmp_path: Path):
     (tmp_path / "out" / "summary.csv").mkdir(parents=True)
     with pytest.raises(errors.OutputUnwritableError, match="summary.csv is a folder"):
-        batch.run(study, tmp_path / "out")
+        register_cohort(study, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == ["summary.csv"]
 
 
 def test_a_list_is_not_written_over(study: Path):
     shutil.copy(study, study.parent / "summary.csv")
     with pytest.raises(errors.InvalidArgumentError, match="pairs: .*would be written"):
-        batch.run(study.parent / "summary.csv", study.parent, **QUICK)
+        register_cohort(study.parent / "summary.csv", study.parent, **QUICK)
     assert (study.parent / "summary.csv").read_bytes() == study.read_bytes()
 
 
@@ -429,11 +423,11 @@ def test_a_pair_that_another_batch_is_at(study: Path, tmp_path: Path):
     pytest.importorskip("fcntl")
     folder = tmp_path / "out" / "plain"
     folder.mkdir(parents=True)
-    with io.output_folder(folder) as other:
+    with _files.output_folder(folder) as other:
         left = folder / f"{other.name}x"
         left.mkdir()
         (other / "notes.txt").write_text("half done")
-        assert states(batch.run(study, tmp_path / "out", **QUICK))[1] == "done"
+        assert states(register_cohort(study, tmp_path / "out", **QUICK))[1] == "done"
         assert (other / "notes.txt").exists() and not left.exists()
     assert sorted(os.listdir(folder)) == sorted([*OUTPUTS, "notes.txt"])
 
@@ -441,12 +435,14 @@ def test_a_pair_that_another_batch_is_at(study: Path, tmp_path: Path):
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     with pytest.raises(errors.CancelledError):
-        batch.run(study, out, progress=lambda progress: np.bool_(not progress.message), **QUICK)
+        register_cohort(
+            study, out, progress=lambda progress: np.bool_(not progress.message), **QUICK
+        )
     pending = [pair["status"] for pair in json.loads((out / "summary.json").read_text())["pairs"]]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):
-        batch.run(study, out, progress=lambda progress: 1 / 0, **QUICK)
-    assert states(batch.run(study, out, **QUICK))[0] == "skipped"
+        register_cohort(study, out, progress=lambda progress: 1 / 0, **QUICK)
+    assert states(register_cohort(study, out, **QUICK))[0] == "skipped"
 
 
 SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # a good part of a second
@@ -454,9 +450,9 @@ SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # a good part of a second
 
 def many(folder: Path, pairs: int) -> Path:
     """A list of slow pairs."""
-    pair = morphseek.phantom.make_pair(size=40)
+    pair = morphseek.phantoms.make_pair(size=40)
     for name in ("fixed", "moving"):
-        io.write_image(folder / f"{name}.nrrd", getattr(pair, name))
+        images.write(folder / f"{name}.nrrd", getattr(pair, name))
     (folder / "pairs.csv").write_text(
         "fixed,moving,id\n" + "".join(f"fixed.nrrd,moving.nrrd,p{i}\n" for i in range(pairs))
     )
@@ -496,7 +492,7 @@ def test_ctrl_c(tmp_path: Path, command: Command):
         "summary.csv",
         "summary.json",
     }
-    again = batch.run(study, out, **SLOW)
+    again = register_cohort(study, out, **SLOW)
     assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 
 
@@ -527,7 +523,7 @@ def test_reports_have_the_command_only_where_one_was_given(
 ):
     study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
-    assert states(batch.run(study, tmp_path / "python", **QUICK)) == ["done"]
+    assert states(register_cohort(study, tmp_path / "python", **QUICK)) == ["done"]
     page = (tmp_path / "python" / "plain" / "report.html").read_text()
     assert "--of mine" not in page and "morphseek batch" not in page
     command("batch", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
@@ -556,7 +552,9 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
         silence_logs="ERROR",
     ) as cluster:
         with ThreadPoolExecutor(1) as pool:
-            run = pool.submit(batch.run, study, out, scheduler=cluster.scheduler_address, **SLOW)
+            run = pool.submit(
+                register_cohort, study, out, scheduler=cluster.scheduler_address, **SLOW
+            )
             wait_for(
                 lambda: run.done() or stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2
             )
@@ -574,7 +572,7 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
         for name in after:
             # nothing is left of the lost worker's attempt
             assert sorted(os.listdir(out / name)) == OUTPUTS
-        again = batch.run(study, out, scheduler=cluster.scheduler_address, **SLOW)
+        again = register_cohort(study, out, scheduler=cluster.scheduler_address, **SLOW)
         assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after
 
 
@@ -586,12 +584,12 @@ def test_a_defect_keeps_its_traceback(
 
     monkeypatch.setattr(registration, "register", defect)
     out = tmp_path / "out"
-    done = batch.run(study, out, **QUICK)
+    done = register_cohort(study, out, **QUICK)
     assert done.pairs[1].error == "ZeroDivisionError"
     log = (out / "plain" / "error.log").read_text()
     assert "Traceback" in log and "in defect" in log and "in the middle of it" in log
     assert not (out / "broken").exists()  # a file that is not there is no defect
     assert "pair plain failed" in caplog.text and "in defect" in caplog.text
     monkeypatch.undo()
-    assert batch.run(study, out, **QUICK).pairs[1].status == "done"
+    assert register_cohort(study, out, **QUICK).pairs[1].status == "done"
     assert not (out / "plain" / "error.log").exists()

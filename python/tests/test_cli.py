@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +16,8 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, Command
-from morphseek import _core, io, phantom
+from morphseek import images, phantoms, transforms
+from morphseek._engine import core
 
 FILES = [
     "displacement.nrrd",
@@ -100,7 +103,7 @@ def test_register(
         "--out",
         again,
     )
-    difference = np.abs(io.read(again).array - io.read(out / "warped.nii.gz").array)
+    difference = np.abs(images.read(again).array - images.read(out / "warped.nii.gz").array)
     assert np.percentile(difference, 99.5) < 0.1
 
     # The same again comes from the cache, the same to the last bit; --no-cache computes.
@@ -114,8 +117,8 @@ def test_register(
 
 
 def test_labels_that_do_not_fit(tmp_path: Path, files: dict[str, Path], command: Command):
-    labels = io.read(files["fixed_labels"])
-    io.write_image(tmp_path / "other.nii.gz", io.Image(labels.array[2:], labels.spacing))
+    labels = images.read(files["fixed_labels"])
+    images.write(tmp_path / "other.nii.gz", images.Image(labels.array[2:], labels.spacing))
     text = command(
         "register",
         files["fixed"],
@@ -128,7 +131,7 @@ def test_labels_that_do_not_fit(tmp_path: Path, files: dict[str, Path], command:
         expect=3,
     )
     assert "fixed image's grid" in " ".join(text.split()) and not (tmp_path / "out").exists()
-    io.write_image(tmp_path / "empty.nii.gz", labels.like(np.zeros_like(labels.array)))
+    images.write(tmp_path / "empty.nii.gz", labels.like(np.zeros_like(labels.array)))
     arguments = [
         "register",
         files["fixed"],
@@ -146,11 +149,11 @@ def test_labels_that_do_not_fit(tmp_path: Path, files: dict[str, Path], command:
 def test_apply_fills_with_the_least_finite_value(
     tmp_path: Path, files: dict[str, Path], command: Command
 ):
-    moving = io.read(files["moving"])
+    moving = images.read(files["moving"])
     array = moving.array.astype(np.float32)
     least, array[0, 0, 0] = array.min(), np.nan
-    io.write_image(tmp_path / "nan.nrrd", moving.like(array))
-    io.write_transform(tmp_path / "far.tfm", sitk.TranslationTransform(3, (1e4, 0.0, 0.0)))
+    images.write(tmp_path / "nan.nrrd", moving.like(array))
+    transforms.write(tmp_path / "far.tfm", sitk.TranslationTransform(3, (1e4, 0.0, 0.0)))
     command(
         "apply",
         "--transform",
@@ -162,7 +165,7 @@ def test_apply_fills_with_the_least_finite_value(
         "--out",
         tmp_path / "out.nrrd",
     )
-    assert (io.read(tmp_path / "out.nrrd").array == least).all()
+    assert (images.read(tmp_path / "out.nrrd").array == least).all()
 
 
 @pytest.mark.parametrize(
@@ -178,8 +181,8 @@ def test_apply_keeps_64_bit_labels(
 ):
     """Also where the moving image ends, beyond which is 0."""
     array = np.resize(np.array(labels, dtype), (4, 5, 7))
-    io.write_image(tmp_path / "labels.nrrd", io.Image(array, (1.0, 2.0, 3.0), (5.0, 6.0, 7.0)))
-    io.write_transform(tmp_path / "shift.tfm", sitk.TranslationTransform(3, (2.0, 0.0, 0.0)))
+    images.write(tmp_path / "labels.nrrd", images.Image(array, (1.0, 2.0, 3.0), (5.0, 6.0, 7.0)))
+    transforms.write(tmp_path / "shift.tfm", sitk.TranslationTransform(3, (2.0, 0.0, 0.0)))
     files = [
         "--transform",
         tmp_path / "shift.tfm",
@@ -189,11 +192,11 @@ def test_apply_keeps_64_bit_labels(
         tmp_path / "labels.nrrd",
     ]
     command("apply", *files, "--out", tmp_path / "out.nrrd", "--interpolation", "nearest")
-    out, expected = io.read(tmp_path / "out.nrrd"), np.zeros_like(array)
+    out, expected = images.read(tmp_path / "out.nrrd"), np.zeros_like(array)
     expected[..., :-2] = array[..., 2:]
     np.testing.assert_array_equal(out.array, expected)
     assert out.array.dtype == dtype and np.array_equal(
-        out.grid, io.read(tmp_path / "labels.nrrd").grid
+        out.grid, images.read(tmp_path / "labels.nrrd").grid
     )
 
 
@@ -202,7 +205,7 @@ def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], com
     out.mkdir()
     for name, source in (("warped.nii.gz", "moving"), ("warped_labels.nii.gz", "moving_labels")):
         (out / name).write_bytes(files[source].read_bytes())
-    io.write_transform(out / "transform.h5", sitk.TranslationTransform(3, (1.0, 0.0, 0.0)))
+    transforms.write(out / "transform.h5", sitk.TranslationTransform(3, (1.0, 0.0, 0.0)))
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     fixed, moving = files["fixed"], files["moving"]
     for arguments, what in (
@@ -303,9 +306,9 @@ def test_smoothness(
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
-    pair = morphseek.phantom.make_pair(size=72)
+    pair = morphseek.phantoms.make_pair(size=72)
     for name in ("fixed", "moving"):
-        io.write_image(tmp_path / f"{name}.nrrd", getattr(pair, name))
+        images.write(tmp_path / f"{name}.nrrd", getattr(pair, name))
     out = tmp_path / "out"
     process = command.start(
         "register", tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd", "--out", out
@@ -324,7 +327,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
 
 def test_help_is_the_engines(command: Command):
     text = " ".join(command("register", "--help").split())
-    for option in _core.option_table():
+    for option in core.option_table():
         if option["name"] != "cache":
             assert f"--{option['name']}" in text
             assert option["help"].split()[0] in text
@@ -372,7 +375,7 @@ def test_demo(tmp_path: Path, command: Command):
     truth = report["truth"]
     assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [
         organ["name"] for organ in truth["organs"]
-    ] == list(phantom.LABELS.values())
+    ] == list(phantoms.LABELS.values())
     page = (tmp_path / "demo" / "report.html").read_text()
     assert (
         "Error to the truth" in page
@@ -398,6 +401,35 @@ def test_train_is_mounted(tmp_path: Path, command: Command):
     assert "warmup" in command("train", "--help")
     text = command("train", "warmup", "hippocampus", "--out", tmp_path / "run", expect=2)
     assert "pip install 'morphseek[training]'" in text and "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["register", "--help"], ["models", "--help"], []]
+)
+def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: list[str]):
+    """Nor what they load: a completion runs at every press of the tab key."""
+    script = (
+        "import contextlib, sys\nfrom morphseek.cli import app\n"
+        "with contextlib.suppress(SystemExit):\n    app(sys.argv[1:], prog_name='morphseek')\n"
+        "loaded = {'numpy', 'SimpleITK', 'rich.console', 'morphseek._native'} & set(sys.modules)\n"
+        "print('loaded:', *sorted(loaded))"
+    )
+    environment = dict(os.environ)
+    if not arguments:
+        environment |= {
+            "_MORPHSEEK_COMPLETE": "complete_bash",
+            "COMP_WORDS": "morphseek reg",
+            "COMP_CWORD": "1",
+        }
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    said, _, loaded = done.stdout.rpartition("loaded:")
+    assert said.strip() and not loaded.strip(), done.stdout
 
 
 def test_module_runs_as_the_script():

@@ -14,15 +14,9 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import errors, io
-from morphseek.evaluation import (
-    evaluate,
-    find_list,
-    inverse_dice,
-    mean_dice,
-    read_pairs,
-    score_labels,
-)
+from morphseek import errors, images
+from morphseek.cohort import evaluate, evaluation, find_list, read_pairs
+from morphseek.scoring import inverse_dice, mean_dice, score_labels
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
 RUN = {**QUICK, "initial": "rigid"}
@@ -35,10 +29,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "labels").mkdir()
     for name, shift in (("a", -0.15), ("b", 0.0), ("c", 0.2)):
         image = blob(shift=shift)
-        io.write_image(root / "images" / f"{name}.nii.gz", io.Image(image, (2.0, 2.0, 3.0)))
+        images.write(root / "images" / f"{name}.nii.gz", images.Image(image, (2.0, 2.0, 3.0)))
         labels = (image > 0.3).astype(np.uint8) + (image > 0.8) * 4
-        io.write_image(
-            root / "labels" / f"{name}.nii.gz", io.Image(labels.astype(np.uint8), (2.0, 2.0, 3.0))
+        images.write(
+            root / "labels" / f"{name}.nii.gz",
+            images.Image(labels.astype(np.uint8), (2.0, 2.0, 3.0)),
         )
     (root / "split.json").write_text(
         json.dumps({"people": ["a", "b", "c"], "pairs": {"val": PAIRS[:1], "test": PAIRS}})
@@ -47,11 +42,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scored(data: Path) -> morphseek.evaluation.Evaluation:
+def scored(data: Path) -> morphseek.cohort.Evaluation:
     return evaluate(data / "split.json", data, subset="test", check=True, **RUN)
 
 
-def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
+def test_scores(data: Path, scored: morphseek.cohort.Evaluation):
     assert [(p.fixed, p.moving) for p in scored.pairs] == PAIRS and not any(
         p.error for p in scored.pairs
     )
@@ -60,7 +55,7 @@ def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
     assert summary["dice_check"] == pytest.approx(summary["dice_after"], abs=2e-3)
     assert set(summary["dice_by_label"]) == {1, 5}
     pair = scored.pairs[0]
-    fixed, moving = (io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b"))
+    fixed, moving = (images.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b"))
     before = {
         k: (
             2
@@ -72,12 +67,13 @@ def test_scores(data: Path, scored: morphseek.evaluation.Evaluation):
     assert {s.label: s.dice_before for s in pair.labels} == pytest.approx(before)
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
     assert score_labels(result, fixed, moving) == pair.labels
+    assert result.score(fixed, moving) == pair.labels
     assert score_labels(result, fixed.array, moving.array) == pair.labels
     assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
 
 
 def test_dice_by_the_inverse_is_simpleitks(data: Path):
-    fixed, moving = (io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "c"))
+    fixed, moving = (images.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "c"))
     result = morphseek.register(
         data / "images" / "a.nii.gz", data / "images" / "c.nii.gz", **{**RUN, "refine": 20}
     )
@@ -159,10 +155,10 @@ def test_volumes_are_simpleitks(data: Path):
     ],
 )
 def test_any_whole_label(
-    data: Path, scored: morphseek.evaluation.Evaluation, dtype: type, values: tuple
+    data: Path, scored: morphseek.cohort.Evaluation, dtype: type, values: tuple
 ):
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
-    maps = [io.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b")]
+    maps = [images.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b")]
     other = [m.like(np.select([m.array == 1, m.array == 5], values, 0).astype(dtype)) for m in maps]
     found = {
         s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in score_labels(result, *other)
@@ -186,18 +182,18 @@ def test_any_whole_label(
     [(5e-4, 0, 2, False), (0.3, 3000, 1, False), (0.3, 3000, 0.001, True), (5e-4, 0, 0.001, True)],
 )
 def test_grids_are_compared_in_voxels(spacing: float, origin: float, off: float, same: bool):
-    image = io.Image(blob(), (spacing,) * 3, (origin,) * 3)
-    labels = io.Image(
+    image = images.Image(blob(), (spacing,) * 3, (origin,) * 3)
+    labels = images.Image(
         (blob() > 0.4).astype(np.uint8), (spacing,) * 3, (origin + off * spacing, origin, origin)
     )
     if same:
-        morphseek.evaluation.on_fixed_grid(labels, image.grid)
+        morphseek.scoring.on_fixed_grid(labels, image.grid)
     else:
         with pytest.raises(errors.GridMismatchError):
-            morphseek.evaluation.on_fixed_grid(labels, image.grid)
+            morphseek.scoring.on_fixed_grid(labels, image.grid)
 
 
-def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
+def test_files(scored: morphseek.cohort.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["summary"]["pairs"] == len(PAIRS) and content["options"] == RUN
@@ -206,7 +202,7 @@ def test_files(scored: morphseek.evaluation.Evaluation, tmp_path: Path):
     assert float(rows[0]["dice_after"]) == pytest.approx(scored.pairs[0].labels[0].dice_after)
 
 
-def test_wilcoxon(data: Path, scored: morphseek.evaluation.Evaluation, tmp_path: Path):
+def test_wilcoxon(data: Path, scored: morphseek.cohort.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
     plain = evaluate(PAIRS, data, against=tmp_path, **{**RUN, "initial": "none"})
     ours, theirs = ([p.dice_after for p in e.pairs] for e in (plain, scored))
@@ -229,7 +225,7 @@ def test_merging(data: Path, tmp_path: Path):
     assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
     # as Excel does where the comma is the decimal one
     table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
-    assert morphseek.evaluation.read_labels_csv(table) == ({5: 5}, {5: "core"})
+    assert morphseek.cohort.read_labels_csv(table) == ({5: 5}, {5: "core"})
     for text, says in (
         ("number\n5\n", "columns"),
         ("", "no labels"),
@@ -250,11 +246,11 @@ def test_merging(data: Path, tmp_path: Path):
     ],
 )
 def test_values_that_are_no_labels(value: float, says: str):
-    labels = io.Image(np.array([0, 1, value]).reshape(1, 1, 3), name="moving labels")
+    labels = images.Image(np.array([0, 1, value]).reshape(1, 1, 3), name="moving labels")
     with pytest.raises(
         errors.InvalidArgumentError, match=f"the moving labels have the value .*{says}"
     ):
-        morphseek.evaluation.merge_labels(labels, {1: 1})
+        morphseek.scoring.merge_labels(labels, {1: 1})
 
 
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
@@ -278,11 +274,11 @@ def test_a_failing_pair_does_not_stop_the_others(
     assert run.summary()["failed"] == 1
     shutil.copytree(data, tmp_path / "data")
     labels = tmp_path / "data" / "labels" / "c.nii.gz"
-    io.write_image(labels, io.read(labels).like(io.read(labels).array * np.float32(0.5)))
+    images.write(labels, images.read(labels).like(images.read(labels).array * np.float32(0.5)))
     run = evaluate([("a", "c"), ("a", "b")], tmp_path / "data", **RUN)
     assert "moving labels have the value 0.5" in run.pairs[0].error and not run.pairs[1].error
     with monkeypatch.context() as patched:
-        patched.setattr(morphseek.evaluation, "score_labels", lambda *a: 1 / 0)
+        patched.setattr(evaluation, "score_labels", lambda *a: 1 / 0)
         run = evaluate(PAIRS[:2], data, **RUN)
     assert [p.exit_code for p in run.pairs] == [1, 1] and "ZeroDivisionError" in run.pairs[0].error
     assert "Traceback" in run.pairs[0].traceback and "failed" in caplog.text
@@ -374,8 +370,8 @@ def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
 def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     shutil.copytree(data, tmp_path / "data")
     labels = tmp_path / "data" / "labels" / "c.nii.gz"
-    other = io.read(labels)
-    io.write_image(labels, other.like(np.where(other.array, 9, 0).astype(np.uint8)))
+    other = images.read(labels)
+    images.write(labels, other.like(np.where(other.array, 9, 0).astype(np.uint8)))
     run = evaluate([("a", "c"), ("a", "b"), ("a", "missing")], tmp_path / "data", check=True, **RUN)
     summary = run.summary()
     assert (summary["pairs"], summary["failed"], summary["unscored"]) == (3, 1, 1)
@@ -390,15 +386,15 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     )
 
 
-def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.evaluation.Evaluation):
+def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.cohort.Evaluation):
     """Labels that differ by 2^32 are not one."""
     shutil.copytree(data, tmp_path / "data")
     for name in "ab":
         path = tmp_path / "data" / "labels" / f"{name}.nii.gz"
-        image = io.read(path)
+        image = images.read(path)
         path.unlink()
         values = np.select([image.array == 1, image.array == 5], [7, 2**32 + 7], 0).astype(np.int64)
-        io.write_image(path.with_name(f"{name}.nrrd"), image.like(values))
+        images.write(path.with_name(f"{name}.nrrd"), image.like(values))
     run = evaluate(PAIRS[:1], tmp_path / "data", check=True, **RUN)
     assert [s.label for s in run.pairs[0].labels] == [7, 2**32 + 7]
     assert run.pairs[0].dice_check == pytest.approx(scored.pairs[0].dice_check)
@@ -560,7 +556,7 @@ def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_p
     table.write_text(
         "id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n"
     )
-    assert morphseek.evaluation.read_labels_csv(table) == (
+    assert morphseek.cohort.read_labels_csv(table) == (
         {1: 1, 2: 1, 7: 2, 8: 3},
         {1: "hippo", 2: "skull", 3: "skin"},
     )

@@ -20,15 +20,15 @@ import pytest
 import SimpleITK as sitk
 
 from helpers import blob, oblique
-from morphseek import errors, io
+from morphseek import _files, errors, images, transforms
 
 
 @pytest.fixture(scope="module")
-def reference() -> io.Image:
+def reference() -> images.Image:
     return oblique((1000 * blob((7, 9, 11))).astype(np.int16))
 
 
-def as_itk(image: io.Image):
+def as_itk(image: images.Image):
     itk = pytest.importorskip("itk")
     made = itk.image_from_array(np.ascontiguousarray(image.array))
     made.SetSpacing(image.spacing)
@@ -37,11 +37,13 @@ def as_itk(image: io.Image):
     return made
 
 
-def as_nibabel(image: io.Image):
+def as_nibabel(image: images.Image):
     return nibabel.Nifti1Image(image.array.T, np.diag([-1, -1, 1, 1]) @ image.index_to_physical)
 
 
-def write_dicom(image: io.Image, folder: Path, drift: tuple[float, ...] = (0.0, 0.0, 0.0)) -> Path:
+def write_dicom(
+    image: images.Image, folder: Path, drift: tuple[float, ...] = (0.0, 0.0, 0.0)
+) -> Path:
     """A series; ``drift`` is by how much each slice lies further off its place than the one
     before.
     """
@@ -73,7 +75,7 @@ def write_dicom(image: io.Image, folder: Path, drift: tuple[float, ...] = (0.0, 
 @pytest.mark.parametrize(
     "kind", ["Image", "sitk", "itk", "nibabel", ".nii.gz", ".nii", ".nrrd", ".mha", "dicom"]
 )
-def test_read_kinds(kind: str, reference: io.Image, tmp_path: Path):
+def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
     if kind.startswith("."):
         source = tmp_path / f"image{kind}"
         sitk.WriteImage(reference.to_sitk(), str(source))
@@ -85,13 +87,13 @@ def test_read_kinds(kind: str, reference: io.Image, tmp_path: Path):
             "nibabel": lambda: as_nibabel(reference),
             "dicom": lambda: write_dicom(reference, tmp_path / "series"),
         }[kind]()
-    read = io.read(source, "fixed")
+    read = images.read(source, "fixed")
     np.testing.assert_array_equal(read.array, reference.array)
     np.testing.assert_allclose(read.grid, reference.grid, atol=1e-4)
 
 
 def test_numpy_has_unit_geometry():
-    image = io.read(np.zeros((3, 4, 5)))
+    image = images.read(np.zeros((3, 4, 5)))
     np.testing.assert_array_equal(
         image.grid, [5, 4, 3, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
     )
@@ -99,18 +101,18 @@ def test_numpy_has_unit_geometry():
 
 def test_no_copy_on_the_way_in():
     array = blob()
-    assert np.shares_memory(io.read(array).float32(), array)
+    assert np.shares_memory(images.read(array).float32(), array)
     fortran = np.asfortranarray(array.T)  # nibabel's memory order: its transpose is C-contiguous
-    assert np.shares_memory(io.read(nibabel.Nifti1Image(fortran, np.eye(4))).float32(), fortran)
+    assert np.shares_memory(images.read(nibabel.Nifti1Image(fortran, np.eye(4))).float32(), fortran)
 
 
 def test_what_was_read_stays_when_the_image_is_copied_changed_and_dropped():
     """SimpleITK copies on write; a view of memory that an image has left must not outlive it."""
     array = np.ascontiguousarray(np.random.default_rng(0).random((60, 60, 60), np.float32))
     image = sitk.GetImageFromArray(array)
-    read = io.read(image)
+    read = images.read(image)
     copy = sitk.Image(image)
-    again = io.read(image)
+    again = images.read(image)
     del copy
     image += 1
     image[0, 0, 0] = 7
@@ -125,12 +127,12 @@ def test_what_was_read_stays_when_the_image_is_copied_changed_and_dropped():
 @pytest.mark.parametrize("dtype", [">i2", ">f4", np.longdouble, np.float16, bool])
 def test_to_sitk_takes_any_real_dtype(dtype: Any):
     array = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype)
-    np.testing.assert_array_equal(sitk.GetArrayFromImage(io.Image(array).to_sitk()), array)
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(images.Image(array).to_sitk()), array)
 
 
 def test_view_outlives_its_image():
     array = blob()
-    read = io.read(sitk.GetImageFromArray(array)).float32()
+    read = images.read(sitk.GetImageFromArray(array)).float32()
     gc.collect()
     # would take the memory if it were free
     ballast = [sitk.GetImageFromArray(np.full_like(array, 7)) for _ in range(20)]
@@ -138,15 +140,15 @@ def test_view_outlives_its_image():
     assert len(ballast) == 20
 
 
-def test_four_dimensional_file_of_one_volume(tmp_path: Path, reference: io.Image):
+def test_four_dimensional_file_of_one_volume(tmp_path: Path, reference: images.Image):
     path = tmp_path / "four.nii.gz"
     sitk.WriteImage(sitk.JoinSeries(reference.to_sitk()), str(path))
-    read = io.read(path)
+    read = images.read(path)
     np.testing.assert_array_equal(read.array, reference.array)
     np.testing.assert_allclose(read.grid, reference.grid, atol=1e-4)
 
 
-def test_itk_images_with_a_start_index(reference: io.Image):
+def test_itk_images_with_a_start_index(reference: images.Image):
     itk = pytest.importorskip("itk")
     whole = as_itk(reference)
     cropped = itk.crop_image_filter(whole, lower_boundary_crop_size=[2, 3, 1])
@@ -161,10 +163,10 @@ def test_itk_images_with_a_start_index(reference: io.Image):
             reference.index_to_physical @ [-1, -2, 0, 1],
         ),
     ):
-        np.testing.assert_allclose(io.read(made).origin, corner[:3], atol=1e-9)
-    read = io.read(cropped)
+        np.testing.assert_allclose(images.read(made).origin, corner[:3], atol=1e-9)
+    read = images.read(cropped)
     np.testing.assert_array_equal(read.array, sitk.GetArrayFromImage(expected))
-    back = io.as_kind_of(cropped, read)  # what apply() returns
+    back = images.as_kind_of(cropped, read)  # what apply() returns
     np.testing.assert_allclose(
         back.TransformIndexToPhysicalPoint(back.GetLargestPossibleRegion().GetIndex()),
         expected.GetOrigin(),
@@ -172,19 +174,19 @@ def test_itk_images_with_a_start_index(reference: io.Image):
     )
 
 
-def test_itk_images_of_other_dimensions(reference: io.Image):
+def test_itk_images_of_other_dimensions(reference: images.Image):
     itk = pytest.importorskip("itk")
     with pytest.raises(errors.ThinVolumeError, match="moving"):
-        io.read(itk.image_from_array(np.zeros((4, 5), np.float32)), "moving")
+        images.read(itk.image_from_array(np.zeros((4, 5), np.float32)), "moving")
     one = itk.image_from_array(np.ascontiguousarray(reference.array[None]))
     one.SetSpacing([*reference.spacing, 1.0])
     one.SetOrigin([*reference.origin, 0.0])
     direction = np.eye(4)
     direction[:3, :3] = np.array(reference.direction).reshape(3, 3)
     one.SetDirection(itk.matrix_from_array(direction))
-    np.testing.assert_allclose(io.read(one).grid, reference.grid)
+    np.testing.assert_allclose(images.read(one).grid, reference.grid)
     with pytest.raises(errors.InvalidArgumentError, match="components"):
-        io.read(itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True))
+        images.read(itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True))
 
 
 def nifti_form(
@@ -230,9 +232,9 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
     """Two forms that differ, none, a sheared one beside a sound one, and other units than mm."""
     nibabel.save(nifti_form(**form), tmp_path / "image.nii.gz")
     image = nibabel.load(tmp_path / "image.nii.gz")
-    by_path = io.read(tmp_path / "image.nii.gz")
-    np.testing.assert_array_equal(io.read(image).grid, by_path.grid)
-    np.testing.assert_array_equal(io.read(image).array, by_path.array)
+    by_path = images.read(tmp_path / "image.nii.gz")
+    np.testing.assert_array_equal(images.read(image).grid, by_path.grid)
+    np.testing.assert_array_equal(images.read(image).array, by_path.array)
     direction = np.array(by_path.direction).reshape(3, 3)
     np.testing.assert_allclose(direction.T @ direction, np.eye(3), atol=1e-6)
     assert by_path.spacing == pytest.approx(
@@ -240,9 +242,9 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
     )
     if form == {}:
         other = nifti_form(kind=nibabel.Nifti2Image)  # which SimpleITK does not read
-        np.testing.assert_array_equal(io.read(other).grid, by_path.grid)
+        np.testing.assert_array_equal(images.read(other).grid, by_path.grid)
         image.affine[0, 3] += 5  # in place: the header does not know of it
-        assert io.read(image).origin[0] == pytest.approx(by_path.origin[0] - 5)
+        assert images.read(image).origin[0] == pytest.approx(by_path.origin[0] - 5)
 
 
 def test_sheared_images_are_refused(tmp_path: Path):
@@ -254,14 +256,14 @@ def test_sheared_images_are_refused(tmp_path: Path):
         nibabel.MGHImage(np.zeros((4, 5, 6), np.float32), image.affine),
     ):
         with pytest.raises(errors.InvalidDirectionError, match="moving: .*sheared.*resample"):
-            io.read(source, "moving")
-    sheared = io.Image(blob((4, 5, 6)), direction=(1, 0.6, 0, 0, 0.8, 0, 0, 0, 1))
-    io.write_image(tmp_path / "image.nrrd", sheared)
+            images.read(source, "moving")
+    sheared = images.Image(blob((4, 5, 6)), direction=(1, 0.6, 0, 0, 0.8, 0, 0, 0, 1))
+    images.write(tmp_path / "image.nrrd", sheared)
     for source in (tmp_path / "image.nrrd", sheared.to_sitk()):
         with pytest.raises(errors.InvalidDirectionError, match="fixed: .*sheared.*resample"):
-            io.read(source, "fixed")
+            images.read(source, "fixed")
     with pytest.raises(errors.OutputUnwritableError, match="right angles"):
-        io.write_image(tmp_path / "other.nii.gz", sheared)  # ITK straightens it
+        images.write(tmp_path / "other.nii.gz", sheared)  # ITK straightens it
 
 
 @pytest.mark.parametrize(
@@ -280,56 +282,56 @@ def test_sheared_images_are_refused(tmp_path: Path):
 )
 def test_refuses(source, error):
     with pytest.raises(error, match="moving mask"):
-        io.read(source, "moving mask")
+        images.read(source, "moving mask")
 
 
-def test_refuses_files(tmp_path: Path, reference: io.Image):
+def test_refuses_files(tmp_path: Path, reference: images.Image):
     garbage = tmp_path / "garbage.nii.gz"
     garbage.write_bytes(b"not an image")
     with pytest.raises(errors.InputUnreadableError, match="garbage"):
-        io.read(garbage)
+        images.read(garbage)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(errors.InputUnreadableError, match="no DICOM series"):
-        io.read(empty)
+        images.read(empty)
     whole = tmp_path / "whole.nrrd"
     sitk.WriteImage(reference.to_sitk(), str(whole))
     truncated = tmp_path / "truncated.nrrd"
     truncated.write_bytes(whole.read_bytes()[:-200])
     with pytest.raises(errors.InputUnreadableError, match="truncated"):
-        io.read(truncated)
+        images.read(truncated)
 
 
 @pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
 @pytest.mark.parametrize("kept", [0.4, 0.95])
-def test_cut_nifti_is_refused(suffix: str, kept: float, tmp_path: Path, reference: io.Image):
+def test_cut_nifti_is_refused(suffix: str, kept: float, tmp_path: Path, reference: images.Image):
     whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
     sitk.WriteImage(reference.to_sitk(), str(whole))
     content = whole.read_bytes()
     cut.write_bytes(content[: int(kept * len(content))])
     with pytest.raises(errors.InputUnreadableError, match="moving: .*cut.* is cut short"):
-        io.read(cut, "moving")
+        images.read(cut, "moving")
 
 
 @pytest.mark.parametrize("data", [".img", ".img.gz"])
 @pytest.mark.parametrize("by_header", [True, False])
-def test_cut_pair_is_refused(data: str, by_header: bool, tmp_path: Path, reference: io.Image):
+def test_cut_pair_is_refused(data: str, by_header: bool, tmp_path: Path, reference: images.Image):
     sitk.WriteImage(reference.to_sitk(), str(tmp_path / f"pair{data}"))
     named = tmp_path / f"pair{data.replace('img', 'hdr') if by_header else data}"
-    np.testing.assert_array_equal(io.read(named).array, reference.array)
-    assert {part.name for part in io.parts(named)} == {path.name for path in tmp_path.iterdir()}
+    np.testing.assert_array_equal(images.read(named).array, reference.array)
+    assert {part.name for part in images.parts(named)} == {path.name for path in tmp_path.iterdir()}
     with open(tmp_path / f"pair{data}", "r+b") as file:
         file.truncate(os.stat(file.fileno()).st_size // 2)
     with pytest.raises(errors.InputUnreadableError, match=f"moving: .*pair{data} is cut short"):
-        io.read(named, "moving")
+        images.read(named, "moving")
 
 
 @pytest.mark.parametrize("name", ["a.mha", "a.MHD", "a.nrrd", "a.NHDR"])
-def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: io.Image):
+def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: images.Image):
     """Any of these headers may name a file with the voxels, and hold them itself."""
     attached = tmp_path / ("whole.mha" if "m" in name.lower() else "whole.nrrd")
     sitk.WriteImage(reference.to_sitk(), str(attached))
-    assert io.parts(attached) == [attached]
+    assert images.parts(attached) == [attached]
     (tmp_path / "voxels.raw").write_bytes(bytes(8))
     text = (
         "NDims = 3\nElementDataFile = voxels.raw\n"
@@ -337,7 +339,7 @@ def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: io.Imag
         else "NRRD0004\ndimension: 3\ndata file: voxels.raw\n\n"
     )
     (tmp_path / name).write_text(text)
-    assert io.parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
+    assert images.parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
 
 
 def test_label_map_objects_are_refused():
@@ -345,22 +347,22 @@ def test_label_map_objects_are_refused():
     with pytest.raises(
         errors.InvalidArgumentError, match="moving volume is a SimpleITK label map.*LabelMapToLabel"
     ):
-        io.read(labels, "moving")
+        images.read(labels, "moving")
 
 
-def test_nifti_of_several_gzip_members(tmp_path: Path, reference: io.Image):
+def test_nifti_of_several_gzip_members(tmp_path: Path, reference: images.Image):
     plain, parts = tmp_path / "plain.nii", tmp_path / "parts.nii.gz"
     sitk.WriteImage(reference.to_sitk(), str(plain))
     content = plain.read_bytes()
     parts.write_bytes(gzip.compress(content[:1000]) + gzip.compress(content[1000:]))
-    np.testing.assert_array_equal(io.read(parts).array, reference.array)
+    np.testing.assert_array_equal(images.read(parts).array, reference.array)
 
 
-def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: io.Image):
+def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: images.Image):
     folder = write_dicom(reference, tmp_path / "series")
     sorted(folder.iterdir())[4].unlink()
     with pytest.raises(errors.InputUnreadableError, match="fixed: the slices in .* apart"):
-        io.read(folder, "fixed")
+        images.read(folder, "fixed")
 
 
 @pytest.mark.parametrize(
@@ -373,18 +375,18 @@ def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: io.Image):
 )
 def test_dicom_that_is_no_stack_is_refused(drift: tuple[float, ...], says: str, tmp_path: Path):
     folder = write_dicom(
-        io.Image((1000 * blob((30, 9, 11))).astype(np.int16), (1.0, 1.0, 2.0)),
+        images.Image((1000 * blob((30, 9, 11))).astype(np.int16), (1.0, 1.0, 2.0)),
         tmp_path / "series",
         drift,
     )
     with pytest.raises(errors.InputUnreadableError, match=says):
-        io.read(folder)
+        images.read(folder)
 
 
 def test_dicom_with_rounded_directions_is_read(tmp_path: Path):
-    image = io.Image((1000 * blob((60, 9, 11))).astype(np.int16), (1.0, 1.0, 1.0))
+    image = images.Image((1000 * blob((60, 9, 11))).astype(np.int16), (1.0, 1.0, 1.0))
     assert (
-        io.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape
+        images.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape
         == image.array.shape
     )
 
@@ -393,7 +395,9 @@ def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
     """As PET has them: the first slice's slope, a whole number, makes ITK read all as integers of
     the first one's size.
     """
-    folder = write_dicom(io.Image((1000 * blob((6, 9, 11))).astype(np.int16)), tmp_path / "series")
+    folder = write_dicom(
+        images.Image((1000 * blob((6, 9, 11))).astype(np.int16)), tmp_path / "series"
+    )
     writer = sitk.ImageFileWriter()
     writer.KeepOriginalImageUIDOn()
     truth = []
@@ -407,18 +411,18 @@ def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
         writer.SetFileName(str(path))
         writer.Execute(scaled)
         truth.append(sitk.GetArrayFromImage(sitk.ReadImage(str(path)))[0])
-    read = io.read(folder).array
+    read = images.read(folder).array
     np.testing.assert_allclose(read, truth)
     assert read.max() > 2**15
 
 
-def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
+def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (
-        (lambda: io.read(odd + ".nii.gz"), errors.InputUnreadableError),
-        (lambda: io.read_transform(odd + ".h5"), errors.InputUnreadableError),
-        (lambda: io.write_image(odd + ".nrrd", reference), errors.OutputUnwritableError),
-        (lambda: io.output_folder(odd).__enter__(), errors.OutputUnwritableError),
+        (lambda: images.read(odd + ".nii.gz"), errors.InputUnreadableError),
+        (lambda: transforms.read(odd + ".h5"), errors.InputUnreadableError),
+        (lambda: images.write(odd + ".nrrd", reference), errors.OutputUnwritableError),
+        (lambda: _files.output_folder(odd).__enter__(), errors.OutputUnwritableError),
     ):
         with pytest.raises(error, match="no valid UTF-8"):
             call()
@@ -429,14 +433,14 @@ def test_paths_that_are_no_text(tmp_path: Path, reference: io.Image):
 )
 def test_geometry_of_the_wrong_length(field: str, value):
     with pytest.raises(errors.InvalidArgumentError, match=field):
-        io.Image(np.zeros((3, 4, 5)), **{field: value})
+        images.Image(np.zeros((3, 4, 5)), **{field: value})
     assert (
-        io.Image(np.zeros((3, 4, 5)), direction=np.eye(3)).direction
-        == io.Image(np.zeros(3)).direction
+        images.Image(np.zeros((3, 4, 5)), direction=np.eye(3)).direction
+        == images.Image(np.zeros(3)).direction
     )
 
 
-def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: io.Image):
+def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: images.Image):
     both = write_dicom(reference, tmp_path / "a")
     other = write_dicom(reference.like(reference.array[:4]), tmp_path / "b")
     for slice_ in other.iterdir():
@@ -447,26 +451,26 @@ def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: io.Image):
         writer.SetFileName(str(both / f"other-{slice_.name}"))
         writer.Execute(image)
     with pytest.raises(errors.InputUnreadableError, match="2 DICOM series"):
-        io.read(both)
+        images.read(both)
 
 
-def test_as_kind_of(reference: io.Image):
+def test_as_kind_of(reference: images.Image):
     image = oblique(blob((4, 5, 6)))
-    back = io.as_kind_of(as_nibabel(reference), image)
+    back = images.as_kind_of(as_nibabel(reference), image)
     assert isinstance(back, nibabel.Nifti1Image)
-    np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-6)
-    np.testing.assert_array_equal(io.read(back).array, image.array)
-    back = io.as_kind_of(as_itk(reference), image)
-    np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-6)
+    np.testing.assert_allclose(images.read(back).grid, image.grid, atol=1e-6)
+    np.testing.assert_array_equal(images.read(back).array, image.array)
+    back = images.as_kind_of(as_itk(reference), image)
+    np.testing.assert_allclose(images.read(back).grid, image.grid, atol=1e-6)
     labels = image.like(np.ones((4, 5, 6), np.int64))
     assert (
-        io.as_kind_of(
+        images.as_kind_of(
             nibabel.Nifti1Image(np.ones((6, 5, 4), np.int64), np.eye(4), dtype=np.int64), labels
         ).get_data_dtype()
         == np.int64
     )
-    assert isinstance(io.as_kind_of("path", image), sitk.Image)
-    assert io.as_kind_of(np.zeros(3), image) is image.array
+    assert isinstance(images.as_kind_of("path", image), sitk.Image)
+    assert images.as_kind_of(np.zeros(3), image) is image.array
 
 
 @pytest.mark.parametrize(
@@ -474,43 +478,45 @@ def test_as_kind_of(reference: io.Image):
     [((1, 0), (1, 0)), ((0, 1), (0, 1)), ((1, 2), (1, 2)), ((4, 3), (2, 2)), ((0, 0), (2, 0))],
 )
 def test_a_nifti_keeps_its_units_and_forms(
-    forms: tuple[int, int], expected: tuple[int, int], reference: io.Image
+    forms: tuple[int, int], expected: tuple[int, int], reference: images.Image
 ):
     source, image = as_nibabel(reference), oblique(blob((4, 5, 6)))
     source.header.set_xyzt_units("mm", "sec")
     source.set_sform(source.affine, forms[0])
     source.set_qform(source.affine, forms[1])
-    back = io.as_kind_of(source, image)
+    back = images.as_kind_of(source, image)
     assert back.header.get_xyzt_units() == ("mm", "sec")
     assert (int(back.header["sform_code"]), int(back.header["qform_code"])) == expected
-    np.testing.assert_allclose(io.read(back).grid, image.grid, atol=1e-5)
+    np.testing.assert_allclose(images.read(back).grid, image.grid, atol=1e-5)
 
 
 def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
     vectors = np.arange(3 * 4 * 5 * 3, dtype=np.float32).reshape(3, 4, 5, 3)
     path = tmp_path / "field.nii.gz"
-    io.write_image(
+    images.write(
         path,
-        io.placed(sitk.GetImageFromArray(vectors, isVector=True), oblique(vectors[..., 0]).grid),
+        images.placed(
+            sitk.GetImageFromArray(vectors, isVector=True), oblique(vectors[..., 0]).grid
+        ),
     )
     header = nibabel.load(path)
     assert int(header.header["intent_code"]) == 1007
     np.testing.assert_array_equal(
         np.asarray(header.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3), vectors
     )
-    np.testing.assert_array_equal(io.read_vectors(path), vectors)
+    np.testing.assert_array_equal(images.read_vectors(path), vectors)
 
 
 def test_no_module_that_few_calls_need():
     """Every process pays for what the package imports."""
     script = (
-        "import sys, numpy, SimpleITK; before = set(sys.modules); import morphseek.io;"
+        "import sys, numpy, SimpleITK; before = set(sys.modules); import morphseek.images;"
         " print(*set(sys.modules) - before)"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert "morphseek.io" in loaded and not {"concurrent.futures", "logging", "socket"} & set(
+    assert "morphseek.images" in loaded and not {"concurrent.futures", "logging", "socket"} & set(
         loaded
     )
 
@@ -519,41 +525,41 @@ def test_transforms(tmp_path: Path):
     matrix = np.array([[0.9, 0.1, 0, 5], [-0.1, 1.1, 0.2, -3], [0, 0.05, 1, 2], [0, 0, 0, 1]])
     for suffix in (".tfm", ".h5"):
         path = tmp_path / f"t{suffix}"
-        io.write_transform(path, io.read_transform(matrix))
-        np.testing.assert_allclose(io.linear_part(io.read_transform(path)), matrix, atol=1e-12)
+        transforms.write(path, transforms.read(matrix))
+        np.testing.assert_allclose(
+            transforms.linear_part(transforms.read(path)), matrix, atol=1e-12
+        )
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
-    io.write_transform(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
-    assert io.read_transform(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (
-        2.0,
-        4.0,
-        6.0,
-    )
+    transforms.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
+    assert transforms.read(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
     lines = (tmp_path / "two.tfm").read_text().splitlines()
     composite = next(i for i, line in enumerate(lines) if line.startswith("#Transform 1"))
     (tmp_path / "two.tfm").write_text("\n".join([lines[0], *lines[composite:]]) + "\n")
     with pytest.raises(
         errors.InputUnreadableError, match="two.tfm holds 2 transforms side by side"
     ):
-        io.read_transform(tmp_path / "two.tfm")
+        transforms.read(tmp_path / "two.tfm")
     euler = sitk.Euler3DTransform((10.0, 20.0, 30.0), 0.1, 0.2, 0.3, (1.0, 2.0, 3.0))
     point = np.array([3.0, -4.0, 5.0, 1.0])
-    np.testing.assert_allclose((io.linear_part(euler) @ point)[:3], euler.TransformPoint(point[:3]))
+    np.testing.assert_allclose(
+        (transforms.linear_part(euler) @ point)[:3], euler.TransformPoint(point[:3])
+    )
     with pytest.raises(errors.InvalidArgumentError):
-        io.read_transform(np.eye(3))
+        transforms.read(np.eye(3))
     with pytest.raises(errors.SingularTransformError):
-        io.read_transform(np.diag([1.0, 0, 1, 1]))
+        transforms.read(np.diag([1.0, 0, 1, 1]))
     with pytest.raises(errors.InputUnreadableError):
-        io.read_transform(tmp_path / "missing.tfm")
+        transforms.read(tmp_path / "missing.tfm")
     with pytest.raises(errors.InputUnreadableError, match="transform.h5"):
-        io.read_transform(tmp_path)
-    io.write_image(tmp_path / "displacement.nrrd", noise(4))
+        transforms.read(tmp_path)
+    images.write(tmp_path / "displacement.nrrd", noise(4))
     with pytest.raises(errors.InputUnreadableError, match="give an .h5 or .tfm"):
-        io.read_transform(tmp_path / "displacement.nrrd")
+        transforms.read(tmp_path / "displacement.nrrd")
     sitk.WriteTransform(sitk.Euler2DTransform(), str(tmp_path / "flat.tfm"))
     with pytest.raises(errors.InvalidArgumentError, match="2-D"):
-        io.read_transform(tmp_path / "flat.tfm")
+        transforms.read(tmp_path / "flat.tfm")
     (tmp_path / "bad.tfm").write_text("nonsense")
-    io.write_transform(
+    transforms.write(
         tmp_path / "cut.tfm",
         sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)),
     )
@@ -561,30 +567,32 @@ def test_transforms(tmp_path: Path):
         file.truncate(200)
     (tmp_path / "cut.h5").write_bytes((tmp_path / "t.h5").read_bytes()[:1000])
     with pytest.raises(errors.InputUnreadableError, match="cut short, damaged"):
-        io.read_transform(tmp_path / "cut.h5")
+        transforms.read(tmp_path / "cut.h5")
     for name in ("bad.tfm", "cut.tfm"):
         with pytest.raises(errors.InputUnreadableError, match=name):
-            io.read_transform(tmp_path / name)
+            transforms.read(tmp_path / name)
     with pytest.raises(errors.InvalidArgumentError, match="rigid or affine"):
-        io.linear_part(
+        transforms.linear_part(
             sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64))
         )
 
 
 @pytest.mark.parametrize("suffix", [".mhd", ".nhdr", ".hdr"])
 @pytest.mark.parametrize("compress", [True, False])
-def test_header_finds_its_data(suffix: str, compress: bool, tmp_path: Path, reference: io.Image):
+def test_header_finds_its_data(
+    suffix: str, compress: bool, tmp_path: Path, reference: images.Image
+):
     """Where the voxels are in a file of their own, both files have the image's name, and can be
     moved together.
     """
     folder = tmp_path / "first"
     folder.mkdir()
-    io.write_image(folder / f"image{suffix}", reference, compress=compress)
+    images.write(folder / f"image{suffix}", reference, compress=compress)
     written = sorted(p.name for p in folder.iterdir())
     assert len(written) == 2 and all(name.startswith("image.") for name in written)
     folder.rename(tmp_path / "second")
     np.testing.assert_array_equal(
-        io.read(tmp_path / "second" / f"image{suffix}").array, reference.array
+        images.read(tmp_path / "second" / f"image{suffix}").array, reference.array
     )
 
 
@@ -596,13 +604,13 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
         import sys, threading
         from pathlib import Path
         import SimpleITK as sitk
-        from morphseek import io
+        from morphseek import images, transforms
         folder, transform = Path(sys.argv[1]), sitk.DisplacementFieldTransform(sitk.Image([8] * 3, sitk.sitkVectorFloat64))
         sitk.WriteImage(sitk.Image([8] * 3, sitk.sitkFloat32), str(folder / "a.nii.gz"))
         small = sitk.Image([8] * 3, sitk.sitkFloat32)
-        writer = threading.Thread(target=lambda: [io.write_transform(folder / "a.h5", transform) for _ in range(400)])
-        other = threading.Thread(target=lambda: [io.write_image(folder / "image.nrrd", small) for _ in range(100)])
-        readers = [threading.Thread(target=lambda: [io.read(folder / "a.nii.gz", "image") for _ in range(400)]) for _ in range(2)]
+        writer = threading.Thread(target=lambda: [transforms.write(folder / "a.h5", transform) for _ in range(400)])
+        other = threading.Thread(target=lambda: [images.write(folder / "image.nrrd", small) for _ in range(100)])
+        readers = [threading.Thread(target=lambda: [images.read(folder / "a.nii.gz", "image") for _ in range(400)]) for _ in range(2)]
         for thread in (writer, other, *readers):
             thread.start()
         for thread in (writer, other, *readers):
@@ -625,43 +633,43 @@ def test_at_once():
         done.append(number)
 
     with pytest.raises(KeyError):
-        io.at_once(lambda: work(0), lambda: work(1, KeyError), lambda: work(2, ValueError))
+        _files.at_once(lambda: work(0), lambda: work(1, KeyError), lambda: work(2, ValueError))
     assert done == [0]
 
 
-def noise(n: int = 64) -> io.Image:
-    return io.Image(np.random.default_rng(0).normal(size=(n, n, n)).astype(np.float32))
+def noise(n: int = 64) -> images.Image:
+    return images.Image(np.random.default_rng(0).normal(size=(n, n, n)).astype(np.float32))
 
 
 def test_unwritable(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError, match="file"):
-        io.write_image(tmp_path / "file" / "image.nrrd", noise(4))
+        images.write(tmp_path / "file" / "image.nrrd", noise(4))
     with pytest.raises(errors.OutputUnwritableError, match="no image format .*; use .nii.gz"):
-        io.write_image(tmp_path / "image.unknown", noise(4))
+        images.write(tmp_path / "image.unknown", noise(4))
     # they lose the grid, or end the process where the disk is full
     for name in ("image.tif", "image.vtk", "image.h5", "image.mnc"):
         with pytest.raises(errors.OutputUnwritableError, match="keeps a volume's grid"):
-            io.write_image(tmp_path / name, noise(4))
+            images.write(tmp_path / name, noise(4))
     with pytest.raises(
         errors.OutputUnwritableError,
         match="image.MHA cannot be written under that name .*lower case",
     ):
-        io.write_image(tmp_path / "image.MHA", noise(4))
+        images.write(tmp_path / "image.MHA", noise(4))
     (tmp_path / "folder.nrrd").mkdir()
     with pytest.raises(errors.OutputUnwritableError, match="folder.nrrd is a folder"):
-        io.write_image(tmp_path / "folder.nrrd", noise(4))
+        images.write(tmp_path / "folder.nrrd", noise(4))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
     with pytest.raises(
         errors.OutputUnwritableError, match="there is no folder .*nowhere; make it first"
     ):
-        io.write_image(tmp_path / "nowhere" / "image.nrrd", noise(4))
+        images.write(tmp_path / "nowhere" / "image.nrrd", noise(4))
     with (
         pytest.raises(errors.OutputUnwritableError, match="is a file"),
-        io.output_folder(tmp_path / "file"),
+        _files.output_folder(tmp_path / "file"),
     ):
         pass
-    with pytest.raises(errors.OutputUnwritableError), io.output_folder(tmp_path / ("x" * 300)):
+    with pytest.raises(errors.OutputUnwritableError), _files.output_folder(tmp_path / ("x" * 300)):
         pass
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
 
@@ -671,21 +679,21 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
     compressed NIfTI.
     """
     path = tmp_path / "image.nii.gz"
-    io.write_image(path, noise(4))
+    images.write(path, noise(4))
     before = path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
         with pytest.raises(errors.DiskFullError):
-            io.write_image(path, noise())
+            images.write(path, noise())
         with pytest.raises(errors.DiskFullError):
-            io.write_image(tmp_path / "image.nrrd", noise(), compress=False)
+            images.write(tmp_path / "image.nrrd", noise(), compress=False)
         for name in ("image.nii", "image.hdr", "image.img.gz"):
             with pytest.raises(errors.DiskFullError):
-                io.write_image(tmp_path / name, noise())
+                images.write(tmp_path / name, noise())
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                io.write_transform(
+                transforms.write(
                     tmp_path / name,
                     sitk.DisplacementFieldTransform(
                         sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)
@@ -710,20 +718,20 @@ def test_full_disk(tmp_path: Path):
     try:
         for name in ("a.nii", "a.nii.gz", "a.hdr", "a.img.gz", "a.nrrd", "a.mha"):
             with pytest.raises(errors.DiskFullError):
-                io.write_image(small / name, noise())
+                images.write(small / name, noise())
             with pytest.raises(errors.DiskFullError):
-                io.write_image(small / name, noise(), compress=False)
+                images.write(small / name, noise(), compress=False)
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                io.write_transform(
+                transforms.write(
                     small / name,
                     sitk.DisplacementFieldTransform(
                         sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)
                     ),
                 )
-        with pytest.raises(errors.DiskFullError), io.output_folder(small / "out") as folder:
-            io.write_text(folder / "report.json", "x" * 10)
-            io.write_image(folder / "warped.nii.gz", noise())
+        with pytest.raises(errors.DiskFullError), _files.output_folder(small / "out") as folder:
+            _files.write_text(folder / "report.json", "x" * 10)
+            images.write(folder / "warped.nii.gz", noise())
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", small], check=True)
@@ -731,19 +739,19 @@ def test_full_disk(tmp_path: Path):
 
 def test_output_folder_all_or_nothing(tmp_path: Path):
     target = tmp_path / "new" / "deep"
-    with pytest.raises(KeyboardInterrupt), io.output_folder(target) as folder:
+    with pytest.raises(KeyboardInterrupt), _files.output_folder(target) as folder:
         (folder / "a").write_text("1")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-    with io.output_folder(target) as folder:
+    with _files.output_folder(target) as folder:
         (folder / "a").write_text("1")
     assert [p.name for p in target.iterdir()] == ["a"]
-    with pytest.raises(ValueError), io.output_folder(target, ("a", "b")) as folder:
+    with pytest.raises(ValueError), _files.output_folder(target, ("a", "b")) as folder:
         (folder / "a").write_text("2")
         raise ValueError
     assert (target / "a").read_text() == "1"
     (target / "other").write_text("1")
-    with io.output_folder(target, ("a", "b")) as folder:
+    with _files.output_folder(target, ("a", "b")) as folder:
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]
 
@@ -756,7 +764,7 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
     stay = tmp_path / ".morphseek-another-host-x"
     stay.mkdir()
     script = (
-        "import sys, time\nfrom morphseek import io\nwith io.output_folder(sys.argv[1]) as"
+        "import sys, time\nfrom morphseek import _files\nwith _files.output_folder(sys.argv[1]) as"
         " folder:\n    print(folder.name, flush=True)\n    time.sleep(100)"
     )
     process = subprocess.Popen(
@@ -764,13 +772,13 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
     )
     assert process.stdout is not None
     theirs = tmp_path / process.stdout.readline().strip()
-    with io.output_folder(tmp_path) as outer, io.output_folder(tmp_path) as inner:
+    with _files.output_folder(tmp_path) as outer, _files.output_folder(tmp_path) as inner:
         (inner / "a").write_text("1")
         assert {theirs, outer, inner, stay} == set(tmp_path.iterdir())
     with process:
         process.terminate()
     os.utime(stay, (0, 0))
-    io.write_text(tmp_path / "b", "2")
+    _files.write_text(tmp_path / "b", "2")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
 
 
@@ -778,10 +786,10 @@ def test_seal(tmp_path: Path):
     """What says that the files are whole stays until there are others."""
     for name in ("seal", "a"):
         (tmp_path / name).write_text("old")
-    with pytest.raises(ValueError), io.output_folder(tmp_path, ("a",), "seal"):
+    with pytest.raises(ValueError), _files.output_folder(tmp_path, ("a",), "seal"):
         raise ValueError
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "seal"]
-    with io.output_folder(tmp_path, ("a",), "seal") as folder:
+    with _files.output_folder(tmp_path, ("a",), "seal") as folder:
         assert (tmp_path / "seal").exists()
         (folder / "a").write_text("new")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
@@ -800,19 +808,19 @@ def test_inputs_are_not_written_over(tmp_path: Path):
         str(tmp_path / "other" / "a"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match="fixed mask: .*would be written"):
-            io.check_apart(
+            images.check_apart(
                 tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path}
             )
     # the voxels of either may be in a file that both write
     for kind, other in ((".hdr", ".img"), (".nhdr", ".nrrd"), (".mhd", ".mha")):
-        io.write_image(out / f"pair{kind}", io.Image(blob()))
+        images.write(out / f"pair{kind}", images.Image(blob()))
         shutil.copy(out / f"pair{kind}", tmp_path / f"copy{kind}")
         with pytest.raises(errors.InvalidArgumentError, match="moving: .*pair"):
-            io.check_apart(
+            images.check_apart(
                 out,
                 (f"pair{other}" if kind == ".hdr" else f"pair{kind}",),
                 {"moving": out / f"pair{kind}"},
             )
-    io.check_apart(
+    images.check_apart(
         out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True}
     )

@@ -6,7 +6,7 @@ import importlib.metadata
 import re
 from pathlib import Path
 
-from morphseek import _core
+from morphseek._engine import core
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def test_licences():
         if ".dist-info/licenses" in str(path)
     }
     assert texts["LICENSE"] == (REPOSITORY / "LICENSE").read_text(encoding="utf-8")
-    for model in _core.models():  # every network's licence and credit is told
+    for model in core.models():  # every network's licence and credit is told
         manifest = model["manifest"]
         assert manifest["name"] in texts["NOTICE"] and manifest["licence"] in texts["NOTICE"]
         credit = manifest["credit"].split(";")[0]

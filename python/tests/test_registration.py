@@ -21,9 +21,10 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob, oblique
-from morphseek import _core, errors, io, registration
-from morphseek.phantom import PhantomPair
-from morphseek.registration import Bar
+from morphseek import errors, images, progress, transforms
+from morphseek._engine import core
+from morphseek.phantoms import PhantomPair
+from morphseek.progress import Bar
 
 
 def test_contract(result: morphseek.RegistrationResult, pair: PhantomPair):
@@ -87,7 +88,7 @@ def test_input_kinds_agree(
 def test_oblique_shift_is_found():
     fixed = oblique(blob((24, 28, 32)))
     offset = np.array([4.0, -3.0, 5.0])
-    moving = io.Image(
+    moving = images.Image(
         fixed.array,
         fixed.spacing,
         tuple((np.array(fixed.origin) + offset).tolist()),
@@ -110,8 +111,8 @@ def test_network_runs():
 def test_initial_transform_stays_with_initial_none(tmp_path: Path):
     matrix = np.array([[1, 0.02, 0, 1.5], [0, 0.98, 0, -1], [0, 0, 1, 0.5], [0, 0, 0, 1]])
     path = tmp_path / "t.tfm"
-    sitk.WriteTransform(io.read_transform(matrix), str(path))
-    for given in (matrix, io.read_transform(matrix), path):
+    sitk.WriteTransform(transforms.read(matrix), str(path))
+    for given in (matrix, transforms.read(matrix), path):
         result = morphseek.register(
             blob(), blob(), initial_transform=given, **{**QUICK, "initial": "none"}
         )
@@ -178,7 +179,7 @@ def test_names_that_the_engine_would_read_otherwise(tmp_path: Path, text: str):
         with pytest.raises(errors.InvalidArgumentError, match=f"{next(iter(options))} .*UTF-8"):
             morphseek.register(blob(), blob(), **{**QUICK, **options})
     with pytest.raises(errors.InvalidArgumentError, match="UTF-8"):
-        _core.verify_model(text)
+        core.verify_model(text)
     assert not list(tmp_path.iterdir())
 
 
@@ -195,7 +196,7 @@ def test_inputs_are_only_read():
 
 def test_signature_and_help_come_from_the_engine():
     parameters = inspect.signature(morphseek.register).parameters
-    for option in _core.option_table():
+    for option in core.option_table():
         assert parameters[option["name"]].default == option["default"]
         assert option["help"] in morphseek.register.__doc__
 
@@ -314,7 +315,7 @@ def test_load_refuses_displacements_that_are_no_numbers(
     result.save(tmp_path)
     field = result.to_sitk_image()
     field[3, 2, 1] = (0.0, np.nan, 0.0)
-    io.write_image(tmp_path / "displacement.nrrd", field)
+    images.write(tmp_path / "displacement.nrrd", field)
     with pytest.raises(
         errors.InputUnreadableError, match="displacement.nrrd has displacements that are no numbers"
     ):
@@ -323,7 +324,7 @@ def test_load_refuses_displacements_that_are_no_numbers(
 
 def test_load_refuses_the_image_of_another(tmp_path: Path, result: morphseek.RegistrationResult):
     result.save(tmp_path)
-    io.write_image(tmp_path / "warped.nii.gz", io.Image(np.zeros((3, 4, 5), np.float32)))
+    images.write(tmp_path / "warped.nii.gz", images.Image(np.zeros((3, 4, 5), np.float32)))
     with pytest.raises(errors.GridMismatchError, match="warped.nii.gz"):
         morphseek.load(tmp_path)
 
@@ -368,8 +369,8 @@ def test_exception_in_progress_comes_back(pair: PhantomPair):
 def test_ctrl_c(tmp_path: Path):
     """SIGINT during a registration: KeyboardInterrupt, soon, and the interpreter goes on."""
     script = (
-        "import morphseek, time\npair = morphseek.phantom.make_pair(size=64)\nstarted = []\ntry:\n "
-        "   morphseek.register(pair.fixed, pair.moving, progress=lambda p: started or"
+        "import morphseek, time\npair = morphseek.phantoms.make_pair(size=64)\nstarted = []\n"
+        "try:\n    morphseek.register(pair.fixed, pair.moving, progress=lambda p: started or"
         " (started.append(1), print('started', flush=True)))\n    print('finished')\nexcept"
         " KeyboardInterrupt:\n    print('interrupted', flush=True)\n    small ="
         " pair.fixed.array[::4, ::4, ::4]\n    print(morphseek.register(small, small, model='none',"
@@ -406,7 +407,7 @@ def test_ctrl_c_inside_a_callback(tmp_path: Path):
     """A registration in the callback of another ends as soon."""
     script = (
         "import morphseek, sys, threading, time, signal, os\npair ="
-        " morphseek.phantom.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
+        " morphseek.phantoms.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
         " sent:\n        sent.append(time.monotonic())\n        os.kill(os.getpid(),"
         " signal.SIGINT)\ndef outer(p):\n    morphseek.register(pair.fixed, pair.moving,"
         " refine=1000, search='off', initial='com', progress=inner)\nsent = []\ntry:\n   "
@@ -419,8 +420,8 @@ def test_ctrl_c_inside_a_callback(tmp_path: Path):
 def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
     script = (
         "import numpy as np, threading, morphseek\nfrom concurrent.futures import"
-        " ThreadPoolExecutor\nfrom morphseek import _core\nopened, real, barrier = [],"
-        " _core.gopy.Open, threading.Barrier(6)\n_core.gopy.Open = lambda *a: (opened.append(1),"
+        " ThreadPoolExecutor\nfrom morphseek._engine import core\nopened, real, barrier = [],"
+        " core.gopy.Open, threading.Barrier(6)\ncore.gopy.Open = lambda *a: (opened.append(1),"
         " real(*a))\nimage = np.random.default_rng(0).random((16, 16, 16))\ndef work(k):\n   "
         " barrier.wait()\n    morphseek.register(image, image, model='none', refine=0,"
         " search='off', initial='none')\nwith ThreadPoolExecutor(6) as pool:\n   "
@@ -499,16 +500,16 @@ def test_a_bar_shows_paths_as_they_are(
 
 
 def test_time_left_is_from_the_measured_speed():
-    left = registration.TimeLeft()
+    left = progress.TimeLeft()
     assert [left(f, t) for f, t in ((0.0, 100.0), (0.01, 101.0), (0.1, 101.5))] == ["", "", ""]
     assert left(0.2, 110.0) == "40 s left"
-    slower = registration.TimeLeft()
+    slower = progress.TimeLeft()
     for second in range(16):  # fast at first, then ten times as slow
         told = slower(0.05 * min(second, 5) + 0.005 * max(0, second - 5), 100.0 + second)
     # on average over all of it, 35 s; as it went lately, 140 s
     minutes, _, seconds = told.split()[0].rpartition(":")
     assert 45 < 60 * int(minutes or 0) + int(seconds) < 120
-    assert registration.duration(3599.7) == "1:00 h" and registration.duration(59.6) == "1:00 min"
+    assert progress.duration(3599.7) == "1:00 h" and progress.duration(59.6) == "1:00 min"
 
 
 @pytest.mark.parametrize("variables, shown", [({}, True), ({"CI": "true"}, False)])
@@ -521,7 +522,7 @@ def test_the_bar_is_quiet_under_ci(
         monkeypatch.delenv(name, raising=False)
     for name, value in {**variables, "FORCE_COLOR": "1", "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
-    bar = registration.Bar()
+    bar = progress.Bar()
     bar(morphseek.Progress("refine", 0.5, "level 2"))
     bar.close()
     said = capsys.readouterr()

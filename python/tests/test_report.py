@@ -18,13 +18,13 @@ import pytest
 
 import morphseek
 from helpers import QUICK, Command, blob, oblique
-from morphseek import io, phantom
-from morphseek.evaluation import score_labels
-from morphseek.phantom import PhantomPair
+from morphseek import images, phantoms
+from morphseek.phantoms import PhantomPair
 from morphseek.report import pack, picture, viewer_data, write_report
 from morphseek.report.landmarks import LandmarkErrors
 from morphseek.report.markup import join, script_data, tag
 from morphseek.report.views import Axes, Scene, plane_letters
+from morphseek.scoring import score_labels
 
 
 def written(path: Path, *arguments: Any, **more: Any) -> str:
@@ -87,7 +87,7 @@ def page(
             fixed_labels=pair.fixed_labels,
             moving_labels=pair.moving_labels,
             scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
-            label_names=phantom.LABELS,
+            label_names=phantoms.LABELS,
             command="morphseek register 'my fixed.nii' moving.nii --out out",
             title="moving onto fixed",
         )
@@ -151,7 +151,7 @@ def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
     """Every voxel is where its place in mm says, whatever the grid."""
     array = blob((21, 34, 27))
     direction = (0, -1, 0, 0, 0, 1, -1, 0, 0) if flip else (1, 0, 0, 0, 1, 0, 0, 0, 1)
-    fixed = io.Image(array, (1.5, 2, 3), (-7, 8, 9), direction)
+    fixed = images.Image(array, (1.5, 2, 3), (-7, 8, 9), direction)
     result = morphseek.register(fixed, fixed.like(blob((21, 34, 27), 0.1)), **QUICK)
     page = written(tmp_path, result, fixed, fixed.like(blob((21, 34, 27), 0.1)))
     meta, volumes = data_of(page)
@@ -161,7 +161,7 @@ def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
     for index in ((0, 0, 0), (3, 7, 5), (8, 2, 1)):
         x, y, z = index
         voxel = to_voxel[:, :3] @ index + to_voxel[:, 3]
-        there = io.index_to_physical(fixed.grid) @ [*voxel, 1]
+        there = images.index_to_physical(fixed.grid) @ [*voxel, 1]
         np.testing.assert_allclose(to_mm[:, :3] @ index + to_mm[:, 3], there[:3], atol=1e-9)
         value = array[tuple(np.rint(voxel[::-1]).astype(int))]
         assert low + volumes["fixed"][z, y, x] / 255 * (high - low) == pytest.approx(
@@ -172,15 +172,17 @@ def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
 def test_what_is_black_is_cut_off(tmp_path: Path):
     array = np.zeros((40, 44, 48), np.float32)
     array[10:30, 12:32, 14:34] = blob((20, 20, 20)) + 1
-    result = morphseek.register(io.Image(array), io.Image(array), **QUICK)
+    result = morphseek.register(images.Image(array), images.Image(array), **QUICK)
     meta, _ = data_of(written(tmp_path, result, array, array))
     assert meta["size"] == [24, 24, 24]
     assert [row[3] for row in meta["toVoxel"]] == [12, 10, 8]
 
 
-def large(shift: float) -> io.Image:
+def large(shift: float) -> images.Image:
     rng = np.random.default_rng(1)
-    return io.Image(blob((96, 100, 104), shift) + rng.normal(0, 0.2, (96, 100, 104)).astype("f4"))
+    return images.Image(
+        blob((96, 100, 104), shift) + rng.normal(0, 0.2, (96, 100, 104)).astype("f4")
+    )
 
 
 @pytest.mark.parametrize("room, bits, size", [(6e6, 8, 104), (2.65e6, 7, 104), (1.7e6, 8, 52)])
@@ -413,10 +415,10 @@ def test_odd_images(shape: tuple[int, int, int], bad: float | None, tmp_path: Pa
     """No voxel of the moving image is where the fixed one is at the start, and some are no numbers;
     a long thin one.
     """
-    fixed, array = io.Image(blob(shape)), blob(shape)
+    fixed, array = images.Image(blob(shape)), blob(shape)
     if bad is not None:
         array[:, :4] = bad
-    moving = io.Image(array, origin=(500.0, 0, 0))
+    moving = images.Image(array, origin=(500.0, 0, 0))
     result = morphseek.register(fixed, moving, **QUICK)
     page = written(tmp_path, result, fixed, moving)
     assert len(page) < 1e6
@@ -434,7 +436,7 @@ def test_orientation():
     flipped = np.zeros((8, 9, 10), np.float32)
     flipped[1, 2, 8] = 1
     # index x runs to the right (-L), y to the head, z to the back
-    grid = io.Image(flipped, (1, 2, 3), (0, 0, 0), (-1, 0, 0, 0, 0, 1, 0, 1, 0)).grid
+    grid = images.Image(flipped, (1, 2, 3), (0, 0, 0), (-1, 0, 0, 0, 0, 1, 0, 1, 0)).grid
     axes = Axes(grid)
     turned = axes.turn(flipped)  # axes to S, P, L
     assert turned.shape == (9, 8, 10) and np.argwhere(turned).tolist() == [[2, 1, 1]]
@@ -448,7 +450,7 @@ def test_orientation():
 
 
 def test_planes_are_as_a_radiologist_sees_them():
-    fixed = io.Image(blob((8, 9, 10)), (1, 2, 3))
+    fixed = images.Image(blob((8, 9, 10)), (1, 2, 3))
     result = morphseek.register(fixed, fixed, **QUICK)
     scene = Scene(result, fixed, fixed)
     scene.start, marked = [0, 0, 0], np.zeros((8, 9, 10), np.uint8)
@@ -464,7 +466,7 @@ def test_planes_are_as_a_radiologist_sees_them():
 def test_oblique_grids_are_said(tmp_path: Path):
     angle = np.radians(23)
     turn = (np.cos(angle), -np.sin(angle), 0, np.sin(angle), np.cos(angle), 0, 0, 0, 1)
-    fixed = io.Image(blob(), (1, 1, 2), (0, 0, 0), turn)
+    fixed = images.Image(blob(), (1, 1, 2), (0, 0, 0), turn)
     result = morphseek.register(fixed, fixed, **QUICK)
     text = written(tmp_path, result, fixed, fixed)
     meta, _ = data_of(text)
@@ -484,7 +486,7 @@ def test_a_patient_in_a_header_never_reaches_the_page(tmp_path: Path):
         image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"Quintrel, 1970"))
         nibabel.save(image, tmp_path / file)
         names.append(tmp_path / file)
-    nrrd = io.Image(blob()).to_sitk()
+    nrrd = images.Image(blob()).to_sitk()
     nrrd.SetMetaData("0010|0010", "QUINTREL^XENIA")
     result = morphseek.register(*names, **QUICK)
     for fixed in (names[0], nrrd):
@@ -495,8 +497,8 @@ def test_a_patient_in_a_header_never_reaches_the_page(tmp_path: Path):
 
 def test_names_are_no_markup(tmp_path: Path, command: Command):
     evil = "<img src=x onerror=alert(1)>.nii.gz"
-    io.write_image(tmp_path / "fixed.nii.gz", io.Image(blob()))
-    io.write_image(tmp_path / evil, io.Image(blob(shift=0.1)))
+    images.write(tmp_path / "fixed.nii.gz", images.Image(blob()))
+    images.write(tmp_path / evil, images.Image(blob(shift=0.1)))
     out = tmp_path / "out"
     command("register", tmp_path / "fixed.nii.gz", tmp_path / evil, "--out", out,
             "--model", "none", "--refine", 0, "--search", "off")  # fmt: skip

@@ -13,10 +13,10 @@ import pytest
 
 import morphseek
 from helpers import QUICK, blob
-from morphseek import phantom
-from morphseek.evaluation import score_labels
-from morphseek.phantom import PhantomPair
+from morphseek import phantoms
+from morphseek.phantoms import PhantomPair
 from morphseek.report import CohortRow, write_index, write_report
+from morphseek.scoring import score_labels
 
 INSTALLED = {
     "chromium": browsers.found(browsers.CHROMIUM),
@@ -55,7 +55,7 @@ def folder(
         fixed_labels=pair.fixed_labels,
         moving_labels=pair.moving_labels,
         scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
-        label_names={**phantom.LABELS, 1: "<img src=x onerror=document.title=1>"},
+        label_names={**phantoms.LABELS, 1: "<img src=x onerror=document.title=1>"},
         landmarks=(points, result.transform_points(points) + 2),
         estimated_error=np.abs(result.displacement[0]),
         command="morphseek register a.nii.gz '<img src=x onerror=alert(1)>.nii.gz' --out out",

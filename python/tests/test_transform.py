@@ -13,22 +13,22 @@ import pytest
 import SimpleITK as sitk
 
 from helpers import blob, oblique
-from morphseek import DenseTransform, errors, io, register
+from morphseek import DenseTransform, errors, images, register
 
 
 @pytest.fixture(scope="module")
-def fixed() -> io.Image:
+def fixed() -> images.Image:
     return oblique(blob((15, 18, 21)))
 
 
 @pytest.fixture(scope="module")
-def moving(fixed: io.Image) -> io.Image:
+def moving(fixed: images.Image) -> images.Image:
     """On a grid of its own, turned by 90 degrees, with the same centre."""
     turn = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
     center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
     origin = center - turn @ (spacing * (size - 1) / 2)
-    return io.Image(
+    return images.Image(
         blob(tuple(size[::-1]), 0.1),
         tuple(spacing.tolist()),
         tuple(origin.tolist()),
@@ -37,7 +37,7 @@ def moving(fixed: io.Image) -> io.Image:
 
 
 @pytest.fixture(scope="module")
-def transform(fixed: io.Image, moving: io.Image) -> DenseTransform:
+def transform(fixed: images.Image, moving: images.Image) -> DenseTransform:
     """A linear map and a smooth bend behind it, made in mm by numpy."""
     linear = np.array(
         [[1.05, 0.06, 0, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0, 1.02, 1.0], [0, 0, 0, 1]]
@@ -51,7 +51,9 @@ def transform(fixed: io.Image, moving: io.Image) -> DenseTransform:
     return DenseTransform(np.moveaxis(u[..., ::-1], -1, 0), fixed.grid, moving.grid, linear)
 
 
-def test_apply_equals_simpleitk(transform: DenseTransform, fixed: io.Image, moving: io.Image):
+def test_apply_equals_simpleitk(
+    transform: DenseTransform, fixed: images.Image, moving: images.Image
+):
     for how, sitk_how in (("linear", sitk.sitkLinear), ("nearest", sitk.sitkNearestNeighbor)):
         expected = sitk.GetArrayFromImage(
             sitk.Resample(moving.to_sitk(), fixed.to_sitk(), transform.to_sitk(), sitk_how, -3.0)
@@ -62,14 +64,14 @@ def test_apply_equals_simpleitk(transform: DenseTransform, fixed: io.Image, movi
         assert np.ptp(expected) > 0.5
 
 
-def test_displacement_mm(transform: DenseTransform, fixed: io.Image):
+def test_displacement_mm(transform: DenseTransform, fixed: images.Image):
     m = fixed.index_to_physical[:3, :3]
     np.testing.assert_allclose(
         transform.displacement_mm, np.moveaxis(transform.displacement[::-1], 0, -1) @ m.T, atol=1e-4
     )
 
 
-def test_points_equal_simpleitk(transform: DenseTransform, fixed: io.Image):
+def test_points_equal_simpleitk(transform: DenseTransform, fixed: images.Image):
     rng = np.random.default_rng(0)
     index = rng.uniform(1, np.array(fixed.array.shape[::-1]) - 2, (50, 3))
     points = index @ fixed.index_to_physical[:3, :3].T + fixed.index_to_physical[:3, 3]
@@ -88,13 +90,13 @@ def test_outside_the_grid_the_linear_part_remains(transform: DenseTransform):
     )
 
 
-def test_inverse(transform: DenseTransform, fixed: io.Image):
+def test_inverse(transform: DenseTransform, fixed: images.Image):
     index = np.random.default_rng(1).uniform(5, np.array(fixed.array.shape[::-1]) - 6, (40, 3))
     points = index @ fixed.index_to_physical[:3, :3].T + fixed.index_to_physical[:3, 3]
     inverse = transform.inverse()
     assert inverse.shape == tuple(int(n) for n in transform.moving_grid[2::-1])
     there = transform.transform_points(points)
-    m = np.linalg.inv(io.index_to_physical(transform.moving_grid))
+    m = np.linalg.inv(images.index_to_physical(transform.moving_grid))
     at = there @ m[:3, :3].T + m[:3, 3]
     inside = ((at > 0) & (at < np.array(inverse.shape[::-1]) - 1)).all(axis=1)
     assert inside.sum() > 15
@@ -108,7 +110,7 @@ def test_jacobian_is_the_determinant(transform: DenseTransform):
     assert transform.regularity()["njd_percent"] == pytest.approx(100 * (expected < 0).mean())
 
 
-def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: io.Image):
+def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: images.Image):
     labels = (moving.array > 0.4).astype(np.uint8)
     warped = transform.apply(labels, interpolation="nearest")
     assert warped.dtype == np.uint8 and set(np.unique(warped)) == {0, 1}
@@ -127,18 +129,18 @@ def test_apply_in_threads():
     reads it.
     """
     rng = np.random.default_rng(0)
-    images = [
-        io.Image(rng.random((18 + k, 20, 22), np.float32), (1 + 0.3 * k, 1, 1), (5.0 * k, 0, 0))
+    made = [
+        images.Image(rng.random((18 + k, 20, 22), np.float32), (1 + 0.3 * k, 1, 1), (5.0 * k, 0, 0))
         for k in range(6)
     ]
     maps = [
         DenseTransform(np.zeros((3, *image.array.shape), np.float32), image.grid, image.grid)
-        for image in images
+        for image in made
     ]
 
     def wrong(k: int) -> int:
         return sum(
-            not np.allclose(maps[k].apply(images[k]).array, images[k].array, atol=1e-6)
+            not np.allclose(maps[k].apply(made[k]).array, made[k].array, atol=1e-6)
             for _ in range(200)
         )
 
@@ -146,7 +148,7 @@ def test_apply_in_threads():
         assert sum(pool.map(wrong, range(len(maps)))) == 0
 
 
-def test_large_labels_survive(transform: DenseTransform, moving: io.Image):
+def test_large_labels_survive(transform: DenseTransform, moving: images.Image):
     small = (moving.array > 0.4).astype(np.int64)
     large = np.where(small == 1, 2**40 + 1, 2**24 + 1)
     warped = transform.apply(large, interpolation="nearest")
@@ -156,7 +158,7 @@ def test_large_labels_survive(transform: DenseTransform, moving: io.Image):
     )
 
 
-def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving: io.Image):
+def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving: images.Image):
     small = (moving.array > 0.4).astype(np.int64)
     # as nibabel's get_fdata gives them
     warped = transform.apply(small * float(2**24 + 1), interpolation="nearest")
@@ -178,7 +180,7 @@ def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving:
     ],
 )
 def test_backgrounds_that_are_no_label(
-    dtype: type, background: float, transform: DenseTransform, moving: io.Image
+    dtype: type, background: float, transform: DenseTransform, moving: images.Image
 ):
     with pytest.raises(errors.InvalidArgumentError, match="background"):
         transform.apply(
@@ -186,7 +188,7 @@ def test_backgrounds_that_are_no_label(
         )
 
 
-def test_background_is_the_minimum(transform: DenseTransform, moving: io.Image):
+def test_background_is_the_minimum(transform: DenseTransform, moving: images.Image):
     shifted = DenseTransform(transform.displacement + 100, transform.grid, transform.moving_grid)
     assert np.unique(shifted.apply(moving.array - 1000)) == pytest.approx(
         (moving.array - 1000).min()
@@ -195,7 +197,7 @@ def test_background_is_the_minimum(transform: DenseTransform, moving: io.Image):
 
 @pytest.mark.parametrize("dtype", [">f8", np.longdouble, ">i4"])
 def test_large_labels_of_other_types_survive(
-    dtype: Any, transform: DenseTransform, moving: io.Image
+    dtype: Any, transform: DenseTransform, moving: images.Image
 ):
     labels = np.where(moving.array > 0.4, 2**24 + 1, 0).astype(dtype)
     assert set(np.unique(transform.apply(labels, interpolation="nearest")).tolist()) == {
@@ -213,7 +215,7 @@ def test_a_displacement_of_any_layout_and_type(transform: DenseTransform):
         DenseTransform(transform.displacement[:, 1:], copy.grid, copy.moving_grid)
 
 
-def test_errors(transform: DenseTransform, moving: io.Image):
+def test_errors(transform: DenseTransform, moving: images.Image):
     with pytest.raises(errors.GridMismatchError, match="shape"):
         transform.apply(np.zeros((3, 3, 3), np.float32))
     with pytest.raises(errors.InvalidArgumentError, match="cubic"):
@@ -229,7 +231,7 @@ def test_errors(transform: DenseTransform, moving: io.Image):
         DenseTransform(transform.displacement[:, 1:], transform.grid, transform.moving_grid)
 
 
-def test_pickle(transform: DenseTransform, moving: io.Image):
+def test_pickle(transform: DenseTransform, moving: images.Image):
     copy = pickle.loads(pickle.dumps(transform))
     np.testing.assert_array_equal(copy.displacement, transform.displacement)
     np.testing.assert_array_equal(copy.apply(moving.array), transform.apply(moving.array))
@@ -241,7 +243,7 @@ def test_the_file_is_itks(transform: DenseTransform, tmp_path: Path):
     bent = DenseTransform(transform.displacement, transform.grid, transform.moving_grid)
     transform.write_transform(whole)
     bent.write_transform(alone)
-    m = io.index_to_physical(transform.grid)
+    m = images.index_to_physical(transform.grid)
     points = np.random.default_rng(2).uniform(1, 13, (50, 3)) @ m[:3, :3].T + m[:3, 3]
     for path, expected in ((whole, transform), (alone, bent)):
         read, made = sitk.ReadTransform(str(path)), expected.to_sitk()

@@ -14,7 +14,8 @@ import pytest
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import batch, cli, errors, io
+from morphseek import cohort, errors, images
+from morphseek.cli.output import NOT_GOOD
 from morphseek.report import write_report
 from morphseek.verdict import GRADES, MEANINGS, Verdict, explain, grade_of, notes
 
@@ -226,7 +227,7 @@ def test_the_report_begins_with_it(verdict: dict | None, says: list[str], tmp_pa
 
 
 def test_no_failure_has_the_exit_code_of_strict():
-    assert cli.NOT_GOOD not in {0, *(failure["exit"] for failure in errors.TABLE)}
+    assert NOT_GOOD not in {0, *(failure["exit"] for failure in errors.TABLE)}
 
 
 @pytest.fixture
@@ -234,7 +235,7 @@ def noise(tmp_path: Path) -> tuple[Path, Path]:
     """Return two images that have nothing to do with each other."""
     for seed, name in enumerate(("a.nrrd", "b.nrrd")):
         array = np.random.default_rng(seed).normal(size=(24, 24, 24)).astype(np.float32)
-        io.write_image(tmp_path / name, io.Image(array, (2.0, 2.0, 2.0)))
+        images.write(tmp_path / name, images.Image(array, (2.0, 2.0, 2.0)))
     return tmp_path / "a.nrrd", tmp_path / "b.nrrd"
 
 
@@ -276,7 +277,7 @@ def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, comman
 def test_strict_and_explain_are_in_the_help(command: Command):
     for name in ("register", "batch"):
         text = " ".join(command(name, "--help").split())
-        assert "--strict" in text and f"code {cli.NOT_GOOD}" in text
+        assert "--strict" in text and f"code {NOT_GOOD}" in text
     assert "--explain" in " ".join(command("register", "--help").split())
 
 
@@ -309,9 +310,9 @@ def test_batch_counts_them(
 
 
 def test_batch_knows_what_it_does_not_know():
-    pairs = [batch.Outcome(str(i), "f", "m", "done", verdict) for i, verdict in
+    pairs = [cohort.Outcome(str(i), "f", "m", "done", verdict) for i, verdict in
              enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
-    assert batch.Batch(pairs, {}).summary()["verdict"] == {
+    assert cohort.Cohort(pairs, {}).summary()["verdict"] == {
         "good": 2,
         "check": 0,
         "failed": 1,

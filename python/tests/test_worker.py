@@ -20,7 +20,7 @@ import SimpleITK as sitk
 import morphseek
 from helpers import QUICK, blob, oblique
 from morphseek import errors, worker
-from morphseek.io import Image
+from morphseek.images import Image
 
 LONG = {"model": "none", "search": "off", "refine": 1000, "initial": "com", "threads": 1}
 
@@ -140,7 +140,7 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
     array, grid = worker.vectors(transform, spacing=3.0)
     assert all(3.0 <= s < 4.5 for s in grid[3:6]) and array.size < transform.displacement.size / 8
     vectors = sitk.GetImageFromArray(array.astype(np.float64), isVector=True)
-    field = sitk.DisplacementFieldTransform(morphseek.io.placed(vectors, grid))
+    field = sitk.DisplacementFieldTransform(morphseek.images.placed(vectors, grid))
     own = transform.to_sitk()
     for index in [(2, 3, 4), (13, 10, 9), (20, 15, 12)]:
         point = images[0].to_sitk().TransformIndexToPhysicalPoint(index)

@@ -46,11 +46,11 @@ def phantom(folder: Path) -> list[Path]:
     """Write the pair of `morphseek demo`: fixed, moving and their labels."""
     import morphseek
 
-    pair = morphseek.phantom.make_pair()
+    pair = morphseek.phantoms.make_pair()
     paths = []
     for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
         paths.append(folder / f"{name}.nrrd")
-        morphseek.io.write_image(paths[-1], getattr(pair, name))
+        morphseek.images.write(paths[-1], getattr(pair, name))
     return paths
 
 

@@ -19,10 +19,10 @@ WIDTH, SCALE = 430, 1.5
 
 
 def add_volume(name, image, kind="vtkMRMLScalarVolumeNode"):
-    """Put a morphseek.io.Image (LPS) into the scene (RAS)."""
+    """Put a morphseek.images.Image (LPS) into the scene (RAS)."""
     import numpy as np
 
-    from morphseek.io import index_to_physical
+    from morphseek.images import index_to_physical
 
     node = slicer.mrmlScene.AddNewNodeByClass(kind, name)
     node.CreateDefaultDisplayNodes()
@@ -66,7 +66,7 @@ def beside(images, gap=24):
 
 
 def main(path):
-    from morphseek import phantom
+    from morphseek import phantoms
 
     with stand_ins.install() as said:
         import MorphSeek
@@ -74,7 +74,7 @@ def main(path):
         widget = MorphSeek.MorphSeekWidget()
         widget.setup()
         widget.enter()
-        pair = phantom.make_pair(size=72)
+        pair = phantoms.make_pair(size=72)
         parameters = widget._parameters
         parameters.fixed, parameters.moving = (
             add_volume("Abdomen MR", pair.fixed),

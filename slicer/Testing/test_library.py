@@ -435,7 +435,7 @@ def test_h5_from_morphseek_to_slicer(
     study: Study,
     tmp_path: Path,
 ):
-    morphseek.io.write_transform(tmp_path / "transform.h5", expected.to_sitk())
+    morphseek.transforms.write(tmp_path / "transform.h5", expected.to_sitk())
     node = batch.load(study.scene, tmp_path / "transform.h5", "vtkMRMLTransformNode")
     points = inside(images["fixed"])
     assert (

@@ -32,7 +32,7 @@ def _our_affine(job: Job, fixed, moving):
         search="off",
         refine=0,
     )
-    return morphseek.io.read_transform(result.initial)
+    return morphseek.transforms.read(result.initial)
 
 
 def _register(start, job: Job) -> None:

@@ -26,11 +26,11 @@ import SimpleITK as sitk
 
 import morphseek
 from morphseek.training import config
-from morphseek.training.data import PairSource, read_pairs
-from morphseek.training.diagnostics import histories
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.export import export_bundle
-from morphseek.training.trainer import Trainer, load_backbone
+from morphseek.training.pairs import PairSource, read_pairs
+from morphseek.training.run import Trainer, load_backbone
+from morphseek.training.run.log import histories
 
 parser = argparse.ArgumentParser(description="From labelled pairs to a registered volume.")
 parser.add_argument(
@@ -62,7 +62,7 @@ args.out.mkdir(parents=True, exist_ok=True)
 # yet, and the latent space takes its shape.
 warm = config.load("warmup").replace(
     **(
-        {"data.path": str(args.data), "run.visits": args.warmup_visits, "run.val_pairs": 8}
+        {"data.path": str(args.data), "run.iterations": args.warmup_visits, "run.val_pairs": 8}
         | changes
     )
 )
@@ -83,7 +83,7 @@ tune = config.load("best").replace(
             "loss.segmentation": 0.0,
             "loss.phases": [],
             "optim.lr": 5e-4,
-            "run.visits": args.finetune_visits,
+            "run.iterations": args.finetune_visits,
             "run.steps_schedule": [],
             "run.val_pairs": 8,
         }
@@ -149,7 +149,7 @@ result.save(args.out / "registered")
 print(result)
 
 fixed, fixed_labels = (sitk.ReadImage(str(p[0])) for p in (images, labels))
-start = morphseek.io.read_transform(result.initial)
+start = morphseek.transforms.read(result.initial)
 aligned, aligned_labels = (
     sitk.GetArrayFromImage(sitk.Resample(sitk.ReadImage(str(p[1])), fixed, start, how)).astype(
         float

@@ -1,16 +1,17 @@
 """MorphSeek: deformable registration of 3-D medical images.
 
 >>> import morphseek
->>> pair = morphseek.phantom.make_pair(size=48)
+>>> pair = morphseek.phantoms.make_pair(size=48)
 >>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
 >>> result.displacement.shape
 (3, 48, 48, 48)
 
 :func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points,
 and its :class:`Verdict` says whether it can be trusted.
-:func:`evaluate` scores many pairs, :mod:`morphseek.batch` registers them into folders.
-:mod:`morphseek.io` reads and writes images, :mod:`morphseek.errors` lists what can go wrong. The
-names load when they are first used; their types are in ``__init__.pyi``.
+:func:`register_cohort` registers many pairs into folders, :func:`evaluate` scores them.
+:mod:`morphseek.images` and :mod:`morphseek.transforms` read and write, :mod:`morphseek.scoring`
+measures overlap, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
+first used; their types are in ``__init__.pyi``.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from typing import Any
 os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 
 _WHERE = {
-    "DenseTransform": "transform",
-    "Progress": "registration",
-    "RegistrationResult": "registration",
+    "DenseTransform": "transforms",
+    "Image": "images",
+    "Progress": "progress",
+    "RegistrationResult": "result",
     "Verdict": "verdict",
-    "devices": "_core",
-    "evaluate": "evaluation",
-    "load": "registration",
+    "devices": "_engine.core",
+    "evaluate": "cohort",
+    "load": "result",
     "register": "registration",
+    "register_cohort": "cohort",
 }
-_MODULES = ("batch", "errors", "io", "phantom", "report")
+_MODULES = ("cohort", "errors", "images", "phantoms", "report", "scoring", "transforms")
+_MOVED = ("batch", "evaluation", "io", "phantom", "transform")  # old rooms, whose names warn
 
 __all__ = [*_WHERE, *_MODULES, "__version__"]
 
@@ -42,10 +46,10 @@ __all__ = [*_WHERE, *_MODULES, "__version__"]
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         value = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
-    elif name in _MODULES:
+    elif name in _MODULES or name in _MOVED:
         value = importlib.import_module(f".{name}", __name__)
     elif name == "__version__":
-        from ._core import version
+        from ._engine.core import version
 
         value = version()
     else:

@@ -1,13 +1,19 @@
-from . import batch as batch, errors as errors, io as io, phantom as phantom, report as report
-from ._core import devices as devices
-from .evaluation import evaluate as evaluate
-from .registration import (
-    Progress as Progress,
-    RegistrationResult as RegistrationResult,
-    load as load,
-    register as register,
+from . import (
+    cohort as cohort,
+    errors as errors,
+    images as images,
+    phantoms as phantoms,
+    report as report,
+    scoring as scoring,
+    transforms as transforms,
 )
-from .transform import DenseTransform as DenseTransform
+from ._engine.core import devices as devices
+from .cohort import evaluate as evaluate, register_cohort as register_cohort
+from .images import Image as Image
+from .progress import Progress as Progress
+from .registration import register as register
+from .result import RegistrationResult as RegistrationResult, load as load
+from .transforms import DenseTransform as DenseTransform
 from .verdict import Verdict as Verdict
 
 __version__: str

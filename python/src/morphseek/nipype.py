@@ -14,7 +14,7 @@ from typing import Any
 
 from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits
 
-from . import _core
+from ._engine import core
 from .verdict import Verdict, grade_of
 
 
@@ -109,7 +109,7 @@ InputSpec = type(
         "__doc__": "The module's inputs: files, and the engine's options.",
         # or pickle, by which workers get their nodes, does not find the class
         "__module__": __name__,
-        **{option["name"]: _trait(option) for option in _core.option_table()},
+        **{option["name"]: _trait(option) for option in core.option_table()},
     },
 )
 

@@ -2,7 +2,7 @@
 FOLDER``.
 
 FOLDER is a private one of the caller's. ``request.json`` in it says what to do; arrays are .npy
-files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphseek.io.Image`::
+files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphseek.images.Image`::
 
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
     0, 0, 1, 0, 0, 0, 1]},
@@ -42,9 +42,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _core, errors, io
-from .registration import Progress, RegistrationResult, register
-from .transform import DenseTransform
+from . import _files, errors, images
+from ._engine import core
+from .progress import Progress
+from .registration import register
+from .result import RegistrationResult
+from .transforms import DenseTransform
 
 OUTPUTS = ("warped", "displacement", "inverse", "magnitude", "jacobian", "uncertainty")
 """What can be asked for. ``displacement`` and ``inverse`` are float32 (z, y, x, 3), LPS mm,
@@ -102,16 +105,16 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     return {"metrics": result.report(), "files": files, "labels": moved}
 
 
-def _read(folder: Path, entry: dict[str, Any], name: str) -> io.Image:
+def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
     array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
     spacing, origin, direction = (
         tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
     )
-    return io.Image(array, spacing, origin, direction, name.replace("_", " "))
+    return images.Image(array, spacing, origin, direction, name.replace("_", " "))
 
 
 def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return an output's array and its grid, as :attr:`io.Image.grid`."""
+    """Return an output's array and its grid, as :attr:`images.Image.grid`."""
     if name == "displacement":
         return vectors(result, spacing)
     if name == "inverse":
@@ -127,7 +130,7 @@ def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.n
 
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: np.ndarray) -> dict[str, Any]:
-    io.write_array(folder / f"{name}.npy", array)
+    _files.write_array(folder / f"{name}.npy", array)
     return {"file": f"{name}.npy", **geometry(grid)}
 
 
@@ -139,12 +142,12 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     -------
     array, grid
         float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as
-        :attr:`io.Image.grid`.
+        :attr:`images.Image.grid`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> grid = io.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
+    >>> grid = images.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
     >>> array, coarse = vectors(DenseTransform(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
     >>> array.shape, coarse[3:6].round(2)
     ((5, 3, 4, 3), array([2.33, 2.5 , 3.  ]))
@@ -157,14 +160,14 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
     grid[:3], grid[3:6] = steps + 1, extent / steps
     x, y, z = (int(n) for n in grid[:3])
-    matrix = io.index_to_physical(grid)
+    matrix = images.index_to_physical(grid)
     points = np.indices((z, y, x)).reshape(3, -1)[::-1].T @ matrix[:3, :3].T + matrix[:3, 3]
     moved = transform.transform_points(points) - points
     return moved.astype(np.float32).reshape(z, y, x, 3), grid
 
 
 def geometry(grid: np.ndarray) -> dict[str, list[float]]:
-    """Return a grid, as :attr:`io.Image.grid`, as it travels."""
+    """Return a grid, as :attr:`images.Image.grid`, as it travels."""
     return {
         "spacing": grid[3:6].tolist(),
         "origin": grid[6:9].tolist(),
@@ -176,13 +179,13 @@ def describe() -> dict[str, Any]:
     """Return what a panel shows: version, the engine's options, the models, and the usable devices
     with their names.
     """
-    found = _core.devices()
+    found = core.devices()
     usable = {d["name"] for d in found["devices"] if d["usable"]}
     cards = {"cuda": found["gpus"][0]["name"]} if "cuda" in usable and found["gpus"] else {}
     return {
-        "version": _core.version(),
-        "options": _core.option_table(),
-        "models": _core.models(),
+        "version": core.version(),
+        "options": core.option_table(),
+        "models": core.models(),
         "devices": {"cpu": f"{os.cpu_count()} cores", **cards},
     }
 

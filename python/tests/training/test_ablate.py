@@ -4,10 +4,9 @@ say.
 
 import json
 
+import ablate
 import numpy as np
 import pytest
-
-from morphseek.training import ablate
 
 
 @pytest.fixture
@@ -240,7 +239,7 @@ def test_what_an_arm_sets_is_not_to_be_changed(tmp_path):
     for group, key, message in (
         ("ldvn", "policy.ldvn", "'policy.ldvn' is what the arm 'one' of 'ldvn' sets itself"),
         ("ladder", "loss.dice", "is what the arm 'policy' of 'ladder'"),
-        ("ldvn", "run.visits", "the ablation's own"),
+        ("ldvn", "run.iterations", "the ablation's own"),
     ):
         with pytest.raises(ValueError, match=message):
             ablate.run(group, tmp_path, tmp_path, changes={key: 1})

@@ -6,9 +6,9 @@ import SimpleITK as sitk
 import torch
 
 import morphseek
-from morphseek.training.data import PairSource, make_grid, make_sample, read_pairs
 from morphseek.training.evaluate import field_on_fixed_grid, score_pair
 from morphseek.training.export import graph_sha256, read_manifest
+from morphseek.training.pairs import PairSource, make_grid, make_sample, read_pairs
 from training_helpers import REPOSITORY
 
 BUNDLE = REPOSITORY / "engine" / "internal" / "network" / "bundles" / "hippocampus.onnx"

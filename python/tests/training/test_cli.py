@@ -2,11 +2,20 @@
 
 import json
 
+import ablate
+import diagnostics
 import onnx
 import torch
 from typer.testing import CliRunner
 
 from morphseek.training.cli import app
+
+RESEARCH = {  # commands of the scripts beside the package
+    "diagnose": diagnostics.app,
+    "memory": diagnostics.app,
+    "run": ablate.app,
+    "tables": ablate.app,
+}
 
 run = CliRunner()
 TINY = [
@@ -130,7 +139,7 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     warm, mean = str(tmp_path / "w" / "last.pt"), tmp_path / "mean.pt"
     r = run.invoke(app, ["average", warm, best, "--share", "3", "--share", "1", "--out", str(mean)])
     assert r.exit_code == 0, r.output
-    from morphseek.training.trainer import load_backbone
+    from morphseek.training.run import load_backbone
 
     a, b, m = (load_backbone(path)[0].state_dict() for path in (warm, best, mean))
     for key in a:
@@ -143,9 +152,9 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     assert r.exit_code == 2 and "different networks" in r.output, r.output
     r = run.invoke(app, ["average", best, best, "--out", str(tmp_path)])
     assert r.exit_code == 2 and not list(tmp_path.parent.glob(f".{tmp_path.name}*")), r.output
-    r = run.invoke(app, ["diagnose", best, "--data", str(tmp_path / "gone")])
+    r = run.invoke(diagnostics.app, ["diagnose", best, "--data", str(tmp_path / "gone")])
     assert r.exit_code == 2 and "gone" in r.output and "Traceback" not in r.output, r.output
-    r = run.invoke(app, ["diagnose", best, *data, "--pairs", "1"])
+    r = run.invoke(diagnostics.app, ["diagnose", best, *data, "--pairs", "1"])
     assert r.exit_code == 0, r.output
     for words in ("samples at tau", "Var(sum X_i)", "gradient norms", "sigma over the run"):
         assert words in r.output
@@ -195,7 +204,7 @@ def test_errors_are_one_line(phantoms, tmp_path):
         ),
         (["tables", str(tmp_path)], "no results"),
         (
-            ["ablate", "steps", *out, "--data", str(phantoms), "--arms", "t1,t9"],
+            ["run", "steps", *out, "--data", str(phantoms), "--arms", "t1,t9"],
             "unknown arm 't9'; there are t1",
         ),
         (["average", str(tmp_path / "only.pt"), *out], "at least two checkpoints"),
@@ -219,9 +228,9 @@ def test_errors_are_one_line(phantoms, tmp_path):
         ),
         (["diagnose", "gone.pt", "--data", str(phantoms), "--pairs", "0"], "--pairs"),
         (["average", "gone.pt", "gone.pt", *out], "gone.pt"),
-        (["ablate", "everything", *out, "--data", str(phantoms)], "unknown group"),
+        (["run", "everything", *out, "--data", str(phantoms)], "unknown group"),
         (
-            ["ablate", "steps", *out, "--data", str(phantoms), "--scale", "huge"],
+            ["run", "steps", *out, "--data", str(phantoms), "--scale", "huge"],
             "unknown scale 'huge'; there are small, full",
         ),
         (
@@ -229,24 +238,24 @@ def test_errors_are_one_line(phantoms, tmp_path):
             "write SECTION.KEY",
         ),
         (
-            ["ablate", "steps", *out, "--data", str(phantoms), "--set", "run.steps=2"],
+            ["run", "steps", *out, "--data", str(phantoms), "--set", "run.steps=2"],
             "'run.steps' is what the arm 't1' of 'steps' sets itself",
         ),
         (
-            ["ablate", "steps", *out, "--data", str(phantoms), "--set", "data.labels"],
+            ["run", "steps", *out, "--data", str(phantoms), "--set", "data.labels"],
             "expected KEY=VALUE",
         ),
         (
-            ["ablate", "steps", *out, "--data", str(phantoms), "--set", "data.lables=3"],
+            ["run", "steps", *out, "--data", str(phantoms), "--set", "data.lables=3"],
             "unknown key 'data.lables'",
         ),
         (
             ["finetune", "best", *out, "--data", str(phantoms), "--set", "run.visits=500"],
-            "run.pretrain = 2700 leaves none of run.visits = 500",
+            "run.pretrain = 2700 leaves none of run.iterations = 500",
         ),
         (["evaluate", "gone.pt", "--data", str(phantoms)], "gone.pt"),
     ):
-        r = run.invoke(app, arguments)
+        r = run.invoke(RESEARCH.get(arguments[0], app), arguments)
         assert r.exit_code == 2 and message in r.output, (arguments, r.output)
         assert "Traceback" not in r.output
 
@@ -272,14 +281,14 @@ def test_a_network_that_never_saw_labels(phantoms, tmp_path):
         and "T = 1: NJD" in r.output
         and "2 pairs, 0 of them with labels" in r.output
     ), r.output
-    r = run.invoke(app, ["diagnose", str(out / "last.pt"), *data])
+    r = run.invoke(diagnostics.app, ["diagnose", str(out / "last.pt"), *data])
     assert (
         r.exit_code == 0
         and "no labels" in r.output
         and "Dice 0.00" not in r.output
         and "similarity" in r.output
     ), r.output
-    r = run.invoke(app, ["diagnose", str(out / "last.pt"), *data, "--signal"])
+    r = run.invoke(diagnostics.app, ["diagnose", str(out / "last.pt"), *data, "--signal"])
     assert r.exit_code == 2 and "--signal needs labels" in r.output, r.output
     r = run.invoke(
         app,
@@ -317,7 +326,7 @@ def test_a_network_that_never_saw_labels(phantoms, tmp_path):
 
 
 def test_a_run_that_is_stopped_while_it_pretrains_ends_well(phantoms, tmp_path, monkeypatch):
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     validate = Trainer.validate
 
@@ -409,7 +418,7 @@ def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
 
 def test_what_is_no_number_is_null_in_json(tiny, phantoms, tmp_path):
     """Nobody has label 3."""
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
@@ -438,7 +447,7 @@ def test_what_is_no_number_is_null_in_json(tiny, phantoms, tmp_path):
 def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
     import shutil
 
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     root = shutil.copytree(phantoms, tmp_path / "data")
     (root / "few.csv").write_text("fixed,moving\np0,p1\n")

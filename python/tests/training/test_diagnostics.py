@@ -2,13 +2,13 @@
 
 import json
 
+import diagnostics as d
 import numpy as np
 import pytest
 import torch
 from test_policy import objective, pair
 
-from morphseek.training import diagnostics as d
-from morphseek.training.data import Sample
+from morphseek.training.pairs import Sample
 
 
 def test_variance_ratio_of_independent_dimensions_is_one(tiny):
@@ -111,8 +111,7 @@ def test_the_signal_of_few_trajectories(tiny, trajectories):
 def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phantoms):
     from typer.testing import CliRunner
 
-    from morphseek.training.cli import app
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     trainer = Trainer(
         tiny("best", loss__phases=[{"visit": 5, "dice": 10.0}]), tmp_path, progress=False
@@ -122,7 +121,7 @@ def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phant
         trainer.visit, trainer.objective.kl_weight = visit, kl_weight
         trainer._save()
         r = CliRunner().invoke(
-            app,
+            d.app,
             [
                 "diagnose",
                 str(tmp_path / "last.pt"),

@@ -12,11 +12,11 @@ import torch
 
 import morphseek
 from morphseek.training import export
+from morphseek.training.backbones import build_backbone
 from morphseek.training.config import load
-from morphseek.training.data import Sample, make_grid, make_sample, read_case
 from morphseek.training.evaluate import field_on_fixed_grid, register_sample
-from morphseek.training.objective import build_backbone
-from morphseek.training.trainer import Trainer
+from morphseek.training.pairs import Sample, make_grid, make_sample, read_case
+from morphseek.training.run import Trainer
 from training_helpers import random_field
 
 SMALL = {

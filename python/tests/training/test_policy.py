@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from morphseek.training import policy as p
-from morphseek.training.data import Sample
+from morphseek.training.backbones import build_backbone
 from morphseek.training.losses import endpoint_error, hard_dice, soft_dice
-from morphseek.training.objective import StepObjective, build_backbone
+from morphseek.training.pairs import Sample
+from morphseek.training.policy import structured as structured_module
 from morphseek.training.spatial import compose, njd_fraction, warp
+from morphseek.training.step import StepObjective
 from training_helpers import random_field
 
 
@@ -115,9 +117,7 @@ def test_local_advantage_sums_windows_and_centres_each_cell():
 
 
 def test_smooth_noise_has_unit_variance_everywhere_and_neighbours_agree():
-    noise = p.smooth_noise(p.gaussian_noise((4000, 1, 5, 4, 5), np.random.default_rng(0)), 0.8)[
-        :, 0
-    ]
+    noise = p.smoothed(p.gaussian_noise((4000, 1, 5, 4, 5), np.random.default_rng(0)), 0.8)[:, 0]
     sd = noise.std(0)
     assert float(sd.min()) > 0.93 and float(sd.max()) < 1.07
     correlation = float((noise[:, 2, 2, 2] * noise[:, 3, 2, 2]).mean())
@@ -357,7 +357,7 @@ def test_mean_candidate_never_makes_the_state_worse(tiny):
 def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
     from types import SimpleNamespace
 
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     trainer = Trainer(
         tiny("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0]),
@@ -367,7 +367,7 @@ def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
     fixed = torch.zeros(1, 1, 10, 10, 10)
     fixed[..., 3:7, 3:7, 3:7] = 1
     pair = SimpleNamespace(fixed_map=fixed, moving_map=torch.roll(fixed, 2, 2), fixed_labels=fixed)
-    reward, _, _ = p._reward(trainer.objective, pair, torch.zeros(1, 3, 10, 10, 10), 0.0)
+    reward, _, _ = p.reward_of(trainer.objective, pair, torch.zeros(1, 3, 10, 10, 10), 0.0)
     assert reward == pytest.approx(-10.0)  # two voxels of 5 mm
 
 
@@ -376,7 +376,9 @@ def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
     s = pair(2)
     mirrored = Sample(**{k: v if v is None else v.flip(-1) for k, v in vars(s).items()})
     found, original = [], p.local_advantage
-    monkeypatch.setattr(p, "local_advantage", lambda *a: found.append(original(*a)) or found[-1])
+    monkeypatch.setattr(
+        structured_module, "local_advantage", lambda *a: found.append(original(*a)) or found[-1]
+    )
     for sample, views in ((s, {"model__mirrored": [True]}), (mirrored, {})):
         o = objective(tiny, "policy", loss__segmentation=0.0, **views)
         o.memory.scale = 2.0

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from morphseek.training.backbones import build_backbone
 from morphseek.training.backbones.siamese import local_correlation
 from morphseek.training.config import RENAMED_BODIES, ConfigError, Synthetic, load
 from morphseek.training.export import StepGraph, export_bundle
 from morphseek.training.losses import endpoint_error
-from morphseek.training.objective import build_backbone
+from morphseek.training.run import Trainer
 from morphseek.training.spatial import identity_grid, jacobian_determinant, warp
-from morphseek.training.synthetic import BODIES, LEAST_LABELS, SyntheticSource, smooth_noise
-from morphseek.training.trainer import Trainer
+from morphseek.training.synthetic import BODIES, LEAST_LABELS, SyntheticSource, gaussian_process
 
 SIZE = (56, 48, 64)
 LABELS = 6
@@ -161,7 +161,7 @@ def test_contrasts_are_independent_unless_the_same():
 
 def test_smooth_noise_is_standard_and_smooth():
     noise = torch.cat(
-        [smooth_noise(np.random.default_rng(i), 2, (40, 36, 44), 6.0) for i in range(12)]
+        [gaussian_process(np.random.default_rng(i), 2, (40, 36, 44), 6.0) for i in range(12)]
     )
     assert abs(float(noise.mean())) < 0.1 and abs(float(noise.std()) - 1) < 0.1
     # Alike one node further, unrelated two scales further, at the border as in the middle.
@@ -231,7 +231,7 @@ def tiny(**changes):
         "run.device": "cpu",
         "run.amp": "none",
         "run.threads": 1,
-        "run.visits": 2,
+        "run.iterations": 2,
         "run.val_every": 1,
         "run.picture_every": 1,
         "run.steps_schedule": [[1, 2]],
@@ -306,7 +306,8 @@ def test_local_correlation_points_at_the_shift():
 
 def test_validation_is_the_same_for_every_seed(tmp_path):
     a, b = (Trainer(tiny(run__seed=seed), tmp_path / str(seed), progress=False) for seed in (0, 1))
-    assert all(torch.equal(x.fixed, y.fixed) for x, y in zip(a.val_pairs, b.val_pairs))
+    pairs = zip(a.supply.val_pairs, b.supply.val_pairs)
+    assert all(torch.equal(x.fixed, y.fixed) for x, y in pairs)
     assert not torch.equal(a.pair(0, None).fixed, b.pair(0, None).fixed)
 
 

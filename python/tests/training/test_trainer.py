@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from morphseek.training.evaluate import evaluate_pairs
-from morphseek.training.trainer import Trainer, average, load_backbone
+from morphseek.training.run import Trainer, average, load_backbone
 
 
 def final(folder):
@@ -164,7 +164,7 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
 _RUN = """
 import sys, json
 from morphseek.training.config import Config
-from morphseek.training.trainer import Trainer
+from morphseek.training.run import Trainer
 Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False).run()
 """
 
@@ -218,15 +218,16 @@ def test_resuming_with_other_processes_is_refused(tiny, tmp_path):
 
 def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     """As the tables of relative positions of a transformer: integers beside the weights."""
-    from morphseek.training import trainer as module
+    from morphseek.training.run import checkpoint, loop
 
     def build(model):
         backbone = build_backbone(model)
         backbone.register_buffer("table", torch.arange(100))
         return backbone
 
-    build_backbone = module.build_backbone
-    monkeypatch.setattr(module, "build_backbone", build)
+    build_backbone = loop.build_backbone
+    for module in (checkpoint, loop):
+        monkeypatch.setattr(module, "build_backbone", build)
     trainer = Trainer(
         tiny("best", run__visits=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False
     )
@@ -310,7 +311,7 @@ def test_target_kl_schedule(tiny, tmp_path):
 _RANK = """
 import json, os, sys, torch
 from morphseek.training.config import Config
-from morphseek.training.trainer import Trainer
+from morphseek.training.run import Trainer
 t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False)
 t.run()
 torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
@@ -356,7 +357,8 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
     single = Trainer(config, tmp_path / "single", progress=False)
     total = None
     for rank in (0, 1):
-        single.rank, single.world = rank, 2
+        single.rank = single.supply.rank = rank
+        single.world = single.supply.world = 2
         rng = single.rng(0)
         pair = single.pair(0, rng)
         u = torch.zeros(1, 3, *pair.fixed.shape[2:])
@@ -421,7 +423,7 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     step, not after two.
     """
     from morphseek.training.backbones import Encoded
-    from morphseek.training.data import PairSource
+    from morphseek.training.pairs import PairSource
 
     source = PairSource(phantoms, 2)
     source.case("p0")
@@ -554,7 +556,7 @@ def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
 
 def test_pretraining_must_leave_visits(tiny, tmp_path):
     options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
-    with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.visits = 5"):
+    with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.iterations = 5"):
         Trainer(
             tiny(
                 "best",
@@ -615,7 +617,7 @@ def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(
         **{k: v if v is None else v[:, :, :depth].contiguous() for k, v in vars(pair).items()}
     )
     assert [trainer.precision((depth, 24, 24)) for _ in range(2)] == [fine, fine]
-    assert [r.name for r in caplog.records] == ([] if fine else ["morphseek.training.trainer"])
+    assert [r.name for r in caplog.records] == ([] if fine else ["morphseek.training"])
     gradients = []
     for amp in (trainer.precision((depth, 24, 24)), False):
         trainer.objective.amp = amp

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from scipy.ndimage import map_coordinates
 
-from morphseek.training.loop import loop_steps
+from morphseek.training.export.onnx_loop import loop_steps
 from morphseek.training.spatial import njd_fraction, translate
 
 import onnxruntime  # isort: skip; after morphseek, which switches its telemetry off

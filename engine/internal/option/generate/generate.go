@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"go/format"
 	"os"
@@ -38,8 +39,10 @@ var outputs = []struct {
 	{"bridge/capi/test/layout.c", part("/* options", cRows)},
 	{"plugin/include/itkMorphSeekOptions.h", itkMacro},
 	{"plugin/cli/MorphSeekRegistration.xml", part("<!-- options", xmlParameters)},
-	{"python/src/morphseek/_options.py", pythonTypes},
-	{"python/src/morphseek/_metrics.py", pythonMetrics},
+	{"python/src/morphseek/_engine/generated.py", pythonTypes},
+	{"python/src/morphseek/_engine/metrics.py", pythonMetrics},
+	{"python/src/morphseek/_engine/options.json", optionsJSON},
+	{"python/src/morphseek/errors.py", part("# errors", pythonErrors)},
 	{"python/docs/options.md", reference},
 	{"python/docs/metrics.md", metricsPage},
 }
@@ -292,6 +295,69 @@ func pythonType(o option.Option) string {
 		kind += " | bool"
 	}
 	return kind
+}
+
+// optionsJSON is the table as engine.OptionSpecs tells it, for a command line that prints its help before the engine is loaded.
+func optionsJSON(t tables, _ string) (string, error) {
+	type spec struct {
+		Name    string   `json:"name"`
+		Label   string   `json:"label"`
+		Type    string   `json:"type"`
+		Default any      `json:"default"`
+		Choices []string `json:"choices,omitempty"`
+		Prefix  string   `json:"prefix,omitempty"`
+		Number  string   `json:"number,omitempty"`
+		Min     *float64 `json:"min,omitempty"`
+		Max     *float64 `json:"max,omitempty"`
+		Stage   string   `json:"stage,omitempty"`
+		Help    string   `json:"help"`
+	}
+	specs := make([]spec, len(t.options))
+	for i, o := range t.options {
+		specs[i] = spec{
+			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
+			Stage: o.Stage, Help: o.Help,
+		}
+		if o.Numeric() {
+			specs[i].Min = &t.options[i].Min
+			if o.Max != 0 {
+				specs[i].Max = &t.options[i].Max
+			}
+		}
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	err := encoder.Encode(specs)
+	return b.String(), err
+}
+
+// builtins says which of Python's own exceptions a failure also is: by its class, its exit code, but for those that Python has a word
+// for.
+var builtins = map[int]string{1: "RuntimeError", 2: "ValueError", 3: "ValueError", 4: "RuntimeError", 5: "RuntimeError", 6: "OSError", 130: "RuntimeError"}
+
+var builtinsByName = map[string]string{
+	"out_of_memory": "MemoryError", "input_unreadable": "OSError", "model_not_found": "LookupError", "snapshot_corrupt": "ValueError",
+}
+
+// pythonErrors writes a class for each failure. The built-in comes first: whatever unpickles by __new__ alone, as Dask does, finds the
+// right one.
+func pythonErrors(_ tables, _ string) string {
+	var b strings.Builder
+	for _, info := range fault.Table {
+		builtin := builtinsByName[info.Name]
+		if builtin == "" {
+			builtin = builtins[info.Exit]
+		}
+		summary := strings.ToUpper(info.Name[:1]) + strings.ReplaceAll(info.Name[1:], "_", " ")
+		fmt.Fprintf(&b, "class %s(%s, MorphSeekError):\n", info.Python, builtin)
+		said := fmt.Sprintf("%s (code %d, exit code %d): %s.", summary, info.Code, info.Exit, info.Help)
+		docstring(&b, said)
+		b.WriteString("\n")
+		fmt.Fprintf(&b, "    code = %d\n    name = %q\n    exit_code = %d\n    help = %q\n\n\n", info.Code, info.Name, info.Exit, info.Help)
+	}
+	return b.String()
 }
 
 func reference(t tables, _ string) (string, error) {

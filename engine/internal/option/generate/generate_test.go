@@ -113,18 +113,18 @@ func TestScratch(t *testing.T) {
 	run("go", "generate", "./engine")
 	run("go", "test", "-run", "TestScratch", "./engine")
 	for path, want := range map[string]string{
-		"engine/options_gen.go":                "HalfFoo int `json:\"half_foo\"`",
-		"bridge/capi/include/morphseek.h":      "  int32_t half_foo;\n  /* end of options */\n} ms_options;",
-		"bridge/capi/test/layout.c":            "  MEMBER(ms_options, half_foo);\n",
-		"plugin/include/itkMorphSeekOptions.h": "  X(HalfFoo, half_foo, int)\n",
-		"plugin/cli/MorphSeekRegistration.xml": "<longflag>half-foo</longflag>\n      <label>Half foo</label>\n      <description>Foos, &lt;halved&gt;.</description>\n      <default>7</default>",
-		"python/src/morphseek/_options.py":     "    half_foo: int | None\n    \"\"\"Foos, <halved>.\"\"\"\n",
-		"python/docs/options.md":               "## half_foo\n\nFoos, &lt;halved&gt;.\n\n- Values: a whole number from 3 to 9.\n- Default: `7`.\n- Since 9.9.\n",
+		"engine/options_gen.go":                     "HalfFoo int `json:\"half_foo\"`",
+		"bridge/capi/include/morphseek.h":           "  int32_t half_foo;\n  /* end of options */\n} ms_options;",
+		"bridge/capi/test/layout.c":                 "  MEMBER(ms_options, half_foo);\n",
+		"plugin/include/itkMorphSeekOptions.h":      "  X(HalfFoo, half_foo, int)\n",
+		"plugin/cli/MorphSeekRegistration.xml":      "<longflag>half-foo</longflag>\n      <label>Half foo</label>\n      <description>Foos, &lt;halved&gt;.</description>\n      <default>7</default>",
+		"python/src/morphseek/_engine/generated.py": "    half_foo: int | None\n    \"\"\"Foos, <halved>.\"\"\"\n",
+		"python/docs/options.md":                    "## half_foo\n\nFoos, &lt;halved&gt;.\n\n- Values: a whole number from 3 to 9.\n- Default: `7`.\n- Since 9.9.\n",
 	} {
 		holds(path, want)
 	}
 	holds("bridge/capi/include/morphseek.h", " *   \"foo_mm\": foos, \"bar\"\n")
-	holds("python/src/morphseek/_metrics.py", "    # foos, \"bar\"\n    foo_mm: list[float]\n")
+	holds("python/src/morphseek/_engine/metrics.py", "    # foos, \"bar\"\n    foo_mm: list[float]\n")
 	holds("python/docs/metrics.md", "| `foo_mm` | foos, \"bar\" |\n")
 	if cc, err := exec.LookPath("cc"); err == nil {
 		run(cc, "-fsyntax-only", "-Wall", "-Werror", "-Ibridge/capi/include", "bridge/capi/test/layout.c")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .. import io
+from .. import _files
 from ..verdict import GRADES, UNKNOWN, counts
 from .markup import Markup, join, tag
 from .page import SIGNS, asset, shell
@@ -74,7 +74,7 @@ def write_index(
         ),
     ]
     css = asset("page.css") + asset("cohort.css")
-    io.write_text(path, shell(title, "data:,", css, asset("cohort.js"), *body))
+    _files.write_text(path, shell(title, "data:,", css, asset("cohort.js"), *body))
 
 
 def _badness(row: CohortRow) -> tuple[int, float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import errors
-from ..registration import RegistrationResult
+from ..result import RegistrationResult
 
 _ITERATIONS = 20
 

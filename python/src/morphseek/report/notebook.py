@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from .. import io
-from ..registration import RegistrationResult
+from ..images import Image, ImageLike
+from ..result import RegistrationResult
 from . import page, picture
 from .markup import join, tag
 from .views import Scene
@@ -40,7 +40,7 @@ class View:
         return f"View({len(self.page) / 1e6:.1f} MB, shown by a notebook)"
 
 
-def summary(result: RegistrationResult, fixed: io.Image | None, moving: io.Image | None) -> str:
+def summary(result: RegistrationResult, fixed: Image | None, moving: Image | None) -> str:
     """Return the verdict, the numbers that matter and a picture, as HTML."""
     scene = Scene(result, fixed, moving)
     facts = page.Facts(result, fixed, moving, scene)
@@ -82,13 +82,13 @@ def summary(result: RegistrationResult, fixed: io.Image | None, moving: io.Image
 
 def view(
     result: RegistrationResult,
-    images: tuple[io.ImageLike, io.ImageLike],
-    labels: tuple[io.ImageLike | None, io.ImageLike | None],
+    images: tuple[ImageLike, ImageLike],
+    labels: tuple[ImageLike | None, ImageLike | None],
     height: int,
     more: Mapping[str, Any],
 ) -> View:
     """Return the interactive page; see :meth:`morphseek.RegistrationResult.view`."""
-    from ..evaluation import score_labels
+    from ..scoring import score_labels
 
     both = labels[0] is not None and labels[1] is not None
     given = {"scores": score_labels(result, *labels) if both else (), **more}

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import io
-from ..evaluation import LabelScore, mean_dice
-from ..registration import RegistrationResult
+from .. import _files, images
+from ..result import RegistrationResult
+from ..scoring import LabelScore, mean_dice
 from ..verdict import UNKNOWN, explanation, millimetres, notes
 from . import picture, viewer_data
 from .landmarks import LandmarkErrors
@@ -34,12 +34,12 @@ _DATA = Markup("<!-- data -->")
 def write_report(
     path: str | os.PathLike[str],
     result: RegistrationResult,
-    fixed: io.ImageLike,
-    moving: io.ImageLike,
+    fixed: images.ImageLike,
+    moving: images.ImageLike,
     *,
-    fixed_labels: io.ImageLike | None = None,
-    moving_labels: io.ImageLike | None = None,
-    warped_labels: io.ImageLike | None = None,
+    fixed_labels: images.ImageLike | None = None,
+    moving_labels: images.ImageLike | None = None,
+    warped_labels: images.ImageLike | None = None,
     scores: Sequence[LabelScore] = (),
     label_names: dict[int, str] | None = None,
     landmarks: tuple[Any, Any] | None = None,
@@ -64,7 +64,7 @@ def write_report(
     warped_labels : ImageLike, optional
         The moving labels on the fixed grid; where they are not given, they are made.
     scores : sequence of LabelScore
-        From :func:`morphseek.evaluation.score_labels`.
+        From :func:`morphseek.scoring.score_labels`.
     label_names : dict, optional
         Label number to name.
     landmarks : (array_like, array_like), optional
@@ -78,7 +78,7 @@ def write_report(
     title : str
         Which images, for the heading.
     truth : dict, optional
-        Of a made-up pair the errors at points, from :meth:`morphseek.phantom.PhantomPair.errors`.
+        Of a made-up pair the errors at points, from :meth:`morphseek.phantoms.PhantomPair.errors`.
     size : {"full", "small"}
         "full" is the interactive page, at most 6 MB; "small" has one picture and the numbers, below
         200 kB.
@@ -100,17 +100,17 @@ def write_report(
         truth=truth,
         size=size,
     )
-    io.write_text(path, text)
+    _files.write_text(path, text)
 
 
 def compose(
     result: RegistrationResult,
-    fixed: io.ImageLike | None,
-    moving: io.ImageLike | None,
+    fixed: images.ImageLike | None,
+    moving: images.ImageLike | None,
     *,
-    fixed_labels: io.ImageLike | None = None,
-    moving_labels: io.ImageLike | None = None,
-    warped_labels: io.ImageLike | None = None,
+    fixed_labels: images.ImageLike | None = None,
+    moving_labels: images.ImageLike | None = None,
+    warped_labels: images.ImageLike | None = None,
     scores: Sequence[LabelScore] = (),
     label_names: dict[int, str] | None = None,
     landmarks: tuple[Any, Any] | None = None,
@@ -122,16 +122,18 @@ def compose(
     size: Size = "full",
 ) -> str:
     """Return the page of :func:`write_report`."""
-    target = None if fixed is None else io.read_on(fixed, result.grid, "fixed")
-    source = None if moving is None else io.read_on(moving, result.moving_grid, "moving")
+    target = None if fixed is None else images.read_on(fixed, result.grid, "fixed")
+    source = None if moving is None else images.read_on(moving, result.moving_grid, "moving")
     both = fixed_labels is not None and moving_labels is not None
     scene = Scene(
         result,
         target,
         source,
-        io.read_on(fixed_labels, result.grid, "fixed labels") if both else None,
-        io.read_on(moving_labels, result.moving_grid, "moving labels") if both else None,
-        None if warped_labels is None else io.read_on(warped_labels, result.grid, "warped labels"),
+        images.read_on(fixed_labels, result.grid, "fixed labels") if both else None,
+        images.read_on(moving_labels, result.moving_grid, "moving labels") if both else None,
+        None
+        if warped_labels is None
+        else images.read_on(warped_labels, result.grid, "warped labels"),
     )
     points = None
     if landmarks is not None:
@@ -159,8 +161,8 @@ class Facts:
     """What the page tells in words and numbers."""
 
     result: RegistrationResult
-    fixed: io.Image | None
-    moving: io.Image | None
+    fixed: images.Image | None
+    moving: images.Image | None
     scene: Scene
     scores: Sequence[LabelScore] = ()
     names: dict[int, str] = dataclasses.field(default_factory=dict)
@@ -264,8 +266,8 @@ def _now() -> str:
 
 
 def _sizes(facts: Facts) -> str:
-    images = [image for image in (facts.moving, facts.fixed) if image is not None]
-    return " onto ".join(repr(image)[6:-1].split(",")[0] for image in images)
+    given = [image for image in (facts.moving, facts.fixed) if image is not None]
+    return " onto ".join(repr(image)[6:-1].split(",")[0] for image in given)
 
 
 def _tiles(facts: Facts) -> Markup:
@@ -501,11 +503,11 @@ def _label_table(facts: Facts) -> Markup:
 def _measurements(facts: Facts) -> list[tuple[str, str]]:
     m = facts.result.metrics
     align = m["align"]
-    images = (("Fixed image", facts.fixed), ("Moving image", facts.moving))
+    given = (("Fixed image", facts.fixed), ("Moving image", facts.moving))
     tilt = facts.scene.axes.tilt()
     steps = ", ".join(f"{s['reward']:.4f}" for s in m["steps"] or []) + " (reward)"
     return [
-        *((what, repr(image)[6:-1]) for what, image in images if image is not None),
+        *((what, repr(image)[6:-1]) for what, image in given if image is not None),
         (
             "Orientation",
             f"oblique {tilt:.0f}\u00b0: planes along the nearest anatomical axes"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import errors, io
-from ..registration import RegistrationResult
+from .. import errors, images
+from ..result import RegistrationResult
 from .views import PLANES, Scene, plane_letters
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ _MOST = float(np.log(4))  # of the volume change, either way
 
 
 def figure(
-    result: RegistrationResult, fixed: io.ImageLike, moving: io.ImageLike, width: float = 7.2
+    result: RegistrationResult,
+    fixed: images.ImageLike,
+    moving: images.ImageLike,
+    width: float = 7.2,
 ) -> Figure:
     """Return fixed, before, after and the log-Jacobian, in three planes."""
     try:
@@ -31,8 +34,8 @@ def figure(
 
     scene = Scene(
         result,
-        io.read_on(fixed, result.grid, "fixed"),
-        io.read_on(moving, result.moving_grid, "moving"),
+        images.read_on(fixed, result.grid, "fixed"),
+        images.read_on(moving, result.moving_grid, "moving"),
     )
     at, letters = scene.middle(), plane_letters(scene.axes.letters())
     sizes = scene.sizes_mm()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation import LabelScore
+from ..scoring import LabelScore
 from . import pack
 from .landmarks import LandmarkErrors
 from .markup import Markup, join, script_data

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import io
-from ..registration import RegistrationResult
-from ..transform import minimum, resample_identity
+from .. import images
+from ..result import RegistrationResult
+from ..transforms import minimum, resample_identity
 from . import pack, picture
 from .pack import Bytes
 
@@ -31,7 +31,7 @@ class Axes:
     """
 
     def __init__(self, grid: np.ndarray):
-        self.matrix = io.index_to_physical(grid)
+        self.matrix = images.index_to_physical(grid)
         direction = self.matrix[:3, :3] / np.linalg.norm(self.matrix[:3, :3], axis=0)
         columns = max(  # the index axis that runs along x, y, z
             itertools.permutations(range(3)),
@@ -112,11 +112,11 @@ class Scene:
     def __init__(
         self,
         result: RegistrationResult,
-        fixed: io.Image | None,
-        moving: io.Image | None,
-        fixed_labels: io.Image | None = None,
-        moving_labels: io.Image | None = None,
-        warped_labels: io.Image | None = None,
+        fixed: images.Image | None,
+        moving: images.Image | None,
+        fixed_labels: images.Image | None = None,
+        moving_labels: images.Image | None = None,
+        warped_labels: images.Image | None = None,
     ):
         self.result = result
         self.axes = Axes(result.grid)
@@ -161,7 +161,7 @@ class Scene:
         """Along the page's x, y, z, mm."""
         return [float(v) for v in np.linalg.norm(self.to_mm[:3, :3], axis=0)]
 
-    def _images(self, fixed: io.Image | None, moving: io.Image | None) -> None:
+    def _images(self, fixed: images.Image | None, moving: images.Image | None) -> None:
         warped = known(self.result.warped)
         shown = {"after": warped}
         if moving is not None:
@@ -203,7 +203,9 @@ class Scene:
         direction = (turned[:3, :3] / spacing).ravel()
         return halves, np.array([*size, *(spacing * halves[::-1]), *origin, *direction])
 
-    def _labels(self, fixed: io.Image, moving: io.Image, warped: io.Image | None) -> None:
+    def _labels(
+        self, fixed: images.Image, moving: images.Image, warped: images.Image | None
+    ) -> None:
         if all(_is_small(image.array, MOST_LABELS) for image in (fixed, moving)):
             # the many are found among every eighth voxel, and one that is not has its number alone
             thin = (image.array[::2, ::2, ::2] for image in (fixed, moving))

@@ -1,12 +1,15 @@
-"""``morphseek train``: warm up, fine-tune, export, and look inside."""
+"""``morphseek train``: warm up, fine-tune, evaluate, average, export."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from .config import Config
 
 app = typer.Typer(
     help="Train a registration network on your own pairs and export it as a bundle.",
@@ -31,12 +34,12 @@ _SET = typer.Option(
 )
 
 
-def _fail(error: Exception) -> None:
+def _fail(error: Exception) -> NoReturn:
     typer.secho(f"error: {error}", fg="red", err=True)
     raise typer.Exit(2)
 
 
-def _counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
+def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
     """Whole numbers from ``least`` that an option lists, as many as ``length`` says unless it is
     0.
     """
@@ -53,16 +56,16 @@ def _counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[in
     return tuple(int(part) for part in parts)
 
 
-def _check_folder(to: Path | None) -> None:
+def check_folder(to: Path | None) -> None:
     """Fail before the work where its figures could not be written."""
     if to is not None and not to.absolute().parent.is_dir():
         _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
 
 
-def _changes(items: list[str] | None) -> dict:
+def changes_of(items: list[str]) -> dict[str, Any]:
     """The keys that --set changes, and their values."""
     values = {}
-    for item in items or []:
+    for item in items:
         key, sign, text = item.partition("=")
         if not sign:
             raise ValueError(f"--set {item!r}: expected KEY=VALUE")
@@ -73,12 +76,12 @@ def _changes(items: list[str] | None) -> dict:
     return values
 
 
-def _load(source: str, data: Path | None, changes: list[str], stage: str | None = None):
+def _load(source: str, data: Path | None, changes: list[str], stage: str | None = None) -> Config:
     from .config import ConfigError, load
 
     try:
         config = load(source)
-        values = _changes(changes)
+        values = changes_of(changes)
         if data is not None:
             values["data.path"] = str(data)
         if stage:
@@ -97,8 +100,8 @@ def _train(
     changes: list[str],
     quiet: bool,
 ) -> None:
-    from .data import DataError
-    from .trainer import Trainer
+    from .pairs import DataError
+    from .run import Trainer
 
     config = _load(source, data, changes, stage)
     if not config.data.path and config.data.pairs != "synthetic":
@@ -114,7 +117,7 @@ def _train(
     if trainer.rank == 0:
         state = (
             "done"
-            if trainer.visit >= config.run.visits
+            if trainer.visit >= config.run.iterations
             else "stopped; repeat the command to continue"
         )
         typer.echo(
@@ -186,11 +189,11 @@ def evaluate(
     """Dice and NJD of a checkpoint on a pair list."""
     import numpy as np
 
-    from .data import PairSource, read_pairs
     from .evaluate import evaluate_pairs, scores
-    from .trainer import load_backbone
+    from .pairs import PairSource, read_pairs
+    from .run import load_backbone
 
-    _check_folder(to)
+    check_folder(to)
     try:
         backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
@@ -224,9 +227,10 @@ def evaluate(
         )
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
     if to:
-        from .config import without_nan
+        from .. import _files
+        from .._json import without_nan
 
-        to.write_text(json.dumps(without_nan(rows), indent=1, allow_nan=False))
+        _files.write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
 
 
 @app.command(name="average")
@@ -242,7 +246,7 @@ def average_(
     ] = None,
 ) -> None:
     """Average the weights of several runs: often better on new people than any of them."""
-    from .trainer import average, save_atomic
+    from .run import average, save_atomic
 
     try:
         save_atomic(average(checkpoints, share or None), out)
@@ -284,22 +288,26 @@ def export(
     """
     import numpy as np
 
-    from .data import PairSource, read_pairs
     from .evaluate import evaluate_pairs, scores
     from .export import export_bundle, random_backbone
-    from .trainer import load_backbone
+    from .pairs import PairSource, read_pairs
+    from .run import load_backbone
 
     wanted = _load(config, data, set_ or [])
-    shape = _counts("--size", size, 3) if size else None
+    shape: tuple[int, int, int] | None = None
+    if size:
+        d, h, w = counts("--size", size, 3)
+        shape = d, h, w
     if out.suffix.lower() != ".onnx":
         _fail(ValueError(f"--out {out}: a bundle's name ends in .onnx"))
     if (checkpoint is None) == (random is None):
         _fail(ValueError("give either --checkpoint or --random"))
-    metrics: dict = {}
+    metrics: dict[str, Any] = {}
     try:
-        if checkpoint is None:
+        if random is not None:
             backbone, trained = random_backbone(wanted.model, random), wanted
         else:
+            assert checkpoint is not None
             backbone, trained, state = load_backbone(checkpoint)
             trained.bundle = wanted.bundle
             trained.model.offsets = wanted.model.offsets or trained.model.offsets
@@ -344,181 +352,6 @@ def export(
         f" {manifest['sha256']}"
     )
     typer.echo(json.dumps(manifest["metrics"]))
-
-
-@app.command()
-def diagnose(
-    checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
-    data: Annotated[Path, _DATA],
-    pairs: Annotated[int, typer.Option(help="Validation pairs to use.", min=1)] = 4,
-    tau: Annotated[float, typer.Option(help="Temperature of the samples.")] = 1.0,
-    signal: Annotated[
-        bool, typer.Option(help="Also measure the policy-gradient signal (slow).")
-    ] = False,
-    trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
-    to: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
-) -> None:
-    """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
-    policy's signal.
-    """
-    import numpy as np
-
-    from . import diagnostics as d
-    from .objective import StepObjective
-    from .trainer import load_backbone
-
-    _check_folder(to)
-    sizes = _counts("--trajectories", trajectories, least=2)
-    try:
-        backbone, config, state = load_backbone(checkpoint)
-        samples = d.load_pairs(config, data, backbone.size_multiple, pairs)
-    except (OSError, ValueError) as error:
-        _fail(error)
-    labelled = [s for s in samples if s.fixed_labels.shape[1] and s.moving_labels.shape[1]]
-    if signal and not labelled:
-        _fail(
-            ValueError(
-                "--signal needs labels: the validation pairs have none for data.labels ="
-                f" {config.data.labels}"
-            )
-        )
-    # The weights and the policy that the run's next visit would have.
-    objective = StepObjective(
-        backbone,
-        config.loss.at(state["visit"]),
-        config.policy,
-        config.run.stage,
-        False,
-        config.data.spacing,
-    )
-    objective.kl_weight = state.get("kl_weight", objective.kl_weight)
-    if state.get("policy"):
-        objective.load_policy_state(state["policy"])
-    report: dict = {"collapse": [d.collapse_probe(backbone, s, tau=tau) for s in labelled]}
-    if not labelled:
-        typer.echo("no labels: no Dice of samples")
-    for row in report["collapse"]:
-        typer.echo(
-            f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu:"
-            f" {row['dice_mu']:.2f})"
-        )
-    report["variance"] = d.variance_ratio(backbone, samples[0], tau=tau)
-    v = report["variance"]
-    typer.echo(
-        f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}"
-    )
-    report["gradient_norms"] = d.gradient_norms(
-        objective, samples[0], config.policy.temperature(min(state["visit"], config.run.visits - 1))
-    )
-    typer.echo(
-        "gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items())
-    )
-    run = checkpoint.parent
-    if (run / "log.jsonl").exists():
-        h = report["histories"] = d.histories(run, ("sigma", "mu_abs", "kl"))
-        for key in ("sigma", "mu_abs", "kl"):
-            parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
-            typer.echo(
-                f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p))
-            )
-    if signal:
-        report["signal"] = d.policy_signal(objective, labelled, sizes)
-        typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
-        for r in report["signal"]:
-            typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
-    if to:
-        from .config import without_nan
-
-        to.write_text(json.dumps(without_nan(report), indent=1, allow_nan=False))
-
-
-@app.command()
-def ablate(
-    group: Annotated[
-        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")
-    ],
-    data: Annotated[Path, _DATA],
-    out: Annotated[
-        Path,
-        typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
-    ],
-    visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
-    seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
-    scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
-    arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help=(
-                "Change one key in every arm and in the warm-up, e.g. --set data.labels=4"
-                " (repeatable)."
-            ),
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
-) -> None:
-    """Run a group of ablations; `tables` then prints it."""
-    from .ablate import GROUPS, SCALES, run
-
-    if scale not in SCALES:
-        _fail(ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}"))
-    if group != "all" and group not in GROUPS:
-        _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
-    only = tuple(a for a in arms.split(",") if a)
-    groups = tuple(GROUPS) if group == "all" else (group,)
-    known = [arm for name in groups for arm in GROUPS[name]]
-    if odd := [arm for arm in only if arm not in known]:
-        _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
-    for name in groups:
-        try:
-            run(
-                name,
-                data,
-                out,
-                visits=visits,
-                seeds=tuple(range(seeds)),
-                scale=scale,
-                arms=only,
-                changes=_changes(set_),
-            )
-        except (OSError, ValueError) as error:
-            _fail(error)
-
-
-@app.command()
-def tables(out: Annotated[Path, typer.Argument(help="Folder of `ablate`.")]) -> None:
-    """Markdown tables and p-values of the ablations in a folder."""
-    from .ablate import tables as make
-
-    text = make(out)
-    if not text:
-        _fail(ValueError(f"{out} has no results of `ablate`"))
-    typer.echo(text)
-
-
-@app.command()
-def memory(
-    trajectories: Annotated[str, typer.Option(help="Values of J.")] = "1,2,4,8,16",
-    size: Annotated[str, typer.Option(help="D,H,W.")] = "48,64,48",
-    backbone: Annotated[str, typer.Option()] = "compact",
-) -> None:
-    """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
-    from .backbones import build
-    from .diagnostics import step_cost
-
-    shape, sizes = _counts("--size", size, 3), _counts("--trajectories", trajectories)
-    try:
-        build(backbone).latent_shape(shape)
-    except ValueError as error:
-        _fail(error)
-    typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
-    for j in sizes:
-        try:
-            values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
-        except RuntimeError as error:
-            _fail(error)
-        typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
 
 
 @app.command()

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .backbones import PolicyBackbone
-from .data import Case, Grid, Sample, make_grid, make_sample, start_transform
 from .losses import hard_dice, masked_mean
+from .pairs import Case, Grid, PairSource, Sample, make_grid, make_sample, start_transform
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
 
@@ -83,7 +85,7 @@ def score_pair(
     surface : bool
         Measure the 95 % Hausdorff distance too.
     initial : ndarray of shape (4, 4), optional
-        Where it starts, as in :func:`.data.make_sample`.
+        Where it starts, as in :func:`.pairs.make_sample`.
 
     Returns
     -------
@@ -163,15 +165,15 @@ def score_sample(u: Tensor, pair: Sample, labels: int) -> dict[str, float]:
 
 def evaluate_pairs(
     model: PolicyBackbone,
-    source,
+    source: PairSource,
     pairs: list[tuple[str, str]],
-    spacing,
-    min_size,
+    spacing: Sequence[float],
+    min_size: Sequence[int],
     steps: int,
     device: torch.device | str = "cpu",
     amp: bool = False,
     surface: bool = False,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """Register pairs from where ``source`` starts them and score the state after every step.
 
     Returns
@@ -203,7 +205,7 @@ def evaluate_pairs(
     return rows
 
 
-def scores(rows: list[dict], step: int, key: str) -> list[float]:
+def scores(rows: list[dict[str, Any]], step: int, key: str) -> list[float]:
     """One figure after ``step`` of every pair in ``rows`` that has it: pairs without labels have no
     Dice.
     """

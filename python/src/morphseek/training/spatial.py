@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 __all__ = [
     "compose",
+    "determinant",
     "forward_differences",
     "from_view",
     "identity_grid",
@@ -218,7 +219,7 @@ def forward_differences(u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _determinant(gz: Tensor, gy: Tensor, gx: Tensor) -> Tensor:
+def determinant(gz: Tensor, gy: Tensor, gx: Tensor) -> Tensor:
     """``det(I + grad u)`` from the three directional derivatives, each (B, 3, ...)."""
     a, b, c = 1.0 + gz[:, 0], gy[:, 0], gx[:, 0]
     d, e, f = gz[:, 1], 1.0 + gy[:, 1], gx[:, 1]
@@ -244,9 +245,9 @@ def jacobian_determinant(u: Tensor, scheme: str = "central") -> Tensor:
     Tensor of shape (B, D, H, W) or (B, D - 1, H - 1, W - 1)
     """
     if scheme == "forward":
-        return _determinant(*forward_differences(u))
+        return determinant(*forward_differences(u))
     gz, gy, gx = (_central(u, axis) for axis in (2, 3, 4))
-    return _determinant(gz, gy, gx)
+    return determinant(gz, gy, gx)
 
 
 def _central(u: Tensor, axis: int) -> Tensor:

@@ -1,6 +1,23 @@
-"""Backbones: one file each, registered by name."""
+"""Backbones: a file each. Those in this folder are found by themselves, those of other packages by
+their entry point in the group ``morphseek.backbones``.
+"""
 
-from . import compact, nicetrans, siamese, transmorph, voxelmorph  # noqa: F401 each registers itself
-from .base import BACKBONES, Encoded, PolicyBackbone, SplitConv, build, register
+import importlib
+import pkgutil
 
-__all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "register"]
+from .base import BACKBONES, Encoded, PolicyBackbone, SplitConv, build, known, register
+from .configured import build_backbone
+
+for _file in pkgutil.iter_modules(__path__):  # each registers its own
+    importlib.import_module(f".{_file.name}", __name__)
+
+__all__ = [
+    "BACKBONES",
+    "Encoded",
+    "PolicyBackbone",
+    "SplitConv",
+    "build",
+    "build_backbone",
+    "known",
+    "register",
+]

@@ -7,15 +7,20 @@ place of ``f_L``.
 
 To add a backbone, write one file: subclass :class:`PolicyBackbone`, set the class attributes,
 implement :meth:`~PolicyBackbone.encode` and :meth:`~PolicyBackbone.decode`, and decorate the class
-with :func:`register`.
+with :func:`register`. In a package of your own, name the module in its metadata, and
+``model.backbone = "mine"`` finds it::
+
+    [project.entry-points."morphseek.backbones"]
+    mine = "my_package.my_module"
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +29,29 @@ from ..spatial import from_view, integrate_velocity, to_view, upsample_field
 
 __all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "register"]
 
-BACKBONES: dict[str, type[PolicyBackbone]] = {}
+GROUP = "morphseek.backbones"  # of the entry points
+
+
+class _Registry(dict[str, "type[PolicyBackbone]"]):
+    """Backbones by name; one that is not here is looked for among the entry points."""
+
+    def __missing__(self, name: str) -> type[PolicyBackbone]:
+        for point in importlib.metadata.entry_points(group=GROUP, name=name):
+            found = point.load()  # the class, or a module that registers it
+            if isinstance(found, type) and name not in self:
+                register(name)(found)
+            if name in self:
+                return self[name]
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+BACKBONES = _Registry()
 
 
 def register(name: str) -> Callable[[type[PolicyBackbone]], type[PolicyBackbone]]:
@@ -40,9 +67,18 @@ def register(name: str) -> Callable[[type[PolicyBackbone]], type[PolicyBackbone]
 
 def build(name: str, **options) -> PolicyBackbone:
     """Make the backbone registered under ``name``; ``options`` go to its constructor."""
-    if name not in BACKBONES:
-        raise ValueError(f"unknown backbone {name!r}; known: {', '.join(sorted(BACKBONES))}")
-    return BACKBONES[name](**options)
+    backbone = BACKBONES.get(name)
+    if backbone is None:
+        further = {point.name for point in importlib.metadata.entry_points(group=GROUP)}
+        raise ValueError(
+            f"unknown backbone {name!r}; known: {', '.join(sorted(further | BACKBONES.keys()))}"
+        )
+    return backbone(**options)
+
+
+def known(ability: str) -> list[str]:
+    """Return the names of the registered backbones whose class attribute `ability` is true."""
+    return sorted(name for name, backbone in BACKBONES.items() if getattr(backbone, ability))
 
 
 @dataclass
@@ -160,9 +196,18 @@ class PolicyBackbone(nn.Module):
     field_stride : int
         1 if the decoder ends at full resolution, 2 if at half of it (the field is then upsampled
         linearly).
+    can_segment : bool
+        Whether it takes ``segmentation_classes`` and has ``step_field_and_segmentation``.
+    can_pretrain : bool
+        Whether it has ``segment``, which labels single images.
+    training_only : tuple of str
+        Attributes that serve training only: they are not exported, and weights may lack them.
     """
 
     name: ClassVar[str] = ""
+    can_segment: ClassVar[bool] = False
+    can_pretrain: ClassVar[bool] = False
+    training_only: ClassVar[tuple[str, ...]] = ()
     latent_channels: int
     latent_stride: int
     size_multiple: int
@@ -223,6 +268,18 @@ class PolicyBackbone(nn.Module):
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         """Three-channel output (J, 3, D/s, H/s, W/s), s = ``field_stride``, from latents (J, C_L,
         d, h, w).
+        """
+        raise NotImplementedError
+
+    def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): of the fixed image,
+        and of the warped moving one. Where :attr:`can_segment`.
+        """
+        raise NotImplementedError
+
+    def segment(self, images: Tensor) -> Tensor:
+        """Logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W). Where
+        :attr:`can_pretrain`.
         """
         raise NotImplementedError
 
@@ -295,6 +352,12 @@ class PolicyBackbone(nn.Module):
             if view is not None:
                 field = from_view(field, view)
         return field
+
+    def drop_training_only(self) -> None:
+        """Remove what serves training only, before an export."""
+        for name in self.training_only:
+            if hasattr(self, name):
+                delattr(self, name)
 
     def latent_shape(self, size: tuple[int, int, int]) -> tuple[int, int, int, int]:
         """(C_L, d, h, w) for an image of ``size`` = (D, H, W)."""

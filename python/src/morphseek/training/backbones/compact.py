@@ -109,6 +109,9 @@ class Compact(FoldedEncoder):
         Options of :class:`PolicyBackbone`.
     """
 
+    can_segment = True
+    training_only = ("segmentation_head",)
+
     def __init__(
         self,
         widths: tuple[int, int, int] = (16, 32, 64),
@@ -167,3 +170,7 @@ class Compact(FoldedEncoder):
         logits = depth_to_space(self.segmentation_head(x).float())
         logits = logits.reshape(x.shape[0], 2, self.segmentation_classes + 1, *logits.shape[2:])
         return self.finish_field(self.flow(x), encoded.view), logits
+
+    def drop_training_only(self) -> None:
+        super().drop_training_only()
+        self.segmentation_classes = 0

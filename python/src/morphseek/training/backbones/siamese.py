@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -121,6 +123,10 @@ class Siamese(FoldedEncoder):
         Options of :class:`PolicyBackbone`.
     """
 
+    can_segment = True
+    can_pretrain = True
+    training_only = ("segmentation_head",)
+
     def __init__(
         self,
         widths: tuple[int, int, int] = (24, 48, 72),
@@ -130,8 +136,8 @@ class Siamese(FoldedEncoder):
         segmentation_classes: int = 0,
         correlation: tuple[int, int, int] = (0, 0, 0),
         mind: bool = False,
-        **policy,
-    ):
+        **policy: Any,
+    ) -> None:
         super().__init__(**policy)
         self.mind = mind
         self.correlation = tuple(correlation)
@@ -184,7 +190,7 @@ class Siamese(FoldedEncoder):
             local_correlation(f[:n], f[n:], r) if r else torch.cat((f[:n], f[n:]), dim=1)
             for f, r in zip(features, self.correlation[::-1], strict=True)
         )
-        skips = (self.dec4.prepare(g4), self.dec2.prepare(g2))
+        skips: tuple[Tensor, ...] = (self.dec4.prepare(g4), self.dec2.prepare(g2))
         if self.segmentation_classes:
             skips += (features[0],)
         return self.fuse(f8), skips
@@ -200,3 +206,7 @@ class Siamese(FoldedEncoder):
         one pair.
         """
         return self.step_field(z, encoded), self._logits(encoded.skips[2])[None]
+
+    def drop_training_only(self) -> None:
+        super().drop_training_only()
+        self.segmentation_classes = 0

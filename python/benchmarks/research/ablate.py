@@ -1,0 +1,701 @@
+"""Ablations: what each part of the method is worth, by runs that one command makes and one command
+tabulates.
+
+    python python/benchmarks/research/ablate.py run ladder --data DIR --out runs/small
+    python python/benchmarks/research/ablate.py tables runs/small
+
+Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on
+the test pairs; what it did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their
+result are skipped, so a killed command is continued by repeating it; a result of another scale or
+length, or with other keys changed, is an error. :func:`tables` reads those files and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import numpy as np
+import typer
+
+from morphseek import _files
+from morphseek._json import without_nan
+from morphseek.scoring import signed_rank_p
+from morphseek.training.cli import changes_of
+from morphseek.training.config import Config, load
+from morphseek.training.evaluate import evaluate_pairs
+from morphseek.training.pairs import PairSource, read_pairs
+from morphseek.training.run import Trainer, load_backbone
+
+__all__ = ["GROUPS", "Arm", "Scale", "run", "tables"]
+
+
+@dataclass
+class Arm:
+    """One configuration of an ablation.
+
+    Attributes
+    ----------
+    label : str
+        Row of the table.
+    preset : str
+    changes : dict
+        Dotted configuration keys that differ from the preset.
+    start : str
+        Checkpoint: ``warmup`` (shared), ``headless`` (shared, without heads), or empty (from
+        scratch).
+    train : bool
+        False scores the start checkpoint itself.
+    time_of : str
+        Train as many visits as fit the CPU time that this other arm of the group took per seed.
+    """
+
+    label: str
+    preset: str = "paper"
+    changes: dict[str, Any] = field(default_factory=dict)
+    start: str = "warmup"
+    train: bool = True
+    time_of: str = ""
+
+
+@dataclass
+class Scale:
+    """Size of the experiments.
+
+    ``small`` fits a CPU core: a network of half a million parameters on a 1.5 mm grid of 32x40x32
+    voxels. ``full`` is the compact backbone on the 1 mm grid of the shipped bundle. Scores are on
+    the 1 mm volumes in both.
+    """
+
+    name: str
+    changes: dict[str, Any]
+
+
+SCALES = {
+    "small": Scale(
+        "small",
+        {
+            "data.spacing": [1.5, 1.5, 1.5],
+            "data.min_size": [32, 40, 32],
+            "model.options": {"widths": [8, 16, 32], "latent_channels": 64, "decoder": [32, 16]},
+        },
+    ),
+    "full": Scale("full", {"model.options": {}}),
+}
+
+#: The same optimiser for every row, its schedule complete in every run: a half-finished decay
+# alone moves NJD.
+COMMON = {
+    "data.pairs": "grpo",
+    "model.backbone": "compact",
+    "optim.lr": 5e-4,
+    "optim.schedule": "cosine",
+    "optim.final": 0.05,
+    "optim.warmup": 10,
+    "optim.weight_decay": 0.0,
+    "optim.clip": 1.0,
+    "optim.ema": 0.0,
+    "loss.segmentation": 0.0,
+    "run.pretrain": 0,
+    "run.steps_schedule": [],
+    "run.steps": 3,
+    "run.val_every": 10**9,
+    "run.checkpoint_minutes": 3.0,
+    "run.picture_every": 0,
+    "run.threads": 1,
+    "data.val": "",
+}
+
+_NO_AUGMENTATION = {
+    f"augment.{k}": 0.0
+    for k in (
+        "mirror",
+        "rotation_deg",
+        "scale",
+        "translation_mm",
+        "shear",
+        "gamma",
+        "noise",
+        "contrast",
+    )
+}
+_NO_POLICY = {"policy.kind": "none"}
+#: `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the
+# shipped run, so that rows differ in the method.
+_OURS = {
+    "loss.dice": 0.6,
+    "loss.kl": 1e-4,
+    "loss.window": 9,
+    "loss.volume": 0.0,
+    **_NO_AUGMENTATION,
+}
+
+
+def _without(preset: str, label: str, **changes: Any) -> Arm:
+    """A recipe less one element; in the names of keys, a double underscore stands for the dot."""
+    return Arm(
+        f"`{preset}`, {label}",
+        preset=preset,
+        changes=_OURS | {k.replace("__", "."): v for k, v in changes.items()},
+    )
+
+
+GROUPS: dict[str, dict[str, Arm]] = {
+    "ladder": {
+        "headless": Arm("warm-up, no heads", start="headless", train=False),
+        "warmup": Arm("warm-up, + Gaussian heads", train=False),
+        "dice": Arm("+ Dice loss, T = 1", changes={**_NO_POLICY, "run.steps": 1}),
+        "multistep": Arm("+ multi-step, T = 3", changes=_NO_POLICY),
+        "paper": Arm("+ GRPO as printed (`paper`)"),
+        "policy": Arm("`policy`", preset="policy", changes=_OURS),
+        "best": Arm("`best`", preset="best", changes=_OURS),
+        "paper0": Arm("`paper`, policy weight 0", changes={"policy.weight": 0.0}),
+        "best_time": Arm(
+            "`best`, CPU time of `policy`", preset="best", changes=_OURS, time_of="policy"
+        ),
+    },
+    "ldvn": {
+        k: Arm(f"s = {text}", changes={"policy.ldvn": k})
+        for k, text in (("one", "1"), ("sqrt", "sqrt N"), ("n", "N"))
+    },
+    "trajectories": {
+        f"{kind}_j{j}": Arm(
+            f"`{kind}`, J = {j}",
+            preset=kind,
+            changes={"policy.trajectories": j} | (_OURS if kind == "policy" else {}),
+        )
+        for kind in ("paper", "policy")
+        for j in (2, 4, 6, 8)
+    },
+    "steps": {
+        f"t{t}": Arm(f"`best`, T = {t}", preset="best", changes={**_OURS, "run.steps": t})
+        for t in (1, 2, 3, 4)
+    },
+    "labels": {
+        f"n{n}": Arm(
+            f"`best`, {n} labelled pairs", preset="best", changes={**_OURS, "data.limit": n}
+        )
+        for n in (16, 40, 60, 100)
+    },
+    "hd95": {
+        "control": Arm("L_warm only", preset="best", changes={**_OURS, "loss.dice": 0.0}),
+        "policy": Arm(
+            "policy on HD95, no Dice loss",
+            preset="policy",
+            changes={
+                **_OURS,
+                "loss.dice": 0.0,
+                "policy.reward": "hd95",
+                "policy.gradient_ratio": 1.0,
+            },
+        ),
+        "surrogate": Arm("soft Dice as surrogate, no policy", preset="best", changes=_OURS),
+        "both": Arm(
+            "surrogate + policy on HD95",
+            preset="policy",
+            changes={**_OURS, "policy.reward": "hd95"},
+        ),
+    },
+    "recipe": {
+        "policy": _without("policy", "whole"),
+        "no_mean": _without("policy", "mu no candidate", policy__mean_candidate=False),
+        "scalar": _without("policy", "scalar advantage", policy__advantage="scalar"),
+        "independent": _without("policy", "samples not antithetic", policy__antithetic=False),
+        "rough": _without("policy", "white noise in 4 channels", policy__smooth_sd=0.0),
+        # Of the small scale's latent channels; a larger rank would be theirs too.
+        "all_channels": _without("policy", "smooth noise in all 64 channels", policy__rank=64),
+        "white": _without(
+            "policy", "white noise in all 64 channels", policy__smooth_sd=0.0, policy__rank=64
+        ),
+        "learned": _without("policy", "directions by Oja's rule", policy__head="learned"),
+        "fixed": _without("policy", "fixed weight 1", policy__balance="fixed", policy__weight=1.0),
+        # Between what the norms give at the run's start, .0014, and at its end, .0003.
+        "fixed_low": _without(
+            "policy", "fixed weight 0.001", policy__balance="fixed", policy__weight=0.001
+        ),
+        "no_gradient": _without("policy", "policy gradient off", policy__gradient_ratio=0.0),
+        "best": _without("best", "whole"),
+        "no_fold": _without("best", "no fold hinge", loss__fold=0.0),
+        "displacement": _without(
+            "best", "displacement field", model__parametrisation="displacement"
+        ),
+        "neither": _without(
+            "best",
+            "displacement field, no fold hinge",
+            model__parametrisation="displacement",
+            loss__fold=0.0,
+        ),
+        "dice02": _without("best", "Dice weight 0.2", loss__dice=0.2),
+    },
+}
+
+
+#: Keys that are an ablation's own, or have options of their own.
+_FIXED = ("data.path", "run.iterations", "run.seed", "run.stage", "model.heads")
+
+
+def _config(
+    arm: Arm,
+    scale: Scale,
+    data: Path,
+    visits: int,
+    seed: int,
+    changes: dict[str, Any] | None = None,
+) -> Config:
+    values = (
+        COMMON
+        | {"data.path": str(data), "run.iterations": visits, "run.seed": seed}
+        | scale.changes
+        | (changes or {})
+        | arm.changes
+    )
+    if arm.preset == "paper":
+        # The whole temperature schedule, 10 -> 2, within the run.
+        values.setdefault("policy.tau_every", max(visits // 9, 1))
+    return load(arm.preset).replace(**values)
+
+
+def _check_changes(group: str, changes: dict[str, Any]) -> None:
+    """Refuse to change what the arms of a group set themselves: they would no longer be what their
+    labels say.
+    """
+    for key in changes:
+        if key in _FIXED:
+            raise ValueError(f"{key!r} is the ablation's own to set")
+        # model.options.widths changes a part of what model.options sets.
+        owner = next(
+            (
+                k
+                for k, arm in GROUPS[group].items()
+                if any(key == x or key.startswith(f"{x}.") for x in arm.changes)
+            ),
+            None,
+        )
+        if owner:
+            raise ValueError(f"{key!r} is what the arm {owner!r} of {group!r} sets itself")
+
+
+def _warmup(
+    name: str,
+    scale: Scale,
+    data: Path,
+    out: Path,
+    visits: int,
+    changes: dict[str, Any] | None = None,
+) -> Path:
+    """The shared checkpoint, trained without labels if it is not there yet."""
+    folder = out / "warmup" / name
+    values = COMMON | {"data.pairs": "warmup"} | scale.changes | (changes or {})
+    values |= {
+        "data.path": str(data),
+        "run.stage": "warmup",
+        "run.steps": 1,
+        "run.steps_schedule": [],
+        "run.iterations": visits,
+        "model.heads": name != "headless",
+        **_NO_POLICY,
+    }
+    config = load("paper").replace(**values)
+    if (folder / "done").exists():
+        then = load_backbone(folder / "last.pt")[1]
+        then.data.path = config.data.path
+        if (then.run.iterations, then.model, then.data, then.loss) != (
+            visits,
+            config.model,
+            config.data,
+            config.loss,
+        ):
+            raise ValueError(
+                f"{folder} has a warm-up of another scale or number of visits, or with other keys"
+                " changed; choose another --out"
+            )
+    else:
+        start = time.process_time()
+        trainer = Trainer(config, folder, progress=False)
+        trainer.run()
+        if trainer.visit < visits:
+            raise KeyboardInterrupt(f"stopped at visit {trainer.visit} of {visits} in {folder}")
+        (folder / "done").write_text(f"{time.process_time() - start:.1f} CPU s\n")
+    return folder / "last.pt"
+
+
+def run(
+    group: str,
+    data: str | Path,
+    out: str | Path,
+    visits: int = 200,
+    seeds: tuple[int, ...] = (0,),
+    arms: tuple[str, ...] = (),
+    scale: str = "small",
+    warmup_visits: int = 400,
+    eval_steps: int = 3,
+    changes: dict[str, Any] | None = None,
+) -> None:
+    """Train and score the arms of a group.
+
+    Parameters
+    ----------
+    group : str
+        Key of :data:`GROUPS`.
+    data, out : path
+    visits : int
+        Of each arm.
+    seeds : tuple of int
+    arms : tuple of str
+        Only these; empty means all.
+    scale : {"small", "full"}
+    warmup_visits : int
+        Of the shared warm-up checkpoint.
+    eval_steps : int
+        Largest T at which the test pairs are scored, or an arm's own T where that is larger.
+    changes : dict, optional
+        Dotted configuration keys that differ in every arm and in the warm-up, such as
+        ``data.labels``; none that an arm of the group sets itself.
+    """
+    data, out = Path(data), Path(out)
+    changes = changes or {}
+    _check_changes(group, changes)
+    size = SCALES[scale]
+    for seed in seeds:
+        for key, arm in GROUPS[group].items():
+            if arms and key not in arms:
+                continue
+            if not arm.train and seed != seeds[0]:
+                continue
+            folder = out / group / key / f"seed{seed}"
+            result = folder / "result.json"
+            if result.exists():
+                then = json.loads(result.read_text())
+                # The visits of the others follow from times that were measured, or are none.
+                given = arm.train and not arm.time_of
+                if then["scale"] != scale or (given and then["visits"] != visits):
+                    raise ValueError(
+                        f"{result} is of scale {then['scale']!r} with {then['visits']} visits, not"
+                        f" of {scale!r} with {visits}; choose another --out"
+                    )
+                if then.get("set", {}) != changes:
+                    raise ValueError(
+                        f"{result} has {_changed(then)} changed, not {_changed({'set': changes})};"
+                        " choose another --out"
+                    )
+                continue
+            start = (
+                _warmup(arm.start, size, data, out, warmup_visits, changes) if arm.start else None
+            )
+            count = visits
+            if arm.time_of:
+                other = json.loads(
+                    (out / group / arm.time_of / f"seed{seed}" / "result.json").read_text()
+                )
+                own = json.loads((out / group / "best" / f"seed{seed}" / "result.json").read_text())
+                count = round(visits * other["cpu_seconds"] / own["cpu_seconds"])
+            config = _config(arm, size, data, count, seed, changes)
+            cpu = wall = 0.0
+            updates = 0
+            if arm.train:
+                trainer = Trainer(config, folder, init=start, progress=False)
+                trainer.run()
+                # Kept in the checkpoint: an arm that was interrupted counts all its sessions.
+                cpu, wall = trainer.cpu_seconds, trainer.seconds
+                updates = trainer.updates
+                if trainer.visit < count:
+                    # Stopped by a signal: the checkpoint continues when the command is repeated.
+                    raise KeyboardInterrupt(
+                        f"stopped at visit {trainer.visit} of {count} in {folder}"
+                    )
+                backbone, source = trainer.backbone, trainer.supply.source
+            else:
+                backbone, config, _ = load_backbone(start)
+                source = PairSource.configured(config.data, data)
+            steps = max(eval_steps, config.run.steps)
+            rows = evaluate_pairs(
+                backbone,
+                source,
+                read_pairs(data, config.data.test),
+                config.data.spacing,
+                config.data.min_size,
+                steps,
+                surface=group == "hd95",
+            )
+            folder.mkdir(parents=True, exist_ok=True)
+            _files.write_text(
+                result,
+                json.dumps(
+                    {
+                        "group": group,
+                        "arm": key,
+                        "label": arm.label,
+                        "seed": seed,
+                        "scale": scale,
+                        "set": changes,
+                        "visits": count if arm.train else 0,
+                        "updates": updates,
+                        "cpu_seconds": round(cpu, 1),
+                        "wall_seconds": round(wall, 1),
+                        "config": (
+                            config.to_dict() | {"data": config.to_dict()["data"] | {"path": ""}}
+                        ),
+                        "pairs": without_nan(rows),
+                    },
+                    allow_nan=False,
+                ),
+            )
+
+
+def _changed(result: dict) -> str:
+    """The keys that ``--set`` changed, in words."""
+    return (
+        ", ".join(f"{k} = {json.dumps(v)}" for k, v in sorted(result.get("set", {}).items()))
+        or "no key"
+    )
+
+
+def _collect(out: Path, group: str) -> dict[tuple[str, str], dict[str, list[dict]]]:
+    """Results by what they must have in common to be compared (scale, keys changed), then by
+    arm.
+    """
+    found: dict[tuple[str, str], dict[str, list[dict]]] = {}
+    for key in GROUPS[group]:
+        for path in sorted((out / group / key).glob("seed*/result.json")):
+            result = json.loads(path.read_text())
+            found.setdefault((result["scale"], _changed(result)), {}).setdefault(key, []).append(
+                result
+            )
+    return found
+
+
+def _own_steps(result: dict) -> int:
+    """T that an arm was trained with."""
+    return result["config"]["run"]["steps"]
+
+
+def _per_pair(results: list[dict], step: int, what: str) -> np.ndarray:
+    """Mean over seeds, one value a pair; NaN where a pair has none."""
+    return np.mean(
+        np.array([[p["steps"][step].get(what) for p in r["pairs"]] for r in results], dtype=float),
+        axis=0,
+    )
+
+
+def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
+    """Two-sided p-value of the paired Wilcoxon signed-rank test over the pairs that both have; 1
+    where nothing differs.
+    """
+    both = np.isfinite(a) & np.isfinite(b)
+    a, b = a[both], b[both]
+    if np.allclose(a, b):
+        return 1.0
+    return signed_rank_p(a - b)
+
+
+#: Comparisons whose p-values stand under the table: (arm, against).
+COMPARISONS = {
+    "ladder": [
+        ("warmup", "headless"),
+        ("dice", "warmup"),
+        ("multistep", "dice"),
+        ("paper", "multistep"),
+        ("paper", "paper0"),
+        ("policy", "multistep"),
+        ("policy", "best"),
+        ("best", "multistep"),
+        ("best", "paper"),
+        ("best_time", "policy"),
+    ],
+    "ldvn": [("one", "sqrt"), ("n", "sqrt")],
+    "trajectories": [("paper_j8", "paper_j2"), ("policy_j8", "policy_j2")],
+    "steps": [("t2", "t1"), ("t3", "t2"), ("t4", "t3")],
+    "labels": [("n40", "n16"), ("n60", "n40"), ("n100", "n60")],
+    "hd95": [("policy", "control"), ("surrogate", "policy"), ("both", "surrogate")],
+    "recipe": [
+        *(
+            (k, "policy")
+            for k, arm in GROUPS["recipe"].items()
+            if arm.preset == "policy" and k != "policy"
+        ),
+        *(
+            (k, "best")
+            for k, arm in GROUPS["recipe"].items()
+            if arm.preset == "best" and k != "best"
+        ),
+        ("policy", "best"),
+    ],
+}
+
+#: Groups whose arms differ in T: each is compared at its own.
+_AT_OWN_T = ("steps",)
+
+
+def tables(out: str | Path) -> str:
+    """Markdown tables of every group that has results, with paired Wilcoxon p-values over the test
+    pairs.
+
+    Results of another scale or with other keys changed have a table of their own.
+    """
+    out = Path(out)
+    return "\n".join(
+        _table(group, *setting, found)
+        for group in GROUPS
+        for setting, found in _collect(out, group).items()
+    )
+
+
+def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -> str:
+    surface = group == "hd95"
+    own = group in _AT_OWN_T
+    steps = (1, 2, 3)
+    head = [
+        "run",
+        "visits",
+        "updates",
+        "CPU s",
+        "seeds",
+        *(f"Dice % / NJD % at T = {t}" for t in steps),
+    ]
+    if own:
+        head.append("Dice % / NJD % at its own T")
+    head.append(f"Dice % by seed ({'own T' if own else 'T = 3'})")
+    if surface:
+        head.append("HD95 mm (T = 3)")
+    first = next(iter(found.values()))
+    count = len(first[0]["pairs"])
+    text = [
+        f"### {group} ({scale} scale, {count} test"
+        f" pairs{'' if changed == 'no key' else f', {changed}'})\n"
+    ]
+    text.append("| " + " | ".join(head) + " |")
+    text.append("|" + "---|" * len(head))
+    start = 100 * np.nanmean(_per_pair(first, 0, "dice"))
+    blank = " | ".join([""] * (len(head) - 6))
+    text.append(f"| centres aligned, not registered | | | | | {start:.2f} | {blank} |")
+    for results in found.values():
+        last = _own_steps(results[0]) if own else 3
+
+        def dice_of(t: int, results: list[dict] = results) -> list[float]:
+            return [100 * np.nanmean(_per_pair([r], t, "dice")) for r in results]
+
+        r = results[0]
+        row = [
+            r["label"],
+            r["visits"],
+            r["updates"],
+            f"{np.mean([x['cpu_seconds'] for x in results]):.0f}",
+            len(results),
+        ]
+        for t in (*steps, last) if own else steps:
+            njd = [np.nanmean(_per_pair([r], t, "njd")) for r in results]
+            row.append(f"{np.mean(dice_of(t)):.2f} / {np.mean(njd):.3f}")
+        row.append(" / ".join(f"{d:.2f}" for d in dice_of(last)))
+        if surface:
+            row.append(f"{np.nanmean(_per_pair(results, 3, 'hd95')):.3f}")
+        text.append("| " + " | ".join(map(str, row)) + " |")
+    lines = []
+    for a, b in COMPARISONS[group]:
+        if a not in found or b not in found:
+            continue
+        names = f"{found[a][0]['label']} against {found[b][0]['label']}"
+        # Where seeds differ in number, compare the seeds that both have.
+        both = {r["seed"] for r in found[a]} & {r["seed"] for r in found[b]}
+        if not both:
+            lines.append(f"- {names}: no seed in common")
+            continue
+        pick = {k: [r for r in found[k] if r["seed"] in both] for k in (a, b)}
+        at = {k: _own_steps(pick[k][0]) if own else 3 for k in (a, b)}
+        parts = []
+        for what, unit, factor in (
+            ("dice", "Dice", 100),
+            ("njd", "NJD", 1),
+            *((("hd95", "HD95", 1),) if surface else ()),
+        ):
+            x, y = (_per_pair(pick[k], at[k], what) for k in (a, b))
+            parts.append(f"{unit} {factor * np.nanmean(x - y):+.3f} (p = {wilcoxon(x, y):.2g})")
+            if missing := int(np.isnan(x - y).sum()):
+                parts[-1] += f" without {missing} pair(s) that lack it"
+        lines.append(f"- {names}, {len(both)} seed(s): {', '.join(parts)}")
+    if lines:
+        text.append(
+            f"\nAt {'its own T each' if own else 'T = 3'}, paired Wilcoxon over the test pairs,"
+            " each pair's mean over seeds:\n"
+        )
+        text += lines
+    text.append("")
+    return "\n".join(text)
+
+
+app = typer.Typer(help="Ablations of the training.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.secho(f"error: {error}", fg="red", err=True)
+    raise typer.Exit(2)
+
+
+@app.command("run")
+def run_command(
+    group: Annotated[
+        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder.", metavar="DIR"),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
+    ],
+    visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
+    seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
+    scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
+    arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help=(
+                "Change one key in every arm and in the warm-up, e.g. --set data.labels=4"
+                " (repeatable)."
+            ),
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+) -> None:
+    """Run a group of ablations; `tables` then prints it."""
+    if scale not in SCALES:
+        _fail(ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}"))
+    if group != "all" and group not in GROUPS:
+        _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
+    only = tuple(a for a in arms.split(",") if a)
+    groups = tuple(GROUPS) if group == "all" else (group,)
+    known = [arm for name in groups for arm in GROUPS[name]]
+    if odd := [arm for arm in only if arm not in known]:
+        _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
+    for name in groups:
+        try:
+            run(
+                name,
+                data,
+                out,
+                visits=visits,
+                seeds=tuple(range(seeds)),
+                scale=scale,
+                arms=only,
+                changes=changes_of(set_ or []),
+            )
+        except (OSError, ValueError) as error:
+            _fail(error)
+
+
+@app.command("tables")
+def tables_command(out: Annotated[Path, typer.Argument(help="Folder of `run`.")]) -> None:
+    """Markdown tables and p-values of the ablations in a folder."""
+    text = tables(out)
+    if not text:
+        _fail(ValueError(f"{out} has no results of `run`"))
+    typer.echo(text)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,1 @@
+"""The way to the compiled engine: the one room that knows its binding."""

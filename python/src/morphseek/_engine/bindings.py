@@ -1,0 +1,227 @@
+"""The engine's functions, one typed function each: arrays are checked before their addresses cross.
+
+The engine reads and writes as many numbers as a grid says. So an array of another type, another
+layout or another size than it expects is refused here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import errors
+from .._native import gopy
+from .core import call
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Grid = Doubles
+"""18 float64 as :attr:`morphseek.images.Image.grid`."""
+
+ALL_CORES = 0
+
+
+class Found(NamedTuple):
+    """What a registration gives: see :class:`morphseek.RegistrationResult`."""
+
+    displacement: Floats
+    warped: Floats
+    initial: Doubles
+    metrics: dict[str, Any]
+    uncertainty: Floats | None
+
+
+def shape_of(grid: Grid) -> tuple[int, int, int]:
+    """Return the shape (z, y, x) of the arrays on a grid."""
+    _check("grid", grid, np.float64, (18,))
+    x, y, z = (float(n) for n in grid[:3])
+    if not all(math.isfinite(n) and n >= 0 for n in (x, y, z)):
+        raise errors.InvalidArgumentError(f"the grid has the size {x:g} x {y:g} x {z:g}")
+    return int(z), int(y), int(x)
+
+
+def register(
+    fixed: tuple[Floats, Grid],
+    moving: tuple[Floats, Grid],
+    fixed_mask: tuple[Floats, Grid] | None,
+    moving_mask: tuple[Floats, Grid] | None,
+    initial: Doubles | None,
+    options: dict[str, Any],
+    progress: Callable[[str, float, str], bool],
+) -> Found:
+    """Register; `initial` is 12 float64, the row-major matrix and the translation."""
+    arrays: list[Any] = []
+    for name, volume in (
+        ("fixed", fixed),
+        ("moving", moving),
+        ("fixed mask", fixed_mask),
+        ("moving mask", moving_mask),
+    ):
+        if volume is None:
+            arrays += [None, None]
+        else:
+            _check_volume(name, *volume)
+            arrays += volume
+    if initial is not None:
+        _check("initial", initial, np.float64, (12,))
+    raw = call(gopy.Register, *arrays, initial, json.dumps(options), progress)
+    shape = shape_of(fixed[1])
+    displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
+    linear = np.empty(12)
+    call(raw.Copy, displacement, warped, linear)
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = linear[:9].reshape(3, 3), linear[9:]
+    metrics: dict[str, Any] = json.loads(call(raw.Metrics))
+    uncertainty = None
+    if metrics["uncertainty"]:
+        uncertainty = np.empty(shape, np.float32)
+        call(raw.Uncertainty, uncertainty)
+    return Found(displacement, warped, matrix, metrics, uncertainty)
+
+
+def check_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return every option as the engine takes it."""
+    read: dict[str, Any] = json.loads(call(gopy.CheckOptions, json.dumps(options)))
+    return read
+
+
+def warp(
+    field: Floats,
+    grid: Grid,
+    image: Floats,
+    image_grid: Grid,
+    interpolation: str,
+    background: float,
+) -> Floats:
+    """Return an image resampled through a field onto the field's grid."""
+    _check_field(field, grid)
+    _check_volume("image", image, image_grid)
+    out = np.empty(shape_of(grid), np.float32)
+    call(gopy.Warp, field, grid, image, image_grid, interpolation, background, ALL_CORES, out)
+    return out
+
+
+def resample(
+    image: Floats, image_grid: Grid, grid: Grid, interpolation: str, background: float
+) -> Floats:
+    """Return an image resampled onto another grid under the identity in physical space."""
+    _check_volume("image", image, image_grid)
+    out = np.empty(shape_of(grid), np.float32)
+    call(gopy.Resample, image, image_grid, grid, None, interpolation, background, ALL_CORES, out)
+    return out
+
+
+def intensities(
+    image: Floats, grid: Grid, low: float, high: float
+) -> tuple[Floats, tuple[float, float]]:
+    """Return an image as the stages compare it, and its low and high percentile."""
+    _check_volume("image", image, grid)
+    out = np.empty(image.shape, np.float32)
+    least, most = json.loads(call(gopy.Intensities, image, grid, float(low), float(high), out))
+    return out, (least, most)
+
+
+def transform_points(field: Floats, grid: Grid, points: Doubles) -> None:
+    """Map points of shape (n, 3), LPS mm, from fixed to moving space in place."""
+    _check_field(field, grid)
+    _check("points", points, np.float64, (len(points), 3), written=True)
+    call(gopy.TransformPoints, field, grid, points, len(points))
+
+
+def inverse(field: Floats, grid: Grid, onto: Grid) -> Floats:
+    """Return the inverse of a field on another grid."""
+    _check_field(field, grid)
+    out = np.empty((3, *shape_of(onto)), np.float32)
+    call(gopy.Inverse, field, grid, onto, ALL_CORES, out)
+    return out
+
+
+def jacobian(field: Floats, grid: Grid) -> Floats:
+    """Return det(I + grad u) on the field's grid."""
+    _check_field(field, grid)
+    out = np.empty(shape_of(grid), np.float32)
+    call(gopy.Jacobian, field, grid, ALL_CORES, out)
+    return out
+
+
+def regularity(field: Floats, grid: Grid) -> dict[str, float]:
+    """Return how regular a field is and how far it moves, by the metrics' names."""
+    _check_field(field, grid)
+    found: dict[str, float] = json.loads(call(gopy.Stats, field, grid, ALL_CORES))
+    return found
+
+
+def to_mm(field: Floats, grid: Grid) -> Floats:
+    """Return a field's displacements in LPS mm: shape (z, y, x, 3), components x, y, z."""
+    _check_field(field, grid)
+    out = np.empty((*shape_of(grid), 3), np.float32)
+    call(gopy.ToMM, field, grid, ALL_CORES, out)
+    return out
+
+
+def behind_mm(field: Floats, grid: Grid, last: Doubles) -> Floats:
+    """Return the displacements in LPS mm behind a 4x4 matrix, by which the field ends: shape
+    (z, y, x, 3), components x, y, z.
+    """
+    _check_field(field, grid)
+    out = np.empty((*shape_of(grid), 3), np.float32)
+    affine = np.ascontiguousarray(np.concatenate([last[:3, :3].ravel(), last[:3, 3]]), np.float64)
+    call(gopy.BehindMM, field, grid, affine, ALL_CORES, out)
+    return out
+
+
+def from_mm(displacement: Floats, grid: Grid) -> Floats:
+    """Return the field with these displacements in LPS mm."""
+    shape = shape_of(grid)
+    _check("displacement", displacement, np.float32, (*shape, 3))
+    out = np.empty((3, *shape), np.float32)
+    call(gopy.FromMM, displacement, grid, ALL_CORES, out)
+    return out
+
+
+def same_grid(one: Grid, other: Grid) -> bool:
+    """Whether two grids are one to the engine."""
+    _check("grid", one, np.float64, (18,))
+    _check("grid", other, np.float64, (18,))
+    return bool(call(gopy.SameGrid, one, other))
+
+
+def label_scores(one: Floats, other: Floats, grid: Grid) -> list[dict[str, Any]]:
+    """Return label, dice and hd95 (mm, or None) of every label of two maps on one grid."""
+    _check_volume("labels", one, grid)
+    _check_volume("labels", other, grid)
+    found: list[dict[str, Any]] = json.loads(
+        call(gopy.LabelScores, one, grid, other, grid, ALL_CORES)
+    )
+    return found
+
+
+def _check_volume(name: str, array: Floats, grid: Grid) -> None:
+    _check(name, array, np.float32, shape_of(grid))
+
+
+def _check_field(field: Floats, grid: Grid) -> None:
+    _check("displacement", field, np.float32, (3, *shape_of(grid)))
+
+
+def _check(
+    name: str, array: Any, dtype: type[np.generic], shape: tuple[int, ...], written: bool = False
+) -> None:
+    """Refuse an array whose numbers the engine would misread, or that has fewer than it takes."""
+    if not isinstance(array, np.ndarray):
+        raise errors.InvalidArgumentError(f"{name} is a {type(array).__name__}, not a numpy array")
+    flags = array.flags
+    fits = array.dtype == np.dtype(dtype) and flags.c_contiguous and flags.aligned
+    if not fits or (written and not flags.writeable):
+        layout = "" if flags.c_contiguous else ", not C-contiguous"
+        raise errors.InvalidArgumentError(
+            f"{name} is {array.dtype}{layout}; the engine takes C-contiguous"
+            f" {np.dtype(dtype).name}: numpy.ascontiguousarray(..., dtype='{np.dtype(dtype).name}')"
+        )
+    if array.shape != shape:
+        raise errors.GridMismatchError(f"{name} has shape {array.shape}; its grid needs {shape}")

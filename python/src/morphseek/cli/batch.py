@@ -1,0 +1,133 @@
+"""morphseek batch"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..verdict import GRADES, tally
+from ._app import app, reported
+from .options import (
+    Json,
+    Quiet,
+    Report,
+    ReportSize,
+    changed,
+    command_line,
+    size_of,
+    with_engine_options,
+)
+from .output import NOT_GOOD, print_rows
+
+
+@app.command("batch")
+@with_engine_options
+def batch_command(
+    pairs: Annotated[
+        Path,
+        typer.Argument(
+            help=(
+                "CSV with the columns fixed, moving and, optionally, fixed_labels, moving_labels,"
+                " fixed_mask, moving_mask, id."
+            ),
+            metavar="PAIRS.csv",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
+            show_default=False,
+        ),
+    ],
+    workers: Annotated[
+        int,
+        typer.Option(
+            help=(
+                "Pairs at a time; each gets its share of the cores unless --threads says otherwise."
+            ),
+            min=1,
+        ),
+    ] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Address of a Dask scheduler whose workers do the work, one thread a pair (extra:"
+                " pip install morphseek[dask])."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    report: Report = ReportSize.small,
+    html: Annotated[
+        bool, typer.Option("--html", hidden=True, help="Deprecated: --report full.")
+    ] = False,
+    no_cache: Annotated[
+        bool,
+        typer.Option("--no-cache", help="Compute every pair anew, also those that are finished."),
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help=(
+                f"Exit with code {NOT_GOOD} where a pair's verdict is not good (and none failed to"
+                " be registered); all results are written all the same."
+            ),
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Register many pairs, each into a folder of its own.
+
+    Pairs that are finished, with the same files and options, are not done again: after an
+    interruption, the same command goes on. A pair that fails is listed with its error, the others
+    go on, and the exit code is the first failure's.
+    """
+    with reported(as_json):
+        from .. import cohort
+
+        done = cohort.register_cohort(
+            pairs,
+            out,
+            workers=workers,
+            scheduler=scheduler,
+            report="full" if html else size_of(report),
+            command=command_line(),
+            anew=no_cache,
+            progress=not (quiet or as_json),
+            **changed(options),
+        )
+        if as_json:
+            print(json.dumps(done.to_dict()))
+        elif not quiet:
+            _print_batch(done.summary(), out)
+        if done.exit_code:
+            raise typer.Exit(done.exit_code)
+        if strict and any(pair.verdict != GRADES[0] for pair in done.pairs):
+            raise typer.Exit(NOT_GOOD)
+
+
+def _print_batch(summary: dict[str, Any], out: Path) -> None:
+    counts = ", ".join(
+        f"{summary[state]} {state}" for state in ("done", "skipped", "failed") if summary[state]
+    )
+    rows = [("pairs", f"{summary['pairs']}: {counts}")]
+    if summary["dice_after"] is not None:
+        rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
+    if summary["seconds"] is not None:
+        rows += [
+            ("mean NJD", f"{summary['njd_percent']:.4f} %"),
+            ("a pair", f"{summary['seconds']:.2f} s"),
+        ]
+    rows += [("results", str(out / "summary.csv")), ("verdict", tally(summary["verdict"]))]
+    print_rows(rows)

@@ -1,0 +1,213 @@
+"""morphseek evaluate"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..verdict import tally
+from ._app import app, reported
+from .options import (
+    Json,
+    NoCache,
+    Quiet,
+    Report,
+    ReportSize,
+    cache_option,
+    changed,
+    size_of,
+    with_engine_options,
+)
+from .output import console, print_rows
+
+
+@app.command()
+@functools.partial(with_engine_options, without=("uncertainty",))  # it has no place in scores
+def evaluate(
+    pairs: Annotated[
+        Path,
+        typer.Argument(
+            help=(
+                "CSV (fixed,moving) or JSON list of pairs, also by its name in --data; Learn2Reg's"
+                " files are read."
+            ),
+            metavar="PAIRS",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        Path, typer.Option(help="Folder with images/ and labels/.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for results.json, results.csv, index.html and the pairs' pages.",
+            show_default=False,
+        ),
+    ],
+    subset: Annotated[
+        str | None,
+        typer.Option(help="Which of a JSON file's lists, e.g. test.", show_default=False),
+    ] = None,
+    labels_csv: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table id,name[,structure] of the labels; those of one structure are merged.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of another evaluation, for the Wilcoxon test.", show_default=False
+        ),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Measure Dice a second time by SimpleITK alone, from the written transform.",
+        ),
+    ] = False,
+    inverse: Annotated[
+        bool,
+        typer.Option(
+            "--inverse",
+            help="Measure Dice in the moving image's space, too, by the inverse transform.",
+        ),
+    ] = False,
+    report: Report = ReportSize.small,
+    no_cache: NoCache = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Register many pairs and score them: Dice, HD95, volumes and folding for every pair and label.
+
+    A pair that fails is listed with its error, the others go on, and the exit code is the first
+    failure's.
+    """
+    with reported(as_json):
+        from .. import _files, images
+        from ..cohort import FILES, evaluate as run, find_list, run_file
+
+        pairs = find_list(pairs, data)
+        images.check_apart(
+            out,
+            FILES,
+            {"pairs": pairs, "labels_csv": labels_csv, "against": against and run_file(against)},
+        )
+        with _files.output_folder(
+            out
+        ) as folder:  # first: an unwritable folder fails before the work
+            result = run(
+                pairs,
+                data,
+                subset=subset,
+                labels_csv=labels_csv,
+                against=against,
+                check=check,
+                inverse=inverse,
+                pages=None if size_of(report) == "none" else folder,
+                report="full" if size_of(report) == "full" else "small",
+                progress=not (quiet or as_json),  # with a line for each pair, on standard error
+                **changed(options),
+                **cache_option(no_cache),
+            )
+            result.options.pop("cache", None)
+            summary = result.summary()
+            # What failed altogether takes no other's place.
+            kept = (
+                [name for name in FILES if (out / name).exists()]
+                if summary["failed"] == summary["pairs"]
+                else []
+            )
+            if not kept:
+                result.write(folder)
+        if kept and not as_json:
+            console(errors=True).print(
+                f"note: no pair succeeded, so {' and '.join(kept)} in {out} stay as they were",
+                style="yellow",
+                soft_wrap=True,
+            )
+        if as_json:
+            print(json.dumps(result.to_dict()))
+        elif not (quiet or kept):
+            _print_evaluation(summary, result.names, result.wilcoxon, out)
+        failure = next((p.exit_code for p in result.pairs if p.error), 0)
+        if failure:
+            raise typer.Exit(failure)
+
+
+def _print_evaluation(
+    summary: dict[str, Any], names: dict[int, str], wilcoxon: dict[str, Any] | None, out: Path
+) -> None:
+    from rich.table import Table
+
+    table = Table("label", "mean Dice")
+    for label, dice in summary["dice_by_label"].items():
+        table.add_row(names.get(label, str(label)), f"{dice:.4f}")
+    console().print(table)
+
+    def number(name: str, digits: int, unit: str = "") -> str:
+        return "-" if summary[name] is None else f"{summary[name]:.{digits}f}{unit}"
+
+    rows = [
+        (
+            "pairs",
+            ", ".join(
+                [
+                    f"{summary['pairs']}",
+                    *(
+                        f"{summary[what]} {said}"
+                        for what, said in (
+                            ("failed", "failed"),
+                            ("unscored", "without a common label"),
+                        )
+                        if summary[what]
+                    ),
+                ]
+            ),
+        ),
+        ("mean Dice", f"{number('dice_before', 4)} -> {number('dice_after', 4)}"),
+    ]
+    if summary["dice_check"] is not None:
+        rows.append(("mean Dice by SimpleITK", number("dice_check", 4)))
+    if summary["dice_inverse"] is not None:
+        rows.append(("mean Dice by the inverse", number("dice_inverse", 4)))
+    rows += [
+        ("mean HD95", number("hd95_after", 2, " mm")),
+        (
+            "volume by the Jacobian",
+            (
+                f"off by {number('volume_error_percent', 1, ' %')} on average, bias"
+                f" {number('volume_bias_percent', 1, ' %')}"
+            ),
+        ),
+        ("mean NJD", number("njd_percent", 4, " %")),
+        (
+            "a pair",
+            f"{number('seconds', 2, ' s')}, {number('cpu_seconds', 2, ' CPU s')}"
+            + (f" (without {summary['cached']} from the cache)" if summary["cached"] else ""),
+        ),
+    ]
+    if summary["worst"]:
+        rows.append(
+            ("worst pair", "{fixed} <- {moving}  {dice_after:.4f}".format(**summary["worst"]))
+        )
+    if wilcoxon:
+        rows.append(
+            (
+                "against the other run",
+                "mean difference {mean_difference:+.4f}, {better} better, {worse} worse, Wilcoxon p"
+                " = {p_value:.3g}".format(**wilcoxon),
+            )
+        )
+    rows += [("results", str(out / "results.json")), ("verdict", tally(summary["verdict"]))]
+    print_rows(rows)

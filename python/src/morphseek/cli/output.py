@@ -1,0 +1,133 @@
+"""What the commands print."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..verdict import GRADES, UNKNOWN, Verdict, explain as explain_in_words, explanation, notes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
+
+
+@functools.cache
+def console(errors: bool = False) -> Console:
+    """Return the way to standard output, or to standard error. Names and paths are printed as they
+    are: [x] is no markup in them, and :x: no emoji.
+    """
+    from rich.console import Console  # whose import takes longer than the rest of a help
+
+    return Console(stderr=errors, highlight=False, markup=False, emoji=False)
+
+
+def is_good(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.grade == GRADES[0]
+
+
+_STYLES = {"good": "green", "check": "yellow", "failed": "red"}
+
+
+def print_verdict(verdict: Verdict | None, quiet: bool) -> None:
+    """Print the verdict; one that is not good is an error to who wants to see nothing else."""
+    if quiet and is_good(verdict):
+        return
+    style = _STYLES[verdict.grade] if verdict else None
+    console(errors=quiet).print(f"verdict: {verdict or UNKNOWN}", style=style, soft_wrap=True)
+
+
+def print_summary(
+    summary: dict[str, Any], out: Path, quiet: bool, as_json: bool, explain: bool = False
+) -> None:
+    if as_json:
+        print(json.dumps(summary | ({"explanation": explain_in_words(summary)} if explain else {})))
+        return
+    for warning in notes(summary):
+        console(errors=True).print(f"note: {warning}", style="yellow", soft_wrap=True)
+    if not quiet:
+        print_rows(_summary_rows(summary, out))
+    if explain:
+        print_rows(explanation(summary))
+    print_verdict(Verdict.of(summary), quiet)
+
+
+def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
+    rows = []
+    if "dice_after" in summary:
+        rows.append(("mean Dice", f"{summary['dice_before']:.3f} -> {summary['dice_after']:.3f}"))
+    if truth := summary.get("truth"):
+        rows += _truth_rows(truth, summary["align"]["method"])
+    rows += [
+        (
+            summary["similarity"],
+            f"{summary['similarity_before']:.4f} -> {summary['similarity_after']:.4f}",
+        ),
+        ("folding (NJD)", f"{summary['njd_percent']:.4f} %"),
+        *(
+            [
+                (
+                    "uncertainty",
+                    f"mean {spread['mean_mm']:.1f} mm, 95 % below {spread['p95_mm']:.1f} mm",
+                )
+            ]
+            if (spread := summary["uncertainty"])
+            else []
+        ),
+        ("model, device", f"{summary['model']}, {summary['device']}"),
+        (
+            "time",
+            f"{summary['seconds']['total']:.1f} s"
+            + (" (then; now from the cache)" if summary["cached"] else ""),
+        ),
+        ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
+    ]
+    return rows
+
+
+def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
+    """Return the errors of the demonstration pair: before, after the initial alignment, after
+    all.
+    """
+
+    def course(of: dict[str, Any], key: str) -> str:
+        return (
+            " -> ".join(f"{of[when][key]:.1f}" for when in ("before", "initial", "after")) + " mm"
+        )
+
+    rows = [
+        (
+            "error to the truth",
+            (
+                f"{course(truth, 'mean_mm')} on average: before -> initial alignment ({method}) ->"
+                f" after, at {truth['points']} points in organs"
+            ),
+        ),
+        ("  median", course(truth, "median_mm")),
+        ("  95th percentile", course(truth, "p95_mm")),
+    ]
+    if worse := [
+        organ
+        for organ in truth["organs"]
+        if organ["after"]["mean_mm"] > 1.05 * organ["initial"]["mean_mm"]
+    ]:
+        rows.append(
+            (
+                "  worse than initial",
+                ", ".join(
+                    f"{o['name']} {o['initial']['mean_mm']:.1f} -> {o['after']['mean_mm']:.1f}"
+                    for o in worse
+                )
+                + " mm",
+            )
+        )
+    return rows
+
+
+def print_rows(rows: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        console().print(f"{name:<{width}}  {value}", soft_wrap=True)

@@ -1,0 +1,136 @@
+"""Registering a list of pairs, each into a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from .. import _files, errors, images
+from .._engine.options import checked_options
+from ..progress import Progress
+from .executors import Meter, by_threads, on_cluster
+from .into import Report
+from .jobs import Job
+from .lists import read_list
+from .results import INDEX, SUMMARIES, Cohort, Outcome
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._engine.generated import Options
+
+
+def register_cohort(
+    pairs: str | os.PathLike[str] | Sequence[Any],
+    out: str | os.PathLike[str],
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+    report: Report = "small",
+    html: bool | None = None,
+    command: str = "",
+    anew: bool = False,
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Unpack[Options],
+) -> Cohort:
+    """Register a list of pairs; each gets a folder of its own.
+
+    Parameters
+    ----------
+    pairs : path or sequence
+        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
+        fixed_mask, moving_mask and id, the name of the pair's folder. Separated by commas,
+        semicolons or tabs; empty rows and columns do not count. Paths are relative to the file. Or
+        a list of (fixed, moving), or of dicts with those names: paths, relative to the working
+        folder.
+    out : path
+        Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json.
+        summary.csv, summary.json and index.html have all pairs.
+    workers : int
+        Pairs at a time; each gets its share of the cores unless `threads` is given.
+    scheduler : str, optional
+        Address of a Dask scheduler, whose workers see the same files. Each pair gets one thread
+        unless `threads` is given.
+    report : {"full", "small", "none"}
+        What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
+        below 200 kB; or not written.
+    html : bool
+        Deprecated: True is ``report="full"``, False ``report="none"``.
+    command : str
+        What repeats the batch, for report.html.
+    anew : bool
+        Do pairs again that are finished.
+    progress : callable or bool, optional
+        Called with a :class:`morphseek.Progress` over the whole list, whose message names the pair
+        that is finished; returning False stops the batch. True shows a bar.
+    **options
+        Of :func:`morphseek.register`.
+
+    Returns
+    -------
+    Cohort
+        A pair that fails is in it with its error; the others go on.
+
+    Raises
+    ------
+    InputUnreadableError
+        The list cannot be read, lacks a column or has an id twice.
+    CancelledError, KeyboardInterrupt
+        The batch was stopped. Finished pairs are kept, others have no files; the same call goes on
+        from there. Pairs that a cluster is at are finished by it.
+    """
+    if html is not None:
+        warnings.warn(
+            'html is deprecated; report is "full", "small" or "none"',
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        report = "full" if html else "none"
+    if report not in get_args(Report):
+        raise errors.InvalidArgumentError(f"report is {report!r}; it must be full, small or none")
+    if workers < 1:
+        raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
+    listed = read_list(pairs)
+    images.check_apart(out, (*SUMMARIES, INDEX), {"pairs": pairs})
+    chosen, found = checked_options(options)
+    shown, model = dict(chosen), chosen.get("model", "default")
+    if found:
+        model = found["manifest"]["sha256"]
+        if found["path"]:  # a worker elsewhere is in another folder
+            chosen["model"] = str(Path(found["path"]).absolute())
+    if not chosen.get("threads"):
+        chosen["threads"] = 1 if scheduler else max(1, _cores() // workers)
+    with _files.output_folder(out):
+        pass  # an unwritable folder fails before the work
+    for name in (*SUMMARIES, INDEX):
+        if (Path(out) / name).is_dir():
+            raise errors.OutputUnwritableError(
+                f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
+                " output folder"
+            )
+    token = uuid.uuid4().hex
+    jobs = [
+        Job(pair, str(Path(out).absolute() / pair.id), chosen, model, report, command, anew, token)
+        for pair in listed
+    ]
+    batch = Cohort(
+        [Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown
+    )
+    meter = Meter(batch, progress)
+    try:
+        if scheduler:
+            on_cluster(jobs, scheduler, meter)
+        else:
+            by_threads(jobs, workers, meter)
+    finally:
+        meter.close()
+        batch.write(out, command)
+    return batch
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,128 @@
+"""Registering one pair into a folder, with its scores and its page."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+from .. import _files, registration, scoring
+from ..images import ImageLike, check_apart, read, read_on, write
+from ..result import OUTPUTS, RegistrationResult
+
+Report = Literal["full", "small", "none"]
+"""The page of a pair: the interactive one, one picture and the numbers, or none."""
+
+
+def register_into(
+    out: str | os.PathLike[str],
+    images: tuple[ImageLike, ImageLike],
+    labels: tuple[ImageLike | None, ImageLike | None] = (None, None),
+    *,
+    options: dict[str, Any],
+    title: str = "",
+    command: str = "",
+    report: Report = "full",
+    seal: str = "",
+    label_names: dict[int, str] | None = None,
+    extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
+    **inputs: Any,
+) -> dict[str, Any]:
+    """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
+    an error, none.
+
+    Parameters
+    ----------
+    out : path
+        Folder for the files; made if need be.
+    images, labels : tuple
+        Fixed and moving.
+    options : dict
+        Of the engine.
+    title, command, label_names
+        For report.html; see :func:`morphseek.report.write_report`.
+    report : {"full", "small", "none"}
+        What report.html is: interactive, one picture and the numbers, or not written.
+    seal : str
+        File in the folder that says that its results are whole: it is removed just before new ones
+        come, and is the caller's to write.
+    extra : callable, optional
+        Returns what else report.json shall hold; under "truth", what
+        :meth:`morphseek.phantoms.PhantomPair.errors` says, for the page too.
+    **inputs
+        Masks, initial transform and progress: of :func:`morphseek.register`.
+
+    Returns
+    -------
+    dict
+        What report.json holds.
+    """
+    fixed_labels, moving_labels = labels
+    check_apart(
+        out,
+        OUTPUTS,
+        {
+            "fixed": images[0],
+            "moving": images[1],
+            "fixed labels": fixed_labels,
+            "moving labels": moving_labels,
+            **inputs,
+        },
+    )
+    # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
+    # work.
+    with _files.output_folder(out, OUTPUTS, seal) as folder:
+        images = read(images[0], "fixed"), read(images[1], "moving")
+        if fixed_labels is not None:
+            fixed_labels = scoring.on_fixed_grid(fixed_labels, images[0].grid)
+        if moving_labels is not None:
+            moving_labels = read_on(moving_labels, images[1].grid, "moving labels")
+        if fixed_labels is not None and moving_labels is not None:  # they will be scored
+            scoring.check_labels(fixed_labels)
+            scoring.check_labels(moving_labels)
+        result = registration.register(images[0], images[1], **inputs, **options)
+        scores = []
+        if fixed_labels is not None and moving_labels is not None:
+            scores = scoring.score_labels(result, fixed_labels, moving_labels)
+            if not scores:
+                result.metrics["warnings"].append(
+                    "The two label maps have no label in common: no overlap was measured."
+                )
+        result.options.pop("cache", None)
+        summary = result.report()
+        if scores:
+            summary |= {
+                "dice_before": scoring.mean_dice(scores, "before"),
+                "dice_after": scoring.mean_dice(scores),
+                "labels": [dataclasses.asdict(score) for score in scores],
+            }
+        if extra is not None:
+            summary |= extra(result)
+        others: list[Callable[[], Any]] = []
+        warped_labels = None
+        if moving_labels is not None:
+            carried = warped_labels = result.apply(moving_labels, interpolation="nearest")
+            others.append(lambda: write(folder / "warped_labels.nii.gz", carried))
+        if report != "none":
+            from ..report import write_report
+
+            size: Literal["full", "small"] = report
+            others.append(
+                lambda: write_report(
+                    folder / "report.html",
+                    result,
+                    *images,
+                    fixed_labels=fixed_labels,
+                    moving_labels=moving_labels,
+                    warped_labels=warped_labels,
+                    scores=scores,
+                    label_names=label_names,
+                    command=command,
+                    title=title,
+                    truth=summary.get("truth"),
+                    size=size,
+                )
+            )
+        result.write(folder, summary, *others)
+    return summary

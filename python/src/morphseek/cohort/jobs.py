@@ -1,0 +1,202 @@
+"""A pair of a list as a job: what its result depends on, doing it, and what is finished.
+
+A pair is finished when its folder has ``pair.json``, which is written last. It holds a fingerprint
+of the files' content, the options, the model and the library's version: where that is unchanged,
+the pair is not done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import _files, errors, images
+from .._engine import core
+from .._engine.options import all_options
+from .._json import without_nan
+from .._log import log
+from ..progress import Progress
+from ..result import OUTPUTS
+from ..verdict import Verdict, grade_of
+from .into import Report, register_into
+from .lists import Pair
+from .results import Outcome
+
+FINISHED = "pair.json"
+DEFECT = "error.log"  # the traceback of what should not have happened to a pair
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A pair as it travels to a worker."""
+
+    pair: Pair
+    folder: str
+    options: dict[str, Any]
+    model: str  # "none", "default", or the bundle's sha256
+    report: Report
+    command: str
+    anew: bool
+    batch: str  # which call of register_cohort() it belongs to
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that the result depends on. Threads may change its last bit, no
+        more.
+        """
+        options = {
+            name: value
+            for name, value in all_options(self.options).items()
+            if name not in ("threads", "cache", "model")
+        }
+        content = {
+            image: _content(self.pair.path(image), image.replace("_", " "))
+            for image in self.pair.files
+        }
+        return hashlib.sha256(
+            json.dumps([core.version(), options, self.model, content]).encode()
+        ).hexdigest()
+
+
+def _content(path: Path, name: str) -> list[str]:
+    """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
+    hashes = []
+    try:
+        for file in (
+            sorted(p for p in path.iterdir() if p.is_file())
+            if path.is_dir()
+            else images.parts(path)
+        ):
+            content = hashlib.sha256()
+            with open(file, "rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    content.update(chunk)
+            hashes.append(content.hexdigest())
+    except OSError as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
+        ) from None
+    return hashes
+
+
+def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outcome:
+    """Do a job, unless it is done. Errors come back in the outcome: another pair's worker has no
+    use for them.
+    """
+    pair = job.pair
+    outcome = Outcome(pair.id, pair.files["fixed"], pair.files["moving"])
+    try:
+        folder, fingerprint = Path(job.folder), job.fingerprint()
+        before = _finished(folder)
+        same = before.get("fingerprint") == fingerprint and all(
+            _size(folder / name) == size for name, size in before["files"].items()
+        )
+        if (
+            same
+            and _has_page(before, job.report)
+            and (not job.anew or before["batch"] == job.batch)
+        ):
+            _files.remove_left(folder)  # by a process that was killed just after its last file
+            # Of this very batch: a worker of the cluster was lost between its last file and its
+            # answer.
+            with contextlib.suppress(TypeError):  # a result of another making is none
+                return dataclasses.replace(
+                    outcome,
+                    status="done" if before["batch"] == job.batch else "skipped",
+                    **before["result"],
+                )
+        images = {image: pair.path(image) for image in pair.files}
+        summary = register_into(
+            folder,
+            (images["fixed"], images["moving"]),
+            (images.get("fixed_labels"), images.get("moving_labels")),
+            options=job.options,
+            title=pair.id,
+            command=job.command,
+            report=job.report,
+            seal=FINISHED,
+            progress=progress,
+            fixed_mask=images.get("fixed_mask"),
+            moving_mask=images.get("moving_mask"),
+        )
+        result = without_nan(
+            {
+                name: summary.get(name)
+                for name in (
+                    "dice_before",
+                    "dice_after",
+                    "njd_percent",
+                    "model",
+                    "device",
+                    "warnings",
+                )
+            }
+        )
+        result["seconds"] = summary["seconds"]["total"]
+        result["verdict"] = grade_of(summary)
+        if verdict := Verdict.of(summary):
+            result |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
+        files = {name: _size(folder / name) for name in OUTPUTS if (folder / name).is_file()}
+        finished = {
+            "fingerprint": fingerprint,
+            "batch": job.batch,
+            "report": job.report,
+            "files": files,
+            "result": result,
+        }
+        _files.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
+        (folder / DEFECT).unlink(missing_ok=True)
+        return dataclasses.replace(outcome, status="done", **result)
+    except errors.CancelledError:
+        return outcome
+    except Exception as error:
+        code = (
+            error.exit_code
+            if isinstance(error, errors.MorphSeekError)
+            else errors.InternalError.exit_code
+        )
+        if code == errors.InternalError.exit_code:
+            log.exception("pair %s failed", pair.id)
+            _keep_traceback(Path(job.folder))
+        return dataclasses.replace(
+            outcome, status="failed", error=type(error).__name__, message=str(error), exit_code=code
+        )
+
+
+def _keep_traceback(folder: Path) -> None:
+    """Write the exception being handled into a pair's folder, where one can be made."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """Return what pair.json holds; nothing where it is missing or unsound."""
+    try:
+        found = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+        whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(
+            found["files"], dict
+        )
+        return found if whole else {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _has_page(finished: Mapping[str, Any], report: Report) -> bool:
+    """Whether a finished pair has the page that is asked for; a larger one does too."""
+    if report == "none":
+        return True
+    # older libraries wrote the full one alone
+    return "report.html" in finished["files"] and report in (
+        "small",
+        finished.get("report", "full"),
+    )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1

@@ -1,0 +1,355 @@
+"""What became of many pairs, and the tables of it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _files
+from .._engine import core
+from .._json import without_nan
+from ..scoring.labels import LabelScore
+from ..verdict import counts
+
+_MEANS = (
+    "dice_before",
+    "dice_after",
+    "dice_check",
+    "dice_inverse",
+    "hd95_after",
+    "volume_error_percent",
+    "volume_bias_percent",
+    "error_mm",
+    "njd_percent",
+    "sdlogj",
+    "seconds",
+    "cpu_seconds",
+)
+#: What an evaluation leaves in a folder.
+FILES = ("results.json", "results.csv")
+#: The table of the pairs, which opens their pages.
+INDEX = "index.html"
+
+
+@dataclasses.dataclass
+class PairScore:
+    """One pair of an evaluation; ``error`` says why there are no scores."""
+
+    fixed: str
+    moving: str
+    labels: list[LabelScore] = dataclasses.field(default_factory=list)
+    dice_before: float = math.nan
+    dice_after: float = math.nan
+    hd95_after: float = math.nan
+    dice_check: float | None = None
+    dice_inverse: float | None = None
+    volume_error_percent: float = math.nan
+    """Mean over the labels, of absolute values; ``volume_bias_percent``: with their signs."""
+    volume_bias_percent: float = math.nan
+    verdict: str = ""
+    """good, check, failed, or unknown; empty where nothing was registered."""
+    error_mm: float = math.nan
+    """The verdict's estimate."""
+    njd_percent: float = math.nan
+    sdlogj: float = math.nan
+    seconds: float = math.nan
+    cpu_seconds: float = math.nan
+    cached: bool = False
+    """The registration was done before; ``seconds`` are what it took then, and no part of the
+    means.
+    """
+    error: str = ""
+    exit_code: int = 0
+    page: str = ""
+    """The pair's page, in the folder of pages; empty where none was written."""
+    traceback: str = ""
+    """Of a defect; empty for errors that :mod:`morphseek.errors` explains."""
+
+    def __str__(self) -> str:
+        dice = (
+            f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}"
+            if self.labels
+            else "no label in common"
+        )
+        return f"{self.fixed} <- {self.moving}  " + (
+            self.error
+            or f"verdict {self.verdict}  {dice}  NJD {self.njd_percent:.4f} %  {self.seconds:.1f} s"
+        )
+
+
+@dataclasses.dataclass
+class Evaluation:
+    """The scores of many pairs.
+
+    Attributes
+    ----------
+    pairs : list of PairScore
+    names : dict
+        Label number to name.
+    options : dict
+        Of the registrations.
+    wilcoxon : dict, optional
+        Two-sided signed-rank test of the pairs' mean Dice against another run.
+    """
+
+    pairs: list[PairScore]
+    names: dict[int, str]
+    options: dict[str, Any]
+    wilcoxon: dict[str, Any] | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return means over the pairs that were scored, the worst pair, and the counts;
+        ``unscored`` are those without a common label.
+        """
+        scored = [p for p in self.pairs if not p.error]
+
+        def mean(name: str) -> float | None:
+            counted = [p for p in scored if not (p.cached and name in ("seconds", "cpu_seconds"))]
+            values = [
+                v
+                for v in (getattr(p, name) for p in counted)
+                if v is not None and not math.isnan(v)
+            ]
+            return float(np.mean(values)) if values else None
+
+        by_label: dict[int, list[float]] = {}
+        for pair in scored:
+            for score in pair.labels:
+                by_label.setdefault(score.label, []).append(score.dice_after)
+        with_dice = [p for p in scored if not math.isnan(p.dice_after)]
+        worst = min(with_dice, key=lambda p: p.dice_after, default=None)
+        return {
+            "pairs": len(self.pairs),
+            "failed": len(self.pairs) - len(scored),
+            "unscored": len(scored) - len(with_dice),
+            "cached": sum(p.cached for p in scored),
+            "verdict": counts(p.verdict for p in self.pairs if p.verdict),
+            **{name: mean(name) for name in _MEANS},
+            "worst": (
+                None
+                if worst is None
+                else {"fixed": worst.fixed, "moving": worst.moving, "dice_after": worst.dice_after}
+            ),
+            "dice_by_label": {label: float(np.mean(v)) for label, v in sorted(by_label.items())},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, NaN as None."""
+        content = {
+            "summary": self.summary(),
+            "wilcoxon": self.wilcoxon,
+            "options": self.options,
+            "names": self.names,
+            "pairs": [dataclasses.asdict(p) for p in self.pairs],
+        }
+        return json.loads(json.dumps(content), parse_constant=lambda _: None)
+
+    def write(self, folder: str | os.PathLike[str]) -> None:
+        """Write the files of :meth:`save` into an existing folder."""
+        columns = [
+            "fixed",
+            "moving",
+            "label",
+            "name",
+            "dice_before",
+            "dice_after",
+            "hd95_before",
+            "hd95_after",
+            "volume_error_percent",
+            "verdict",
+            "error_mm",
+            "njd_percent",
+            "seconds",
+            "error",
+        ]
+        rows = StringIO()
+        writer = csv.DictWriter(rows, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        for pair in self.pairs:
+            row = {
+                "fixed": pair.fixed,
+                "moving": pair.moving,
+                "verdict": pair.verdict,
+                "error_mm": pair.error_mm,
+                "njd_percent": pair.njd_percent,
+                "seconds": pair.seconds,
+                "error": pair.error,
+            }
+            scores: Sequence[LabelScore | None] = pair.labels or [None]
+            for score in scores:
+                of_label = (
+                    {}
+                    if score is None
+                    else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
+                )
+                writer.writerow(without_nan({**row, **of_label}))
+        for name, text in zip(
+            FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())
+        ):
+            _files.write_text(Path(folder) / name, text)
+        self._write_index(Path(folder))
+
+    def _write_index(self, folder: Path) -> None:
+        from ..report import CohortRow, write_index
+
+        rows = [
+            CohortRow(
+                f"{pair.moving} onto {pair.fixed}",
+                verdict=pair.verdict,
+                error_mm=pair.error_mm,
+                dice_before=pair.dice_before,
+                dice_after=pair.dice_after,
+                njd_percent=pair.njd_percent,
+                seconds=pair.seconds,
+                said=pair.error,
+                page=pair.page,
+                failed=bool(pair.error),
+            )
+            for pair in self.pairs
+        ]
+        write_index(folder / INDEX, rows, title="Evaluation", version=core.version())
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write results.json (everything), results.csv (one row a pair and label) and index.html
+        (a table of the pairs): all of them or, on an error, none.
+        """
+        with _files.output_folder(folder) as temporary:
+            self.write(temporary)
+
+
+SUMMARIES = ("summary.csv", "summary.json")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a pair: a row of summary.csv."""
+
+    id: str
+    fixed: str
+    moving: str
+    status: str = "pending"
+    """done, skipped (it was finished before), failed, or pending (the batch was stopped)."""
+    verdict: str = ""
+    """good, check, failed, or unknown; empty where nothing was registered."""
+    error_mm: float | None = None
+    """The verdict's estimate."""
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    """Of the verdict."""
+    dice_before: float | None = None
+    dice_after: float | None = None
+    njd_percent: float | None = None
+    seconds: float | None = None
+    model: str = ""
+    device: str = ""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    error: str = ""
+    """The exception's class."""
+    message: str = ""
+    exit_code: int = 0
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.id}: {self.error}: {self.message}"
+        dice = (
+            ""
+            if self.dice_after is None
+            else f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}  "
+        )
+        return f"{self.id}: {self.status}" + (
+            ""
+            if self.njd_percent is None
+            else f"  verdict {self.verdict}  {dice}NJD {self.njd_percent:.4f} % "
+            f" {self.seconds:.1f} s"
+        )
+
+
+@dataclasses.dataclass
+class Cohort:
+    """The outcomes of a list of pairs, in its order."""
+
+    pairs: list[Outcome]
+    options: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """The first failure's, or 0."""
+        return next((p.exit_code for p in self.pairs if p.status == "failed"), 0)
+
+    def summary(self) -> dict[str, Any]:
+        """Return how many pairs have which status, how many of the finished ones have which
+        verdict, and the means over them.
+        """
+        states = [p.status for p in self.pairs]
+        found: dict[str, Any] = {
+            "pairs": len(states),
+            **{state: states.count(state) for state in ("done", "skipped", "failed", "pending")},
+            "verdict": counts(p.verdict for p in self.pairs if p.verdict),
+        }
+        means = {}
+        for name in ("error_mm", "dice_before", "dice_after", "njd_percent", "seconds"):
+            values = [getattr(p, name) for p in self.pairs if getattr(p, name) is not None]
+            means[name] = statistics.fmean(values) if values else None
+        return found | means
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "summary": self.summary(),
+            "version": core.version(),
+            "options": self.options,
+            "pairs": [dataclasses.asdict(p) for p in self.pairs],
+        }
+
+    def write(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
+        that opens the pairs' pages; the command that repeats the batch is on it).
+        """
+        text = StringIO()
+        table = csv.DictWriter(
+            text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n"
+        )
+        table.writeheader()
+        content = self.to_dict()
+        table.writerows(
+            {**row, **{name: " | ".join(row[name]) for name in ("reasons", "warnings")}}
+            for row in content["pairs"]
+        )
+        for name, written in zip(
+            SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")
+        ):
+            _files.write_text(Path(folder) / name, written)
+        self._write_index(Path(folder), command)
+
+    def _write_index(self, folder: Path, command: str) -> None:
+        from ..report import CohortRow, write_index
+
+        rows = []
+        for pair in self.pairs:
+            page = f"{pair.id}/report.html"
+            rows.append(
+                CohortRow(
+                    pair.id,
+                    pair.fixed,
+                    pair.moving,
+                    pair.verdict,
+                    pair.error_mm,
+                    pair.dice_before,
+                    pair.dice_after,
+                    njd_percent=pair.njd_percent,
+                    seconds=pair.seconds,
+                    said=pair.message or " ".join(pair.reasons) or pair.status,
+                    page=page if (folder / page).is_file() else "",
+                    failed=pair.status in ("failed", "pending"),
+                )
+            )
+        write_index(folder / INDEX, rows, command=command, version=core.version())

@@ -1,0 +1,28 @@
+"""Images in and out: one :class:`Image` for numpy, SimpleITK, ITK, nibabel, files and DICOM
+folders.
+
+Arrays are C-contiguous with axes (z, y, x); spacing and origin are in the order (x, y, z), in LPS
+millimetres, as ITK's. Files are read and written by SimpleITK. Every file is written in a temporary
+folder beside its place and moved there when it is complete.
+"""
+
+from .convert import as_kind_of, read, read_on
+from .files import read_vectors, write
+from .grid import grid_of, index_to_physical, placed
+from .image import Image, ImageLike
+from .sidecars import check_apart, parts
+
+__all__ = [
+    "Image",
+    "ImageLike",
+    "as_kind_of",
+    "check_apart",
+    "grid_of",
+    "index_to_physical",
+    "parts",
+    "placed",
+    "read",
+    "read_on",
+    "read_vectors",
+    "write",
+]

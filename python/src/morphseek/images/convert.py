@@ -1,0 +1,272 @@
+"""Images of numpy, SimpleITK, ITK, nibabel, files and DICOM folders as :class:`Image`, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+from .files import read_path
+from .grid import is_sheared, sheared
+from .image import Image, ImageLike
+
+_RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+
+
+def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
+    """Return what :func:`read` does; a numpy array, which brings no geometry, lies on `grid`
+    (:attr:`Image.grid`).
+
+    Raises
+    ------
+    GridMismatchError
+        The array has another shape.
+    """
+    image = read(source, name)
+    if not isinstance(source, np.ndarray):
+        return image
+    if image.array.shape != tuple(grid[2::-1]):
+        raise errors.GridMismatchError(
+            f"the {name}: the array has shape {image.array.shape}, its image"
+            f" {tuple(int(n) for n in grid[2::-1])} (z, y, x); give an image with its geometry"
+            " (SimpleITK, nibabel, a path) if it lies on another grid"
+        )
+    return Image.on_grid(image.array, grid, name)
+
+
+def read(source: ImageLike, name: str = "image") -> Image:
+    """Return any supported image as an :class:`Image`; voxels are shared, not copied, where they
+    can be.
+
+    Parameters
+    ----------
+    source : ImageLike
+        numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk
+        image. nibabel image: its (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies
+        where its file does. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...) or of
+        a folder with one DICOM series.
+    name : str
+        What error messages call it ("fixed", "moving mask").
+
+    Raises
+    ------
+    InputUnreadableError
+        The file is missing, cannot be parsed or holds something other than one scalar volume.
+    InvalidArgumentError
+        The object is of no supported kind.
+    InvalidDirectionError
+        A NIfTI or nibabel image is sheared: its axes are not at right angles.
+    ThinVolumeError
+        The image has two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read(np.zeros((3, 4, 5), np.float32), "fixed")
+    Image(5 x 4 x 3 voxels of 1 x 1 x 1 mm, float32)
+    """
+    if isinstance(source, Image):
+        image = source
+    elif isinstance(source, (str, os.PathLike)):
+        image = _from_path(Path(source), name)
+    elif isinstance(source, sitk.Image):
+        # the view makes it a copy, and leaves the caller's alone, whichever thread is at it
+        image = _from_sitk(sitk.Image(source), name)
+    elif hasattr(source, "affine") and hasattr(source, "dataobj"):
+        image = _from_nibabel(source, name)
+    elif hasattr(source, "GetLargestPossibleRegion"):
+        image = _from_itk(source, name)
+    elif isinstance(source, np.ndarray):
+        image = Image(source)
+    else:
+        raise errors.InvalidArgumentError(
+            f"{name} is a {type(source).__name__}; give a numpy array, a SimpleITK, itk or nibabel"
+            " image, or a path"
+        )
+    return dataclasses.replace(image, array=_checked(image.array, name), name=name)
+
+
+def _checked(array: np.ndarray, name: str) -> np.ndarray:
+    while array.ndim > 3 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim == 2:
+        raise errors.ThinVolumeError(
+            f"{name} volume is two-dimensional (shape {array.shape}); registration needs a 3-D"
+            " volume"
+        )
+    if array.ndim != 3:
+        raise errors.InvalidArgumentError(
+            f"{name} volume has shape {array.shape}; give one 3-D volume (z, y, x), one time point"
+            " of a series"
+        )
+    if array.dtype.kind not in "buif":
+        raise errors.InvalidArgumentError(
+            f"{name} volume has dtype {array.dtype}; voxels must be real numbers"
+        )
+    return array
+
+
+class _Held:
+    """Memory of a numpy view that keeps its owner alive, which SimpleITK's views do not."""
+
+    def __init__(self, view: np.ndarray, owner: Any):
+        self.__array_interface__ = view.__array_interface__
+        self.owner = owner
+
+
+def _from_sitk(image: sitk.Image, name: str) -> Image:
+    """Return an image of SimpleITK's that nobody else has: where two share their voxels, a view of
+    one moves it and leaves the memory to the other.
+    """
+    # of which a view would end the process
+    if image.GetPixelIDTypeAsString().startswith("label of"):
+        raise errors.InvalidArgumentError(
+            f"{name} volume is a SimpleITK label map object; give SimpleITK.LabelMapToLabel of it"
+        )
+    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
+    direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
+    return _in_space(
+        array,
+        image.GetNumberOfComponentsPerPixel(),
+        image.GetSpacing(),
+        image.GetOrigin(),
+        direction,
+        name,
+    )
+
+
+def _from_itk(image: Any, name: str) -> Image:
+    itk = sys.modules["itk"]  # imported by whoever made the image
+    array = itk.array_view_from_image(image)
+    # ITK's origin is that of index 0, which what is left by a cropping filter need not begin with.
+    first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
+    return _in_space(
+        array,
+        image.GetNumberOfComponentsPerPixel(),
+        image.GetSpacing(),
+        first,
+        itk.array_from_matrix(image.GetDirection()),
+        name,
+    )
+
+
+def _in_space(
+    array: np.ndarray, components: int, spacing: Any, origin: Any, direction: np.ndarray, name: str
+) -> Image:
+    """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first
+    three axes.
+    """
+    if components != 1:
+        raise errors.InvalidArgumentError(
+            f"{name} volume has {components} components a voxel; give a scalar volume"
+        )
+    if len(direction) >= 3 and is_sheared(direction[:3, :3]):
+        raise sheared(name)
+    return Image(
+        _checked(array, name),
+        tuple(spacing)[:3],
+        tuple(origin)[:3],
+        tuple(direction[:3, :3].ravel()),
+    )
+
+
+def _from_nibabel(image: Any, name: str) -> Image:
+    import nibabel
+
+    if image.affine is None:
+        raise errors.InvalidArgumentError(
+            "the nibabel image has no affine, so it lies nowhere; give it one"
+        )
+    array = np.asanyarray(image.dataobj).T
+    if isinstance(image, nibabel.nifti1.Nifti1Pair):
+        return dataclasses.replace(_nifti_place(image, name), array=array)
+    affine = _RAS_TO_LPS @ image.affine
+    spacing = np.linalg.norm(affine[:3, :3], axis=0)
+    direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
+    if spacing.all() and is_sheared(direction):
+        raise sheared(name)
+    return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+
+
+def _nifti_place(image: Any, name: str) -> Image:
+    """Return one voxel with the geometry of a nibabel NIfTI. ITK reads it: which of the two forms
+    counts, what stands for a missing one and what unit the numbers are in is then the same as for
+    the file.
+    """
+    import nibabel
+
+    # that of a file, if the affine was changed since
+    header = type(image)(image.dataobj, image.affine, image.header).header
+    place = nibabel.Nifti1Header()  # SimpleITK reads no NIfTI-2
+    for field in (
+        "pixdim",
+        "xyzt_units",
+        "qform_code",
+        "sform_code",
+        *(f for f in header if f.startswith(("quatern", "qoffset", "srow"))),
+    ):
+        place[field] = header[field]
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+        path = Path(folder, "header.nii")
+        nibabel.save(nibabel.Nifti1Image(np.zeros((1, 1, 1), np.uint8), None, place), path)
+        return _from_path(path, name)
+
+
+def _from_path(path: Path, name: str) -> Image:
+    image = read_path(path, name)
+    try:
+        return _from_sitk(image, name)
+    except errors.InvalidArgumentError as error:
+        if path.is_dir():
+            raise
+        raise errors.InputUnreadableError(f"{error} ({path})") from None
+
+
+def as_kind_of(source: ImageLike, image: Image) -> Any:
+    """Return ``image`` as what ``source`` is: an array for an array, a SimpleITK image for a
+    path.
+    """
+    if isinstance(source, Image):
+        return image
+    if isinstance(source, np.ndarray):
+        return image.array
+    if hasattr(source, "affine") and hasattr(source, "dataobj"):
+        return _to_nibabel(source, image)
+    if hasattr(source, "GetLargestPossibleRegion"):
+        itk = sys.modules["itk"]
+        out = itk.image_from_array(np.ascontiguousarray(image.array))
+        out.SetSpacing([float(s) for s in image.spacing])
+        out.SetOrigin([float(o) for o in image.origin])
+        out.SetDirection(itk.matrix_from_array(np.array(image.direction).reshape(3, 3)))
+        return out
+    return image.to_sitk()
+
+
+_TEMPLATES = 2  # NIfTI's codes above it name an atlas, which a resampled image need not lie in
+
+
+def _to_nibabel(source: Any, image: Image) -> Any:
+    """Return ``image`` as a nibabel image of the kind of ``source``; a NIfTI keeps the units and
+    which of its two forms count.
+    """
+    kind = type(source)
+    voxels, affine = image.array.T, _RAS_TO_LPS @ image.index_to_physical
+    try:
+        # NIfTI: 64-bit integers only if one says so
+        made = kind(voxels, affine, dtype=voxels.dtype)
+    except TypeError:
+        return kind(voxels, affine)
+    if hasattr(source.header, "get_xyzt_units"):
+        made.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
+        codes = {form: int(source.header[f"{form}_code"]) for form in ("sform", "qform")}
+        if any(codes.values()):
+            made.set_sform(affine, min(codes["sform"], _TEMPLATES))
+            made.set_qform(affine, min(codes["qform"], _TEMPLATES))
+    return made

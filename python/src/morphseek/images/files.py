@@ -1,0 +1,178 @@
+"""Image files by SimpleITK: the formats, whole or refused."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import math
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+from .._files import check_path, reserve, write_with
+from .._itk import hdf5_lock, itk_reason
+from .dicom import read_series
+from .formats import NIFTI, PAIRS, WRITTEN
+from .grid import is_sheared, sheared
+from .image import Image
+from .sidecars import parts
+
+
+def read_path(path: Path, name: str) -> sitk.Image:
+    """Return what a file or a DICOM folder holds, whole."""
+    check_path(path, name, errors.InputUnreadableError)
+    try:
+        if not path.exists():
+            raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        if path.is_dir():
+            return read_series(path, name)
+        image = _read_file(path)
+        if path.name.lower().endswith(NIFTI):
+            _check_whole(image, path, name)
+        return image
+    except errors.MorphSeekError:
+        raise
+    except OSError as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read: {error.strerror}"
+        ) from None
+    except RuntimeError as error:
+        if "orthonormal direction" in str(error):
+            raise sheared(name) from None
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read as an image: {itk_reason(error)}"
+        ) from None
+
+
+def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
+    """Return what ITK reads from a file. Looking for the format it asks HDF5, too, which must be
+    alone.
+    """
+    with hdf5_lock:
+        found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
+        if found == "HDF5ImageIO":
+            return sitk.ReadImage(str(path), pixels, found)
+    return sitk.ReadImage(str(path), pixels, found)
+
+
+def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
+    """See that a NIfTI or Analyze file has all its voxels: ITK reads the missing ones as zeros,
+    without a word.
+    """
+    if path.name.lower().endswith(PAIRS):
+        path = next((part for part in parts(path) if part.name.endswith((".img", ".img.gz"))), path)
+        # its voxels are where ITK alone finds them
+        if path.name.lower().endswith((".hdr", ".hdr.gz")):
+            return
+    try:
+        dims = [
+            int(image.GetMetaData(f"dim[{i}]"))
+            for i in range(1, 1 + int(image.GetMetaData("dim[0]")))
+        ]
+        expected = (
+            int(float(image.GetMetaData("vox_offset")))
+            + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
+        )
+    except (RuntimeError, ValueError):  # another version of the format
+        return
+    if math.prod(dims) != image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel():
+        return
+    with open(path, "rb") as file:
+        if file.read(2) != b"\x1f\x8b":
+            found = path.stat().st_size
+        elif _declared(path) == expected % 2**32:
+            return
+        else:  # cut short, or compressed in several parts, whose last one declares its own length
+            file.seek(0)
+            found = 0
+            with (
+                contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile),
+                gzip.open(file) as stream,
+            ):
+                while part := stream.read(1 << 20):
+                    found += len(part)
+    if found < expected:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is cut short: {found} of {expected} bytes are there; copy it again"
+        )
+
+
+def _declared(path: Path) -> int:
+    """Return the length that the end of a gzip file says its content has, modulo 2^32."""
+    with open(path, "rb") as file:
+        file.seek(-4, os.SEEK_END)
+        return struct.unpack("<I", file.read(4))[0]
+
+
+def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: bool = True) -> None:
+    """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI
+    intent 1007).
+    """
+    image = image.to_sitk() if isinstance(image, Image) else image
+    if not Path(path).name.lower().endswith(WRITTEN):
+        raise errors.OutputUnwritableError(
+            f"{path}: its ending is that of no image format that keeps a volume's grid; use"
+            " .nii.gz, .nrrd or .mha"
+        )
+    if Path(path).name.lower().endswith((".nii", ".nii.gz")) and is_sheared(
+        np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
+    ):
+        raise errors.OutputUnwritableError(
+            f"{path}: the axes of this grid are not at right angles, and ITK would straighten them"
+            " in a NIfTI; resample the fixed image onto a straight grid first"
+        )
+
+    def put(temporary: Path) -> None:
+        if not compress:
+            reserve(
+                temporary,
+                (1 << 16)
+                + image.GetNumberOfPixels()
+                * image.GetNumberOfComponentsPerPixel()
+                * image.GetSizeOfPixelComponent(),
+            )
+        sitk.WriteImage(image, str(temporary), useCompression=compress)
+        if temporary.name.lower().endswith(NIFTI):
+            _check_nifti(temporary)
+
+    write_with(put, path)
+
+
+def _check_nifti(path: Path) -> None:
+    """ITK does not notice that a disk is full while it writes a NIfTI: see whether the end of its
+    voxels is there.
+    """
+    import nibabel
+
+    try:
+        header: Any = nibabel.load(path)
+    except (nibabel.filebasedimages.ImageFileError, EOFError, OSError):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+    voxels = Path(header.file_map["image"].filename)
+    expected = (
+        int(header.dataobj.offset)
+        + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
+    )
+    if (
+        (_declared(voxels) != expected % 2**32)
+        if voxels.name.lower().endswith(".gz")
+        else voxels.stat().st_size < expected
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read a vector image as array of shape (z, y, x, 3)."""
+    try:
+        return sitk.GetArrayFromImage(_read_file(Path(path), sitk.sitkVectorFloat32))
+    except RuntimeError as error:
+        raise errors.InputUnreadableError(
+            f"{path} cannot be read as a vector image: {itk_reason(error)}"
+        ) from None

@@ -1,0 +1,48 @@
+"""Where an image lies: its geometry in LPS millimetres."""
+
+from __future__ import annotations
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+
+IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+
+def index_to_physical(grid: np.ndarray) -> np.ndarray:
+    """4x4 matrix from the continuous index (x, y, z) to LPS mm of a grid as in
+    :attr:`Image.grid`.
+    """
+    m = np.eye(4)
+    m[:3, :3] = grid[9:18].reshape(3, 3) * grid[3:6]
+    m[:3, 3] = grid[6:9]
+    return m
+
+
+def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
+    """Give a SimpleITK image the geometry of a grid as in :attr:`Image.grid`, and return it."""
+    image.SetSpacing(grid[3:6].tolist())
+    image.SetOrigin(grid[6:9].tolist())
+    image.SetDirection(grid[9:18].tolist())
+    return image
+
+
+def grid_of(image: sitk.Image) -> np.ndarray:
+    """Return the grid of a 3-D SimpleITK image as in :attr:`Image.grid`."""
+    return np.array(
+        [*image.GetSize(), *image.GetSpacing(), *image.GetOrigin(), *image.GetDirection()],
+        dtype=np.float64,
+    )
+
+
+def is_sheared(direction: np.ndarray) -> bool:
+    # the cosines of the angles between the axes
+    return bool(np.abs(direction.T @ direction - np.eye(3)).max() > 1e-3)
+
+
+def sheared(name: str) -> errors.MorphSeekError:
+    return errors.InvalidDirectionError(
+        f"{name}: the axes of the volume are not at right angles (its affine is sheared); resample"
+        " it onto a straight grid first, for instance by nibabel.processing.resample_to_output"
+    )

@@ -1,0 +1,117 @@
+"""A volume with its place in space."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Union
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+from .._engine import bindings
+from .grid import IDENTITY, index_to_physical, placed
+
+ImageLike = Union[np.ndarray, "Image", sitk.Image, str, os.PathLike[str], Any]
+"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path or DICOM folder."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Image:
+    """A scalar volume in physical space.
+
+    Attributes
+    ----------
+    array : numpy.ndarray
+        Voxels, shape (z, y, x), any real dtype.
+    spacing, origin : tuple of float
+        Along x, y, z; millimetres, LPS.
+    direction : tuple of float
+        Row-major 3x3; column c is the unit vector of index axis c (x, y, z).
+    name : str
+        What messages call it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Image(np.zeros((3, 4, 5)), spacing=(1, 1, 2.5))
+    Image(5 x 4 x 3 voxels of 1 x 1 x 2.5 mm, float64)
+    """
+
+    array: np.ndarray
+    spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
+    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    direction: tuple[float, ...] = IDENTITY
+    name: str = "image"
+
+    def __post_init__(self) -> None:
+        for field, length in (("spacing", 3), ("origin", 3), ("direction", 9)):
+            values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
+            if values.size != length:
+                raise errors.InvalidArgumentError(
+                    f"{self.name}: {field} has {values.size} numbers; it needs {length}"
+                )
+            object.__setattr__(self, field, tuple(values.tolist()))
+
+    def __repr__(self) -> str:
+        size = " x ".join(str(n) for n in self.array.shape[::-1])
+        return (
+            f"Image({size} voxels of {' x '.join(f'{s:g}' for s in self.spacing)} mm,"
+            f" {self.array.dtype})"
+        )
+
+    @property
+    def grid(self) -> np.ndarray:
+        """The geometry as the engine takes it: 18 float64, size, spacing, origin (x, y, z) and the
+        row-major direction.
+        """
+        return np.array(
+            [*self.array.shape[::-1], *self.spacing, *self.origin, *self.direction],
+            dtype=np.float64,
+        )
+
+    @classmethod
+    def on_grid(cls, array: np.ndarray, grid: np.ndarray, name: str = "image") -> Image:
+        """Return ``array`` on a geometry given as in :attr:`grid`."""
+        spacing, origin, direction = (
+            tuple(float(v) for v in grid[a:b]) for a, b in ((3, 6), (6, 9), (9, 18))
+        )
+        return cls(array, spacing, origin, direction, name)
+
+    @property
+    def index_to_physical(self) -> np.ndarray:
+        """4x4 matrix from the continuous index (x, y, z) to LPS mm."""
+        return index_to_physical(self.grid)
+
+    def float32(self) -> np.ndarray:
+        """The voxels as C-contiguous float32: the array itself where it is that already."""
+        return np.ascontiguousarray(self.array, dtype=np.float32)
+
+    def like(self, array: np.ndarray) -> Image:
+        """Return other voxels on this grid."""
+        return dataclasses.replace(self, array=array)
+
+    def same_grid(self, other: Image) -> bool:
+        """Whether another image lies on this grid, as the engine tells grids apart."""
+        return bindings.same_grid(self.grid, other.grid)
+
+    def intensities(
+        self, low: float = 0.5, high: float = 99.5
+    ) -> tuple[np.ndarray, tuple[float, float]]:
+        """Return the voxels as a registration compares them, without a scanner's padding, failed
+        fits and NaN, float32, and two percentiles of them.
+        """
+        return bindings.intensities(self.float32(), self.grid, low, high)
+
+    def to_sitk(self) -> sitk.Image:
+        """Return a SimpleITK image (a copy)."""
+        array = self.array
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        elif array.dtype == np.float16:
+            array = array.astype(np.float32)
+        elif array.dtype == np.longdouble:
+            array = array.astype(np.float64)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return placed(sitk.GetImageFromArray(np.ascontiguousarray(array)), self.grid)

@@ -1,0 +1,105 @@
+"""Images that come in several files, a header and its voxels; and results that would be written
+over one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import errors
+from .formats import FORMATS, PAIRS
+
+
+def parts(path: Path) -> list[Path]:
+    """Return the files that an image is in: its own and, where one has the geometry and another the
+    voxels, that one.
+    """
+    suffix = path.suffix.lower()
+    if suffix in (".mhd", ".nhdr", ".mha", ".nrrd"):  # the latter two may name another file, too
+        with open(path, "rb") as file:
+            header = file.read() if suffix in (".mhd", ".nhdr") else file.read(1 << 16)
+        if suffix in (".nrrd", ".nhdr"):
+            header = re.split(rb"\r?\n\r?\n", header)[0]
+        others = [path.parent / name for name in _data_files(header) if name != "LOCAL"]
+    else:
+        own = next((suffix for suffix in PAIRS if path.name.endswith(suffix)), "")
+        others = [
+            path.with_name(path.name.removesuffix(own) + other)
+            for other in PAIRS
+            if own and other != own
+        ]
+    return [path, *(file for file in others if file.is_file())]
+
+
+def _data_files(header: bytes) -> list[str]:
+    """Return the names of the files with the voxels: one; a pattern with the first and the last
+    number and maybe the step; or a list, a line each.
+    """
+    named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header, re.M)
+    if not named:
+        return []
+    text = os.fsdecode(named[1])
+    if re.fullmatch(r"LIST( \d+)?", text):
+        return [
+            line.strip() for line in os.fsdecode(header[named.end() :]).splitlines() if line.strip()
+        ]
+    series = re.fullmatch(r"(\S*%0?\d*d\S*) +(-?\d+) +(-?\d+)(?: +(-?\d+))?(?: +\d+)?", text)
+    if not series:
+        return [text]
+    first, last, step = int(series[2]), int(series[3]), int(series[4] or 1) or 1
+    return [series[1] % number for number in range(first, last + (1 if step > 0 else -1), step)]
+
+
+def check_apart(
+    folder: str | os.PathLike[str], names: Collection[str], inputs: Mapping[str, Any]
+) -> None:
+    """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
+    inputs.
+
+    Parameters
+    ----------
+    folder, names
+        Of the outputs.
+    inputs : mapping
+        What messages call an input, and the input; those that are no paths pass.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    written = {
+        os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
+    }
+    for what, given in inputs.items():
+        if isinstance(given, (str, os.PathLike)):
+            path = Path(given)
+            files = [path]
+            with contextlib.suppress(OSError, ValueError):
+                files = parts(path) if path.is_file() else files
+            # The file itself, and the name, which may be a link to it: a result takes the place of
+            # either.
+            if not written.isdisjoint(
+                place
+                for file in files
+                for place in (
+                    os.path.realpath(file),
+                    os.path.join(os.path.realpath(file.parent), file.name),
+                )
+            ):
+                raise errors.InvalidArgumentError(
+                    f"{what.replace('_', ' ')}: {path} is where a result would be written; choose"
+                    " another place for the output"
+                )
+
+
+def _written(name: str) -> list[str]:
+    """Return the names of the files that an output of that name may come in."""
+    for known in FORMATS:
+        if known.others and name.lower().endswith(known.suffix):
+            return [name, *(name[: -len(known.suffix)] + other for other in known.others)]
+    return [name]

@@ -1,0 +1,5 @@
+"""Made-up images with a known answer."""
+
+from .torso import LABELS, PhantomPair, make_pair
+
+__all__ = ["LABELS", "PhantomPair", "make_pair"]

@@ -1,0 +1,249 @@
+"""A made-up pair of torsos with a known answer: an MR-like fixed and a CT-like moving image, with
+labels.
+
+The anatomy is a formula, evaluated at every voxel: the fixed image at its own points, the moving
+image at the points that a smooth, invertible map gives. Nothing is resampled, so the true transform
+is exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from ..images.image import Image
+from ..result import RegistrationResult
+from .anatomy import CONTRASTS, mr_noise, render, rotation
+
+LABELS = {
+    1: "liver",
+    2: "right kidney",
+    3: "left kidney",
+    4: "spleen",
+    5: "stomach",
+    6: "aorta",
+    7: "spine",
+    8: "right lung",
+    9: "left lung",
+    10: "heart",
+}
+"""Names of the labels."""
+_FIELD_OF_VIEW = np.array([384.0, 300.0, 336.0])  # mm along x, y, z
+
+
+@dataclasses.dataclass(frozen=True)
+class PhantomPair:
+    """Two images of one made-up patient.
+
+    Attributes
+    ----------
+    fixed, moving : morphseek.images.Image
+        The torso in two contrasts, or in one, float32, on different grids.
+    fixed_labels, moving_labels : morphseek.images.Image
+        uint8 maps of :data:`LABELS`.
+    truth : callable
+        Maps points (n, 3), LPS mm, from fixed to moving space.
+    """
+
+    fixed: Image
+    moving: Image
+    fixed_labels: Image
+    moving_labels: Image
+    truth: Callable[[np.ndarray], np.ndarray]
+
+    def target_points(self, step: int = 3) -> np.ndarray:
+        """Return every `step`-th voxel centre inside a labelled organ of the fixed image, (n, 3)
+        LPS mm: where to measure the error.
+        """
+        return _physical(self.fixed, self._targets(step))
+
+    def _targets(self, step: int) -> np.ndarray:
+        """Return the array indices of the target points, (n, 3) z, y, x."""
+        inside = np.zeros_like(self.fixed_labels.array, dtype=bool)
+        inside[::step, ::step, ::step] = self.fixed_labels.array[::step, ::step, ::step] > 0
+        return np.argwhere(inside)
+
+    def errors(self, result: RegistrationResult, step: int = 3) -> dict[str, Any]:
+        """Measure how far a registration of the pair carries points from where they truly lie in
+        the moving image.
+
+        Parameters
+        ----------
+        result : morphseek.RegistrationResult
+            Of this pair.
+        step : int
+            Of :meth:`target_points`. Points that truly lie outside the moving image do not count.
+
+        Returns
+        -------
+        dict
+            ``points``, their number; ``before``, ``initial`` (after the initial transform) and
+            ``after``, each a dict of ``mean_mm``, ``median_mm`` and ``p95_mm``; ``organs``, a list
+            of the same for each organ with its ``label`` and ``name``.
+        """
+        index = self._targets(step)
+        points = _physical(self.fixed, index)
+        true = self.truth(points)
+        moving = np.linalg.inv(self.moving.index_to_physical)
+        place = true @ moving[:3, :3].T + moving[:3, 3]
+        seen = ((place >= 0) & (place <= np.array(self.moving.array.shape[::-1]) - 1)).all(axis=1)
+        points, true, labels = (
+            points[seen],
+            true[seen],
+            self.fixed_labels.array[tuple(index[seen].T)],
+        )
+        found = {
+            "before": points,
+            "initial": points @ result.initial[:3, :3].T + result.initial[:3, 3],
+            "after": result.transform_points(points),
+        }
+        distances = {when: np.linalg.norm(there - true, axis=1) for when, there in found.items()}
+
+        def summary(which: np.ndarray) -> dict[str, Any]:
+            return {
+                "points": int(np.count_nonzero(which)),
+                **{when: _spread(d[which]) for when, d in distances.items()},
+            }
+
+        organs = [
+            {"label": label, "name": name, **summary(labels == label)}
+            for label, name in LABELS.items()
+            if (labels == label).any()
+        ]
+        return {**summary(labels > 0), "organs": organs}
+
+
+def _physical(image: Image, index: np.ndarray) -> np.ndarray:
+    """Return the points of array indices, (n, 3) z, y, x, as LPS mm."""
+    m = image.index_to_physical
+    return index[:, ::-1] @ m[:3, :3].T + m[:3, 3]
+
+
+def _spread(distances: np.ndarray) -> dict[str, float]:
+    return {
+        "mean_mm": float(distances.mean()),
+        "median_mm": float(np.median(distances)),
+        "p95_mm": float(np.percentile(distances, 95)),
+    }
+
+
+def make_pair(
+    size: int = 96, seed: int = 0, contrasts: tuple[str, str] = ("MR", "CT")
+) -> PhantomPair:
+    """Make the pair.
+
+    Parameters
+    ----------
+    size : int
+        Voxels of the fixed image along each axis of its 384 x 300 x 336 mm.
+    seed : int
+        Of the deformation and the noise.
+    contrasts : tuple of str
+        Of the fixed and the moving image: "MR" or "CT".
+
+    Raises
+    ------
+    morphseek.errors.InvalidArgumentError
+        There is no such contrast.
+
+    Examples
+    --------
+    >>> pair = make_pair(size=32)
+    >>> pair.fixed, pair.moving
+    (Image(32 x 32 x 32 voxels of 12 x 9.375 x 10.5 mm, float32), Image(36 x 36 x 28 voxels of 10 x
+    8 x 12 mm, float32))
+    """
+    unknown = [contrast for contrast in contrasts if contrast not in CONTRASTS]
+    if unknown or len(contrasts) != 2:
+        raise InvalidArgumentError(
+            f"contrasts is {contrasts!r}; give two, each of {', '.join(CONTRASTS)}"
+        )
+    rng = np.random.default_rng(seed)
+    spacing = _FIELD_OF_VIEW / size
+    fixed = _grid((size, size, size), spacing, np.eye(3), np.array([0.0, 0.0, -40.0]))
+    # The moving patient lies rotated and shifted in an oblique, differently sampled, taller scan.
+    moving_size = tuple(int(round(f * size)) for f in (1.125, 1.125, 0.875))
+    moving_spacing = np.array([10.0, 8.0, 12.0]) * 32 / size
+    moving = _grid(
+        moving_size, moving_spacing, rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, -28.0])
+    )
+    bend = _Bend(rng)
+    linear = rotation(-0.06, 0.04, 0.13) @ np.diag([1.06, 0.95, 1.04])
+    shift = np.array([-14.0, 19.0, -22.0])
+
+    def to_canonical(p: np.ndarray) -> np.ndarray:
+        return bend((p - shift) @ linear.T)
+
+    def truth(points: np.ndarray) -> np.ndarray:
+        q = bend.inverse(np.asarray(points, dtype=np.float64))
+        return q @ np.linalg.inv(linear).T + shift
+
+    images = []
+    for grid, contrast in zip((fixed, moving), contrasts):
+        points = _points(grid) if grid is fixed else to_canonical(_points(grid))
+        values, labels = render(points, CONTRASTS.index(contrast), grid)
+        values = values.reshape(grid.array.shape)
+        if contrast == "MR":
+            values = mr_noise(values, rng)
+        else:
+            values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)
+        images += [
+            grid.like(values.astype(np.float32)),
+            grid.like(labels.reshape(grid.array.shape)),
+        ]
+    return PhantomPair(images[0], images[2], images[1], images[3], truth)
+
+
+def _grid(
+    size: tuple[int, ...], spacing: np.ndarray, direction: np.ndarray, center: np.ndarray
+) -> Image:
+    origin = center - direction @ (spacing * (np.array(size) - 1) / 2)
+    return Image(
+        np.zeros(size[::-1], np.uint8),
+        tuple(spacing.tolist()),
+        tuple(origin.tolist()),
+        tuple(direction.ravel().tolist()),
+    )
+
+
+def _points(image: Image) -> np.ndarray:
+    z, y, x = (a.ravel() for a in np.indices(image.array.shape))
+    m = image.index_to_physical
+    return np.stack([x, y, z], axis=1) @ m[:3, :3].T + m[:3, 3]
+
+
+class _Bend:
+    """p -> p + d(p), d a few plane waves. Its gradient's norm stays below 0.6, so the map is
+    invertible.
+    """
+
+    def __init__(self, rng: np.random.Generator, waves: int = 6, bound: float = 0.6):
+        direction = rng.normal(size=(waves, 3))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        self.k = direction * (2 * np.pi / rng.uniform(150, 260, (waves, 1)))
+        self.phase = rng.uniform(0, 2 * np.pi, waves)
+        amplitude = rng.normal(size=(waves, 3))
+        gradient = (np.linalg.norm(amplitude, axis=1) * np.linalg.norm(self.k, axis=1)).sum()
+        self.amplitude = amplitude * (bound / gradient)
+
+    def displacement(self, p: np.ndarray) -> np.ndarray:
+        d = np.zeros_like(p)
+        for k, phase, amplitude in zip(self.k, self.phase, self.amplitude):
+            d += (
+                np.sin(p[:, 0] * k[0] + p[:, 1] * k[1] + p[:, 2] * k[2] + phase)[:, None]
+                * amplitude
+            )
+        return d
+
+    def __call__(self, p: np.ndarray) -> np.ndarray:
+        return p + self.displacement(p)
+
+    def inverse(self, x: np.ndarray) -> np.ndarray:
+        q = x.copy()
+        for _ in range(60):  # a contraction by 0.6: 0.6^60 is 5e-14
+            q = x - self.displacement(q)
+        return q

@@ -1,0 +1,193 @@
+"""How far a registration is: what a caller's function is told, the bar, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import errors
+
+
+class Progress(NamedTuple):
+    """One report of a running registration.
+
+    >>> print(Progress("align", 0.25, "affine, 4 mm"))
+    align      25 %  affine, 4 mm
+    """
+
+    stage: str
+    """align, search, network, refine, uncertainty or finish."""
+    fraction: float
+    """Of the whole registration, 0 to 1, never decreasing."""
+    message: str
+    """For a log; may be empty."""
+
+    def __str__(self) -> str:
+        return f"{self.stage:<8} {100 * self.fraction:4.0f} %  {self.message}".rstrip()
+
+
+def says_no(answer: Any) -> bool:
+    """Return whether a progress callback's answer cancels: False, numpy's too, but neither None nor
+    0.
+    """
+    return isinstance(answer, (bool, np.bool_)) and not answer
+
+
+def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any], Any] | None:
+    """Return what is to be called on progress: a new :class:`Bar` for True, None for none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It cannot be called.
+    """
+    if progress is None or isinstance(progress, (bool, np.bool_)):
+        return Bar() if progress else None
+    if not callable(progress):
+        raise errors.InvalidArgumentError(
+            f"progress is given as {type(progress).__name__}; give a function, True for a bar, or"
+            " nothing"
+        )
+    return progress
+
+
+class Reporter:
+    """The progress callback. Exceptions do not cross the engine: one raised by the user's callback
+    or by Ctrl-C cancels and is kept.
+    """
+
+    def __init__(self, progress: Callable[[Progress], Any] | bool | None):
+        self._callback = callback_of(progress)
+        self._last: tuple[Any, float] = (None, 0.0)
+        self.interruption: BaseException | None = None
+
+    def __enter__(self) -> Reporter:
+        # A signal handler runs between any two instructions, so an exception of its own could leave
+        # __call__ and be lost.
+        self._handler = (
+            signal.getsignal(signal.SIGINT)
+            if threading.current_thread() is threading.main_thread()
+            else None
+        )
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        try:
+            if callable(self._handler):
+                self._handler(number, frame)
+        except BaseException as error:
+            self.interruption = error
+        outer = getattr(self._handler, "__self__", None)
+        # a registration inside the callback of another, which only took note
+        if isinstance(outer, Reporter):
+            self.interruption = outer.interruption
+
+    def __exit__(self, *exc: Any) -> None:
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._handler)
+        if isinstance(self._callback, Bar):
+            self._callback.close()
+
+    def __call__(self, stage: str, fraction: float, message: str) -> bool:
+        try:
+            if self.interruption is not None:
+                return False
+            if self._callback is None:
+                return True
+            now = time.monotonic()
+            if (stage, fraction) == self._last[0] and not message and now - self._last[1] < 1:
+                return True  # a heartbeat, which was for Ctrl-C
+            self._last = (stage, fraction), now
+            return not says_no(self._callback(Progress(stage, fraction, message)))
+        except BaseException as error:
+            self.interruption = error
+            return False
+
+
+class Bar:
+    """A progress bar on standard error, with the stage and the time left; silent where that is no
+    terminal, and where ``CI`` is set.
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        # it has names and paths of the user's
+        message = TextColumn("{task.description}", markup=False)
+        columns = (
+            TextColumn("{task.fields[stage]:<11}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]:<11}"),
+            message,
+        )
+        silent = not console.is_terminal or bool(os.environ.get("CI"))
+        self._bar = RichProgress(*columns, console=console, transient=True, disable=silent)
+        self._task = self._bar.add_task("", total=1.0, stage="", left="")
+        self._left = TimeLeft()
+        self._bar.start()
+
+    def __call__(self, report: Progress) -> None:
+        if report.message:
+            new = "" if report.message == report.stage else report.message
+            self._bar.update(self._task, description=new)
+        left = self._left(report.fraction, time.monotonic())
+        self._bar.update(self._task, completed=report.fraction, stage=report.stage, left=left)
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+class TimeLeft:
+    """How long something will take, from how fast it went so far: the last third of the time
+    counts half, for stages differ.
+
+    >>> left = TimeLeft()
+    >>> [left(fraction, now) for fraction, now in ((0.0, 0.0), (0.01, 0.5), (0.25, 10.0))]
+    ['', '', '30 s left']
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[float, float]] = []
+
+    def __call__(self, fraction: float, now: float) -> str:
+        """Return the time left as text: empty until it can be told."""
+        if not self._steps or fraction > self._steps[-1][0]:
+            self._steps.append((fraction, now))
+        first, began = self._steps[0]
+        passed, done = now - began, fraction - first
+        if passed < 2 or done < 0.02:
+            return ""
+        late = next((s for s in self._steps if s[1] >= began + passed * 2 / 3), self._steps[-1])
+        lately = (fraction - late[0]) / (now - late[1]) if now > late[1] else 0.0
+        speed = 0.5 * (done / passed + lately) if lately else done / passed
+        return f"{duration((1 - fraction) / speed)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as one reads it.
+
+    >>> duration(42.4), duration(90), duration(4000)
+    ('42 s', '1:30 min', '1:07 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"

@@ -1,0 +1,297 @@
+"""What a registration gives: its transform, image and measurements, saved and loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _files, errors, images
+from ._engine import bindings
+from ._engine.bindings import Floats
+from .transforms.dense import DenseTransform, read_only
+from .verdict import Verdict, explain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .images import Image, ImageLike
+    from .report.notebook import View
+    from .scoring import LabelScore
+
+#: What a registration may leave in a folder, one run's files replacing another's.
+OUTPUTS = (
+    "warped.nii.gz",
+    "transform.h5",
+    "displacement.nrrd",
+    "uncertainty.nrrd",
+    "warped_labels.nii.gz",
+    "report.json",
+    "report.html",
+)
+
+
+class RegistrationResult(DenseTransform):
+    """A finished registration: a :class:`~morphseek.transforms.DenseTransform` with its image and
+    its measurements.
+
+    Attributes
+    ----------
+    warped : numpy.ndarray
+        The moving image resampled once onto the fixed grid: float32, shape (z, y, x).
+    metrics : dict
+        ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by
+        stage), ``model``, ``device``, ``warnings``, ``verdict`` and more: what ``report.json``
+        holds beside the options, the grids and the initial transform. ``docs/metrics.md`` lists
+        all members.
+    options : dict
+        The options that were given.
+    uncertainty : numpy.ndarray or None
+        Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered
+        with ``uncertainty="on"``.
+    """
+
+    _sources: tuple[Image | None, Image | None] = (None, None)
+    """What was registered, for the page; neither saved nor pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sources"}
+
+    def __init__(
+        self,
+        displacement: np.ndarray,
+        grid: np.ndarray,
+        moving_grid: np.ndarray,
+        initial: np.ndarray,
+        warped: np.ndarray,
+        metrics: dict[str, Any],
+        options: dict[str, Any],
+        uncertainty: np.ndarray | None = None,
+    ):
+        super().__init__(displacement, grid, moving_grid, initial)
+        self._warped = warped
+        self._uncertainty = uncertainty
+        self.metrics = metrics
+        self.options = options
+
+    @property
+    def warped(self) -> Floats:
+        """The moving image resampled once onto the fixed grid; read-only."""
+        return read_only(self._warped)
+
+    @property
+    def uncertainty(self) -> Floats | None:
+        """Standard deviation of the displacement, mm; read-only."""
+        return None if self._uncertainty is None else read_only(self._uncertainty)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the result can be trusted, as far as the images tell: a
+        :class:`morphseek.Verdict`. None for a result that an older library saved.
+        """
+        return Verdict.of(self.metrics)
+
+    def explain(self) -> str:
+        """Return in plain words how the engine came to the result: the verdict and its reasons,
+        which start it kept, what it compared, how much of the search it took, how smooth the field
+        is, and what its referee said.
+        """
+        return explain(self.metrics)
+
+    def _replace(self, displacement: np.ndarray) -> None:
+        raise AttributeError(
+            "the displacement of a finished registration cannot be set, for its image and its"
+            " metrics would not follow; make a DenseTransform"
+        )
+
+    def __repr__(self) -> str:
+        m = self.metrics
+        spread = (
+            f", uncertainty {m['uncertainty']['mean_mm']:.1f} mm" if m.get("uncertainty") else ""
+        )
+        name, opening, grids = super().__repr__()[:-1].partition("(")
+        verdict = f"verdict {self.verdict.headline}; " if self.verdict else ""
+        return (
+            f"{name}{opening}{verdict}{grids}, model {m['model']} on {m['device']},"
+            f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
+            f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
+        )
+
+    def score(self, fixed_labels: ImageLike, moving_labels: ImageLike) -> list[LabelScore]:
+        """Measure by label maps of the two images what :func:`morphseek.scoring.score_labels`
+        does: overlap, surface distance and volume of every label that both have.
+        """
+        from .scoring import score_labels
+
+        return score_labels(self, fixed_labels, moving_labels)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, the numbers that matter and a picture."""
+        from .report.notebook import summary
+
+        return summary(self, *self._sources)
+
+    def view(
+        self,
+        fixed: ImageLike | None = None,
+        moving: ImageLike | None = None,
+        *,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        height: int = 900,
+        **more: Any,
+    ) -> View:
+        """Return the interactive page for a notebook.
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        fixed_labels, moving_labels : ImageLike, optional
+            Their outlines are drawn and their overlap measured.
+        height : int
+            Of the frame, pixels.
+        **more
+            Of :func:`morphseek.report.write_report`: landmarks, label_names and so on.
+        """
+        from .report.notebook import view
+
+        images = self._given(fixed, moving)
+        return view(self, images, (fixed_labels, moving_labels), height, more)
+
+    def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
+        """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in
+        three planes (extra: ``pip install morphseek[plot]``).
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        """
+        from .report.plot import figure
+
+        return figure(self, *self._given(fixed, moving))
+
+    def _given(
+        self, fixed: ImageLike | None, moving: ImageLike | None
+    ) -> tuple[ImageLike, ImageLike]:
+        """Return the images given, or those that were registered."""
+        images = (
+            self._sources[0] if fixed is None else fixed,
+            self._sources[1] if moving is None else moving,
+        )
+        for name, image in zip(("fixed", "moving"), images):
+            if image is None:
+                raise errors.InvalidArgumentError(
+                    f"{name}: a loaded result does not hold the image; give it"
+                )
+        return images
+
+    def report(self) -> dict[str, Any]:
+        """Return what ``report.json`` holds: the metrics, the options, the two grids and the
+        initial transform.
+        """
+        return {
+            **self.metrics,
+            "options": self.options,
+            "fixed_grid": self.grid.tolist(),
+            "moving_grid": self.moving_grid.tolist(),
+            "initial_transform": self.initial.tolist(),
+        }
+
+    def write(
+        self, folder: str | os.PathLike[str], report: dict[str, Any], *others: Callable[[], Any]
+    ) -> None:
+        """Write the files of :meth:`save` into an existing folder, with ``report`` as report.json;
+        ``others`` write more at the same time.
+        """
+        folder = Path(folder)
+
+        def fields() -> None:
+            # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves
+            # a tenth.
+            images.write(folder / "displacement.nrrd", self.to_sitk_image(), compress=False)
+            if self.uncertainty is not None:
+                images.write(
+                    folder / "uncertainty.nrrd", images.Image.on_grid(self.uncertainty, self.grid)
+                )
+
+        _files.at_once(
+            lambda: self.write_transform(folder / "transform.h5"),
+            fields,
+            lambda: images.write(
+                folder / "warped.nii.gz", images.Image.on_grid(self.warped, self.grid)
+            ),
+            lambda: _files.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n"),
+            *others,
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one,
+        uncertainty.nrrd to a folder: all of them or, on an error, none.
+
+        Files of another registration there are replaced or removed. :func:`load` reads the folder
+        back.
+        """
+        with _files.output_folder(folder, OUTPUTS) as temporary:
+            self.write(temporary, self.report())
+
+
+def load(folder: str | os.PathLike[str]) -> RegistrationResult:
+    """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
+    folder = Path(folder)
+    path = folder / "report.json"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        grid, moving_grid = (
+            np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
+        )
+        initial, options = (
+            np.array(report.pop("initial_transform"), dtype=np.float64),
+            report.pop("options"),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: {error!r}"
+        ) from None
+    mm = np.ascontiguousarray(images.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
+    if (
+        grid.shape != (18,)
+        or moving_grid.shape != (18,)
+        or initial.shape != (4, 4)
+        or not all(np.isfinite(x).all() for x in (grid, moving_grid, initial))
+    ):
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: its grids or its initial transform are none"
+        )
+    if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
+        raise errors.GridMismatchError(
+            f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says"
+        )
+    if not np.isfinite(mm).all():
+        raise errors.InputUnreadableError(
+            f"{folder / 'displacement.nrrd'} has displacements that are no numbers"
+        )
+    if abs(np.linalg.det(initial[:3, :3])) < 1e-12:
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: its initial transform cannot be inverted"
+        )
+    displacement = bindings.from_mm(mm, grid)
+    warped = images.read(folder / "warped.nii.gz", "warped").float32()
+    uncertainty = (
+        images.read(folder / "uncertainty.nrrd", "uncertainty").float32()
+        if report.get("uncertainty")
+        else None
+    )
+    for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
+        if image is not None and image.shape != mm.shape[:3]:
+            raise errors.GridMismatchError(
+                f"{folder / name} has shape {image.shape}, another grid than {path} says"
+            )
+    return RegistrationResult(
+        displacement, grid, moving_grid, initial, warped, report, options, uncertainty
+    )

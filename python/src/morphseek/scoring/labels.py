@@ -1,0 +1,226 @@
+"""Scoring one registration by label maps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors, images, transforms
+from .._engine import bindings
+from ..result import RegistrationResult
+from ..transforms.resample import resample_identity
+from .volumes import volume_errors
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelScore:
+    """Agreement of one label between the fixed map and the moving map, before and after the
+    registration.
+
+    "Before" is the identity in physical space. Distances are in mm, None where one map has lost the
+    label.
+
+    The error of volume is by how many percent the transform mistakes the label's volume in the
+    moving image: its Jacobian determinant, summed over the fixed label, against the volume of the
+    moving label. It means something where both images hold the structure whole.
+    """
+
+    label: int
+    dice_before: float
+    dice_after: float
+    hd95_before: float | None
+    hd95_after: float | None
+    volume_error_percent: float
+
+
+def score_labels(
+    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+) -> list[LabelScore]:
+    """Score a registration by the labels that both images have, as Learn2Reg does.
+
+    Parameters
+    ----------
+    result : RegistrationResult
+    fixed_labels, moving_labels : ImageLike
+        Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie
+        on their image's grid.
+
+    Returns
+    -------
+    list of LabelScore
+        Empty where the two maps share no label.
+
+    Raises
+    ------
+    GridMismatchError
+        The fixed map is not on the fixed image's grid, or an array has not the shape of its image.
+    InvalidArgumentError
+        A value is no whole number.
+    """
+    fixed, moving, shared = _shared(result, fixed_labels, moving_labels)
+    before = _agreement(fixed, resample_identity(moving, result.grid, "nearest", 0.0))
+    after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
+    volumes = volume_errors(result, fixed, moving, len(shared))
+    return [
+        LabelScore(
+            label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volume
+        )
+        for i, (label, volume) in enumerate(zip(shared, volumes), 1)
+    ]
+
+
+def _shared(
+    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+) -> tuple[images.Image, images.Image, list[int]]:
+    """Return the two label maps and the labels that both have. The maps hold the labels' numbers in
+    that list, from 1: the engine's voxels are float32, which does not hold every label.
+    """
+    fixed = on_fixed_grid(fixed_labels, result.grid)
+    moving = images.read_on(moving_labels, result.moving_grid, "moving labels")
+    shared = sorted(_values(fixed) & _values(moving))
+    return (
+        fixed.like(_numbered(fixed.array, shared)),
+        moving.like(_numbered(moving.array, shared)),
+        shared,
+    )
+
+
+def on_fixed_grid(labels: images.ImageLike, grid: np.ndarray) -> images.Image:
+    """Return the fixed labels if they lie on the fixed image's grid
+    (:attr:`morphseek.images.Image.grid`), else raise GridMismatchError.
+    """
+    labels = images.read_on(labels, grid, "fixed labels")
+    if not bindings.same_grid(grid, labels.grid):
+        raise errors.GridMismatchError(
+            f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto"
+            " it, with nearest neighbours"
+        )
+    return labels
+
+
+def _values(labels: images.Image) -> set[int]:
+    """Return the labels of a map."""
+    values = np.unique(labels.array)
+    _check_labels(values, labels.name)
+    return {int(value) for value in values} - {0}
+
+
+def check_labels(labels: images.Image) -> None:
+    """Raise InvalidArgumentError where a map has a value that is no label, before the work instead
+    of after it.
+    """
+    # every value of the others is one
+    if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:
+        _values(labels)
+
+
+_MAX_LABEL = 2**53  # beyond it float64 does not tell neighbours apart
+
+
+def _check_labels(values: np.ndarray, name: str) -> None:
+    """Raise InvalidArgumentError for the first value of a map that is no label."""
+    whole = np.isfinite(values) & (values == np.rint(values))
+    if not whole.all():
+        raise errors.InvalidArgumentError(
+            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers"
+        )
+    for value in map(int, values):
+        if abs(value) > _MAX_LABEL:
+            raise errors.InvalidArgumentError(
+                f"the {name} have the value {value}; labels must lie within +-2^53, renumber them"
+            )
+
+
+def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
+    """Return the position in ``labels``, from 1, of every voxel's label; 0 for others. float32."""
+    if not labels:
+        return np.zeros(array.shape, np.float32)
+    if array.dtype.kind in "iu" and 0 <= array.min() and array.max() < 1 << 16:  # as most maps
+        places = np.zeros(1 << 16, np.float32)
+        places[labels] = np.arange(1, len(labels) + 1)
+        return places[array]
+    known = np.array(labels, dtype=np.float64)
+    place = np.minimum(np.searchsorted(known, array), len(labels) - 1)
+    return np.where(known[place] == array, place + 1, 0).astype(np.float32)
+
+
+def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
+    """Return the mean Dice over labels, "before" or "after"; NaN without labels.
+
+    >>> mean_dice([LabelScore(1, 0.2, 0.8, 5.0, 1.0, 3.0), LabelScore(2, 0.4, 0.6, 5.0, 1.0, -2.0)])
+    0.7
+    """
+    values = [getattr(s, f"dice_{when}") for s in scores]
+    return float(np.mean(values)) if values else math.nan
+
+
+def _agreement(fixed: images.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
+    scores = bindings.label_scores(fixed.float32(), other, fixed.grid)
+    return {s["label"]: s for s in scores}
+
+
+def inverse_dice(
+    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+) -> float:
+    """Return the mean Dice, over the labels that both images have, in the moving image's space.
+
+    The fixed labels, carried over by the inverse transform with nearest neighbours, are compared
+    with the moving ones on the moving image's grid, wherever the fixed image reaches. NaN without a
+    common label.
+
+    Raises
+    ------
+    GridMismatchError, InvalidArgumentError
+        As :func:`score_labels`.
+    """
+    fixed, moving, _ = _shared(result, fixed_labels, moving_labels)
+    # 0: beyond the fixed image
+    carried = result.inverse().apply(
+        fixed.like(fixed.array + 1), interpolation="nearest", background=0.0
+    )
+    known = carried.array > 0
+    there = np.where(
+        known, resample_identity(moving, result.moving_grid, "nearest", 0.0), 0
+    ).astype(np.float32)
+    here = np.where(known, carried.array - 1, 0).astype(np.float32)
+    scores = _agreement(carried.like(there), here)
+    return float(np.mean([score["dice"] for score in scores.values()])) if scores else math.nan
+
+
+def independent_dice(
+    result: RegistrationResult, fixed: images.Image, moving: images.Image
+) -> float:
+    """Return the mean Dice by SimpleITK alone, from transform.h5."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "transform.h5"
+        result.write_transform(path)
+        transform = transforms.read(path)
+    *maps, shared = _shared(result, fixed, moving)
+    a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in maps)
+    warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)
+    overlap = sitk.LabelOverlapMeasuresImageFilter()
+    overlap.Execute(a, warped)
+    return (
+        float(np.mean([overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)]))
+        if shared
+        else math.nan
+    )
+
+
+def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.Image:
+    """Return the label map with every label renamed as `merge` says, and without those that it does
+    not name.
+    """
+    if merge is None:
+        return labels
+    values, inverse = np.unique(labels.array, return_inverse=True)
+    _check_labels(values, labels.name)
+    merged = np.array([merge.get(int(v), 0) for v in values], dtype=np.int32)
+    return labels.like(merged[inverse].reshape(labels.array.shape))

@@ -1,0 +1,42 @@
+"""Configuration of a training run: a TOML file with strict keys.
+
+Every section of the file is a dataclass here, every key a field; an unknown section or key is an
+error that names the known ones. ``base = "best"`` at the top of a file starts from a preset that
+ships with the package (``presets/*.toml`` here) or from another file, and the keys that follow
+override it.
+"""
+
+from .augmentation import Augmentation
+from .errors import ConfigError
+from .files import load, presets
+from .schema import (
+    RENAMED_BODIES,
+    Bundle,
+    Config,
+    Data,
+    Loss,
+    Model,
+    Optim,
+    Policy,
+    Run,
+    Source,
+    Synthetic,
+)
+
+__all__ = [
+    "Augmentation",
+    "Bundle",
+    "Config",
+    "ConfigError",
+    "Data",
+    "Loss",
+    "Model",
+    "Optim",
+    "Policy",
+    "RENAMED_BODIES",
+    "Run",
+    "Source",
+    "Synthetic",
+    "load",
+    "presets",
+]

@@ -1,0 +1,70 @@
+"""Configurations in files: TOML, presets, and what they are based on."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError
+from .rules import renamed
+from .schema import Config
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def presets() -> dict[str, str]:
+    """Names of the presets that ship with the package, and the first comment line of each."""
+    out = {}
+    for item in sorted((resources.files(__package__) / "presets").iterdir(), key=lambda p: p.name):
+        if item.name.endswith(".toml"):
+            out[item.name[:-5]] = item.read_text().splitlines()[0].lstrip("# ").strip()
+    return out
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(out.get(key), dict) and key != "options":
+            out[key] = _merge(out[key], value)
+        else:
+            out[key] = value
+    return out
+
+
+def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    path = Path(source)
+    if path.suffix != ".toml":
+        item = resources.files(__package__) / "presets" / f"{source}.toml"
+        if not item.is_file():
+            raise ConfigError(
+                f"no preset {str(source)!r}; there are {', '.join(presets())}; a file must end in"
+                " .toml"
+            )
+        text, name = item.read_text(), f"preset {source}"
+    else:
+        if not path.is_file():
+            raise ConfigError(f"no configuration file {path}")
+        text, name = path.read_text(), str(path)
+    if name in seen:
+        raise ConfigError(f"{name} is based on itself")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    values = renamed(values)  # before what it is based on has the keys of today
+    base = values.pop("base", None)
+    if base is not None:
+        if str(base).endswith(".toml") and path.suffix == ".toml":
+            base = path.parent / base
+        values = _merge(_read(base, (*seen, name)), values)
+    return values
+
+
+def load(source: str | Path) -> Config:
+    """Read a TOML file, or a preset by name."""
+    return Config.from_dict(_read(source))

@@ -1,0 +1,46 @@
+"""How regular a field is, and how far from the truth."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..spatial import determinant, forward_differences
+from .similarity import masked_mean
+
+
+def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean distance in voxels between a displacement and the true one, (B, 3, D, H, W); smooth
+    below a tenth of a voxel.
+    """
+    return masked_mean(((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt(), mask)
+
+
+def diffusion(u: Tensor) -> Tensor:
+    """Mean over voxels of the squared forward differences of the displacement, summed over axes and
+    components.
+    """
+    z, y, x = (g.square().sum(dim=1).mean() for g in forward_differences(u))
+    return z + y + x
+
+
+def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
+    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: pushes on voxels that
+    are about to fold.
+    """
+    return torch.relu(margin - determinant(*forward_differences(u))).mean()
+
+
+def squared_log_jacobian(u: Tensor, floor: float = 0.05) -> Tensor:
+    """Mean of ``log(det(I + grad u))^2`` with forward differences; determinants below ``floor``
+    count as ``floor``.
+
+    Halving and doubling a volume cost the same. Folds are the hinge's business
+    (:func:`fold_hinge`): here their gradient is zero.
+    """
+    return determinant(*forward_differences(u)).clamp_min(floor).log().square().mean()
+
+
+def kl_to_standard_normal(mu: Tensor, log_sigma: Tensor) -> Tensor:
+    """KL(N(mu, sigma^2) || N(0, I)) per latent dimension."""
+    return 0.5 * (mu.square() + torch.exp(2.0 * log_sigma) - 2.0 * log_sigma - 1.0).mean()

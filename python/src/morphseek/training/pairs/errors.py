@@ -1,0 +1,7 @@
+"""What is wrong with data."""
+
+from __future__ import annotations
+
+
+class DataError(ValueError):
+    """A volume or a list that training cannot use; the message names the file."""

@@ -1,0 +1,131 @@
+"""A pair on its network grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..config.augmentation import Augmentation
+from ..spatial import identity_grid, sample
+from .augment import affine, change_intensity, elastic
+from .case import Case
+from .network_grid import Grid, start_transform
+
+_IDENTITY = np.eye(3, 4)
+
+
+@dataclass
+class Sample:
+    """A pair on its network grid.
+
+    Attributes
+    ----------
+    fixed, moving : (1, 1, D, H, W)
+        Normalised intensities in [0, 1], 0 outside the field of view.
+    fixed_fov, moving_fov : (1, 1, D, H, W)
+        1 inside the field of view.
+    fixed_labels, moving_labels : (1, K, D, H, W)
+        Linearly interpolated one-hot labels; K is 0 for unlabelled pairs.
+    fixed_map, moving_map : (1, 1, D, H, W)
+        The same as label maps (float): nearest neighbour.
+    truth : (1, 3, D, H, W), optional
+        The true displacement in voxels, where it is known.
+    truth_mask : (1, 1, D, H, W), optional
+        1 where the images can tell the truth.
+    """
+
+    fixed: Tensor
+    moving: Tensor
+    fixed_fov: Tensor
+    moving_fov: Tensor
+    fixed_labels: Tensor
+    moving_labels: Tensor
+    fixed_map: Tensor
+    moving_map: Tensor
+    truth: Tensor | None = None
+    truth_mask: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> Sample:
+        return Sample(**{k: v if v is None else v.to(device) for k, v in self.__dict__.items()})
+
+
+def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Read a case at points given in mm from its centre, in its own array axes: (1, 3, D, H, W)."""
+    scale = torch.as_tensor(1.0 / case.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    half = torch.tensor([(n - 1) / 2 for n in case.size]).view(1, 3, 1, 1, 1)
+    index = points_mm * scale + half
+    last = 2 * half
+    # As ITK: a point belongs to the volume up to half a voxel beyond the outermost centres, where
+    # the border value holds.
+    inside = ((index >= -0.5) & (index <= last + 0.5)).all(dim=1, keepdim=True).float()
+    if labels and case.labels is not None:
+        hot = torch.cat([(case.labels == k).float() for k in range(1, labels + 1)], dim=1)
+        stack = torch.cat((case.image, hot), dim=1)
+    else:
+        stack = case.image
+    read = sample(stack, index, padding="border") * inside
+    soft = read[:, 1:]
+    if soft.shape[1]:
+        both = torch.cat((1.0 - soft.sum(1, keepdim=True), soft), dim=1)
+        hard = both.argmax(dim=1, keepdim=True).float()
+    else:
+        hard = torch.zeros_like(inside)
+    return read[:, :1].clamp(0.0, 1.0), inside, soft, hard
+
+
+def make_sample(
+    fixed: Case,
+    moving: Case,
+    grid: Grid,
+    labels: int,
+    augmentation: Augmentation | None = None,
+    rng: np.random.Generator | None = None,
+    initial: np.ndarray | None = None,
+) -> Sample:
+    """Put a pair on its network grid.
+
+    Parameters
+    ----------
+    fixed, moving
+        The pair. Without ``initial`` their centres are aligned.
+    grid
+        From :func:`make_grid`.
+    labels : int
+        Number of labels, background aside.
+    augmentation, rng
+        Random changes, drawn from ``rng``.
+    initial : ndarray of shape (4, 4), optional
+        Homogeneous LPS transform that maps points of the fixed space to points of the moving space.
+    """
+    half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
+    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    points = (identity_grid(grid.size, torch.device("cpu")) - half) * step
+    a_fixed = a_moving = _IDENTITY
+    if augmentation is not None:
+        if rng.random() < augmentation.mirror:
+            # The last array axis is x, and x is left-right in the canonical LPS orientation.
+            points = points * torch.tensor([1.0, 1.0, -1.0]).view(1, 3, 1, 1, 1)
+        a_fixed = affine(augmentation, rng, augmentation.fixed_share)
+        a_moving = affine(augmentation, rng, 1.0)
+    p_fixed = _apply(a_fixed, points)
+    p_seen = _apply(a_moving, points)
+    if augmentation is not None and augmentation.elastic_mm:
+        p_fixed = p_fixed + elastic(augmentation, rng, augmentation.fixed_share, grid)
+        p_seen = p_seen + elastic(augmentation, rng, 1.0, grid)
+    p_moving = _apply(start_transform(fixed, moving, initial), p_seen)
+    f, f_fov, f_soft, f_map = _place(fixed, p_fixed, labels)
+    m, m_fov, m_soft, m_map = _place(moving, p_moving, labels)
+    if augmentation is not None:
+        f = change_intensity(f, f_fov, augmentation, rng)
+        m = change_intensity(m, m_fov, augmentation, rng)
+    return Sample(f, m, f_fov, m_fov, f_soft, m_soft, f_map, m_map)
+
+
+def _apply(affine: np.ndarray, points: Tensor) -> Tensor:
+    if affine is _IDENTITY:
+        return points
+    a = torch.as_tensor(affine, dtype=torch.float32)
+    return torch.einsum("ij,bjdhw->bidhw", a[:, :3], points) + a[:, 3].view(1, 3, 1, 1, 1)

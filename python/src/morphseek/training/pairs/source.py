@@ -1,0 +1,178 @@
+"""The pairs of a run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from ...images.formats import SEARCHED
+from ..config.augmentation import Augmentation
+from ..config.schema import Data
+from .case import Case, read_case
+from .errors import DataError
+from .network_grid import make_grid
+from .sample import Sample, make_sample
+
+
+def _few(labels: set[int]) -> str:
+    return ", ".join(map(str, sorted(labels)[:5])) + (", ..." if len(labels) > 5 else "")
+
+
+class PairSource:
+    """The pairs of a run, every volume read once and kept in memory.
+
+    Parameters
+    ----------
+    data : path
+        Folder with ``images/`` and ``labels/`` (same names), or the root of the relative paths in
+        the pair list.
+    labels : int
+        Number of labels, background aside; 0 for unlabelled data.
+    percentiles
+        See :func:`read_case`.
+    initial : str
+        Where pairs start: ``"centres"`` of the volumes aligned, or an ``initial`` of
+        :func:`morphseek.register`.
+
+    Attributes
+    ----------
+    labels_needed : bool
+        Refuse a volume whose labels are all above ``labels``; otherwise that is a warning.
+    """
+
+    def __init__(
+        self,
+        data: str | Path,
+        labels: int,
+        percentiles: tuple[float, float] = (0.5, 99.5),
+        initial: str = "centres",
+    ):
+        self.data = Path(data)
+        self.labels = labels
+        self.percentiles = percentiles
+        self.initial = initial
+        self.labels_needed = False
+        self._warned = False
+        self._cases: dict[str, Case] = {}
+        self._starts: dict[tuple[str, str], np.ndarray] = {}
+        if not self.data.is_dir():
+            raise FileNotFoundError(f"data folder {self.data} does not exist")
+
+    @classmethod
+    def configured(cls, data: Data, path: str | Path | None = None) -> PairSource:
+        """The source that a run's ``[data]`` section describes, of another folder if ``path`` is
+        given.
+        """
+        return cls(
+            data.path if path is None else path, data.labels, tuple(data.percentiles), data.initial
+        )
+
+    def case(self, name: str) -> Case:
+        """The volume called ``name``."""
+        if name not in self._cases:
+            case = read_case(*self._files(name), self.percentiles)
+            if case.labels is not None:
+                self._look_for_others(case.labels, self._files(name)[1])
+            self._cases[name] = case
+        return self._cases[name]
+
+    def _look_for_others(self, labels: Tensor, path: Path) -> None:
+        """Labels above ``data.labels`` become background, which must not pass in silence."""
+        found = set(labels.unique().tolist()) - {0}
+        if not found or max(found) <= self.labels:
+            return
+        if min(found) > self.labels and self.labels_needed:
+            raise DataError(
+                f"{path}: its labels are {_few(found)}, none of the 1 to {self.labels} that"
+                f" data.labels = {self.labels} means; renumber them from 1, or set data.labels to"
+                " the greatest"
+            )
+        if not self._warned:
+            self._warned = True
+            logging.getLogger(__name__).warning(
+                "%s: label %d is above data.labels = %d and counts as background; set data.labels"
+                " to the greatest label if it should count",
+                path,
+                max(found),
+                self.labels,
+            )
+
+    def pair(
+        self,
+        fixed: str,
+        moving: str,
+        data: Data,
+        multiple: int,
+        labels: int,
+        augmentation: Augmentation | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Sample:
+        """The pair of these names on its network grid, of ``data``'s spacing and least size:
+        :func:`make_grid`, :func:`make_sample`.
+        """
+        f, m = self.case(fixed), self.case(moving)
+        grid = make_grid(f, data.spacing, data.min_size, multiple)
+        return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
+
+    def has_labels(self, name: str) -> bool:
+        """Whether the volume called ``name`` has a label file; reads neither."""
+        return self._files(name)[1] is not None
+
+    def start(self, fixed: str, moving: str) -> np.ndarray | None:
+        """The initial transform of a pair, by the engine, once: 4x4, LPS, from the fixed to the
+        moving space; None aligns the centres.
+        """
+        if self.initial == "centres":
+            return None
+        if (fixed, moving) not in self._starts:
+            try:
+                from ... import register
+            except ImportError as error:
+                raise RuntimeError(
+                    f"data.initial = {self.initial!r} needs the compiled engine; install morphseek,"
+                    " or use 'centres'"
+                ) from error
+            options = {
+                "initial": self.initial,
+                "model": "none",
+                "search": "off",
+                "refine": 0,
+                "threads": 1,
+            }
+            self._starts[fixed, moving] = register(
+                self._files(fixed)[0], self._files(moving)[0], **options
+            ).initial
+        return self._starts[fixed, moving]
+
+    def _files(self, name: str) -> tuple[Path, Path | None]:
+        path = self.data / name
+        if path.is_file():
+            return path, self._labels_of(path)
+        for ending in SEARCHED:
+            path = self.data / "images" / (name + ending)
+            if path.exists():
+                return path, self._labels_of(path)
+        raise FileNotFoundError(
+            f"no image {name!r} in {self.data} (tried images/{name}{', '.join(SEARCHED)})"
+        )
+
+    def _labels_of(self, image: Path) -> Path | None:
+        """imagesTr/x.nii.gz has its labels in labelsTr/x.nii.gz, or in x with another ending."""
+        # Folders above the data may be called anything.
+        inside = image.relative_to(self.data) if image.is_relative_to(self.data) else image
+        # The file's own name may have the word too: labelsTr/images_1.nii.gz or
+        # labelsTr/labels_1.nii.gz.
+        for text in (
+            str(inside).replace("images", "labels", 1),
+            str(inside).replace("images", "labels"),
+        ):
+            if text == str(inside):
+                continue
+            stem = next((text.removesuffix(e) for e in SEARCHED if text.endswith(e)), text)
+            for marks in (self.data / name for name in (text, *(stem + e for e in SEARCHED))):
+                if self.labels and marks.is_file():
+                    return marks
+        return None

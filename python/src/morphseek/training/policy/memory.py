@@ -1,0 +1,41 @@
+"""What the structured policy carries from visit to visit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass
+class PolicyMemory:
+    """What the structured policy carries from visit to visit; part of the checkpoint.
+
+    Attributes
+    ----------
+    basis : Tensor of shape (C, k)
+        Channel directions of the noise.
+    scale : float
+        s: standard deviation of the noise along each direction.
+    other_norm, policy_norm : float
+        Moving averages of the norms of the gradients on mu.
+    """
+
+    basis: Tensor | None = None
+    scale: float = 0.3
+    other_norm: float = 0.0
+    policy_norm: float = 0.0
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "basis": self.basis,
+            "scale": self.scale,
+            "other_norm": self.other_norm,
+            "policy_norm": self.policy_norm,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.basis = state["basis"]
+        self.scale = state["scale"]
+        self.other_norm, self.policy_norm = state["other_norm"], state["policy_norm"]

@@ -1,0 +1,31 @@
+"""A step with either policy."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..pairs.sample import Sample
+from ..spatial import warp
+from .printed import printed_step
+from .step_result import Step, StepResult
+from .structured import structured_step
+
+
+def policy_step(
+    objective: Step,
+    pair: Sample,
+    u_prev: Tensor,
+    tau: float,
+    rng: np.random.Generator,
+    step: int = 0,
+) -> StepResult:
+    """Step ``step`` (from 0) of fine-tuning with a policy; see the package's description."""
+    with torch.no_grad():
+        seen = warp(pair.moving, u_prev)
+    with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=objective.amp):
+        encoded = objective.backbone.state(pair.fixed, seen, objective.backbone.view(step))
+    if objective.policy.kind == "paper":
+        return printed_step(objective, pair, u_prev, encoded, tau, rng)
+    return structured_step(objective, pair, u_prev, encoded, rng)

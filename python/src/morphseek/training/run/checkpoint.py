@@ -1,0 +1,164 @@
+"""Checkpoints: written whole, read back, averaged."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ... import _files
+from ..backbones import PolicyBackbone, build_backbone
+from ..config.schema import Config
+
+FORMAT = 1
+
+
+def save_atomic(value: dict[str, Any], path: Path) -> None:
+    """``torch.save``, but a kill leaves the old file or the new one, never half a file."""
+    with _files.replacing(path) as temporary, open(temporary, "wb") as file:
+        torch.save(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_backbone(
+    path: str | Path, weights: str = "auto"
+) -> tuple[PolicyBackbone, Config, dict[str, Any]]:
+    """Rebuild a network from a checkpoint.
+
+    Parameters
+    ----------
+    path
+        ``last.pt`` or ``best.pt`` of a run.
+    weights : {"auto", "model", "ema"}
+        ``auto``: the moving average where the run kept one.
+
+    Returns
+    -------
+    backbone : PolicyBackbone
+        In evaluation mode.
+    config : Config
+    checkpoint : dict
+    """
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        kind = checkpoint.get("format")
+    except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is no checkpoint; give the best.pt or last.pt of a run"
+        ) from error
+    if kind != FORMAT:
+        raise ValueError(f"{path}: checkpoint format {kind!r}, this version reads {FORMAT}")
+    config = Config.from_dict(checkpoint["config"])
+    backbone = build_backbone(config.model)
+    key = "ema" if weights == "ema" or (weights == "auto" and checkpoint.get("ema")) else "model"
+    backbone.load_state_dict(checkpoint[key])
+    return backbone.eval(), config, checkpoint
+
+
+def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) -> dict[str, Any]:
+    """Average the weights of runs that went on from the same ones (Wortsman et al., Model soups,
+    ICML 2022).
+
+    Such runs end in one basin of the loss, and the middle of it carries over to new people better
+    than its rim. Networks that were trained apart have nothing in common to average.
+
+    Parameters
+    ----------
+    paths
+        ``last.pt`` or ``best.pt`` of each run, of one and the same network; the moving average
+        where the run kept one.
+    shares
+        Of each; all alike by default.
+
+    Returns
+    -------
+    dict
+        A checkpoint to evaluate, to export or to start a run from, with the first run's
+        configuration and the visits of the longest: those of one run are counted once, and its
+        phases hold.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two checkpoints, shares that do not fit them, or different networks.
+    """
+    if len(paths) < 2:
+        raise ValueError("an average takes at least two checkpoints")
+    shares = [1.0] * len(paths) if shares is None else list(shares)
+    if len(shares) != len(paths) or not all(0 < share < math.inf for share in shares):
+        raise ValueError(f"{len(paths)} checkpoints need as many shares, all above 0")
+    loaded = [load_backbone(path) for path in paths]
+    weights = [backbone.state_dict() for backbone, _, _ in loaded]
+    shapes = [{key: value.shape for key, value in w.items()} for w in weights]
+    # Offsets and mirrors say how the weights are used, not what they are.
+    models = [dataclasses.replace(config.model, offsets=[], mirrored=[]) for _, config, _ in loaded]
+    for path, shape, model in zip(paths, shapes, models, strict=True):
+        if shape != shapes[0] or model != models[0]:
+            raise ValueError(f"{path} and {paths[0]} hold different networks")
+    mean = {}
+    for key, first in weights[0].items():
+        if not first.is_floating_point():
+            mean[key] = first  # indices: rounding an average down would make others of them
+            continue
+        total = sum(
+            share * w[key].double() for share, w in zip(shares, weights, strict=True)
+        ) / sum(shares)
+        mean[key] = total.to(first.dtype)
+    return {
+        "format": FORMAT,
+        "config": loaded[0][1].to_dict(),
+        "model": mean,
+        "ema": None,
+        "visit": max(checkpoint["visit"] for _, _, checkpoint in loaded),
+        "best": -math.inf,
+    }
+
+
+#: What may change between the sessions of a run: its length, the places and the pace. What shapes
+# the weights may not.
+_FREE = {
+    "run": ("iterations", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"),
+    "data": ("path", "test"),
+    "synthetic": ("workers",),
+}
+_SECTIONS = ("data", "model", "loss", "policy", "optim", "augment", "synthetic", "run")
+
+
+def read_last(out: Path, config: Config, world: int, device: torch.device) -> dict[str, Any]:
+    """Return the checkpoint ``last.pt`` of a run that can go on from it.
+
+    Raises
+    ------
+    ValueError
+        It was made with another configuration, or by another number of processes.
+    """
+    state = torch.load(out / "last.pt", map_location=device, weights_only=True)
+    # Through Config: a key that is younger than the checkpoint has its default there.
+    then = Config.from_dict(state["config"]).to_dict()
+    now = config.to_dict()
+    differs = [
+        f"{section}.{key}"
+        for section in _SECTIONS
+        for key in now[section]
+        if then[section][key] != now[section][key] and key not in _FREE.get(section, ())
+    ]
+    if differs:
+        raise ValueError(
+            f"{out}/last.pt was made with another configuration ({', '.join(differs)});"
+            " set it as it was, or choose another --out"
+        )
+    # Processes share the pairs out among them: others would repeat some and leave some out. Older
+    # checkpoints do not say.
+    if (made_by := state.get("world", world)) != world:
+        raise ValueError(
+            f"{out}/last.pt was made by {made_by} process(es), not {world}; go on with"
+            f" as many, or start another --out with --init {out}/last.pt"
+        )
+    return state

@@ -1,0 +1,374 @@
+"""The training loop: visits of pairs, validation, checkpoints that survive a kill.
+
+A *visit* is one pair (or ``optim.accumulate`` of them) taken through T steps, with an optimiser
+step after each. Everything random about visit ``n`` of process ``r`` comes from a generator seeded
+with (seed, r, n), so a resumed run repeats the lost visits exactly and ends with the same weights
+as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ... import _files
+from ..backbones import build_backbone
+from ..config.schema import Config
+from ..pairs.sample import Sample
+from ..policy.sampling import channel_basis
+from ..spatial import njd_fraction
+from ..step import StepObjective
+from .bar import Bar
+from .checkpoint import FORMAT, read_last, save_atomic
+from .log import RunLog, forget_after
+from .precision import Precision
+from .schedules import learning_rate, steps
+from .setup import check_rank, check_run, find_device, rank_and_world, start_from, with_segmentation
+from .supply import FolderSupply, random_source, supply
+from .validate import picture, recognition_scores, registration_scores, swapped
+
+
+class Trainer:
+    """A run in a folder.
+
+    Parameters
+    ----------
+    config : Config
+    out : path
+        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation Dice; without labels there is
+        none), ``log.jsonl``, ``config.json``, ``tensorboard/``.
+    init : path, optional
+        Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be
+        resumed.
+    progress : bool
+        Show a progress bar.
+    """
+
+    def __init__(
+        self, config: Config, out: str | Path, init: str | Path | None = None, progress: bool = True
+    ):
+        self.out = Path(out).absolute()  # a library may change the folder while TensorBoard writes
+        self.rank, self.world = rank_and_world()
+        self.progress = progress and self.rank == 0
+        config.check()
+        if config.run.threads:
+            torch.set_num_threads(config.run.threads)
+        self.device = find_device(config.run.device, self.world)
+        check_run(config)
+        config = self.config = with_segmentation(config)
+        torch.manual_seed(config.run.seed)
+        self.backbone = build_backbone(config.model).to(self.device)
+        check_rank(config, self.backbone)
+        self.supply = supply(config, self.backbone.size_multiple, self.rank, self.world)
+        if self.device.type == "cpu":
+            self.backbone = self.backbone.to(memory_format=torch.channels_last_3d)
+        self.precision = Precision(self.backbone, config.run.amp, self.device)
+        self.objective = StepObjective(
+            self.backbone,
+            config.loss,
+            config.policy,
+            config.run.stage,
+            config.run.amp == "bf16",
+            config.data.spacing,
+        )
+        self.optimizer = torch.optim.AdamW(
+            self.backbone.parameters(),
+            lr=config.optim.lr,
+            weight_decay=config.optim.weight_decay,
+            fused=True,
+        )
+        self.visit = 0
+        self.updates = 0
+        self.seconds = 0.0
+        self.cpu_seconds = 0.0
+        self.best = -math.inf
+        self.ema: dict[str, torch.Tensor] | None = None
+        self._stop = False
+        if (self.out / "last.pt").exists():
+            self._resume()
+        elif init is not None:
+            start_from(init, self.backbone, config, tell=self.rank == 0)
+        if config.optim.ema and self.ema is None:
+            self.ema = {k: v.detach().clone() for k, v in self.backbone.state_dict().items()}
+        self.step_module: nn.Module = self.objective
+        if self.world > 1:
+            self.step_module = DistributedDataParallel(self.objective, find_unused_parameters=True)
+        self.out.mkdir(parents=True, exist_ok=True)
+        if self.rank == 0:
+            _files.write_text(self.out / "config.json", json.dumps(config.to_dict(), indent=1))
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on."""
+        return {
+            "format": FORMAT,
+            "config": self.config.to_dict(),
+            "model": self.backbone.state_dict(),
+            "ema": self.ema,
+            "optimizer": self.optimizer.state_dict(),
+            "visit": self.visit,
+            "updates": self.updates,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "best": self.best,
+            "kl_weight": self.objective.kl_weight,
+            "policy": self.objective.policy_state(),
+            "world": self.world,
+        }
+
+    def _resume(self) -> None:
+        state = read_last(self.out, self.config, self.world, self.device)
+        self.backbone.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.visit, self.updates, self.best = state["visit"], state["updates"], state["best"]
+        self.seconds, self.cpu_seconds = state["seconds"], state.get("cpu_seconds", 0.0)
+        self.objective.kl_weight = state["kl_weight"]
+        self.ema = state["ema"]
+        if state.get("policy"):
+            self.objective.load_policy_state(state["policy"])
+        if self.rank == 0:
+            forget_after(self.out, self.visit)
+
+    def _save(self, name: str = "last.pt") -> None:
+        if self.rank == 0:
+            save_atomic(self.checkpoint(), self.out / name)
+
+    # -- what a visit has --------------------------------------------------------------------------
+
+    def learning_rate(self, visit: int) -> float:
+        """Rate during visit number ``visit`` (from 0)."""
+        return learning_rate(self.config, visit)
+
+    def steps(self, visit: int) -> int:
+        """T during visit number ``visit``."""
+        return steps(self.config, visit)
+
+    def temperature(self, visit: int) -> float:
+        """tau during visit number ``visit``."""
+        return self.config.policy.temperature(visit)
+
+    def rng(self, visit: int) -> np.random.Generator:
+        """Source of all randomness of a visit in this process."""
+        return random_source(self.config, self.rank, visit)
+
+    def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+        """The augmented pair of a visit on its network grid (with ``optim.accumulate`` n, visit v
+        has n v to n v + n - 1).
+        """
+        return self.supply.pair(visit, rng).to(self.device)
+
+    # -- the visit ---------------------------------------------------------------------------------
+
+    def run_visit(self) -> dict[str, float]:
+        """Take the next pair through T steps; returns the logged scalars of the last step."""
+        rng = self.rng(self.visit)
+        n = self.config.optim.accumulate
+        pairs = [self.pair(n * self.visit + i, rng) for i in range(n)]
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(self.visit)
+        if self.config.loss.phases:
+            self.objective.weights = self.config.loss.at(self.visit)
+        states = [torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device) for pair in pairs]
+        run = self.config.run
+        joint = run.pretrain_joint_every and self.visit % run.pretrain_joint_every == 0
+        if self.visit < run.pretrain and not joint:
+            found = self._step(pairs, states, {"pretrain": True})
+            self.visit += 1
+            return {k: float(v) for k, v in found.items()}
+        sampling: dict[str, Any] = {}
+        if run.stage == "finetune" and self.config.policy.kind != "none":
+            sampling = {"tau": self.temperature(self.visit), "rng": rng}
+            self._refresh_basis()
+        logs: dict[str, Any] = {}
+        for t in range(self.steps(self.visit)):
+            logs = self._step(pairs, states, {"step": t} | sampling)
+        logs = {k: float(v) for k, v in logs.items()}
+        logs["njd_percent"] = 100.0 * float(np.mean([float(njd_fraction(u)) for u in states]))
+        self._adapt_kl(logs)
+        self._share_policy()
+        self.visit += 1
+        return logs
+
+    def _step(
+        self, pairs: list[Sample], states: list[torch.Tensor], sampling: dict[str, Any]
+    ) -> dict[str, Any]:
+        """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean
+        logs returned.
+        """
+        rows = []
+        for i, pair in enumerate(pairs):
+            self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
+            result = self.step_module(pair, states[i], **sampling)
+            (result.loss / len(pairs)).backward()
+            states[i] = result.u
+            rows.append(result.logs)
+        logs = (
+            rows[0]
+            if len(rows) == 1
+            else {k: sum(float(row[k]) for row in rows) / len(rows) for k in rows[0]}
+        )
+        self._update(logs)
+        return logs
+
+    def _refresh_basis(self) -> None:
+        """Renew the channel directions of the structured policy from soft-Dice gradients of a few
+        pairs.
+        """
+        p = self.config.policy
+        if p.kind != "structured" or p.head != "probe" or self.visit % p.refresh:
+            return
+        gradients = []
+        for i in range(p.refresh_pairs):
+            # Seeds of their own, far from those of the visits.
+            rng = np.random.default_rng([self.config.run.seed, 3, self.visit, i])
+            pair = self.pair(int(rng.integers(1 << 30)), rng)
+            u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
+            self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
+            gradients.append(self.objective.dice_gradient(pair, u))
+        # Processes saw different pairs; the noise must live in one subspace.
+        self.objective.memory.basis = self._of_first_process(channel_basis(gradients, p.rank))
+
+    def _update(self, logs: dict[str, Any]) -> None:
+        o = self.config.optim
+        parameters = [p for p in self.backbone.parameters() if p.grad is not None]
+        norm = nn.utils.clip_grad_norm_(parameters, o.clip or math.inf)
+        if o.clip:
+            logs["grad_norm"] = norm
+        # One such step would be in the weights, the moments and the average for good.
+        if not (math.isfinite(norm) and math.isfinite(logs["loss"])):
+            last = self.out / "last.pt"
+            raise FloatingPointError(
+                f"visit {self.visit}: the loss is {float(logs['loss']):g} and the norm of its"
+                f" gradient {float(norm):g}; the run stops before they reach the weights. Try"
+                " run.amp=none, a lower optim.lr or a small optim.clip, with another --out"
+                + (f" and --init {last}" if last.exists() else "")
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.updates += 1
+        if self.ema is not None:
+            decay = min(o.ema, (1.0 + self.updates) / (10.0 + self.updates))
+            # Tables of indices have nothing to average.
+            state = {k: v for k, v in self.backbone.state_dict().items() if v.is_floating_point()}
+            torch._foreach_lerp_([self.ema[k] for k in state], list(state.values()), 1.0 - decay)
+
+    def _adapt_kl(self, logs: dict[str, float]) -> None:
+        target = self.config.loss.kl_target
+        if target > 0 and "kl" in logs:
+            if logs["kl"] > 1.5 * target:
+                self.objective.kl_weight *= 1.5
+            elif logs["kl"] < target / 1.5:
+                self.objective.kl_weight /= 1.5
+            self.objective.kl_weight = float(np.clip(self.objective.kl_weight, 1e-8, 1e2))
+
+    def _share_policy(self) -> None:
+        """Let all processes go on from one state of the policy and of the KL weight: the checkpoint
+        has one.
+        """
+        if self.world == 1:
+            return
+        memory = self.objective.memory
+        numbers = torch.tensor(
+            [memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight],
+            dtype=torch.float64,
+            device=self.device,
+        )
+        dist.all_reduce(numbers)
+        memory.scale, memory.other_norm, memory.policy_norm, self.objective.kl_weight = (
+            numbers / self.world
+        ).tolist()
+        if memory.basis is not None:
+            memory.basis = self._of_first_process(memory.basis)
+
+    def _of_first_process(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that the first process has, on the CPU."""
+        tensor = tensor.to(self.device)
+        if self.world > 1:
+            dist.broadcast(tensor, 0)
+        return tensor.cpu()
+
+    # -- the run -----------------------------------------------------------------------------------
+
+    def validate(self) -> dict[str, float]:
+        """Scores on the validation pairs, with the averaged weights."""
+        with swapped(self.backbone, self.ema):
+            if self.visit <= self.config.run.pretrain:
+                assert isinstance(self.supply, FolderSupply)  # which pretraining needs
+                return recognition_scores(self.backbone, self.supply, self.config, self.device)
+            return registration_scores(self.backbone, self.supply, self.config, self.device)
+
+    def run(self) -> dict[str, float]:
+        """Train to the configured number of visits, or until SIGTERM/SIGINT; returns the last
+        validation.
+        """
+        run = self.config.run
+        log = RunLog(self.out, self.visit) if self.rank == 0 else None
+        previous = {}
+        try:
+            for s in (signal.SIGTERM, signal.SIGINT):
+                previous[s] = signal.signal(s, self._on_signal)
+        except ValueError:
+            pass  # not in the main thread: the caller handles signals
+        bar = Bar(run.iterations, self.visit, self.progress)
+        last_save = time.monotonic()
+        last_val: dict[str, float] = {}
+        validations = 0
+        self.backbone.train()
+        try:
+            with bar:
+                while self.visit < run.iterations and not self._stop:
+                    start, cpu = time.perf_counter(), time.process_time()
+                    logs = self.run_visit()
+                    self.seconds += time.perf_counter() - start
+                    self.cpu_seconds += time.process_time() - cpu
+                    done = self.visit >= run.iterations
+                    if self.supply.val_pairs and (self.visit % run.val_every == 0 or done):
+                        if log is not None:
+                            last_val = self._validate_and_keep(log, validations)
+                            validations += 1
+                            logs |= last_val
+                        if self.world > 1:
+                            dist.barrier()
+                    if log is not None:
+                        rate = self.learning_rate(self.visit - 1)
+                        log.write(self.visit, self.updates, self.seconds, logs, rate)
+                    bar.update(self.visit, logs, last_val)
+                    if run.keep_every and self.visit % run.keep_every == 0:
+                        self._save(f"visit-{self.visit}.pt")
+                    if done or time.monotonic() - last_save > 60 * run.checkpoint_minutes:
+                        self._save()
+                        last_save = time.monotonic()
+                self._save()
+        finally:
+            for s, handler in previous.items():
+                signal.signal(s, handler)
+            if log is not None:
+                log.close()
+        return last_val
+
+    def _validate_and_keep(self, log: RunLog, before: int) -> dict[str, float]:
+        """Validate; keep the best checkpoint, and a picture now and then."""
+        found = self.validate()
+        if found.get("val_dice", -math.inf) > self.best:
+            self.best = found["val_dice"]
+            self._save("best.pt")
+        every = self.config.run.picture_every
+        if every and (before + 1) % every == 1 % every:
+            with swapped(self.backbone, self.ema):
+                slices = picture(self.backbone, self.supply, self.config.run.val_steps, self.device)
+            log.picture(slices, self.visit)
+        return found
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stop = True

@@ -1,0 +1,184 @@
+"""What a run needs before its first visit: a configuration that fits, a device, weights to start
+from.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..backbones import BACKBONES, PolicyBackbone, known
+from ..config.errors import ConfigError
+from ..config.schema import Config
+from ..export.manifest import read_manifest
+from ..export.weights import bundle_weights
+from .checkpoint import load_backbone
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Return the number of this process, and of all, as torchrun says."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def find_device(name: str, world: int) -> torch.device:
+    """Return the device of ``run.device``, and join the processes of a distributed run."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and world > 1:
+        name = f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
+        torch.cuda.set_device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"run.device: {name!r} is no device; give auto, cpu or cuda") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("run.device: PyTorch has no CUDA device here; give cpu or auto")
+    if world > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return device
+
+
+def check_run(config: Config) -> None:
+    """Refuse what cannot be trained. It is here and not in :meth:`Config.check`, so that
+    checkpoints that had it without effect stay readable.
+    """
+    run = config.run
+    if run.stage == "finetune" and not config.data.labels:
+        raise ValueError("fine-tuning needs labels: data.labels is 0")
+    if config.data.limit and (
+        config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")
+    ):
+        raise ConfigError(
+            f"'data.limit' is of a list of pairs, and 'data.pairs' = {config.data.pairs!r} has"
+            " none: set it to 0, or name a list"
+        )
+    if run.stage == "finetune" and config.policy.kind != "none":
+        _check_policy(config)
+    backbone = BACKBONES.get(config.model.backbone)
+    if run.pretrain and (run.stage != "finetune" or not (backbone and backbone.can_pretrain)):
+        able = " or ".join(repr(name) for name in known("can_pretrain"))
+        raise ValueError(f"run.pretrain needs labels and the backbone {able}")
+    if run.pretrain and run.pretrain >= run.iterations:
+        raise ValueError(
+            f"run.pretrain = {run.pretrain} leaves none of run.iterations ="
+            f" {run.iterations} for the registration: set run.iterations above it, or a smaller"
+            " run.pretrain (0 for none)"
+        )
+    if backbone and segments(config) and not backbone.can_segment:
+        raise ConfigError(
+            f"loss.segmentation needs the backbone {' or '.join(known('can_segment'))} with"
+            f" segmentation_classes, not {config.model.backbone}; set it to 0, in"
+            " loss.phases, too"
+        )
+
+
+def _check_policy(config: Config) -> None:
+    if config.policy.trajectories < 2:
+        raise ConfigError(
+            f"'policy.trajectories' must be 2 or more, not {config.policy.trajectories}:"
+            " samples are judged against each other"
+        )
+    if weighs_segmentation(config):
+        raise ConfigError(
+            "'loss.segmentation' has no place beside a policy ('policy.kind' ="
+            f" {config.policy.kind!r}); set it to 0, in loss.phases, too"
+        )
+
+
+def check_rank(config: Config, backbone: PolicyBackbone) -> None:
+    """Refuse more directions of noise than the latent has."""
+    if (
+        config.run.stage == "finetune"
+        and config.policy.kind == "structured"
+        and config.policy.rank > backbone.latent_channels
+    ):
+        raise ConfigError(
+            f"'policy.rank' must be at most the network's {backbone.latent_channels}"
+            f" latent channels, not {config.policy.rank}"
+        )
+
+
+def weighs_segmentation(config: Config) -> bool:
+    visits = (0, *(phase["visit"] for phase in config.loss.phases))
+    return any(config.loss.at(visit).segmentation > 0 for visit in visits)
+
+
+def segments(config: Config) -> bool:
+    """Whether a registration visit has the loss of the auxiliary segmentation, in any phase of the
+    run.
+    """
+    return (
+        config.run.stage == "finetune"
+        and config.policy.kind == "none"
+        and weighs_segmentation(config)
+    )
+
+
+def with_segmentation(config: Config) -> Config:
+    """The configuration with a class of the auxiliary segmentation for every label, where its loss
+    will be computed.
+    """
+    used = config.run.pretrain or segments(config)
+    backbone = BACKBONES.get(config.model.backbone)
+    if (
+        not used
+        or not (backbone and backbone.can_segment)
+        or config.model.options.get("segmentation_classes") == config.data.labels
+    ):
+        return config
+    return config.replace(**{"model.options.segmentation_classes": config.data.labels})
+
+
+def start_from(init: str | Path, backbone: PolicyBackbone, config: Config, tell: bool) -> None:
+    """Give a network the weights of a checkpoint or a bundle."""
+    learnt: Mapping[str, Any]
+    if Path(init).suffix == ".onnx":
+        weights, network, learnt = bundle_weights(init, backbone), "another", read_manifest(init)
+    else:
+        other, its, _ = load_backbone(init)
+        weights, network, learnt = other.state_dict(), its.model.backbone, vars(its.model)
+    # A head that serves training only may be absent, or of another number of labels.
+    own, extra = backbone.state_dict(), backbone.training_only
+    weights = {
+        k: v
+        for k, v in weights.items()
+        if not (k.startswith(extra) and k in own and v.shape != own[k].shape)
+    }
+    misfits = [k for k in own.keys() ^ weights.keys() if not k.startswith(extra)]
+    misfits += [k for k in own.keys() & weights.keys() if own[k].shape != weights[k].shape]
+    if misfits:
+        raise ValueError(
+            f"{init} does not fit the configured backbone: its network is {network}, the"
+            f" configured one {config.model.backbone}, or their sizes differ"
+            f" ({', '.join(sorted(misfits)[:3])}); give both runs the same model.backbone"
+            " and model.options"
+        )
+    backbone.load_state_dict(weights, strict=False)
+    if tell:
+        _compare(init, config, learnt)
+
+
+def _compare(init: str | Path, config: Config, learnt: Mapping[str, Any]) -> None:
+    """Say it where the weights fit but will mean something else here. No error: going on from
+    another kind of field is slow, not wrong.
+    """
+    for key in ("parametrisation", "scale"):
+        now = getattr(config.model, key)
+        if learnt.get(key, now) != now:
+            logging.getLogger("morphseek.training").warning(
+                "%s was trained with model.%s = %r, this run has %r: its weights make other"
+                " fields here, which may fold at first; set model.%s=%s here, or train the"
+                " start as this run",
+                init,
+                key,
+                learnt[key],
+                now,
+                key,
+                learnt[key],
+            )

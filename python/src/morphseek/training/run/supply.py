@@ -1,0 +1,149 @@
+"""The pairs of a run, visit by visit: of a data folder, or made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..config.schema import Config
+from ..pairs.errors import DataError
+from ..pairs.lists import read_pairs, read_people
+from ..pairs.sample import Sample
+from ..pairs.source import PairSource
+from ..synthetic.source import SyntheticSource
+
+
+def random_source(config: Config, rank: int, visit: int) -> np.random.Generator:
+    """Source of all randomness of a visit in a process."""
+    return np.random.default_rng([config.run.seed, rank, visit])
+
+
+class FolderSupply:
+    """Pairs of a data folder: of a list, or of any two of the people of a split.
+
+    Attributes
+    ----------
+    source : PairSource
+    people : list of str
+    pairs, val_pairs : list of (fixed, moving)
+    """
+
+    def __init__(self, config: Config, multiple: int, rank: int, world: int):
+        self.config, self.multiple, self.rank, self.world = config, multiple, rank, world
+        d = config.data
+        self.people: list[str] = []
+        self.pairs: list[tuple[str, str]] = []
+        self.source = PairSource.configured(d)
+        self.source.labels_needed = config.run.stage == "finetune"
+        if d.pairs.startswith("people:"):
+            self.people = read_people(d.path, d.pairs.split(":", 1)[1])
+        else:
+            self.pairs = read_pairs(d.path, d.pairs)
+            if d.limit:
+                order = np.random.default_rng([d.limit_seed, 1]).permutation(len(self.pairs))
+                self.pairs = [self.pairs[i] for i in sorted(order[: d.limit])]
+        self.val_pairs = read_pairs(d.path, d.val) if d.val else []
+        if config.run.val_pairs:
+            self.val_pairs = self.val_pairs[: config.run.val_pairs]
+        if len(self.people) < 2 and not self.pairs:
+            raise DataError(f"{d.path}: data.pairs = {d.pairs!r} names no pair to train on")
+        if config.run.stage == "finetune":
+            self._require_labels()
+
+    def _require_labels(self) -> None:
+        """Without its labels a pair would be trained on the images alone, or against labels that
+        are not there.
+        """
+        names = sorted(
+            {*self.people, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)}
+        )
+        bare = [name for name in names if not self.source.has_labels(name)]
+        if bare:
+            few = ", ".join(bare[:5]) + (", ..." if len(bare) > 5 else "")
+            raise DataError(
+                f"{self.config.data.path}: {len(bare)} of {len(names)} volumes have no label file"
+                f" ({few}); fine-tuning needs one for each: add them, or leave these volumes out of"
+                " data.pairs and data.val"
+            )
+
+    def draw(self, visit: int, rng: np.random.Generator) -> tuple[str, str]:
+        """The pair (fixed, moving) of a visit."""
+        if self.people:
+            i, j = rng.choice(len(self.people), 2, replace=False)
+            return self.people[i], self.people[j]
+        # Every epoch visits each pair once, in an order of its own; processes take turns.
+        index = visit * self.world + self.rank
+        epoch, place = divmod(index, len(self.pairs))
+        order = np.random.default_rng([self.config.run.seed, 2, epoch]).permutation(len(self.pairs))
+        return self.pairs[order[place]]
+
+    def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+        """The augmented pair of a visit on its network grid."""
+        d = self.config.data
+        return self.source.pair(
+            *self.draw(visit, rng), d, self.multiple, d.labels, self.config.augment, rng
+        )
+
+    def validation_sample(self, number: int) -> Sample:
+        """A validation pair on its network grid."""
+        return self.source.pair(*self.val_pairs[number], self.config.data, self.multiple, 0)
+
+
+class SyntheticSupply:
+    """Made-up pairs: every process has a stream of its own, and validation one that does not
+    depend on the seed.
+
+    Attributes
+    ----------
+    val_pairs : list of Sample
+    """
+
+    def __init__(self, config: Config, multiple: int, rank: int):
+        if config.run.pretrain:
+            raise ValueError(
+                "run.pretrain needs labels that mean the same in every pair; those of synthetic"
+                " pairs do not"
+            )
+        self.config = config
+        size = [multiple * math.ceil(n / multiple) for n in config.data.min_size]
+        self.source = SyntheticSource(
+            config.synthetic, size, config.data.labels, config.run.seed, 1 + rank
+        )
+        held_out = SyntheticSource(config.synthetic, size, config.data.labels)
+        self.val_pairs: list[Sample] = []
+        for i in range(config.synthetic.val_pairs):
+            pair = held_out.sample(i)
+            # Scores need the maps only; the one-hot channels are most of a pair's memory.
+            none = pair.fixed_labels[:, :0]
+            self.val_pairs.append(dataclasses.replace(pair, fixed_labels=none, moving_labels=none))
+        self._ahead: Iterator[Sample] | None = None
+        self._due = 0
+
+    def pair(self, number: int, rng: np.random.Generator) -> Sample:
+        """Pairs that are asked for in their order come from the processes that make them ahead."""
+        n = self.config.optim.accumulate
+        last = self.config.run.iterations * n
+        ahead = self.config.synthetic.workers and number < last
+        if ahead and self._ahead is None:
+            self._due = number
+            self._ahead = self.source.stream_samples(
+                [(i, i // n) for i in range(number, last)], self.config.synthetic.workers
+            )
+        if not ahead or number != self._due or self._ahead is None:
+            return self.source.sample(number, number // n)
+        self._due += 1
+        return next(self._ahead)
+
+    def validation_sample(self, number: int) -> Sample:
+        """A validation pair."""
+        return self.val_pairs[number]
+
+
+def supply(config: Config, multiple: int, rank: int, world: int) -> FolderSupply | SyntheticSupply:
+    """Return the supply that a configuration names; sizes of grids are multiples of `multiple`."""
+    if config.data.pairs == "synthetic":
+        return SyntheticSupply(config, multiple, rank)
+    return FolderSupply(config, multiple, rank, world)

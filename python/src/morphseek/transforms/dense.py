@@ -1,0 +1,299 @@
+"""Displacement fields: what a registration found, and what can be done with it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors, images
+from .._engine import bindings
+from .._engine.bindings import Doubles, Floats
+from . import h5
+from .files import write_parts
+from .labels import MAX_EXACT, beyond_float32, check_fits, minimum, ranked
+from .linear import linear
+
+_OLD_NAMES = {
+    "njd_percent": "NJDPercent",
+    "sdlogj": "SDLogJ",
+    "jacobian_min": "JacobianMin",
+    "jacobian_max": "JacobianMax",
+    "displacement_mean_mm": "DisplacementMeanMM",
+    "displacement_max_mm": "DisplacementMaxMM",
+}
+
+
+class DenseTransform:
+    """A dense map from fixed to moving space: ``Phi(x) = x + u(x)`` at every voxel of the fixed
+    grid.
+
+    It is the pull-back, ITK's direction: ``warped = moving o Phi``.
+
+    Parameters
+    ----------
+    displacement : numpy.ndarray
+        float32, shape (3, z, y, x), in voxels of the fixed grid, component i along array axis i.
+    grid, moving_grid : numpy.ndarray
+        Geometry of the fixed and the moving image, as :attr:`morphseek.images.Image.grid`.
+    initial : numpy.ndarray, optional
+        4x4 LPS matrix of the linear part that ``displacement`` contains; it continues the map
+        outside the fixed grid in :meth:`to_sitk`.
+
+    Examples
+    --------
+    A shift by one voxel of 2 mm along x:
+
+    >>> import numpy as np
+    >>> from morphseek.images import Image
+    >>> grid = Image(np.zeros((4, 5, 6)), spacing=(2, 2, 2)).grid
+    >>> u = np.zeros((3, 4, 5, 6), np.float32)
+    >>> u[2] = 1
+    >>> t = DenseTransform(u, grid, grid)
+    >>> t
+    DenseTransform(fixed 6 x 5 x 4, moving 6 x 5 x 4, displacement up to 2.00 mm)
+    >>> t.transform_points([[4.0, 2.0, 2.0]])
+    array([[6., 2., 2.]])
+    >>> t.displacement_mm[0, 0, 0]
+    array([2., 0., 0.], dtype=float32)
+    >>> t.inverse().displacement[2, 1, 1, 1]
+    np.float32(-1.0)
+    """
+
+    def __init__(
+        self,
+        displacement: np.ndarray,
+        grid: np.ndarray,
+        moving_grid: np.ndarray,
+        initial: np.ndarray | None = None,
+    ):
+        self._grid = np.array(grid, dtype=np.float64)
+        self._moving_grid = np.array(moving_grid, dtype=np.float64)
+        self._initial = np.eye(4) if initial is None else np.array(initial, dtype=np.float64)
+        self._displacement = self._checked(displacement)
+        self._determinants: Floats | None = None
+
+    def __repr__(self) -> str:
+        fixed, moving = (
+            " x ".join(str(int(n)) for n in g[:3]) for g in (self.grid, self.moving_grid)
+        )
+        return (
+            f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to"
+            f" {self.regularity()['displacement_max_mm']:.2f} mm)"
+        )
+
+    @property
+    def grid(self) -> Doubles:
+        """Geometry of the fixed image, as :attr:`morphseek.images.Image.grid`; read-only."""
+        return read_only(self._grid)
+
+    @property
+    def moving_grid(self) -> Doubles:
+        """Geometry of the moving image; read-only."""
+        return read_only(self._moving_grid)
+
+    @property
+    def initial(self) -> Doubles:
+        """4x4 LPS matrix of the linear part; read-only."""
+        return read_only(self._initial)
+
+    @property
+    def displacement(self) -> Floats:
+        """The displacements in voxels: float32, shape (3, z, y, x), component i along array axis
+        i. Read-only: a changed one is a new :class:`DenseTransform`.
+        """
+        return read_only(self._displacement)
+
+    @displacement.setter
+    def displacement(self, displacement: np.ndarray) -> None:
+        self._replace(displacement)
+
+    def _replace(self, displacement: np.ndarray) -> None:
+        warnings.warn(
+            "setting displacement is deprecated; make a new DenseTransform",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        self._displacement = self._checked(displacement)
+        self._determinants = None
+
+    def _checked(self, displacement: np.ndarray) -> Floats:
+        array = np.ascontiguousarray(displacement, dtype=np.float32)
+        if array.shape != (3, *self.shape):
+            raise errors.GridMismatchError(
+                f"displacement has shape {array.shape}; the grid needs {(3, *self.shape)}"
+            )
+        return array
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape (z, y, x) of the fixed grid."""
+        return bindings.shape_of(self._grid)
+
+    @property
+    def displacement_mm(self) -> np.ndarray:
+        """The displacements in LPS mm: float32, shape (z, y, x, 3), components x, y, z (ITK's).
+        Computed at every access.
+        """
+        return bindings.to_mm(*self._field())
+
+    def _field(self) -> tuple[Floats, Doubles]:
+        return self._displacement, self._grid
+
+    def regularity(self) -> dict[str, float]:
+        """Return how regular the field is and how far it moves, by the names that
+        ``RegistrationResult.metrics`` has: ``njd_percent``, ``sdlogj``, ``jacobian_min``,
+        ``jacobian_max``, ``displacement_mean_mm`` and ``displacement_max_mm``.
+        """
+        return bindings.regularity(*self._field())
+
+    def stats(self) -> dict[str, float]:
+        """Deprecated: :meth:`regularity` under older names."""
+        warnings.warn(
+            "stats() is deprecated; regularity() has the metrics' names",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        found = self.regularity()
+        return {old: found[new] for new, old in _OLD_NAMES.items()}
+
+    def jacobian(self) -> np.ndarray:
+        """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where
+        it keeps volumes. Computed once; read-only.
+        """
+        if self._determinants is None:  # scores and pages ask for them, too
+            self._determinants = bindings.jacobian(*self._field())
+        return read_only(self._determinants)
+
+    def apply(
+        self,
+        image: images.ImageLike,
+        interpolation: str = "linear",
+        background: float | None = None,
+    ) -> Any:
+        """Resample an image or label map of the moving space onto the fixed grid, once.
+
+        Parameters
+        ----------
+        image : ImageLike
+            On any grid of the moving image's space. A numpy array lies on the moving image's own
+            grid.
+        interpolation : {"linear", "nearest"}
+            "nearest" for label maps.
+        background : float, optional
+            Value outside the image: by default its minimum, 0 with "nearest".
+
+        Returns
+        -------
+        same kind as `image`
+            A path gives a SimpleITK image. "linear" gives float32, "nearest" keeps the dtype.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An interpolation of another name, or a background that the labels' type does not hold.
+        """
+        source = images.read_on(image, self.moving_grid, "moving")
+        if background is None:
+            background = 0.0 if interpolation == "nearest" else minimum(source.array)
+        array, values = source.array, None
+        if interpolation == "nearest":
+            check_fits(background, array.dtype)
+            if beyond_float32(array):
+                found, ranks, of_background = ranked(array, background)
+                if len(found) <= MAX_EXACT:  # their ranks travel; more than that are no labels
+                    values, background, array = found, of_background, ranks
+        moving = np.ascontiguousarray(array, dtype=np.float32)
+        out: np.ndarray = bindings.warp(
+            *self._field(), moving, source.grid, str(interpolation), float(background)
+        )
+        if interpolation == "nearest":
+            out = (
+                values[out.astype(np.int64)]
+                if values is not None
+                else out.astype(source.array.dtype)
+            )
+        return images.as_kind_of(image, images.Image.on_grid(out, self.grid))
+
+    def transform_points(self, points: Any) -> np.ndarray:
+        """Map points from the fixed to the moving space.
+
+        Parameters
+        ----------
+        points : array_like
+            Shape (n, 3), LPS mm. Outside the fixed grid the displacement of its border holds.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, shape (n, 3): where the moving image shows what the fixed image shows at
+            `points`.
+        """
+        try:
+            mapped = np.array(points, dtype=np.float64, order="C")
+        except (TypeError, ValueError):
+            raise errors.InvalidArgumentError(
+                "points are not all numbers, or not all as many; give (n, 3), LPS mm"
+            ) from None
+        if mapped.ndim != 2 or mapped.shape[1] != 3:
+            raise errors.InvalidArgumentError(
+                f"points have shape {mapped.shape}; give (n, 3), LPS mm"
+            )
+        bindings.transform_points(*self._field(), mapped)
+        return mapped
+
+    def inverse(self) -> DenseTransform:
+        """Return the inverse map, from moving to fixed space, on the moving image's grid.
+
+        Where the field folds there is no inverse; the nearest preimage found stands.
+        """
+        inverse = bindings.inverse(*self._field(), self._moving_grid)
+        return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
+
+    def to_sitk(self) -> sitk.Transform:
+        """Return the map as SimpleITK's: a displacement field, inside a composite with the initial
+        transform where there is one.
+
+        Inside the fixed grid both are :attr:`displacement_mm`; outside, ITK's displacement is zero
+        and the initial transform alone remains.
+        """
+        rest = self._behind_initial().astype(np.float64)
+        dense = sitk.DisplacementFieldTransform(
+            images.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid)
+        )
+        del rest  # 24 bytes a voxel, and the composite is to copy as many again
+        if np.array_equal(self.initial, np.eye(4)):
+            return dense
+        # the last one acts first
+        return sitk.CompositeTransform([linear(self.initial), dense])
+
+    def _behind_initial(self) -> Floats:
+        """Return the displacements, LPS mm, before the initial transform acts."""
+        return bindings.behind_mm(*self._field(), self._initial)
+
+    def write_transform(self, path: str | os.PathLike[str]) -> None:
+        """Write what :meth:`to_sitk` returns as ``.h5``, its displacements as float32."""
+        parts = [h5.Part("DisplacementFieldTransform", self._itk_grid(), self._behind_initial())]
+        if not np.array_equal(self.initial, np.eye(4)):
+            matrix = np.concatenate([self.initial[:3, :3].ravel(), self.initial[:3, 3]])
+            parts.insert(0, h5.Part("AffineTransform", np.zeros(3), matrix))
+        write_parts(path, parts)
+
+    def _itk_grid(self) -> Doubles:
+        """Return size, origin, spacing and direction, as ITK has them in a file."""
+        size, spacing, origin, direction = np.split(self._grid, (3, 6, 9))
+        return np.concatenate([size, origin, spacing, direction])
+
+    def to_sitk_image(self) -> sitk.Image:
+        """Return :attr:`displacement_mm` as a SimpleITK vector image."""
+        return images.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,130 @@
+"""What is added from outside, and what moved: backbones, similarities, old names."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+import pytest
+import torch
+
+from morphseek.training import losses
+from morphseek.training.backbones import BACKBONES, build, build_backbone
+from morphseek.training.config import Loss, Model
+from morphseek.training.export import StepGraph
+from morphseek.training.run import Trainer, load_backbone
+
+TOY = '''
+from torch import nn
+from morphseek.training.backbones import PolicyBackbone
+
+
+class Toy(PolicyBackbone):
+    """The least there can be: one convolution down, one up."""
+
+    latent_channels, latent_stride, size_multiple, field_stride = 4, 2, 2, 2
+
+    def __init__(self, width: int = 4, **policy):
+        super().__init__(**policy)
+        self.latent_channels = width
+        self.down = nn.Conv3d(2, width, 3, stride=2, padding=1)
+        self.add_flow(width, std=1e-3)
+        self.add_heads()
+
+    def encode(self, fixed, moving):
+        import torch
+        return self.down(torch.cat((fixed, moving), dim=1)), ()
+
+    def decode(self, z, skips):
+        return self.flow(z)
+'''
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A package of somebody else's: one file and one entry point."""
+    (tmp_path / "toy_backbone.py").write_text(TOY)
+    metadata = tmp_path / "toy_backbone-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-backbone\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[morphseek.backbones]\ntoy = toy_backbone:Toy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield "toy"
+    BACKBONES.pop("toy", None)
+
+
+def test_a_backbone_from_outside(toy, tiny, tmp_path):
+    config = tiny(
+        "best",
+        model__backbone=toy,
+        model__options={"width": 6},
+        loss__segmentation=0.0,
+        loss__phases=[],
+        run__visits=2,
+    )
+    trainer = Trainer(config, tmp_path / "run", progress=False)
+    trainer.run()
+    backbone, _, _ = load_backbone(tmp_path / "run" / "last.pt")
+    assert backbone.name == "toy" and backbone.latent_channels == 6
+    images = torch.rand(1, 1, 16, 16, 16)
+    u, *_ = StepGraph(backbone)(
+        images, images, torch.zeros(1, 3, 16, 16, 16), torch.zeros(1, 6, 8, 8, 8), torch.zeros(1)
+    )
+    assert u.shape == (1, 3, 16, 16, 16)
+
+
+def test_what_a_backbone_from_outside_cannot_do_is_said(toy, tiny, tmp_path):
+    with pytest.raises(ValueError, match="loss.segmentation needs .* not toy"):
+        Trainer(
+            tiny("best", model__backbone=toy, model__options={}, loss__segmentation=0.1),
+            tmp_path,
+            progress=False,
+        )
+
+
+def test_an_unknown_backbone_names_those_of_other_packages(toy):
+    with pytest.raises(ValueError, match="unknown backbone 'tay'; known: compact, .*toy"):
+        build("tay")
+
+
+def test_similarities_are_those_of_the_configuration():
+    known = typing.get_args(typing.get_type_hints(Loss)["similarity"])
+    assert set(known) == set(losses.SIMILARITIES)
+
+
+def test_a_similarity_is_one_function(tiny, phantoms, tmp_path):
+    @losses.similarity("none of ours")
+    def product(fixed, warped, mask, window):
+        return -(fixed * warped).mean()
+
+    try:
+        config = tiny("warmup", run__visits=1, data__pairs="warmup")
+        trainer = Trainer(config, tmp_path, progress=False)
+        trainer.objective.weights.similarity = "none of ours"
+        assert trainer.run_visit()["similarity"] < 0
+    finally:
+        del losses.SIMILARITIES["none of ours"]
+
+
+def test_every_backbone_says_what_it_can():
+    for backbone in BACKBONES.values():
+        assert backbone.can_segment or not backbone.can_pretrain
+    assert {n for n, b in BACKBONES.items() if b.can_segment} == {"compact", "siamese"}
+    assert build_backbone(Model()).name == "compact"
+
+
+@pytest.mark.parametrize(
+    "old, name, new",
+    [
+        ("data", "read_pairs", "pairs"),
+        ("data", "Augmentation", "config"),
+        ("trainer", "Trainer", "run"),
+        ("objective", "StepObjective", "step"),
+        ("objective", "build_backbone", "backbones"),
+    ],
+)
+def test_old_names_warn(old, name, new):
+    with pytest.warns(DeprecationWarning, match=f"is now morphseek.training.{new}.{name}"):
+        value = getattr(importlib.import_module(f"morphseek.training.{old}"), name)
+    assert value is getattr(importlib.import_module(f"morphseek.training.{new}"), name)
