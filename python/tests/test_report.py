@@ -20,7 +20,7 @@ import morphseek
 from helpers import QUICK, Command, blob, oblique
 from morphseek import images, phantoms
 from morphseek.phantoms import PhantomPair
-from morphseek.report import pack, picture, viewer_data, write_report
+from morphseek.report import pack, picture, places, viewer_data, worst_places, write_report
 from morphseek.report.landmarks import LandmarkErrors
 from morphseek.report.markup import join, script_data, tag
 from morphseek.report.views import Axes, Scene, plane_letters
@@ -270,6 +270,21 @@ def test_folds_and_worst_places_are_found(tmp_path: Path):
     assert bad.jacobian()[z, y, x] == bad.jacobian().min() < 0 and volumes["jacobian"][z, y, x] == 0
     assert [mark["name"] for mark in meta["landmarks"]] == ["tip", "2"]
     assert any(jump["text"].startswith("most grown") for jump in meta["jumps"])
+
+
+def test_worst_places_are_the_page_s(
+    page: str, pair: PhantomPair, result: morphseek.RegistrationResult
+):
+    meta, _ = data_of(page)
+    to_mm = np.array(meta["toMm"])
+    on_page = {j["kind"]: (j["text"], to_mm @ [*j["at"], 1]) for j in meta["jumps"]}
+    found = worst_places(result, pair.fixed)
+    kinds = [place["kind"] for place in found]
+    assert kinds == [kind for kind in places.KINDS if kind in on_page] and "bend" in kinds
+    for place in found:
+        text, at = on_page[place["kind"]]
+        assert place["text"] == text
+        np.testing.assert_allclose(place["lps"], at, atol=1e-9)
 
 
 def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.RegistrationResult):

@@ -55,11 +55,12 @@ INITIAL = {
     "affine": "affine",
 }
 SEARCH = {AS_PRESET: None, "automatic": "auto", "search": "on", "do not search": "off"}
-# What a verdict asks of the reader, and its colour (background, text); an older package gives none.
+# A verdict's sign, what it asks of the reader, and its colours (background, text), as report.html
+# has them; an older package gives no verdict.
 VERDICTS = {
-    "good": ("nothing that was measured speaks against the result", "#d9f0d3", "#1b5e20"),
-    "check": ("look at the result before you use it", "#fff3c4", "#6b4e00"),
-    "failed": ("do not use the result", "#fbd5d1", "#8a1c12"),
+    "good": ("\u2713", "nothing that was measured speaks against the result", "#d9f0d3", "#1b5e20"),
+    "check": ("!", "look at the result before you use it", "#fff3c4", "#6b4e00"),
+    "failed": ("\u2715", "do not use the result", "#fbd5d1", "#8a1c12"),
 }
 DEVICE = {"automatic": "auto", "CPU": "cpu", "GPU (CUDA)": "cuda", "GPU (TensorRT)": "tensorrt"}
 
@@ -141,6 +142,7 @@ class MorphSeekParameterNode:
     last_moving: vtkMRMLScalarVolumeNode
     last_transformed_volume: vtkMRMLScalarVolumeNode
     last_transform: vtkMRMLGridTransformNode
+    last_places: str = "[]"  # JSON, as MorphSeekLib.registration.Registration.places
 
 
 class MorphSeekLogic(ScriptedLoadableModuleLogic):
@@ -314,6 +316,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._shownOptions = {}  # by name, what they show
         self._entered = self._reviewing = self._flickered = False
         self._unseen = False  # a result that came while the user was in another module
+        self._layoutBefore = None  # the layout that the comparison took the place of
+        self._places = None  # what placeComboBox lists
 
     # -------------------------------------------------------------- life of the panel and the scene
 
@@ -348,6 +352,9 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         ui.reviewButton.clicked.connect(self.onReview)
         ui.fadeSlider.valueChanged.connect(self.onReviewChanged)
         ui.beforeCheckBox.toggled.connect(self.onReviewChanged)
+        ui.compareCheckBox.toggled.connect(self.onCompare)
+        ui.placeComboBox.activated.connect(self.onGoToPlace)
+        ui.placeButton.clicked.connect(self.onGoToWorst)
         for button in (ui.fadeRadioButton, ui.checkerboardRadioButton, ui.flickerRadioButton):
             button.toggled.connect(self.onReviewMode)
         ui.resultTable.horizontalHeader().setSectionResizeMode(0, qt.QHeaderView.Stretch)
@@ -381,6 +388,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
     def onSceneStartClose(self, caller=None, event=None):
         self._stop()
+        self.ui.compareCheckBox.setChecked(False)  # nothing is left to compare
         self.setParameterNode(None)
 
     def onSceneEndClose(self, caller=None, event=None):
@@ -451,6 +459,17 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             if reviewable
             else "Register with a transformed volume as output first."
         )
+        ui.compareCheckBox.setEnabled(reviewable and p.last_moving is not None)
+        self._showPlaces(p.last_places)
+
+    def _showPlaces(self, text: str):
+        """List the worst places of the last result, if they are others than those listed."""
+        ui = self.ui
+        if text != self._places:
+            self._places = text
+            ui.placeComboBox.clear()
+            ui.placeComboBox.addItems([place["text"] for place in json.loads(text)])
+        ui.placeWidget.setVisible(ui.placeComboBox.count > 0)
 
     def _outputSelector(self, name: str):
         first, *rest = name.split("_")
@@ -558,6 +577,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         p.last_fixed, p.last_moving = request.fixed, request.moving
         p.last_transformed_volume = registration.nodes.get("transformed_volume")
         p.last_transform = registration.nodes.get("transform")
+        p.last_places = json.dumps(registration.places)
         self.ui.beforeCheckBox.setChecked(False)
         self.ui.resultCollapsibleButton.setCollapsed(False)
         self.updatePanel()
@@ -623,9 +643,10 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             label.setText("Verdict: unknown (the installed package gives none)")
             label.setStyleSheet("")
         else:
-            meaning, background, color = VERDICTS[verdict["grade"]]
-            head = f"Verdict: {verdict['grade']} ({meaning})"
-            error = f"Estimated error: {verdict['error_mm']:.1f} mm"
+            sign, meaning, background, color = VERDICTS[verdict["grade"]]
+            head = f"{sign} Verdict: {verdict['grade']} ({meaning})"
+            length = verdict["error_mm"]
+            error = "Estimated error: " + (f"{length:.1f} mm" if length >= 0.05 else "below 0.1 mm")
             label.setText("\n".join([head, error, *(f"- {r}" for r in verdict["reasons"])]))
             label.setStyleSheet(f"background: {background}; color: {color}; padding: 6px;")
         label.setVisible(True)
@@ -665,8 +686,12 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         if p.last_fixed is None or other is None:
             self._endReview()
             return
-        ui.fadeWidget.setVisible(ui.fadeRadioButton.checked)
         self._flickerTimer.stop()
+        if ui.compareCheckBox.checked and p.last_moving is not None:
+            self._showComparison(fit)
+            return
+        self._showModes(True)
+        ui.fadeWidget.setVisible(ui.fadeRadioButton.checked)
         if ui.checkerboardRadioButton.checked:
             board = self.logic.checkerboard(p.last_fixed, other)
             slicer.util.setSliceViewerLayers(background=board, foreground=None, fit=fit)
@@ -678,6 +703,56 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         if ui.flickerRadioButton.checked:
             self._flickered = True
             self._flickerTimer.start()
+
+    def _showModes(self, shown: bool):
+        """Show or hide what only one view of both volumes needs."""
+        self.ui.reviewModes.setVisible(shown)
+        self.ui.beforeCheckBox.setVisible(shown)
+
+    def _showComparison(self, fit: bool):
+        """Show the fixed volume, before and after side by side; the slider fades into the fixed."""
+        from MorphSeekLib import compare
+
+        p, ui = self._parameters, self.ui
+        self._showModes(False)
+        ui.fadeWidget.setVisible(True)
+        if not compare.is_open(slicer.mrmlScene):
+            self._layoutBefore = compare.open_layout(slicer.mrmlScene)
+            fit = True
+        compare.show(
+            slicer.mrmlScene,
+            p.last_fixed,
+            p.last_moving,
+            p.last_transformed_volume,
+            ui.fadeSlider.value / 100,
+        )
+        if fit:
+            slicer.util.setSliceViewerLayers(fit=True)
+
+    def onCompare(self, chosen: bool):
+        """Side by side, or one view again in the layout that was."""
+        if chosen:
+            self.ui.fadeSlider.setValue(100)  # the volumes themselves; to the left, the fixed one
+            self.onReview()
+            return
+        if self._layoutBefore is not None:
+            from MorphSeekLib import compare
+
+            compare.close_layout(slicer.mrmlScene, self._layoutBefore)
+            self._layoutBefore = None
+        self.ui.fadeSlider.setValue(50)
+        self._showModes(True)
+        self.onReviewChanged()
+
+    def onGoToWorst(self):
+        """Go to the place that speaks most against the result."""
+        self.ui.placeComboBox.setCurrentIndex(0)
+        self.onGoToPlace(0)
+
+    def onGoToPlace(self, index: int):
+        from MorphSeekLib import compare
+
+        compare.go_to(slicer.mrmlScene, json.loads(self._places)[index]["lps"])
 
     def onFlicker(self):
         self._flickered = not self._flickered

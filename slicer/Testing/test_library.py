@@ -23,6 +23,7 @@ from MorphSeekLib.request import OUTPUTS, PRESETS, STAGES, RegistrationRequest
 from phantoms import points_of, write_pair
 
 import morphseek
+from morphseek.report import worst_places
 
 QUICK = {"search": "off", "refine": 4, "model": "none"}
 LONG = {"search": "off", "refine": 1000, "model": "none", "initial": "com"}
@@ -417,6 +418,24 @@ def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.R
     assert done.result["uncertainty"]["source"] == "search" and node.GetName().endswith(
         "uncertainty (mm)"
     )
+
+
+def test_worst_places(
+    finished: tuple[Study, Registration],
+    expected: morphseek.RegistrationResult,
+    images: dict[str, sitk.Image],
+):
+    done = finished[1]
+    wanted = worst_places(expected, images["fixed"])
+    assert [place["kind"] for place in done.places] == [place["kind"] for place in wanted]
+    assert {"uncertainty", "bend", "shrunk"} <= {place["kind"] for place in done.places}
+    size = images["fixed"].GetSize()
+    for place, other in zip(done.places, wanted):
+        assert place["text"] == other["text"]
+        # the geometry went through MRML
+        np.testing.assert_allclose(place["lps"], other["lps"], atol=1e-3)
+        index = images["fixed"].TransformPhysicalPointToIndex(place["lps"])
+        assert all(0 <= i < n for i, n in zip(index, size))
 
 
 def test_h5_from_slicer_to_itk(

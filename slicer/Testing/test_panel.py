@@ -20,7 +20,7 @@ UI = MODULE / "Resources" / "UI" / "MorphSeek.ui"
 TREE = ast.parse((MODULE / "MorphSeek.py").read_text(encoding="utf-8"))
 XML = {widget.get("name"): widget for widget in ElementTree.parse(UI).iter("widget")}
 # parameters that no widget shows
-KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform"}
+KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform", "last_places"}
 # and one whose widgets are made while the panel runs
 MADE = {"further_options"}
 INPUTS = (

@@ -33,6 +33,10 @@ METRICS = {
     "dice_before": 0.5,
     "dice_after": 0.9,
 }
+PLACES = [
+    {"kind": "shrunk", "text": "most shrunk \u00d70.10", "tip": "", "lps": [4.0, 5.0, 2.0]},
+    {"kind": "bend", "text": "largest bend 7.0 mm", "tip": "", "lps": [1.0, 2.0, 3.0]},
+]
 DESCRIPTION = {
     "version": "0.1.0",
     "options": [],
@@ -56,6 +60,7 @@ class ScriptedRegistration:
             None,
             {},
         )
+        self.places: list[dict[str, Any]] = []
         self.polls = list(self.script)
         self.made.append(self)
 
@@ -82,7 +87,7 @@ class ScriptedRegistration:
                 "the volumes do not overlap", "no_overlap", 7
             )
         else:
-            self.result = METRICS
+            self.result, self.places = METRICS, PLACES
             for name, kind in (
                 ("transformed_volume", "vtkMRMLScalarVolumeNode"),
                 ("transform", "vtkMRMLGridTransformNode"),
@@ -506,19 +511,20 @@ def test_result_table(panel: Panel) -> None:
     [
         (
             METRICS["verdict"],
-            "Verdict: check (look at the result before you use it)\nEstimated error: 3.1 mm"
+            "! Verdict: check (look at the result before you use it)\nEstimated error: 3.1 mm"
             "\n- The fields overlap by 12 %.",
             "#6b4e00",
         ),
         (
-            {"grade": "good", "reasons": [], "error_mm": 0.42},
-            "Verdict: good (nothing that was measured speaks against the result)"
-            "\nEstimated error: 0.4 mm",
+            {"grade": "good", "reasons": [], "error_mm": 0.02},
+            "\u2713 Verdict: good (nothing that was measured speaks against the result)"
+            "\nEstimated error: below 0.1 mm",
             "#1b5e20",
         ),
         (
             {"grade": "failed", "reasons": ["A <b>", "C"], "error_mm": 20},
-            "Verdict: failed (do not use the result)\nEstimated error: 20.0 mm\n- A <b>\n- C",
+            "\u2715 Verdict: failed (do not use the result)\nEstimated error: 20.0 mm"
+            "\n- A <b>\n- C",
             "#8a1c12",
         ),
         (None, "Verdict: unknown (the installed package gives none)", ""),
@@ -563,6 +569,115 @@ def test_review(panel: Panel) -> None:
     assert panel.layers[2] == 1.0  # in another module, the views are left alone
     ui.reviewButton.click()
     assert panel.layers == ("fixed", "moving", 0.8)
+
+
+def slice_views() -> dict[str, tuple[Any, Any]]:
+    """Make the slice views of the comparison layout, as the application does, and two of its own;
+    return slice and composite node by name.
+    """
+    from MorphSeekLib import compare
+
+    found = {}
+    for name, group in (("Red", 0), *((f"MorphSeek{c}Axial", 51) for c in compare.COLUMNS)):
+        slices = slicer.vtkMRMLSliceNode()
+        slices.SetLayoutName(name)
+        slices.SetViewGroup(group)
+        composite = slicer.vtkMRMLSliceCompositeNode()
+        composite.SetLayoutName(name)
+        found[name] = slicer.mrmlScene.AddNode(slices), slicer.mrmlScene.AddNode(composite)
+    return found
+
+
+def test_comparison_layout(panel: Panel) -> None:
+    panel.select_volumes()
+    ui = panel.ui
+    assert not ui.compareCheckBox.enabled
+    panel.register()
+    views = slice_views()
+    layout = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLayoutNode")
+    layout.SetViewArrangement(layout.SlicerLayoutFourUpView)
+
+    def columns() -> list[tuple[Any, ...]]:
+        found = []
+        for name, (_, view) in views.items():
+            ids = view.GetBackgroundVolumeID(), view.GetForegroundVolumeID()
+            names = (slicer.mrmlScene.GetNodeByID(i).GetName() if i else None for i in ids)
+            if name.startswith("MorphSeek"):
+                assert view.GetLinkedControl()
+                found.append((*names, round(view.GetForegroundOpacity(), 2)))
+        return found
+
+    ui.compareCheckBox.setChecked(True)
+    assert layout.GetCurrentLayoutDescription().count("vtkMRMLSliceNode") == 9
+    assert columns() == [
+        ("fixed", None, 0.0),
+        ("fixed", "moving", 1.0),
+        ("fixed", "transformed_volume", 1.0),
+    ]
+    assert ui.reviewModes.wrapped.isHidden() and ui.beforeCheckBox.wrapped.isHidden()
+    ui.fadeSlider.setValue(30)
+    assert [row[2] for row in columns()] == [0.0, 0.3, 0.3]
+    ui.compareCheckBox.setChecked(False)
+    assert layout.GetViewArrangement() == layout.SlicerLayoutFourUpView
+    assert panel.layers == ("fixed", "transformed_volume", 0.5)
+    assert not ui.reviewModes.wrapped.isHidden()
+
+
+def test_a_layout_that_the_user_chose_stays(panel: Panel) -> None:
+    panel.select_volumes()
+    panel.register()
+    panel.ui.compareCheckBox.setChecked(True)
+    layout = slicer.mrmlScene.GetFirstNodeByClass("vtkMRMLLayoutNode")
+    layout.SetViewArrangement(layout.SlicerLayoutOneUpRedSliceView)
+    panel.ui.compareCheckBox.setChecked(False)
+    assert layout.GetViewArrangement() == layout.SlicerLayoutOneUpRedSliceView
+
+
+def test_the_layout_s_views_are_slicer_s(panel: Panel) -> None:
+    from MorphSeekLib import compare
+
+    scene = slicer.mrmlScene
+    slicer.vtkMRMLSliceNode.AddDefaultSliceOrientationPresets(scene)  # as the application does
+    logic = slicer.vtkMRMLLayoutLogic()
+    logic.SetMRMLScene(scene)
+    assert compare.open_layout(scene) != compare.LAYOUT and compare.is_open(scene)
+    slices = scene.GetNodesByClass("vtkMRMLSliceNode")
+    made = [slices.GetItemAsObject(i) for i in range(slices.GetNumberOfItems())]
+    made = [node for node in made if node.GetViewGroup() == compare.VIEW_GROUP]
+    assert sorted((n.GetLayoutName(), n.GetOrientation()) for n in made) == sorted(
+        (f"MorphSeek{c}{p}", p) for c in compare.COLUMNS for p in compare.PLANES
+    )
+
+
+def test_worst_places(panel: Panel) -> None:
+    panel.select_volumes()
+    ui = panel.ui
+    assert ui.placeWidget.wrapped.isHidden()
+    panel.register()
+    views = slice_views()
+    assert not ui.placeWidget.wrapped.isHidden() and ui.placeComboBox.count == len(PLACES)
+
+    def place() -> list[tuple[float, ...]]:
+        crosshair = slicer.mrmlScene.GetFirstNodeByClass("vtkMRMLCrosshairNode")
+        found = [crosshair.GetCrosshairRAS()]
+        for slices, _ in views.values():
+            found.append(tuple(slices.GetSliceToRAS().GetElement(i, 3) for i in range(3)))
+        return [tuple(round(v, 3) for v in point) for point in found]
+
+    ui.placeButton.click()
+    assert set(place()) == {(-4.0, -5.0, 2.0)}
+    ui.placeComboBox.setCurrentIndex(1)
+    ui.placeComboBox.activated.emit(1)
+    assert set(place()) == {(-1.0, -2.0, 3.0)}
+    ui.placeButton.click()
+    assert set(place()) == {(-4.0, -5.0, 2.0)} and ui.placeComboBox.currentIndex == 0
+
+
+def test_an_older_package_knows_no_places(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "PLACES", [])
+    panel.select_volumes()
+    panel.register()
+    assert panel.ui.placeWidget.wrapped.isHidden()
 
 
 def test_a_result_that_comes_in_another_module_is_shown_on_return(

@@ -17,8 +17,9 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
 
 Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}``
 any number of times, then either ``{"result": {"metrics": {...}, "files": {"warped": {"file",
-"spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...]}}`` or ``{"error": {"name",
-"code", "class", "message"}}``. The label maps come back on the fixed grid, by nearest neighbours.
+"spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...], "places": [{"kind", "text",
+"tip", "lps"}, ...]}}`` or ``{"error": {"name", "code", "class", "message"}}``. The label maps come
+back on the fixed grid, by nearest neighbours; places are :func:`morphseek.report.worst_places`.
 The exit code is the command line's. A result line means that all files are whole. The process ends
 when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
 
@@ -102,7 +103,11 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
                 result.grid,
             )
         )
-    return {"metrics": result.report(), "files": files, "labels": moved}
+    from .report import worst_places
+
+    progress(Progress("outputs", 1.0, "worst places"))
+    places = worst_places(result, fixed)
+    return {"metrics": result.report(), "files": files, "labels": moved, "places": places}
 
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:

@@ -43,6 +43,10 @@ class Registration:
         When finished: the engine's metrics (similarity_before, similarity_after, njd_percent,
         seconds, warnings, verdict, ...) and, where labels were given, ``dice`` (label to [before,
         after]), ``dice_before`` and ``dice_after`` (means).
+    places : list of dict
+        When finished: the worst places, what speaks most against the result first, as
+        morphseek.report.worst_places has them: ``kind``, ``text``, ``tip``, ``lps`` (mm). Empty
+        with an older package.
     nodes : dict
         When finished: output name (of ``request.OUTPUTS``) to node, and "transferred" to the list
         of nodes from ``request.transfer``.
@@ -56,6 +60,7 @@ class Registration:
         self.state = "ready"
         self.result: dict[str, Any] | None = None
         self.nodes: dict[str, Any] = {}
+        self.places: list[dict[str, Any]] = []
         self.error: RegistrationError | None = None
         self._worker: Worker | None = None
         self._scratch: Any = None
@@ -251,7 +256,7 @@ class Registration:
             )
             return
         metrics["seconds"]["with_transfers"] = time.monotonic() - self._began
-        self.result = metrics
+        self.result, self.places = metrics, result.get("places") or []
         self._end("finished")
 
     def _build(

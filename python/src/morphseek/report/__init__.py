@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from .cohort import CohortRow, write_index
 from .page import write_report
+from .places import worst_places
 
-__all__ = ["CohortRow", "write_index", "write_report"]
+__all__ = ["CohortRow", "worst_places", "write_index", "write_report"]

@@ -1,0 +1,107 @@
+"""The comparison layout: the fixed volume beside the moving one before and after, three planes
+each, in linked slice views; and the way to a place in all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+LAYOUT = 7351  # the layout's number in the scene; Slicer's own are below 1,000
+VIEW_GROUP = 51  # the views follow each other, not Slicer's red, green and yellow
+COLUMNS = {"Fixed": "#6e9bd1", "Before": "#8c8c8c", "After": "#e0a458"}
+PLANES = ("Axial", "Coronal", "Sagittal")
+
+
+def description() -> str:
+    """Return the layout's XML: a row a plane, a column a volume."""
+    rows = "".join(
+        '<item><layout type="horizontal">'
+        + "".join(_view(column, plane, color) for column, color in COLUMNS.items())
+        + "</layout></item>"
+        for plane in PLANES
+    )
+    return f'<layout type="vertical" split="true">{rows}</layout>'
+
+
+def _view(column: str, plane: str, color: str) -> str:
+    properties = {
+        "orientation": plane,
+        "viewlabel": f"{column} {plane[0]}",
+        "viewcolor": color,
+        "viewgroup": VIEW_GROUP,
+    }
+    return (
+        f'<item><view class="vtkMRMLSliceNode" singletontag="MorphSeek{column}{plane}">'
+        + "".join(
+            f'<property name="{name}" action="default">{value}</property>'
+            for name, value in properties.items()
+        )
+        + "</view></item>"
+    )
+
+
+def open_layout(scene: Any) -> int:
+    """Show the comparison layout; return the number of the layout that was shown."""
+    node = _layout(scene)
+    before = node.GetViewArrangement()
+    if not node.IsLayoutDescription(LAYOUT):
+        node.AddLayoutDescription(LAYOUT, description())
+    node.SetViewArrangement(LAYOUT)
+    return before
+
+
+def close_layout(scene: Any, before: int) -> None:
+    """Show another layout again, unless the user has chosen one meanwhile."""
+    node = _layout(scene)
+    if node.GetViewArrangement() == LAYOUT:
+        node.SetViewArrangement(before)
+
+
+def is_open(scene: Any) -> bool:
+    """Whether the comparison layout is what Slicer shows."""
+    return _layout(scene).GetViewArrangement() == LAYOUT
+
+
+def _layout(scene: Any) -> Any:
+    node = scene.GetFirstNodeByClass("vtkMRMLLayoutNode")
+    return node or scene.AddNewNodeByClass("vtkMRMLLayoutNode")
+
+
+def show(scene: Any, fixed: Any, before: Any, after: Any, fade: float) -> None:
+    """Fill the columns: the fixed volume alone, and under the volume before and after, which cover
+    it by `fade` (0 to 1).
+    """
+    over = {"Fixed": None, "Before": before, "After": after}
+    for column, composite in _composites(scene):
+        volume = over[column]
+        composite.SetLinkedControl(True)
+        composite.SetHotLinkedControl(True)
+        composite.SetBackgroundVolumeID(fixed.GetID())
+        composite.SetForegroundVolumeID(volume.GetID() if volume is not None else None)
+        composite.SetForegroundOpacity(fade if volume is not None else 0.0)
+
+
+def _composites(scene: Any) -> list[tuple[str, Any]]:
+    """Return (column, composite node) of the layout's slice views that are there."""
+    found = []
+    for i in range(scene.GetNumberOfNodesByClass("vtkMRMLSliceCompositeNode")):
+        node = scene.GetNthNodeByClass(i, "vtkMRMLSliceCompositeNode")
+        name = node.GetLayoutName() or ""
+        found += [(c, node) for c in COLUMNS if name.startswith(f"MorphSeek{c}")]
+    return found
+
+
+def go_to(scene: Any, lps: list[float]) -> None:
+    """Move every slice view and the crosshair to a place, which is then in their middle."""
+    import slicer
+
+    r, a, s = -lps[0], -lps[1], lps[2]
+    slicer.vtkMRMLSliceNode.JumpAllSlices(
+        scene, r, a, s, slicer.vtkMRMLSliceNode.CenteredJumpSlice, -1, None
+    )
+    crosshair = scene.GetFirstNodeByClass("vtkMRMLCrosshairNode")
+    if crosshair is None:
+        crosshair = scene.AddNewNodeByClass("vtkMRMLCrosshairNode")
+    if crosshair.GetCrosshairMode() == crosshair.NoCrosshair:
+        crosshair.SetCrosshairMode(crosshair.ShowSmallBasic)
+    crosshair.SetCrosshairRAS(r, a, s)
