@@ -40,8 +40,8 @@ const (
 	leastOverlap    = 0.3  // of the smaller field of view
 	leastConfidence = 0.1  // of the alignment found
 	mostFolding     = 0.5  // % of the voxels
-	leastVolume     = 0.05 // Jacobian determinant within one body
-	mostVolume      = 12   // likewise
+	leastVolume     = 0.1  // Jacobian determinant within one body
+	mostVolume      = 6    // likewise
 	rounding        = 1e-4 // of the similarity: one map, sampled in two ways
 
 	// unrelated is a normalized mutual information that no registration of two images of one body falls below (RATIONALE.md, Warnings).

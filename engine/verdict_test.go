@@ -35,6 +35,9 @@ func TestVerdict(t *testing.T) {
 		{"two people's heads, nearly their own mirror images", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.6, Start: 1.3, Common: 0.9, Mirrored: -0.06, Axis: "left and right"}
 		}, Good},
+		{"one body, torn at a sector's edge", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.93, 0.05, 9 }, Check},
+		{"one body, resected", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.95, 0.17, 4 }, Good},
+		{"two people's heads, whose detail is followed", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.72, 0.01, 15 }, Good},
 		{"hardly a part in common", func(m *Metrics) { m.Referee.Common = 0.05 }, Failed},
 		{"fields of view that hardly overlap", func(m *Metrics) { m.Align.Overlap = 0.2 }, Check},
 		{"an alignment that is not sure", func(m *Metrics) { m.Align.Confidence = 0.01 }, Check},
