@@ -7,6 +7,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/referee"
+	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -46,7 +47,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 			r.because(fmt.Sprintf("scales and shears bring the images no closer (%+.2f): the alignment is rigid", gain(m)))
 		}
 	}
-	r.start = after
+	r.start, r.aligned = after, after
 	margin := judge.Compare(before, after)
 	why := staysAt(margin, intensitiesCompare(found.SameModality, found.Score))
 	if why == "" {
@@ -106,8 +107,8 @@ func (r *registration) weigh() {
 	r.metrics.Referee = e
 }
 
-// gainMirrored is how much closer the initial alignment would bring the images with the moving one mirrored, from a reflection of the fixed
-// image's space on.
+// gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as it is, or than the
+// initial transform, which may be none. It goes on from a reflection of the fixed image's space.
 func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	mirrored := r.canonical
 	mirrored.Moving = reversed(r.canonical.Moving)
@@ -117,15 +118,24 @@ func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	g := mirrored.Moving.Geometry
 	flip := volume.IdentityAffine()
 	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
-	from := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()).After(r.initial).After(reflection)
-	found, err := align.Align(r.ctx, allFinite(mirrored.Fixed), allFinite(mirrored.Moving), align.Options{
-		Method: align.Affine, Initial: &from, FixedMask: mirrored.FixedMask, MovingMask: mirrored.MovingMask, Threads: r.opt.Threads, Seed: r.opt.Seed,
-	})
+	aligned := func(pair search.Pair, judge *referee.Referee, from volume.Affine) (referee.State, error) {
+		found, err := align.Align(r.ctx, allFinite(pair.Fixed), allFinite(pair.Moving), align.Options{
+			Method: align.Affine, Initial: &from, FixedMask: pair.FixedMask, MovingMask: pair.MovingMask, Threads: r.opt.Threads, Seed: r.opt.Seed,
+		})
+		if err != nil {
+			return referee.State{}, err
+		}
+		return judge.Look(found.Transform, nil), nil
+	}
+	judge := referee.New(mirrored, r.opt.Threads)
+	other, err := aligned(mirrored, judge, g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()).After(r.initial).After(reflection))
+	if err == nil && r.aligned.Unknown() {
+		r.aligned, err = aligned(r.canonical, r.judges(), r.initial)
+	}
 	if err != nil { // such an image cannot be laid there
 		return -1
 	}
-	other := referee.New(mirrored, r.opt.Threads)
-	return gain(other.Compare(r.startState(), other.Look(found.Transform, nil)))
+	return min(gain(judge.Compare(r.startState(), other)), gain(judge.Compare(r.aligned, other)))
 }
 
 // reversed returns v with its first axis the other way round, on the same grid.

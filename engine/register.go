@@ -38,6 +38,7 @@ type registration struct {
 	frames     bool               // they lie and match as frames of one scan
 
 	referee *referee.Referee // from judges
+	aligned referee.State    // of the alignment found, whether or not it was taken
 	start   referee.State    // of the initial transform, once the referee looked at it
 	end     referee.State    // of the deformation behind it, likewise
 
