@@ -363,8 +363,18 @@ def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
         evaluate([("a", "missing")], data, progress="yes", **RUN)
     seen: list = []
     with pytest.raises(errors.CancelledError):
-        evaluate(PAIRS, data, progress=lambda score: np.bool_(seen.append(score)), **RUN)
-    assert [(score.fixed, score.moving) for score in seen] == PAIRS[:1]
+        evaluate(
+            PAIRS,
+            data,
+            progress=lambda report: seen.append(report) or np.bool_(not report.message),
+            **RUN,
+        )
+    assert seen[-1].message.startswith(" <- ".join(PAIRS[0]))
+    assert (seen[-1].done, seen[-1].total) == (1, len(PAIRS))
+    fractions = [report.fraction for report in seen]
+    assert fractions == sorted(fractions) and fractions[-1] == 1 / len(PAIRS)
+    with pytest.raises(ZeroDivisionError):  # the caller's own error is no pair's
+        evaluate(PAIRS, data, progress=lambda report: 1 / 0, **RUN)
 
 
 def test_pairs_without_a_common_label(data: Path, tmp_path: Path):

@@ -490,7 +490,7 @@ def test_a_bar_shows_paths_as_they_are(
     bar = Bar()
     try:
         for path in ("dir[/x]/no.nii.gz", "dir/[left]:on:.nii.gz"):
-            bar(morphseek.Progress("1/2", 0.5, path))
+            bar(morphseek.Progress("pairs", 0.5, path, 1, 2))
             bar._bar.refresh()
             assert path in capsys.readouterr().err
             bar.say(f"said: {path}")

@@ -67,7 +67,10 @@ def test_the_list_of_unchecked_modules_shrinks():
         ('read_transform("a.h5").apply("b", "c").nothing', '"Image" has no attribute'),
         ('read_transform("a.h5").apply(3)', "int"),
         ('register("a", "b").apply(morphseek.images.read("c")).spacing', ""),
-        ('register("a", "b").apply(morphseek.images.read("c")).GetSize', "GetSize"),
+        (
+            'register("a", "b").apply(morphseek.images.read("c")).nothing',
+            '"Image" has no attribute',
+        ),
         ('register(1, "b")', "int"),
         ("NoSuchName", "NoSuchName"),
         ("errors.NoOverlapError.exit_code", ""),

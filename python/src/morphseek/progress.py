@@ -15,21 +15,32 @@ from . import errors
 
 
 class Progress(NamedTuple):
-    """One report of a running registration.
+    """One report of what is running: a registration, or a list of them.
 
     >>> print(Progress("align", 0.25, "affine, 4 mm"))
     align      25 %  affine, 4 mm
+    >>> print(Progress("pairs", 0.5, "a <- b", done=1, total=3))
+    1/3        50 %  a <- b
     """
 
     stage: str
-    """align, search, network, refine, uncertainty or finish."""
+    """align, search, network, refine, uncertainty or finish; of a list of pairs, pairs."""
     fraction: float
-    """Of the whole registration, 0 to 1, never decreasing."""
+    """Of the whole, 0 to 1, never decreasing."""
     message: str
-    """For a log; may be empty."""
+    """For a log; may be empty. Of a list it says what became of a pair that is finished."""
+    done: int = 0
+    """Of a list: how many pairs are finished."""
+    total: int = 0
+    """Of a list: how many there are."""
+
+    @property
+    def title(self) -> str:
+        """The stage, or how much of a list is done."""
+        return f"{self.done}/{self.total}" if self.total else self.stage
 
     def __str__(self) -> str:
-        return f"{self.stage:<8} {100 * self.fraction:4.0f} %  {self.message}".rstrip()
+        return f"{self.title:<8} {100 * self.fraction:4.0f} %  {self.message}".rstrip()
 
 
 def says_no(answer: Any) -> bool:
@@ -140,10 +151,10 @@ class Bar:
 
     def __call__(self, report: Progress) -> None:
         if report.message:
-            new = "" if report.message == report.stage else report.message
+            new = "" if report.message == report.title else report.message
             self._bar.update(self._task, description=new)
         left = self._left(report.fraction, time.monotonic())
-        self._bar.update(self._task, completed=report.fraction, stage=report.stage, left=left)
+        self._bar.update(self._task, completed=report.fraction, stage=report.title, left=left)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,7 +191,7 @@ class RegistrationResult(DenseTransform):
             given.append(found)
         return given[0], given[1]
 
-    def report(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the
         initial transform.
         """
@@ -202,32 +203,12 @@ class RegistrationResult(DenseTransform):
             "initial_transform": self.initial.tolist(),
         }
 
-    def write(
-        self, folder: str | os.PathLike[str], report: dict[str, Any], *others: Callable[[], Any]
-    ) -> None:
-        """Write the files of :meth:`save` into an existing folder, with ``report`` as report.json;
-        ``others`` write more at the same time.
-        """
-        folder = Path(folder)
-
-        def fields() -> None:
-            # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves
-            # a tenth.
-            images.write(folder / "displacement.nrrd", self.to_sitk_image(), compress=False)
-            if self.uncertainty is not None:
-                images.write(
-                    folder / "uncertainty.nrrd", images.Image.on_grid(self.uncertainty, self.grid)
-                )
-
-        _files.at_once(
-            lambda: self.write_transform(folder / "transform.h5"),
-            fields,
-            lambda: images.write(
-                folder / "warped.nii.gz", images.Image.on_grid(self.warped, self.grid)
-            ),
-            lambda: _files.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n"),
-            *others,
+    def report(self) -> dict[str, Any]:
+        """Deprecated: :meth:`to_dict`."""
+        warnings.warn(
+            "report() is deprecated; to_dict() returns the same", DeprecationWarning, stacklevel=2
         )
+        return self.to_dict()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one,
@@ -237,7 +218,38 @@ class RegistrationResult(DenseTransform):
         back.
         """
         with _files.output_folder(folder, OUTPUTS) as temporary:
-            self.write(temporary, self.report())
+            write_result(self, temporary, self.to_dict())
+
+
+def write_result(
+    result: RegistrationResult,
+    folder: str | os.PathLike[str],
+    report: dict[str, Any],
+    *others: Callable[[], Any],
+) -> None:
+    """Write the files of :meth:`RegistrationResult.save` into an existing folder, with ``report``
+    as report.json; ``others`` write more at the same time.
+    """
+    folder = Path(folder)
+
+    def fields() -> None:
+        # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves
+        # a tenth.
+        images.write(folder / "displacement.nrrd", result.to_sitk_image(), compress=False)
+        if result.uncertainty is not None:
+            images.write(
+                folder / "uncertainty.nrrd", images.Image.on_grid(result.uncertainty, result.grid)
+            )
+
+    _files.at_once(
+        lambda: result.write_transform(folder / "transform.h5"),
+        fields,
+        lambda: images.write(
+            folder / "warped.nii.gz", images.Image.on_grid(result.warped, result.grid)
+        ),
+        lambda: _files.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n"),
+        *others,
+    )
 
 
 def load(folder: str | os.PathLike[str]) -> RegistrationResult:

@@ -107,7 +107,11 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
 
     progress(Progress("outputs", 1.0, "worst places"))
     places = worst_places(result, fixed)
-    return {"metrics": result.report(), "files": files, "labels": moved, "places": places}
+    return {"metrics": result.to_dict(), "files": files, "labels": moved, "places": places}
+
+
+def _told(progress: Progress) -> dict[str, Any]:
+    return {name: getattr(progress, name) for name in ("stage", "fraction", "message")}
 
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
@@ -235,7 +239,7 @@ def main(arguments: list[str]) -> int:
         folder = Path(arguments[0])
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()
-        send(result=run(folder, lambda report: send(progress=report._asdict())))
+        send(result=run(folder, lambda report: send(progress=_told(report))))
         return 0
     except (Exception, KeyboardInterrupt) as error:
         failure = errors.from_exception(error)

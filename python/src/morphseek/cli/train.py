@@ -8,6 +8,9 @@ from .. import errors
 from ._app import app
 from .output import console
 
+# what the extra brings
+_EXTRA = ("torch", "scipy", "tomli", "monai", "onnx", "onnxscript", "tensorboard")
+
 
 @app.command(
     context_settings={
@@ -23,6 +26,8 @@ def train(context: typer.Context) -> None:
 
         training(args=context.args, prog_name="morphseek train")
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise  # a defect
         console(errors=True).print(
             f"morphseek: training needs its extra packages ({error}): pip install"
             " 'morphseek[training]'",

@@ -68,8 +68,8 @@ def register_cohort(
     anew : bool
         Deprecated: the opposite of `resume`.
     progress : callable or bool, optional
-        Called with a :class:`morphseek.Progress` over the whole list, whose message names the pair
-        that is finished; returning False stops the batch. True shows a bar.
+        Called with a :class:`morphseek.Progress` over the whole list, whose message says what
+        became of a pair that is finished; returning False stops the batch. True shows a bar.
     **options
         Of :func:`morphseek.register`.
 

@@ -52,7 +52,7 @@ def evaluate(
     inverse: bool = False,
     pages: str | os.PathLike[str] | None = None,
     report: Literal["full", "small"] = "small",
-    progress: Callable[[PairScore], Any] | bool | None = None,
+    progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Evaluation:
     """Register many pairs and score them by their label maps.
@@ -86,8 +86,8 @@ def evaluate(
     report : {"full", "small"}
         Which page: the interactive one, or one picture and the numbers.
     progress : callable or bool, optional
-        Called with every :class:`PairScore`; returning False stops the evaluation. True shows a
-        bar.
+        Called with a :class:`morphseek.Progress` over the whole list, whose message says what
+        became of a pair that is finished; returning False stops the evaluation. True shows a bar.
     **options
         Of :func:`morphseek.register`, but for ``uncertainty``.
 
@@ -125,11 +125,19 @@ def evaluate(
     scores: list[PairScore] = []
     callback = callback_of(progress)
     bar = callback if isinstance(callback, Bar) else None
+    stop: list[BaseException] = []  # what the caller's function raised, which is no pair's defect
 
-    def within(progress: Progress) -> None:
-        assert bar is not None
-        done, pair = len(scores), " <- ".join(listed[len(scores)])
-        bar(Progress(f"{done}/{len(listed)}", (done + progress.fraction) / len(listed), pair))
+    def tell(fraction: float, message: str) -> bool:
+        done, total = len(scores), len(listed)
+        report = Progress("pairs", (done + fraction) / total, message, done, total)
+        return callback is None or not says_no(callback(report))
+
+    def within(progress: Progress) -> bool:
+        try:
+            return tell(progress.fraction, " <- ".join(listed[len(scores)]) if bar else "")
+        except Exception as error:
+            stop.append(error)
+            return False
 
     try:
         for fixed, moving in listed:
@@ -138,13 +146,17 @@ def evaluate(
                 page = _Page(Path(pages, f"pair-{len(scores) + 1:04d}.html"), report, names)
             scores.append(
                 _evaluate_pair(
-                    root, fixed, moving, merge, check, inverse, chosen, page, bar and within
+                    root, fixed, moving, merge, check, inverse, chosen, page, callback and within
                 )
             )
             if bar is not None:
                 bar.say(str(scores[-1]))
-            elif callback is not None and says_no(callback(scores[-1])):
+            if not tell(0.0, "" if bar else str(scores[-1])):
                 raise errors.CancelledError("the evaluation was cancelled")
+    except errors.CancelledError:
+        if stop:
+            raise stop[0] from None
+        raise
     finally:
         if bar is not None:
             bar.close()

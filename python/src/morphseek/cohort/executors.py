@@ -70,9 +70,11 @@ class Meter:
             if says_no(
                 self._callback(
                     Progress(
-                        f"{self._done}/{total}",
+                        "pairs",
                         (self._done + sum(self._running.values())) / total,
                         message,
+                        self._done,
+                        total,
                     )
                 )
             ):

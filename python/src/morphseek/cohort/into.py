@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from .. import _files, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
-from ..result import OUTPUTS, RegistrationResult
+from ..result import OUTPUTS, RegistrationResult, write_result
 
 Report = Literal["full", "small", "none"]
 """The page of a pair: the interactive one, one picture and the numbers, or none."""
@@ -90,7 +90,7 @@ def register_into(
                     "The two label maps have no label in common: no overlap was measured."
                 )
         result.options.pop("cache", None)
-        summary = result.report()
+        summary = result.to_dict()
         if scores:
             summary |= {
                 "dice_before": scoring.mean_dice(scores, "before"),
@@ -124,5 +124,5 @@ def register_into(
                     size=size,
                 )
             )
-        result.write(folder, summary, *others)
+        write_result(result, folder, summary, *others)
     return summary

@@ -36,8 +36,8 @@ class ItkImage(Protocol):
 ImageLike = Union[np.ndarray, "Image", sitk.Image, NibabelImage, ItkImage, str, "os.PathLike[str]"]
 """numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path or DICOM folder."""
 
-Volume = TypeVar("Volume", np.ndarray, "Image", sitk.Image, NibabelImage, ItkImage)
-"""An image in memory, of one kind: what goes in comes out."""
+Volume = TypeVar("Volume", bound=Union["Image", sitk.Image, NibabelImage, ItkImage])
+"""An image that knows its place, of one kind: what goes in comes out."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

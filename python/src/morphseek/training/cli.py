@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from .. import errors
+
 if TYPE_CHECKING:
     from .config import Config
 
@@ -35,8 +37,16 @@ _SET = typer.Option(
 
 
 def _fail(error: Exception) -> NoReturn:
-    typer.secho(f"error: {error}", fg="red", err=True)
-    raise typer.Exit(2)
+    """End with the message and the main command's exit code for such an error."""
+    code = errors.InvalidArgumentError.exit_code
+    if isinstance(error, errors.MorphSeekError):
+        code = error.exit_code
+    elif isinstance(error, OSError):
+        code = errors.InputUnreadableError.exit_code
+    elif isinstance(error, FloatingPointError):
+        code = errors.RuntimeFailedError.exit_code
+    typer.secho(f"morphseek: {error}", fg="red", err=True)
+    raise typer.Exit(code)
 
 
 def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ... import errors
 
-class ConfigError(ValueError):
+
+class ConfigError(errors.InvalidArgumentError):
     """A configuration that cannot be: unknown key, wrong type, value out of range."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ... import errors
 
-class DataError(ValueError):
+
+class DataError(errors.InputUnreadableError, ValueError):
     """A volume or a list that training cannot use; the message names the file."""
