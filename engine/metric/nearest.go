@@ -72,19 +72,8 @@ type node struct {
 
 func (all surfaces) target(label int, near *neighbourhood) *target {
 	s := all.byLabel[label]
-	t := &target{surface: s, label: int32(label), at: all.at, near: near, nodes: make([]node, 0, 2*len(s.bricks))}
-	leaves := make([]node, len(s.bricks))
-	for i, from := range s.bricks {
-		to := len(s.points)
-		if i+1 < len(s.bricks) {
-			to = s.bricks[i+1]
-		}
-		leaves[i] = node{from: int32(from), to: int32(to), lo: s.points[from], hi: s.points[from]}
-		for _, p := range s.points[from:to] {
-			leaves[i].reach(p, p)
-		}
-	}
-	t.grow(leaves)
+	t := &target{surface: s, label: int32(label), at: all.at, near: near, nodes: make([]node, 0, 2*len(s.boxes))}
+	t.grow(slices.Clone(s.boxes))
 	return t
 }
 
@@ -187,26 +176,50 @@ func (t *target) beyond(i int32, p point) float64 {
 	return squared(p, point{min(max(p[0], n.lo[0]), n.hi[0]), min(max(p[1], n.lo[1]), n.hi[1]), min(max(p[2], n.lo[2]), n.hi[2])}, t.near.spacing)
 }
 
-// percentile95 returns the 95th percentile of the distances in mm from points to t, by numpy's linear rule. Only the greatest are measured: a
-// point that lies nearer than all of these need not be.
-func (t *target) percentile95(points []point) float64 {
-	pos := float64(0.95 * float64(len(points)-1))
+// percentile95 returns the 95th percentile of the distances in mm from s to t, by numpy's linear rule. Only the greatest are measured: one
+// voxel of every brick first, then the bricks from the farthest, until none can hold a voxel that is farther than all of these.
+func (t *target) percentile95(s *surface) float64 {
+	pos := float64(0.95 * float64(len(s.points)-1))
 	i := int(pos)
-	top := greatest{most: len(points) - i}
-	s := search{nearest: t.points[0]}
-	measure := func(p point) {
-		s.p, s.enough = p, top.least()
-		if t.find(&s); s.squared > s.enough {
-			top.add(s.squared)
+	top := greatest{most: len(s.points) - i}
+	type seen struct {
+		from, middle, to int
+		nearest          point
+		most             float64 // no voxel of the brick is farther: squared, mm, a little too much
+	}
+	bricks := make([]seen, len(s.boxes))
+	q := search{nearest: t.points[0], enough: -1}
+	for k, box := range s.boxes {
+		from, to := int(box.from), int(box.to)
+		b := seen{from: from, middle: from + (to-from)/2, to: to}
+		q.p = s.points[b.middle]
+		t.find(&q)
+		b.nearest = q.nearest
+		var reach point
+		for a := range 3 {
+			reach[a] = max(q.p[a]-box.lo[a], box.hi[a]-q.p[a])
+		}
+		most := math.Sqrt(q.squared) + math.Sqrt(squared(reach, point{}, t.near.spacing))
+		b.most = float64(float64(most*most) * (1 + 1e-9))
+		bricks[k] = b
+		if q.squared > top.least() {
+			top.add(q.squared)
 		}
 	}
-	const stride = 8 // a part of all first, so that what is great is known
-	for j := 0; j < len(points); j += stride {
-		measure(points[j])
-	}
-	for j, p := range points {
-		if j%stride != 0 {
-			measure(p)
+	slices.SortFunc(bricks, func(a, b seen) int { return cmp.Compare(b.most, a.most) })
+	for _, b := range bricks {
+		if b.most <= top.least() {
+			break
+		}
+		q.nearest = b.nearest
+		for k := b.from; k < b.to; k++ {
+			if k == b.middle {
+				continue
+			}
+			q.p, q.enough = s.points[k], top.least()
+			if t.find(&q); q.squared > q.enough {
+				top.add(q.squared)
+			}
 		}
 	}
 	low, high := math.Sqrt(top.least()), math.Sqrt(top.second())
