@@ -59,7 +59,7 @@ func (r *Reference) HD95(b *volume.Volume, threads int) []LabelScore {
 			l := scores[i].Label
 			if k, found := slices.BinarySearch(r.numbers, l); found && second.byLabel[l] != nil {
 				own, other := r.targets[k], second.target(l, r.near)
-				scores[i].Score = max(other.percentile95(own.surface), own.percentile95(other.surface))
+				scores[i].Score = max(other.percentile95(own), own.percentile95(other))
 			}
 		}
 	})
