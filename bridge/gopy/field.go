@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -201,13 +202,50 @@ func LabelScores(a, aGrid, b, bGrid uint64, threads int) (scores string, err err
 		return "", fault.New(fault.GridMismatch, "the label maps lie on different grids (%v and %v voxels); resample one onto the other", first.Size, second.Size)
 	}
 	list := []labelScore{}
-	distances := metric.HD95(first, second, threads)
-	for i, d := range metric.Dice(first, second, threads) {
-		s := labelScore{Label: d.Label, Dice: d.Score}
-		if hd := distances[i].Score; !math.IsInf(hd, 0) {
-			s.HD95 = &hd
-		}
-		list = append(list, s)
+	for _, found := range metric.NewReference(first, threads).Compare(second, threads) {
+		list = append(list, labelScore{found.Label, found.Dice, finite(found.HD95)})
+	}
+	return text(list)
+}
+
+// finite returns x, or nil where it is infinite.
+func finite(x float64) *float64 {
+	if math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+// registrationScore is one label's agreement before and after a registration; distances are null where one map has lost the label.
+type registrationScore struct {
+	Label       int32    `json:"label"`
+	DiceBefore  float64  `json:"dice_before"`
+	DiceAfter   float64  `json:"dice_after"`
+	HD95Before  *float64 `json:"hd95_before"`
+	HD95After   *float64 `json:"hd95_after"`
+	VolumeError float64  `json:"volume_error_percent"`
+}
+
+// ScoreLabels scores a field, whose Jacobian determinant is at det, by label maps of int32 on their grids: a JSON list, by label.
+func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid uint64, threads int) (scores string, err error) {
+	defer guard(&err)
+	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return "", err
+	}
+	g, err := grid(movingGrid, "moving labels")
+	if err != nil {
+		return "", err
+	}
+	here := engine.LabelMap{Geometry: f.Geometry, Data: unsafe.Slice(at[int32](fixed), f.Voxels())}
+	there := engine.LabelMap{Geometry: g, Data: unsafe.Slice(at[int32](moving), g.Voxels())}
+	found, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, threads)
+	if err != nil {
+		return "", err
+	}
+	list := []registrationScore{}
+	for _, s := range found {
+		list = append(list, registrationScore{s.Label, s.DiceBefore, s.DiceAfter, finite(s.HD95Before), finite(s.HD95After), s.VolumeError})
 	}
 	return text(list)
 }

@@ -72,19 +72,8 @@ type node struct {
 
 func (all surfaces) target(label int, near *neighbourhood) *target {
 	s := all.byLabel[label]
-	t := &target{surface: s, label: int32(label), at: all.at, near: near, nodes: make([]node, 0, 2*len(s.bricks))}
-	leaves := make([]node, len(s.bricks))
-	for i, from := range s.bricks {
-		to := len(s.points)
-		if i+1 < len(s.bricks) {
-			to = s.bricks[i+1]
-		}
-		leaves[i] = node{from: int32(from), to: int32(to), lo: s.points[from], hi: s.points[from]}
-		for _, p := range s.points[from:to] {
-			leaves[i].reach(p, p)
-		}
-	}
-	t.grow(leaves)
+	t := &target{surface: s, label: int32(label), at: all.at, near: near, nodes: make([]node, 0, 2*len(s.boxes))}
+	t.grow(slices.Clone(s.boxes))
 	return t
 }
 
@@ -187,30 +176,90 @@ func (t *target) beyond(i int32, p point) float64 {
 	return squared(p, point{min(max(p[0], n.lo[0]), n.hi[0]), min(max(p[1], n.lo[1]), n.hi[1]), min(max(p[2], n.lo[2]), n.hi[2])}, t.near.spacing)
 }
 
-// percentile95 returns the 95th percentile of the distances in mm from points to t, by numpy's linear rule. Only the greatest are measured: a
-// point that lies nearer than all of these need not be.
-func (t *target) percentile95(points []point) float64 {
-	pos := float64(0.95 * float64(len(points)-1))
+// percentile95 returns the 95th percentile of the distances in mm from the voxels of s to t, by numpy's linear rule. Only the greatest are
+// measured: of the parts of s the one that may be farthest is looked into first, until none can hold a voxel farther than all of these.
+func (t *target) percentile95(s *target) float64 {
+	pos := float64(0.95 * float64(len(s.points)-1))
 	i := int(pos)
-	top := greatest{most: len(points) - i}
-	s := search{nearest: t.points[0]}
-	measure := func(p point) {
-		s.p, s.enough = p, top.least()
-		if t.find(&s); s.squared > s.enough {
-			top.add(s.squared)
+	top := greatest{most: len(s.points) - i}
+	var parts farthest
+	q := search{nearest: t.points[0]}
+	for next := t.part(s, 0, t.points[0]); next.most > top.least(); next = parts.pop() {
+		n := &s.nodes[next.node]
+		if n.other != 0 {
+			parts.push(t.part(s, next.node+1, next.nearest))
+			parts.push(t.part(s, n.other, next.nearest))
+		} else {
+			q.nearest = next.nearest
+			for _, p := range s.points[n.from:n.to] {
+				q.p, q.enough = p, top.least()
+				if t.find(&q); q.squared > q.enough {
+					top.add(q.squared)
+				}
+			}
 		}
-	}
-	const stride = 8 // a part of all first, so that what is great is known
-	for j := 0; j < len(points); j += stride {
-		measure(points[j])
-	}
-	for j, p := range points {
-		if j%stride != 0 {
-			measure(p)
+		if len(parts) == 0 {
+			break
 		}
 	}
 	low, high := math.Sqrt(top.least()), math.Sqrt(top.second())
 	return low + float64((high-low)*(pos-float64(i)))
+}
+
+// part is a node of one surface as seen from another.
+type part struct {
+	most    float64 // none of its voxels is farther: squared, mm, a little too much
+	nearest point   // to its middle
+	node    int32
+}
+
+// part sees node i of s from t; near is a voxel of t that is likely to be near.
+func (t *target) part(s *target, i int32, near point) part {
+	n := &s.nodes[i]
+	q := search{nearest: near, enough: -1}
+	var reach point
+	for a := range 3 {
+		q.p[a] = (n.lo[a] + n.hi[a]) / 2
+		reach[a] = n.hi[a] - q.p[a]
+	}
+	t.find(&q)
+	most := math.Sqrt(q.squared) + math.Sqrt(squared(reach, point{}, t.near.spacing))
+	return part{float64(float64(most*most) * (1 + 1e-9)), q.nearest, i}
+}
+
+// farthest is a heap of parts, the one that may be farthest first.
+type farthest []part
+
+func (f *farthest) push(p part) {
+	h := append(*f, p)
+	*f = h
+	i := len(h) - 1
+	for ; i > 0 && h[(i-1)/2].most < p.most; i = (i - 1) / 2 {
+		h[i] = h[(i-1)/2]
+	}
+	h[i] = p
+}
+
+func (f *farthest) pop() part {
+	h := *f
+	first, last := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	*f = h
+	i := 0
+	for {
+		k := 2*i + 1
+		if k+1 < len(h) && h[k+1].most > h[k].most {
+			k++
+		}
+		if k >= len(h) || h[k].most <= last.most {
+			break
+		}
+		h[i], i = h[k], k
+	}
+	if len(h) > 0 {
+		h[i] = last
+	}
+	return first
 }
 
 // greatest keeps the greatest of the values that it is given: a heap, the least of them first.

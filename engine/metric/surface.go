@@ -20,7 +20,7 @@ type surfaces struct {
 // surface is the voxels of one label's surface, brick after brick.
 type surface struct {
 	points []point
-	bricks []int // where each brick begins in points
+	boxes  []node // of each brick
 }
 
 func surfacesOf(v *volume.Volume, threads int) surfaces {
@@ -74,10 +74,14 @@ func surfacesOf(v *volume.Volume, threads int) surfaces {
 					byLabel[int(last)] = s
 				}
 			}
-			if n := len(s.points); n == 0 || !sameBrick(s.points[n-1], p.at) {
-				s.bricks = append(s.bricks, n)
+			n := len(s.points)
+			if n == 0 || !sameBrick(s.points[n-1], p.at) {
+				s.boxes = append(s.boxes, node{from: int32(n), lo: p.at, hi: p.at})
 			}
 			s.points = append(s.points, p.at)
+			box := &s.boxes[len(s.boxes)-1]
+			box.to = int32(n + 1)
+			box.reach(p.at, p.at)
 		}
 	}
 	return surfaces{at, byLabel}

@@ -20,6 +20,7 @@ from .core import call
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+Labels = NDArray[np.int32]
 Grid = Doubles
 """18 float64 as :attr:`morphseek.images.Image.grid`."""
 
@@ -197,6 +198,27 @@ def label_scores(one: Floats, other: Floats, grid: Grid) -> list[dict[str, Any]]
     _check_volume("labels", other, grid)
     found: list[dict[str, Any]] = json.loads(
         call(gopy.LabelScores, one, grid, other, grid, ALL_CORES)
+    )
+    return found
+
+
+def score_labels(
+    field: Floats,
+    grid: Grid,
+    determinants: Floats,
+    fixed: Labels,
+    moving: Labels,
+    moving_grid: Grid,
+) -> list[dict[str, Any]]:
+    """Return label, dice and hd95 (mm, or None) before and after, and volume_error_percent, of
+    every label that both maps have; the fixed one lies on the field's grid.
+    """
+    _check_field(field, grid)
+    _check("determinants", determinants, np.float32, shape_of(grid))
+    _check("fixed labels", fixed, np.int32, shape_of(grid))
+    _check("moving labels", moving, np.int32, shape_of(moving_grid))
+    found: list[dict[str, Any]] = json.loads(
+        call(gopy.ScoreLabels, field, grid, determinants, fixed, moving, moving_grid, ALL_CORES)
     )
     return found
 

@@ -16,7 +16,6 @@ from .. import errors, images, transforms
 from .._engine import bindings
 from ..result import RegistrationResult
 from ..transforms.resample import resample_identity
-from .volumes import volume_errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +63,49 @@ def score_labels(
     InvalidArgumentError
         A value is no whole number.
     """
-    fixed, moving, shared = _shared(result, fixed_labels, moving_labels)
-    before = _agreement(fixed, resample_identity(moving, result.grid, "nearest", 0.0))
-    after = _agreement(fixed, result.apply(moving, interpolation="nearest").array)
-    volumes = volume_errors(result, fixed, moving, len(shared))
+    fixed = on_fixed_grid(fixed_labels, result.grid)
+    moving = images.read_on(moving_labels, result.moving_grid, "moving labels")
+    here, there, labels = _whole(fixed, moving)
+    found = bindings.score_labels(
+        result.displacement, result.grid, result.jacobian(), here, there, moving.grid
+    )
     return [
-        LabelScore(
-            label, before[i]["dice"], after[i]["dice"], before[i]["hd95"], after[i]["hd95"], volume
-        )
-        for i, (label, volume) in enumerate(zip(shared, volumes), 1)
+        LabelScore(**score)
+        if labels is None
+        else LabelScore(**{**score, "label": labels[score["label"] - 1]})
+        for score in found
     ]
+
+
+def _whole(
+    fixed: images.Image, moving: images.Image
+) -> tuple[bindings.Labels, bindings.Labels, list[int] | None]:
+    """Return the two maps in the engine's type and, where that does not hold every label, those
+    that both maps have: then the maps hold their numbers in that list, from 1.
+    """
+    maps = (fixed, moving)
+    for labels in maps:
+        check_labels(labels)
+    if all(_fits(labels.array) for labels in maps):
+        here, there = (np.ascontiguousarray(labels.array, np.int32) for labels in maps)
+        return here, there, None
+    shared = sorted(_values(fixed) & _values(moving))
+    here, there = (
+        np.ascontiguousarray(_numbered(labels.array, shared), np.int32) for labels in maps
+    )
+    return here, there, shared
+
+
+def _fits(labels: np.ndarray) -> bool:
+    """Whether the engine's type holds every label."""
+    if (
+        labels.dtype.kind in "bi"
+        and labels.dtype.itemsize <= 4
+        or labels.dtype in (np.uint8, np.uint16)
+    ):
+        return True
+    limits = np.iinfo(np.int32)
+    return bool(limits.min <= labels.min(initial=0) and labels.max(initial=0) <= limits.max)
 
 
 def _shared(

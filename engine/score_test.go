@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Labels far apart are searched for, near ones looked up: the scores are the same, and those of any number of threads.
+func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{20, 16, 12}, Spacing: [3]float64{1, 1.5, 2}, Direction: volume.Identity}
+	f := field.New(g)
+	for i := range g.Voxels() {
+		f.Data[2*g.Voxels()+i] = 1 // a voxel along x
+	}
+	box := func(first, second int32, shift int) LabelMap {
+		m := LabelMap{g, make([]int32, g.Voxels())}
+		for i := range m.Data {
+			x, y, z := i%20-shift, i/20%16, i/320
+			if y > 3 && y < 12 && z > 2 && z < 9 && x > 3 && x < 15 {
+				m.Data[i] = first
+				if x > 8 {
+					m.Data[i] = second
+				}
+			}
+		}
+		return m
+	}
+	det := make([]float32, g.Voxels())
+	for i := range det {
+		det[i] = 1.1
+	}
+	var want []LabelScore
+	for _, c := range []struct {
+		a, b    int32
+		threads int
+	}{{1, 2, 1}, {1, 2, 3}, {-5, 7, 2}, {math.MinInt32, math.MaxInt32, 2}} {
+		got, err := ScoreLabels(f, det, box(c.a, c.b, 0), box(c.a, c.b, 1), c.threads)
+		if err != nil || len(got) != 2 || got[0].Label != c.a || got[1].Label != c.b {
+			t.Fatalf("%v, %v", got, err)
+		}
+		got[0].Label, got[1].Label = 1, 2
+		if want == nil {
+			want = got
+			for _, s := range got {
+				if s.DiceAfter != 1 || s.HD95After != 0 || s.DiceBefore >= 1 || s.HD95Before != 1 || math.Abs(s.VolumeError-10) > 1e-4 {
+					t.Errorf("%+v", s)
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v: %+v, want %+v", c, got, want)
+		}
+	}
+	if got, err := ScoreLabels(f, det, box(1, 2, 0), box(3, 4, 0), 1); err != nil || got != nil {
+		t.Errorf("no label in common: %v, %v", got, err)
+	}
+}
