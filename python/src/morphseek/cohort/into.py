@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -56,8 +57,14 @@ def register_into(
     Returns
     -------
     dict
-        What report.json holds.
+        What report.json holds, and ``cpu_seconds``: what the process took until here ("start"), and
+        for reading, the engine, scores, the page and writing.
     """
+    phases = {"start": time.process_time()}
+
+    def took(phase: str) -> None:
+        phases[phase] = time.process_time() - sum(phases.values())
+
     fixed_labels, moving_labels = labels
     check_apart(
         out,
@@ -81,7 +88,9 @@ def register_into(
         if fixed_labels is not None and moving_labels is not None:  # they will be scored
             scoring.check_labels(fixed_labels)
             scoring.check_labels(moving_labels)
+        took("read")
         result = registration.register(images[0], images[1], **inputs, **options)
+        took("engine")
         scores = []
         if fixed_labels is not None and moving_labels is not None:
             scores = scoring.score_labels(result, fixed_labels, moving_labels)
@@ -99,6 +108,8 @@ def register_into(
             }
         if extra is not None:
             summary |= extra(result)
+        took("score")
+        phases["page"] = 0.0
         others: list[Callable[[], Any]] = []
         warped_labels = None
         if moving_labels is not None:
@@ -108,8 +119,10 @@ def register_into(
             from ..report import write_report
 
             size: Literal["full", "small"] = report
-            others.append(
-                lambda: write_report(
+
+            def page() -> None:
+                before = time.thread_time()  # others write meanwhile
+                write_report(
                     folder / "report.html",
                     result,
                     *images,
@@ -123,6 +136,9 @@ def register_into(
                     truth=summary.get("truth"),
                     size=size,
                 )
-            )
+                phases["page"] = time.thread_time() - before
+
+            others.append(page)
         write_result(result, folder, summary, *others)
-    return summary
+        took("write")
+    return summary | {"cpu_seconds": phases}

@@ -7,10 +7,10 @@ import errno
 import gzip
 import math
 import os
+import re
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
@@ -149,23 +149,27 @@ def _check_nifti(path: Path) -> None:
     """ITK does not notice that a disk is full while it writes a NIfTI: see whether the end of its
     voxels is there.
     """
-    import nibabel
-
-    try:
-        header: Any = nibabel.load(path)
-    except (nibabel.filebasedimages.ImageFileError, EOFError, OSError):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-    voxels = Path(header.file_map["image"].filename)
-    expected = (
-        int(header.dataobj.offset)
-        + int(np.prod(header.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
+    packed = path.name.lower().endswith(".gz")
+    header, voxels = (
+        path.with_name(re.sub(r"(?i)\.(hdr|img)(?=(\.gz)?$)", part, path.name))
+        for part in (".hdr", ".img")
     )
-    if (
-        (_declared(voxels) != expected % 2**32)
-        if voxels.name.lower().endswith(".gz")
-        else voxels.stat().st_size < expected
-    ):
+    try:
+        with gzip.open(header) if packed else open(header, "rb") as file:
+            expected = _nifti_bytes(file.read(540))
+    except (struct.error, EOFError, OSError):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+    if _declared(voxels) != expected % 2**32 if packed else voxels.stat().st_size < expected:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _nifti_bytes(header: bytes) -> int:
+    """Return how long the file with the voxels is, by the header of NIfTI-1 or 2 that ITK wrote."""
+    second = struct.unpack_from("=i", header)[0] == 540
+    count, *size = struct.unpack_from("=8q" if second else "=8h", header, 16 if second else 40)
+    (bits,) = struct.unpack_from("=h", header, 14 if second else 72)
+    (offset,) = struct.unpack_from("=q" if second else "=f", header, 168 if second else 108)
+    return int(offset) + math.prod(size[:count]) * bits // 8
 
 
 def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
