@@ -565,6 +565,7 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     from morphseek.training.config import load
     from morphseek.training.pairs import Sample
     from morphseek.training.run import Trainer
+    from morphseek.training.run.supply import SyntheticSupply
 
     shape = numbers(size)
     place = "cpu" if device == "cpu" else "cuda"
@@ -578,28 +579,27 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
         **settings, **{"run.amp": "none" if place == "cpu" else "bf16", "data.val": ""}
     )
 
-    class OnePair(Trainer):
-        """A run whose every visit has the same pair, made up; what it costs does not depend on what
-        it shows.
+    class OnePair(SyntheticSupply):
+        """The same made-up pair at every visit; what a visit costs does not depend on what it
+        shows.
         """
 
-        def _find_pairs(self) -> None:
-            generator, k = torch.Generator().manual_seed(0), self.config.data.labels
+        def __init__(self) -> None:
+            self.val_pairs = []
+            generator, k = torch.Generator().manual_seed(0), config.data.labels
             fixed, moving = (
                 torch.from_numpy(image)[None, None].contiguous() for image in blobs(shape)
             )
             maps = [torch.randint(k + 1, (1, 1, *shape), generator=generator) for _ in range(2)]
             hot = [torch.cat([(m == label).float() for label in range(1, k + 1)], 1) for m in maps]
             known = torch.ones(1, 1, *shape)
-            self.made_up = Sample(fixed, moving, known, known, *hot, *(m.float() for m in maps)).to(
-                self.device
-            )
+            self.made_up = Sample(fixed, moving, known, known, *hot, *(m.float() for m in maps))
 
-        def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+        def pair(self, number: int, rng: np.random.Generator) -> Sample:
             return self.made_up
 
     with tempfile.TemporaryDirectory() as folder:
-        trainer = OnePair(config, folder, progress=False)
+        trainer = Trainer(config, folder, progress=False, source=OnePair())
         trainer.backbone.train()
         trainer.run_visit()
         began = time.perf_counter()

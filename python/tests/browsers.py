@@ -315,7 +315,9 @@ def _connected(port_file: Path) -> Iterator[socket.socket]:
     end = time.monotonic() + SECONDS
     while True:
         try:
-            connection = socket.create_connection(("127.0.0.1", int(port_file.read_text())), 5)
+            connection = socket.create_connection(
+                ("127.0.0.1", int(port_file.read_text(encoding="utf-8"))), 5
+            )
             break
         except (OSError, ValueError):
             assert time.monotonic() < end, "Firefox did not start"

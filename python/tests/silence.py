@@ -175,7 +175,7 @@ def read_namespace(log: Path) -> list[str]:
     send to.
     """
     told, names = [], []
-    for words in map(str.split, log.read_text().splitlines()):
+    for words in map(str.split, log.read_text(encoding="utf-8").splitlines()):
         if len(words) == 2:
             pairs = [(words[0], words[1])]
         elif words[1].isalpha():

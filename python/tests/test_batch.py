@@ -102,11 +102,11 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     assert done.pairs[0].dice_after == pytest.approx(morphseek.scoring.mean_dice(scores), abs=1e-6)
     assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
 
-    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((out / "summary.csv").read_text(encoding="utf-8").splitlines()))
     assert [row["status"] for row in rows] == states(done) and float(
         rows[0]["dice_after"]
     ) == done.pairs[0].dice_after
-    content = json.loads((out / "summary.json").read_text())
+    content = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert (
         content["summary"]["done"] == 3
         and content["summary"]["failed"] == 1
@@ -134,7 +134,7 @@ def test_resume(study: Path, tmp_path: Path):
     assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
     assert (
         done.pairs[0].dice_after
-        == json.loads((out / "full" / "report.json").read_text())["dice_after"]
+        == json.loads((out / "full" / "report.json").read_text(encoding="utf-8"))["dice_after"]
     )
     assert before.items() <= stamps(out).items()
 
@@ -155,14 +155,14 @@ def test_resume(study: Path, tmp_path: Path):
     with pytest.warns(DeprecationWarning, match="anew is deprecated"):
         assert states(register_cohort(study, out, anew=False, **QUICK, seed=1)) == ["skipped"] * 4
 
-    lines = study.read_text().splitlines()
+    lines = study.read_text(encoding="utf-8").splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
     assert states(register_cohort(study, out, report="none", **QUICK)) == ["done"]
     assert sorted(os.listdir(out / "full")) == [n for n in OUTPUTS if n != "report.html"]
     for report, state in (("small", "done"), ("full", "done"), ("small", "skipped")):
         assert states(register_cohort(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
     assert sorted(os.listdir(out / "full")) == OUTPUTS
-    assert 'id="viewer"' in (out / "full" / "report.html").read_text()
+    assert 'id="viewer"' in (out / "full" / "report.html").read_text(encoding="utf-8")
     with pytest.warns(DeprecationWarning, match="html is deprecated"):
         assert states(register_cohort(study, out, html=True, **QUICK)) == ["skipped"]
     with pytest.raises(errors.InvalidArgumentError, match="report is 'huge'"):
@@ -173,7 +173,7 @@ def test_files_of_others_stay(study: Path):
     """In the pairs' folders may be anything: the list's own images, a person's notes, other
     folders.
     """
-    lines = study.read_text().splitlines()
+    lines = study.read_text(encoding="utf-8").splitlines()
     for id_ in ("full", "plain"):
         (study.parent / id_).mkdir()
     shutil.move(study.parent / "moving.nii.gz", study.parent / "full" / "t1.nii.gz")
@@ -374,7 +374,7 @@ def test_what_are_no_labels_is_told_before_the_work(
     images.write(
         study.parent / "fixed_labels.nii.gz", labels.like(np.where(labels.array, value, 0))
     )
-    study.write_text("\n".join(study.read_text().splitlines()[:2]) + "\n")
+    study.write_text("\n".join(study.read_text(encoding="utf-8").splitlines()[:2]) + "\n")
     (tmp_path / "images").mkdir()
     (tmp_path / "labels").mkdir()
     for name in ("fixed", "moving"):
@@ -444,7 +444,10 @@ def test_stopped_by_its_progress(study: Path, tmp_path: Path):
         register_cohort(
             study, out, progress=lambda progress: np.bool_(not progress.message), **QUICK
         )
-    pending = [pair["status"] for pair in json.loads((out / "summary.json").read_text())["pairs"]]
+    pending = [
+        pair["status"]
+        for pair in json.loads((out / "summary.json").read_text(encoding="utf-8"))["pairs"]
+    ]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):
         register_cohort(study, out, progress=lambda progress: 1 / 0, **QUICK)
@@ -530,14 +533,13 @@ def test_reports_have_the_command_only_where_one_was_given(
     study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
     assert states(register_cohort(study, tmp_path / "python", **QUICK)) == ["done"]
-    page = (tmp_path / "python" / "plain" / "report.html").read_text()
+    page = (tmp_path / "python" / "plain" / "report.html").read_text(encoding="utf-8")
     assert "--of mine" not in page and "morphseek batch" not in page
     command("batch", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
-    assert (
-        f"morphseek batch {study} --out {tmp_path / 'typed'} --report small --model none"
-        in (tmp_path / "typed" / "plain" / "report.html").read_text()
-    )
-    index = (tmp_path / "typed" / "index.html").read_text()
+    assert f"morphseek batch {study} --out {tmp_path / 'typed'} --report small --model none" in (
+        tmp_path / "typed" / "plain" / "report.html"
+    ).read_text(encoding="utf-8")
+    index = (tmp_path / "typed" / "index.html").read_text(encoding="utf-8")
     assert f"morphseek batch {study}" in index and 'href="plain/report.html"' in index
     assert index.count('<img src="data:image/png;base64,') == 1
     assert (tmp_path / "typed" / "plain" / "report.html").stat().st_size < 200_000
@@ -549,7 +551,9 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
     """
     distributed = pytest.importorskip("distributed")
     study, out = many(tmp_path, 5), tmp_path / "out"
-    (study.parent / "pairs.csv").write_text(study.read_text() + "missing.nrrd,moving.nrrd,broken\n")
+    (study.parent / "pairs.csv").write_text(
+        study.read_text(encoding="utf-8") + "missing.nrrd,moving.nrrd,broken\n"
+    )
     with distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -592,7 +596,7 @@ def test_a_defect_keeps_its_traceback(
     out = tmp_path / "out"
     done = register_cohort(study, out, **QUICK)
     assert done.pairs[1].error == "ZeroDivisionError"
-    log = (out / "plain" / "error.log").read_text()
+    log = (out / "plain" / "error.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "in defect" in log and "in the middle of it" in log
     assert not (out / "broken").exists()  # a file that is not there is no defect
     assert "pair plain failed" in caplog.text and "in defect" in caplog.text

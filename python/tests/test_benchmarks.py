@@ -47,12 +47,14 @@ def test_table(tmp_path: Path):
     again = compare(out, *arguments)
     assert again.count("kept torsos") == 6 and "ran torsos" not in again
 
-    table = json.loads((out / "table.json").read_text())
+    table = json.loads((out / "table.json").read_text(encoding="utf-8"))
     methods = table["data"]["torsos"]
     assert set(methods) == {"unregistered", "morphseek-affine", "sitk-affine", "sitk-demons"}
     rows = {
         name: [
-            json.loads((out / f"rows/torsos/fixed{i}--moving{i}/{name}.json").read_text())
+            json.loads(
+                (out / f"rows/torsos/fixed{i}--moving{i}/{name}.json").read_text(encoding="utf-8")
+            )
             for i in (0, 1)
         ]
         for name in methods
@@ -69,7 +71,7 @@ def test_table(tmp_path: Path):
     best = max(("sitk-affine", "sitk-demons"), key=lambda name: methods[name]["mean_dice"])
     assert methods["morphseek-affine"]["against"]["peer"] == best
 
-    page = (out / "table.md").read_text()
+    page = (out / "table.md").read_text(encoding="utf-8")
     for column in ("Dice mean", "worst", "HD95 mm", "NJD %", "SDlogJ", "CPU s", "peak MiB"):
         assert f" {column} |" in page
     assert (
@@ -88,7 +90,9 @@ def test_timeout_is_a_row(tmp_path: Path):
     compare(
         tmp_path, "--data", f"torsos={folder}", "--methods", "morphseek-affine", "--timeout", "0.05"
     )
-    row = json.loads((tmp_path / "rows/torsos/fixed0--moving0/morphseek-affine.json").read_text())
+    row = json.loads(
+        (tmp_path / "rows/torsos/fixed0--moving0/morphseek-affine.json").read_text(encoding="utf-8")
+    )
     assert row["status"] == "timeout" and row["seconds"] < 5
 
 
@@ -183,7 +187,7 @@ def test_cost_is_of_the_child_and_its_children(tmp_path: Path):
         f" {busy!r}]); print('done', b[0])"
     )
     cost = measure.run([sys.executable, "-c", code], threads=1, timeout=60, log=tmp_path / "log")
-    assert ballast[0] == 1 and (tmp_path / "log").read_text() == "done 0\n"
+    assert ballast[0] == 1 and (tmp_path / "log").read_text(encoding="utf-8") == "done 0\n"
     assert cost.exit_status == 0 and not cost.timed_out
     assert 0.4 <= cost.cpu_seconds < 3 and 2**27 < cost.peak_bytes < 2**27 + 2**26
 

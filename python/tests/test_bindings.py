@@ -105,6 +105,10 @@ def test_the_engine_is_called_in_one_place():
     for path in Path(morphseek.__file__).parent.rglob("*.py"):
         if "_native" in path.parts:
             continue
-        names = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+        names = {
+            n.id
+            for n in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(n, ast.Name)
+        }
         if "gopy" in names or "_gopy" in names:
             assert path.parent.name == "_engine", path

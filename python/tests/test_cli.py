@@ -49,11 +49,10 @@ def test_register(
     text = command(*arguments)
     assert "mean Dice" in text and str(out / "report.html") in text
     assert sorted(p.name for p in out.iterdir()) == FILES
-    assert (
-        f"morphseek register {files['fixed']} {files['moving']} --fixed-labels"
-        in (out / "report.html").read_text()
-    )
-    report = json.loads((out / "report.json").read_text())
+    assert f"morphseek register {files['fixed']} {files['moving']} --fixed-labels" in (
+        out / "report.html"
+    ).read_text(encoding="utf-8")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert {
         "dice_before",
         "dice_after",
@@ -281,7 +280,7 @@ def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
     assert "uncertainty.nrrd" in [p.name for p in out.iterdir()]
     assert (
         command.json(*arguments)["uncertainty"]
-        == json.loads((out / "report.json").read_text())["uncertainty"]
+        == json.loads((out / "report.json").read_text(encoding="utf-8"))["uncertainty"]
     )
     assert morphseek.load(out).uncertainty.min() > 0  # from the cache
 
@@ -301,7 +300,10 @@ def test_smoothness(
         given,
     )
     assert (
-        json.loads((tmp_path / "out" / "report.json").read_text())["options"]["smoothness"] == read
+        json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["options"][
+            "smoothness"
+        ]
+        == read
     )
 
 
@@ -376,7 +378,7 @@ def test_demo(tmp_path: Path, command: Command):
     assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [
         organ["name"] for organ in truth["organs"]
     ] == list(phantoms.LABELS.values())
-    page = (tmp_path / "demo" / "report.html").read_text()
+    page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert (
         "Error to the truth" in page
         and f"{truth['after']['mean_mm']:.1f} mm" in page
@@ -458,5 +460,5 @@ def test_the_page_is_as_large_as_is_asked_for(
         assert page.exists() == (scripts is not None)
         assert str(page if page.exists() else tmp_path / "out" / "report.json") in text
         if scripts is not None:
-            assert ("<script" in page.read_text()) == scripts
+            assert ("<script" in page.read_text(encoding="utf-8")) == scripts
     assert "--report" in command("register", *pair, "--report", "huge", expect=2)

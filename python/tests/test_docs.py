@@ -44,7 +44,7 @@ def test_readme(
     for name, source in files.items():
         shutil.copy(source, tmp_path / f"{name}.nii.gz")
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
     assert examples
     for example in examples:
         exec(compile(example, str(page), "exec"), {})

@@ -333,7 +333,7 @@ def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Com
         "register", files["fixed"], files["moving"], "--out", tmp_path / "file" / "out", expect=6
     )
     assert "cannot be written" in text
-    assert (tmp_path / "file").read_text() == "mine"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
     command(
         "apply",
         "--transform",
@@ -369,5 +369,5 @@ def test_command_keeps_an_old_result_on_failure(
         expect=4,
     )
     assert [p.name for p in out.iterdir()] == ["report.json"] and json.loads(
-        (out / "report.json").read_text()
+        (out / "report.json").read_text(encoding="utf-8")
     ) == {"old": True}

@@ -195,9 +195,9 @@ def test_grids_are_compared_in_voxels(spacing: float, origin: float, off: float,
 
 def test_files(scored: morphseek.cohort.Evaluation, tmp_path: Path):
     scored.save(tmp_path)
-    content = json.loads((tmp_path / "results.json").read_text())
+    content = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert content["summary"]["pairs"] == len(PAIRS) and content["options"] == RUN
-    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 2 * len(PAIRS)
     assert float(rows[0]["dice_after"]) == pytest.approx(scored.pairs[0].labels[0].dice_after)
 
@@ -387,8 +387,8 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     assert (summary["pairs"], summary["failed"], summary["unscored"]) == (3, 1, 1)
     assert summary["worst"] == {"fixed": "a", "moving": "b", "dice_after": run.pairs[1].dice_after}
     run.save(tmp_path)
-    assert "nan" not in (tmp_path / "results.csv").read_text()
-    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    assert "nan" not in (tmp_path / "results.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()))
     assert (
         rows[0]["dice_after"] == ""
         and float(rows[0]["njd_percent"]) == 0
@@ -431,7 +431,7 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     assert "mean Dice by SimpleITK" in text
     files = ["index.html", "pair-0001.html", "results.csv", "results.json"]
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == files
-    assert 'href="pair-0001.html"' in (tmp_path / "run" / "index.html").read_text()
+    assert 'href="pair-0001.html"' in (tmp_path / "run" / "index.html").read_text(encoding="utf-8")
     text = command(
         "evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2
     )
@@ -440,7 +440,12 @@ def test_command(data: Path, tmp_path: Path, command: Command):
     command(
         "evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3
     )
-    assert json.loads((tmp_path / "failed" / "results.json").read_text())["summary"]["failed"] == 1
+    assert (
+        json.loads((tmp_path / "failed" / "results.json").read_text(encoding="utf-8"))["summary"][
+            "failed"
+        ]
+        == 1
+    )
 
     # Nothing takes the place of a finished evaluation but another one; its list is not written over
     # either.
@@ -517,7 +522,12 @@ def test_list_in_the_data_folder(
         "--search",
         "off",
     )
-    assert json.loads((tmp_path / "scores" / "results.json").read_text())["summary"]["pairs"] == 1
+    assert (
+        json.loads((tmp_path / "scores" / "results.json").read_text(encoding="utf-8"))["summary"][
+            "pairs"
+        ]
+        == 1
+    )
     (tmp_path / "split.json").write_text(json.dumps([["a", "c"]]))
     assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
     text = command("evaluate", "nosuch.json", "--data", data, "--out", "other", expect=3)

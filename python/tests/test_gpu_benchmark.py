@@ -47,10 +47,10 @@ def test_end_to_end_on_the_cpu(tmp_path):
     ]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "table.json").read_text())
+    report = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
     plain, engine, *missing = report["rows"]
     assert (plain["network"], plain["how"], engine["how"]) == ("loop", "onnxruntime", "engine")
-    page = (tmp_path / "table.md").read_text()
+    page = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert page.count("| loop |") == 2
     assert len(plain["ms"]) == len(plain["resident_ms"]) == len(engine["ms"]) == 3, report
     assert plain["ms"][2] > 0 and engine["seconds"]["none"] > 0 and engine["gib"] > 0
@@ -230,11 +230,11 @@ def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
         peak="67,989,3.35",
         train="",
     )
-    rows = json.loads((tmp_path / "table.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"]
     assert len(rows) == 4 and all(
         "spatial element" in row["failed"] and "\n" not in row["failed"] for row in rows
     )
-    assert "spatial element" in (tmp_path / "table.md").read_text()
+    assert "spatial element" in (tmp_path / "table.md").read_text(encoding="utf-8")
 
 
 def test_difference(gpu):

@@ -532,7 +532,7 @@ def test_transforms(tmp_path: Path):
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
     transforms.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
     assert transforms.read(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
-    lines = (tmp_path / "two.tfm").read_text().splitlines()
+    lines = (tmp_path / "two.tfm").read_text(encoding="utf-8").splitlines()
     composite = next(i for i, line in enumerate(lines) if line.startswith("#Transform 1"))
     (tmp_path / "two.tfm").write_text("\n".join([lines[0], *lines[composite:]]) + "\n")
     with pytest.raises(
@@ -749,7 +749,7 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
     with pytest.raises(ValueError), _files.output_folder(target, ("a", "b")) as folder:
         (folder / "a").write_text("2")
         raise ValueError
-    assert (target / "a").read_text() == "1"
+    assert (target / "a").read_text(encoding="utf-8") == "1"
     (target / "other").write_text("1")
     with _files.output_folder(target, ("a", "b")) as folder:
         (folder / "b").write_text("2")

@@ -303,7 +303,7 @@ def test_load_refuses_grids_that_are_none(
     key: str, value: object, tmp_path: Path, result: morphseek.RegistrationResult
 ):
     result.save(tmp_path)
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     (tmp_path / "report.json").write_text(json.dumps({**report, key: value}))
     with pytest.raises(errors.InputUnreadableError, match="report.json"):
         morphseek.load(tmp_path)

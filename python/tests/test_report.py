@@ -517,7 +517,7 @@ def test_names_are_no_markup(tmp_path: Path, command: Command):
     out = tmp_path / "out"
     command("register", tmp_path / "fixed.nii.gz", tmp_path / evil, "--out", out,
             "--model", "none", "--refine", 0, "--search", "off")  # fmt: skip
-    page = (out / "report.html").read_text()
+    page = (out / "report.html").read_text(encoding="utf-8")
     assert "<img src=x" not in page and "&lt;img src=x onerror=alert(1)&gt;" in page
     result = morphseek.register(blob(), blob(), **QUICK)
     labels = np.ones(blob().shape, np.uint8)
@@ -532,7 +532,7 @@ def test_names_are_no_markup(tmp_path: Path, command: Command):
     assert data_of(page)[0]["labels"][0]["name"] == names[1]
     # texts of the page itself come into the document by textContent alone
     for script in ("viewer.js", "drawing.js", "volumes.js", "cohort.js"):
-        text = (Path(viewer_data.__file__).parent / script).read_text()
+        text = (Path(viewer_data.__file__).parent / script).read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
 
 

@@ -87,7 +87,7 @@ def test_every_registration_has_one(result: morphseek.RegistrationResult, tmp_pa
     with pytest.raises(dataclasses.FrozenInstanceError):
         verdict.grade = "good"  # type: ignore[misc]
     result.save(tmp_path)
-    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == {
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["verdict"] == {
         "grade": verdict.grade,
         "reasons": list(verdict.reasons),
         "error_mm": verdict.error_mm,
@@ -97,7 +97,7 @@ def test_every_registration_has_one(result: morphseek.RegistrationResult, tmp_pa
 
 def test_old_results_load_without(result: morphseek.RegistrationResult, tmp_path: Path):
     result.save(tmp_path)
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     for name in ("verdict", "referee", "plan"):
         del report[name]
     (tmp_path / "report.json").write_text(json.dumps(report))
@@ -215,7 +215,7 @@ def test_the_report_begins_with_it(verdict: dict | None, says: list[str], tmp_pa
     result.metrics["verdict"] = verdict
     result.metrics["warnings"] = [*((verdict or {}).get("reasons") or []), "A note."]
     write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1))
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for words in says:
         assert page.count(words) == 1, words  # the reasons are not said again among the notes
     assert "<li>A note.</li>" in page
@@ -248,7 +248,7 @@ def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, comm
     for flags, expect in (([], 0), (["--strict"], 7), (["--strict", "--quiet"], 7)):
         out = tmp_path / "-".join(["out", *flags])
         text = command("register", *noise, "--out", out, *FAST, *flags, expect=expect)
-        report = json.loads((out / "report.json").read_text())
+        report = json.loads((out / "report.json").read_text(encoding="utf-8"))
         verdict = Verdict.of(report)
         assert verdict is not None and verdict.grade != "good"
         assert (out / "transform.h5").exists() and (out / "report.html").exists()
@@ -292,14 +292,14 @@ def test_batch_counts_them(
     )
     arguments = ["batch", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
     text = command(*arguments)
-    content = json.loads((tmp_path / "out" / "summary.json").read_text())
+    content = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
     same, other = content["pairs"]
     assert same["verdict"] == "good" and same["reasons"] == [] and same["error_mm"] > 0
     assert other["verdict"] in ("check", "failed") and other["reasons"]
     counted = content["summary"]["verdict"]
     assert counted["good"] == 1 and sum(counted.values()) == 2
     assert re.search(r"^verdict +1 good, \d check, \d failed$", text, re.MULTILINE), text
-    header, *_ = (tmp_path / "out" / "summary.csv").read_text().splitlines()
+    header, *_ = (tmp_path / "out" / "summary.csv").read_text(encoding="utf-8").splitlines()
     assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
     # what was finished before keeps its own
     assert command.json(*arguments, "--strict", expect=7)["pairs"][1]["verdict"] == other["verdict"]

@@ -164,7 +164,7 @@ def test_failures(
     error: type[errors.MorphSeekError],
 ):
     write_request(tmp_path, *images)
-    request = json.loads((tmp_path / "request.json").read_text())
+    request = json.loads((tmp_path / "request.json").read_text(encoding="utf-8"))
     (tmp_path / "request.json").write_text(json.dumps({**request, **change}))
     last = finish(start(tmp_path), expect=error.exit_code)[-1]["error"]
     assert (last["class"], last["name"], last["code"]) == (

@@ -471,7 +471,7 @@ def test_a_run_of_the_program(tmp_path: Path):
         timeout=300,
     )
     assert first.returncode == 0, first.stdout + first.stderr
-    written = json.loads(one.read_text())
+    written = json.loads(one.read_text(encoding="utf-8"))
     rows = written["rows"]
     assert [row["state"] for row in rows] == ["before", "affine", "final"] and written[
         "version"
@@ -489,7 +489,7 @@ def test_a_run_of_the_program(tmp_path: Path):
 
     # What was kept is what was scored.
     index, folder = sorted((tmp_path / "kept").iterdir(), key=Path.is_dir)
-    assert f'href="{folder.name}/final/report.html"' in index.read_text()
+    assert f'href="{folder.name}/final/report.html"' in index.read_text(encoding="utf-8")
     points = np.load(folder / "points.npz")
     kept = scoring.point_errors(
         sitk.ReadTransform(str(folder / "final" / "transform.h5")),
@@ -692,7 +692,7 @@ def test_the_frontier(tmp_path: Path):
     drawn = subprocess.run(script, capture_output=True, encoding="utf-8", timeout=100)
     assert drawn.returncode == 0 and "| auto | 0.20 mm; 0.770 |" in drawn.stdout, drawn.stderr
     assert (
-        "<svg" in (tmp_path / "frontier.svg").read_text()
+        "<svg" in (tmp_path / "frontier.svg").read_text(encoding="utf-8")
         and (tmp_path / "frontier.png").stat().st_size > 5000
     )
     empty = subprocess.run(

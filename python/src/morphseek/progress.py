@@ -201,4 +201,5 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+    minutes = round(whole / 60)
+    return f"{minutes // 60}:{minutes % 60:02} h"

@@ -34,7 +34,7 @@ from .log import RunLog, forget_after
 from .precision import Precision
 from .schedules import learning_rate, steps
 from .setup import check_rank, check_run, find_device, rank_and_world, start_from, with_segmentation
-from .supply import FolderSupply, random_source, supply
+from .supply import FolderSupply, SyntheticSupply, random_source, supply
 from .validate import picture, recognition_scores, registration_scores, swapped
 
 
@@ -52,10 +52,17 @@ class Trainer:
         resumed.
     progress : bool
         Show a progress bar.
+    source : FolderSupply or SyntheticSupply, optional
+        Where pairs come from; what the configuration names unless given.
     """
 
     def __init__(
-        self, config: Config, out: str | Path, init: str | Path | None = None, progress: bool = True
+        self,
+        config: Config,
+        out: str | Path,
+        init: str | Path | None = None,
+        progress: bool = True,
+        source: FolderSupply | SyntheticSupply | None = None,
     ):
         self.out = Path(out).absolute()  # a library may change the folder while TensorBoard writes
         self.rank, self.world = rank_and_world()
@@ -69,7 +76,8 @@ class Trainer:
         torch.manual_seed(config.run.seed)
         self.backbone = build_backbone(config.model).to(self.device)
         check_rank(config, self.backbone)
-        self.supply = supply(config, self.backbone.size_multiple, self.rank, self.world)
+        multiple = self.backbone.size_multiple
+        self.supply = source or supply(config, multiple, self.rank, self.world)
         if self.device.type == "cpu":
             self.backbone = self.backbone.to(memory_format=torch.channels_last_3d)
         self.precision = Precision(self.backbone, config.run.amp, self.device)
