@@ -196,7 +196,7 @@ func (r *registration) refine() error {
 	r.deform = u
 	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levelMetrics(levels)}
 	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
-	if similarity == refine.NCC {
+	if similarity == refine.NCC && r.given() == nil { // a rough fit agrees more
 		r.metrics.Plan.Agreement = r.agreement.Correlation
 	}
 	r.refinement = nil

@@ -76,7 +76,7 @@ func doubts(m Metrics, deformed bool) (doubts []string) {
 	if m.NJDPercent > mostFolding {
 		doubts = append(doubts, "The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")
 	}
-	if oneBodySeen := m.Plan.Agreement >= oneBody; oneBodySeen && deformed && (m.JacobianMin < leastVolume || m.JacobianMax > mostVolume) {
+	if m.Plan.Agreement >= alike && deformed && (m.JacobianMin < leastVolume || m.JacobianMax > mostVolume) {
 		doubts = append(doubts, fmt.Sprintf("The images agree as one body, and yet somewhere tissue shrinks to %.2g or grows to %.2g of its volume: tissue that is new or gone may have been pulled over; look there.", m.JacobianMin, m.JacobianMax))
 	}
 	return doubts

@@ -37,6 +37,7 @@ func TestVerdict(t *testing.T) {
 		}, Good},
 		{"one body, torn at a sector's edge", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.93, 0.05, 9 }, Check},
 		{"one body, resected", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.95, 0.17, 4 }, Good},
+		{"two people's hippocampi, much alike", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.85, 0.05, 5 }, Good},
 		{"two people's heads, whose detail is followed", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.72, 0.01, 15 }, Good},
 		{"hardly a part in common", func(m *Metrics) { m.Referee.Common = 0.05 }, Failed},
 		{"fields of view that hardly overlap", func(m *Metrics) { m.Align.Overlap = 0.2 }, Check},
