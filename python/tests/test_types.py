@@ -68,7 +68,7 @@ def test_the_list_of_unchecked_modules_shrinks():
         ('read_transform("a.h5").apply(3)', "int"),
         ('register("a", "b").apply(morphseek.images.read("c")).spacing', ""),
         (
-            'register("a", "b").apply(morphseek.images.read("c")).nothing',
+            'register("a", "b").apply(morphseek.images.read("c")).nothing_there',
             '"Image" has no attribute',
         ),
         ('register(1, "b")', "int"),
