@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/referee"
@@ -53,7 +52,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	if why == "" {
 		return found, nil
 	}
-	kept, err := r.alignBy(align.None, &given, nil)
+	kept, err := r.alignBy(r.canonical, align.None, &given, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +110,15 @@ func (r *registration) weigh() {
 // initial transform, which may be none. It goes on from a reflection of the fixed image's space.
 func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	mirrored := r.canonical
-	mirrored.Moving = reversed(r.canonical.Moving)
+	mirrored.Moving = r.canonical.Moving.Reversed(0)
 	if mask := r.canonical.MovingMask; mask != nil {
-		mirrored.MovingMask = reversed(mask)
+		mirrored.MovingMask = mask.Reversed(0)
 	}
 	g := mirrored.Moving.Geometry
 	flip := volume.IdentityAffine()
 	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
 	aligned := func(pair search.Pair, judge *referee.Referee, from volume.Affine) (referee.State, error) {
-		found, err := align.Align(r.ctx, allFinite(pair.Fixed), allFinite(pair.Moving), align.Options{
-			Method: align.Affine, Initial: &from, FixedMask: pair.FixedMask, MovingMask: pair.MovingMask, Threads: r.opt.Threads, Seed: r.opt.Seed,
-		})
+		found, err := r.alignBy(pair, align.Affine, &from, nil)
 		if err != nil {
 			return referee.State{}, err
 		}
@@ -136,15 +133,6 @@ func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 		return -1
 	}
 	return min(gain(judge.Compare(r.startState(), other)), gain(judge.Compare(r.aligned, other)))
-}
-
-// reversed returns v with its first axis the other way round, on the same grid.
-func reversed(v *volume.Volume) *volume.Volume {
-	out := &volume.Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
-	for n, row := v.Size[0], 0; row < len(out.Data); row += n {
-		slices.Reverse(out.Data[row : row+n])
-	}
-	return out
 }
 
 // alongBody names the direction in the body in which an axis of a grid mostly runs.

@@ -11,7 +11,7 @@ import (
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
-	a, err := r.alignBy(align.Method(r.opt.Initial), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
+	a, err := r.alignBy(r.canonical, align.Method(r.opt.Initial), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
 	if err != nil {
 		return err
 	}
@@ -34,10 +34,10 @@ func (r *registration) align() error {
 	return nil
 }
 
-// alignBy aligns the pair by a method, from a transform or, by nil, from nothing; progress may be nil.
-func (r *registration) alignBy(method align.Method, from *volume.Affine, progress func(fraction float64)) (*align.Result, error) {
-	return align.Align(r.ctx, allFinite(r.canonical.Fixed), allFinite(r.canonical.Moving), align.Options{
-		Method: method, Initial: from, FixedMask: r.canonical.FixedMask, MovingMask: r.canonical.MovingMask,
+// alignBy aligns a pair by a method, from a transform or, by nil, from nothing; progress may be nil.
+func (r *registration) alignBy(pair search.Pair, method align.Method, from *volume.Affine, progress func(fraction float64)) (*align.Result, error) {
+	return align.Align(r.ctx, allFinite(pair.Fixed), allFinite(pair.Moving), align.Options{
+		Method: method, Initial: from, FixedMask: pair.FixedMask, MovingMask: pair.MovingMask,
 		Threads: r.opt.Threads, Seed: r.opt.Seed, Progress: progress,
 	})
 }

@@ -37,7 +37,7 @@ func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at 
 	for a := range 3 {
 		var from [3]int
 		from[a] = int(math.Round(2*middle(image, known, a))) - (wide.Size[a] - 1)
-		distance, moved := least(reversed(image, a), reversed(known, a), from)
+		distance, moved := least(image.Reversed(a).Data, known.Reversed(a).Data, from)
 		if g := math.Log(plain / distance); g > gain {
 			gain, axis, at = g, a, reflection(coarse.grid, a, moved)
 		}
@@ -89,16 +89,6 @@ func middle(v, known *volume.Volume, axis int) float64 {
 		return float64(n-1) / 2
 	}
 	return sum / weight
-}
-
-// reversed returns the data of v with an axis the other way round.
-func reversed(v *volume.Volume, axis int) []float32 {
-	out := make([]float32, len(v.Data))
-	step, n := stride(v.Geometry, axis), v.Size[axis]
-	for i, x := range v.Data {
-		out[i+(n-1-2*(i/step%n))*step] = x
-	}
-	return out
 }
 
 // shifting compares the fixed image with another one, which has beyond voxels more on every side, moved by whole voxels.

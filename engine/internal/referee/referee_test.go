@@ -162,7 +162,7 @@ func TestReflection(t *testing.T) {
 			t.Errorf("two contrasts %v: %+.3f along axis %d for a pair that is right", other, gain, axis)
 		}
 		for axis := range 3 {
-			mirrored := &volume.Volume{Geometry: moving.Geometry, Data: reversed(moving, axis)}
+			mirrored := moving.Reversed(axis)
 			mirrored.Origin[axis] += 8
 			gain, found, at := New(aligned.Pair{Fixed: fixed, Moving: mirrored}, 0).Reflection(identity)
 			if gain < 0.05 || found != axis {
