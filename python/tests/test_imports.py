@@ -1,4 +1,4 @@
-"""Which module may import which: the rooms of the package have doors, and no circles."""
+"""Which module may import which: the rules between the rooms of the package, and no circles."""
 
 from __future__ import annotations
 
