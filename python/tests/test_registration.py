@@ -484,6 +484,7 @@ def test_memory_is_flat():
 def test_a_bar_shows_paths_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    monkeypatch.delenv("CI", raising=False)  # under which a bar is silent
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
