@@ -91,6 +91,29 @@ func acrossContrasts(voxels int) refine.Regularisation {
 	return refine.Regularisation{Fluid: 4.5, Elastic: 1.2, Fading: 1, Sharpen: 0.5}
 }
 
+// mapped is for two contrasts of one body of which a curve maps one to the other.
+func mapped(voxels int) refine.Regularisation {
+	if voxels < crop {
+		return refine.Regularisation{Fluid: 4, Elastic: 0.7, Fading: 1, Sharpen: 0.5}
+	}
+	return refine.Regularisation{Fluid: 5, Elastic: 1, Fading: 1, Sharpen: 0.5}
+}
+
+// How well two images must agree once one's contrast is mapped to the other's; what share of the variation of the contrast from place to place
+// that may leave; of how much variation no curve is made, for descriptors then agree in the large alone; and how much of the image intensities
+// may take elsewhere than descriptors did.
+const (
+	leastMapped   = 0.70
+	leftUnmapped  = 0.65
+	mostUnmapped  = 1.0
+	mostElsewhere = 0.10
+)
+
+// isMapped says whether a curve maps the contrast of one image to the other's, by the agreement of descriptors and by that of intensities.
+func isMapped(descriptors refine.Agreement, m refine.Match) bool {
+	return descriptors.Gain < mostUnmapped && m.Correlation >= leastMapped && m.Before.Gain <= leftUnmapped*descriptors.Gain && m.Apart <= mostElsewhere
+}
+
 // between returns a, b or what lies between them, by where x is between from and to.
 func between(a, b refine.Regularisation, x, from, to float64) refine.Regularisation {
 	t := min(max((x-from)/(to-from), 0), 1)

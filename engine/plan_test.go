@@ -67,6 +67,30 @@ func TestSearchFor(t *testing.T) {
 	}
 }
 
+func TestIsMapped(t *testing.T) {
+	match := func(before, after, correlation, apart float64) refine.Match {
+		return refine.Match{Before: refine.Agreement{Gain: before}, Agreement: refine.Agreement{Correlation: correlation, Gain: after}, Apart: apart}
+	}
+	for _, c := range []struct {
+		name string
+		gain float64 // by descriptors
+		m    refine.Match
+		want bool
+	}{
+		{"a head in two contrasts", 0.59, match(0.19, 0.13, 0.92, 0), true},
+		{"a crop under noise", 0.38, match(0.23, 0.23, 0.75, 0.05), true},
+		{"MR and CT of one phantom", 1.22, match(0.21, 0.20, 0.89, 0.15), false},
+		{"of its part", 1.29, match(0.20, 0.17, 0.90, 0.08), false},
+		{"T1 and FLAIR beside a tumour", 0.25, match(0.30, 0.26, 0.82, 0.01), false},
+		{"MR and CT of two people", 0.75, match(0.89, 0.86, 0.42, 0.22), false},
+		{"two of a cord's contrasts", 0.43, match(0.25, 0.25, 0.42, 0.43), false},
+	} {
+		if got := isMapped(refine.Agreement{Gain: c.gain}, c.m); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
 func TestContrastDiffers(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
@@ -135,6 +136,21 @@ func (r *registration) because(why string) {
 	r.metrics.Plan.Reasons = append(r.metrics.Plan.Reasons, why)
 }
 
+// match goes on with intensities where a curve maps one contrast to the other, and returns what fits such a pair; nil where none does.
+func (r *registration) match() (*refine.Regularisation, error) {
+	if r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil {
+		return nil, nil
+	}
+	by := mapped(r.pair.Fixed.Voxels())
+	refinement, m, err := r.refinement.Matched(r.ctx, by)
+	if err != nil || !isMapped(r.agreement, m) {
+		return nil, err
+	}
+	r.refinement = refinement
+	r.because(fmt.Sprintf("a curve maps the contrast of one image to the other's, and they agree by %.2f then: intensities are compared, and tissue moves together", m.Correlation))
+	return &by, nil
+}
+
 // given is the regularisation that the option smoothness asks for; nil leaves it to the library.
 func (r *registration) given() *refine.Regularisation {
 	var by refine.Regularisation
@@ -179,9 +195,14 @@ func (r *registration) refine() error {
 		}
 	}
 	similarity := r.refinedBy()
+	matched, err := r.match()
 	switch given := r.given(); {
+	case err != nil:
+		return err
 	case given != nil:
 		by = given
+	case matched != nil:
+		by, similarity = matched, refine.NCC
 	case by != nil && similarity == refine.NCC:
 		r.because("the images agree little after the search: fine detail is followed, as between two people")
 	default:
@@ -196,7 +217,7 @@ func (r *registration) refine() error {
 	r.deform = u
 	r.metrics.Refine = RefineMetrics{Similarity: string(similarity), Levels: levelMetrics(levels)}
 	r.metrics.Plan.Similarity, r.metrics.Plan.SmoothnessMM = string(similarity), by.Fluid*r.refinement.Spacing()
-	if similarity == refine.NCC && r.given() == nil { // a rough fit agrees more
+	if matched == nil && similarity == refine.NCC && r.given() == nil { // a rough fit agrees more
 		r.metrics.Plan.Agreement = r.agreement.Correlation
 	}
 	r.refinement = nil

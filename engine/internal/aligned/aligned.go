@@ -130,10 +130,7 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 // B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for what
 // is smooth drifts where one image is blurred less than the other.
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threads int) *volume.Volume {
-	lo, hi := v.MinMax()
-	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
-		lo, hi = float32(p[0]), float32(p[1])
-	}
+	lo, hi := Range(v)
 	v = v.Finite(lo)
 	scale := 1 / (hi - lo)
 	read := func(y, z int, rows [][]float32) {
@@ -303,4 +300,13 @@ func (im Images) read(data, dst []float32, u *field.Field, threads int) {
 			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, margin+z, u.Row(y, z))
 		}
 	})
+}
+
+// Range returns the intensities that become 0 and 1: the 0.5th and the 99.5th percentile, where they differ.
+func Range(v *volume.Volume) (lo, hi float32) {
+	lo, hi = v.MinMax()
+	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
+		lo, hi = float32(p[0]), float32(p[1])
+	}
+	return lo, hi
 }

@@ -1,0 +1,147 @@
+package refine
+
+import (
+	"context"
+	"math"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Match is how two contrasts compare once one image's intensities are mapped to the other's contrast.
+type Match struct {
+	Before    Agreement // under the field that descriptors found
+	Agreement           // after intensities have gone on from there
+	Apart     float64   // share of the fixed image's voxels, at half the resolution, that the two fields take more than a voxel apart
+}
+
+// Matched maps the intensities of one image to the other's contrast by what Coarse has found, as the intensity correction of Guimond et al.
+// (IEEE Trans. Med. Imaging 2001) does, and refines the last coarse resolution again. The refinement returned compares intensities. Of the two
+// images it maps the one that agrees the better with the other then.
+//
+// Errors: Cancelled.
+func (r *Refinement) Matched(ctx context.Context, by Regularisation) (*Refinement, Match, error) {
+	there, back := r.curves()
+	fixed, moving := r.pair, r.pair
+	fixed.Fixed, moving.Moving = there.through(fixed.Fixed), back.through(moving.Moving)
+	m, before := r.inContrast(fixed)
+	if other, a := r.inContrast(moving); a.Correlation > before.Correlation {
+		m, before = other, a
+	}
+	m.done = max(len(m.grids)-2, 0)
+	after, err := m.Coarse(ctx, by, true)
+	if err != nil {
+		return nil, Match{}, err
+	}
+	return m, Match{before, after, apart(r.v, m.v, r.opt.Threads)}, nil
+}
+
+// inContrast returns a refinement of intensities that goes on from where r is, on a pair of one contrast, and how well that agrees.
+func (r *Refinement) inContrast(pair Pair) (*Refinement, Agreement) {
+	opt := r.opt
+	opt.Similarity = NCC
+	opt.Iterations = (3*opt.Iterations + 4) / 5 // it is nearly there
+	m := New(pair, r.start, opt)
+	m.v, m.levels = r.v, r.levels
+	im := m.atHalf()
+	return m, agree(im.Through(m.start, opt.Threads), onto(im.Fixed.Geometry, m.v, opt.Threads), opt.Threads)
+}
+
+// apart returns the share of voxels that two fields take more than a voxel apart.
+func apart(a, b *field.Field, threads int) float64 {
+	if b == nil {
+		return 0
+	}
+	a = onto(b.Geometry, a, threads)
+	far := parallel.Reduce(len(b.X), 1<<16, threads, func(lo, hi int) (n int) {
+		for i := lo; i < hi; i++ {
+			x, y, z := b.X[i]-a.X[i], b.Y[i]-a.Y[i], b.Z[i]-a.Z[i]
+			if float32(x*x)+float32(y*y)+float32(z*z) > 1 {
+				n++
+			}
+		}
+		return n
+	}, func(a, b int) int { return a + b })
+	return float64(far) / float64(len(b.X))
+}
+
+// bins are what an intensity range has in a curve.
+const bins = 64
+
+// curve maps intensities, 0..1, linearly between its values at the middles of bins.
+type curve [bins]float64
+
+// bin returns the bin at or below an intensity, and how far the intensity is from its middle to the next one's.
+func bin(x float32) (k int, t float64) {
+	p := min(max(float64(float64(x)*bins)-0.5, 0), bins-1)
+	k = min(int(p), bins-2)
+	return k, p - float64(k)
+}
+
+func (c *curve) at(x float32) float32 {
+	k, t := bin(x)
+	return float32(float64((1-t)*c[k]) + float64(t*c[k+1]))
+}
+
+// through returns v, scaled as Images are, mapped by the curve.
+func (c *curve) through(v *volume.Volume) *volume.Volume {
+	lo, hi := aligned.Range(v)
+	scale := 1 / (hi - lo)
+	out := volume.Zeros(v.Geometry)
+	for i, x := range v.Finite(lo).Data {
+		out.Data[i] = c.at(min(max((x-lo)*scale, 0), 1))
+	}
+	return out
+}
+
+// curves returns what the fixed image's intensities are in the moving one, and the moving one's in the fixed one, in the mean over the voxels
+// valid in both under what Coarse has found. They are read at the finest resolution: with its noise, a curve amplifies none.
+func (r *Refinement) curves() (there, back curve) {
+	g := r.grids[len(r.grids)-1]
+	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)
+	warped, valid := make([]float32, g.Voxels()), make([]float32, g.Voxels())
+	v := onto(g, r.v, r.opt.Threads)
+	im.Warp(warped, v, r.opt.Threads)
+	im.Valid(valid, v, r.opt.Threads)
+	return regression(im.Fixed.Data, warped, valid, r.opt.Threads), regression(warped, im.Fixed.Data, valid, r.opt.Threads)
+}
+
+// regression returns the mean of y by x over valid voxels, smoothed over neighbouring bins.
+func regression(x, y, valid []float32, threads int) (c curve) {
+	type sums struct{ n, y [bins]float64 }
+	s := parallel.Reduce(len(x), 1<<16, threads, func(lo, hi int) (s sums) {
+		for i := lo; i < hi; i++ {
+			if valid[i] == 0 {
+				continue
+			}
+			k, t := bin(x[i])
+			s.n[k] += 1 - t
+			s.n[k+1] += t
+			s.y[k] += float64((1 - t) * float64(y[i]))
+			s.y[k+1] += float64(t * float64(y[i]))
+		}
+		return s
+	}, func(a, b sums) sums {
+		for k := range bins {
+			a.n[k] += b.n[k]
+			a.y[k] += b.y[k]
+		}
+		return a
+	})
+	const width, least = 1.5, 1e-9 // bins; the weight of far ones, which an empty neighbourhood has alone
+	for k := range c {
+		n, sum := 0.0, 0.0
+		for j := range c {
+			d := float64(k-j) / width
+			w := math.Exp(-float64(d*d)/2) + least
+			n += float64(w * s.n[j])
+			sum += float64(w * s.y[j])
+		}
+		if n > 0 {
+			c[k] = sum / n
+		}
+	}
+	return c
+}
