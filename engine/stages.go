@@ -52,7 +52,7 @@ func (r *registration) searches() bool {
 func (r *registration) search() error {
 	share, why := 1.0, ""
 	if r.opt.Search == "auto" {
-		if err := r.look(nil); err != nil {
+		if err := r.look(false, nil); err != nil {
 			return err
 		}
 		if r.frames = r.frames && r.moved(); r.frames {
@@ -62,11 +62,14 @@ func (r *registration) search() error {
 		}
 		r.because(why)
 	}
+	by := r.given()
+	if by != nil { // the look was not by it
+		r.refinement = nil
+	}
 	if share == 0 {
 		r.report.at(1, "%s", why)
 		return nil
 	}
-	by := r.given()
 	if by == nil {
 		apart, _ := regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{}, false)
 		by = &apart
@@ -90,15 +93,15 @@ func (r *registration) search() error {
 }
 
 // look fits the pair smoothly at the coarse resolutions and notes how well the images agree then: what the search and the smoothness are
-// chosen by. The refinement goes on from there where there is no search. What is asked for, or else by, is what the coarse resolutions have
-// instead; by is nil where it is not known yet.
-func (r *registration) look(by *refine.Regularisation) error {
+// chosen by. The refinement goes on from there where there is no search. What the option smoothness asks for, where asked says so, or else by
+// is what the coarse resolutions have instead; by is nil where it is not known yet.
+func (r *registration) look(asked bool, by *refine.Regularisation) error {
 	for {
 		coarse, brief := smooth, true
 		if r.refinedBy() == refine.MIND {
 			coarse = acrossContrasts(r.pair.Fixed.Voxels())
 		}
-		if given := r.given(); given != nil {
+		if given := r.given(); asked && given != nil {
 			coarse, brief = *given, false
 		} else if by != nil {
 			coarse, brief = *by, false
@@ -190,7 +193,7 @@ func (r *registration) refine() error {
 				by = &low
 			}
 		}
-		if err := r.look(by); err != nil {
+		if err := r.look(true, by); err != nil {
 			return err
 		}
 	}
