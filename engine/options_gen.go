@@ -32,7 +32,8 @@ type Options struct {
 	Refine int `json:"refine"`
 
 	// Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram and by how the
-	// contrast between the images varies from place to place. With mind the search compares no intensities.
+	// contrast between the images varies from place to place. Where a curve maps one contrast to the other, auto ends with
+	// ncc of the mapped image. With mind the search compares no intensities.
 	Similarity string `json:"similarity"`
 
 	// Where networks run; auto takes cuda where it is to be had, else the CPU, and says so. plugin:PATH runs them on an ONNX

@@ -36,7 +36,7 @@ var Table = []Option{
 	},
 	{
 		Name: "similarity", Label: "Similarity", Default: "auto", Choices: []string{"auto", "ncc", "mse", "mind"}, Stage: "refine", Since: "0.1", Result: true,
-		Help: "Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram and by how the contrast between the images varies from place to place. With mind the search compares no intensities.",
+		Help: "Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram and by how the contrast between the images varies from place to place. Where a curve maps one contrast to the other, auto ends with ncc of the mapped image. With mind the search compares no intensities.",
 	},
 	{
 		Name: "device", Label: "Device", Default: "auto", Choices: []string{"auto", "cpu", "cuda", "tensorrt"}, Prefix: "plugin:", Stage: "network", Since: "0.1", Result: true,

@@ -37,8 +37,9 @@ class Options(TypedDict, total=False):
     """
     similarity: Literal["auto", "ncc", "mse", "mind"] | None
     """Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint
-    histogram and by how the contrast between the images varies from place to place. With mind the
-    search compares no intensities.
+    histogram and by how the contrast between the images varies from place to place. Where a curve
+    maps one contrast to the other, auto ends with ncc of the mapped image. With mind the search
+    compares no intensities.
     """
     device: str | None
     """Where networks run; auto takes cuda where it is to be had, else the CPU, and says so.
