@@ -12,6 +12,7 @@ from ..verdict import GRADES, UNKNOWN, Verdict, explain as explain_in_words, exp
 if TYPE_CHECKING:
     from rich.console import Console
 
+_FURTHER_MM = 0.1  # what marking a point again differs by at least
 NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
 
 
@@ -59,6 +60,8 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
     rows = []
     if "dice_after" in summary:
         rows.append(("mean Dice", f"{summary['dice_before']:.3f} -> {summary['dice_after']:.3f}"))
+    if "landmarks" in summary:
+        rows += _landmark_rows(summary["landmarks"], summary["align"]["method"])
     if truth := summary.get("truth"):
         rows += _truth_rows(truth, summary["align"]["method"])
     rows += [
@@ -85,6 +88,27 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
         ),
         ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
     ]
+    return rows
+
+
+def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, str]]:
+    """Return the errors at landmarks: before, after the initial alignment, after all."""
+    points = landmarks["points"]
+    course = " -> ".join(
+        f"{landmarks[when]['mean_mm']:.1f}" for when in ("before", "initial", "after")
+    )
+    worst = max(points, key=lambda p: p["after_mm"])
+    rows = [
+        (
+            "landmarks",
+            f"{course} mm on average: before -> initial alignment ({method}) -> after, at"
+            f" {len(points)} points",
+        ),
+        ("  worst", f"{worst['name']}: {worst['before_mm']:.1f} -> {worst['after_mm']:.1f} mm"),
+    ]
+    if further := [p for p in points if p["after_mm"] > p["before_mm"] + _FURTHER_MM]:
+        said = (f"{p['name']} {p['before_mm']:.1f} -> {p['after_mm']:.1f}" for p in further)
+        rows.append(("  worse than before", ", ".join(said) + " mm"))
     return rows
 
 

@@ -69,6 +69,27 @@ def register(
         Path | None,
         typer.Option(help="Where not zero, the moving image counts.", show_default=False),
     ] = None,
+    fixed_landmarks: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Points of the fixed image: .mrk.json, .fcsv, or CSV with the columns x, y, z in"
+                " LPS mm and, optionally, name. With those of the moving one, the error at them is"
+                " measured; they do not change the result."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    moving_landmarks: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "The same points of the moving image, paired by name where both have the same"
+                " names, else in their order."
+            ),
+            show_default=False,
+        ),
+    ] = None,
     initial_transform: Annotated[
         Path | None,
         typer.Option(
@@ -107,6 +128,7 @@ def register(
             out,
             (fixed, moving),
             (fixed_labels, moving_labels),
+            landmarks=(fixed_landmarks, moving_landmarks),
             options=changed(options) | cache_option(no_cache),
             title=f"{moving} onto {fixed}",
             command=command_line(),

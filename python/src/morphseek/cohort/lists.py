@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
-from .tables import read_table
+from .._tables import read_table
 
 
 def find_list(pairs: Any, data: str | os.PathLike[str]) -> Any:
