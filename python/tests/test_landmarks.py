@@ -296,3 +296,21 @@ def test_landmarks_change_nothing(tmp_path: Path, shifted: dict[str, Path]):
     )  # fmt: skip
     for name in ("displacement.nrrd", "warped.nii.gz"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_batch(tmp_path: Path, shifted: dict[str, Path]):
+    row = {
+        "fixed": shifted["fixed"],
+        "moving": shifted["moving"],
+        "fixed_landmarks": shifted["points"],
+        "moving_landmarks": shifted["others"],
+    }
+    rows = [{**row, "id": "a"}, {"fixed": shifted["fixed"], "moving": shifted["moving"]}]
+    done = morphseek.register_cohort(rows, tmp_path / "out", **QUICK)
+    assert done.pairs[0].tre_after_mm == pytest.approx(2 / 3, abs=1e-3)
+    assert done.pairs[1].tre_after_mm is None
+    assert done.summary()["tre_before_mm"] == pytest.approx(5.128, abs=1e-3)
+    assert "Error at points" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    shifted["points"].write_text(shifted["points"].read_text().replace("20.0", "21.0"))
+    again = morphseek.register_cohort(rows, tmp_path / "out", **QUICK)
+    assert [pair.status for pair in again.pairs] == ["done", "skipped"]  # other points: done anew

@@ -31,7 +31,7 @@ def batch_command(
         typer.Argument(
             help=(
                 "CSV with the columns fixed, moving and, optionally, fixed_labels, moving_labels,"
-                " fixed_mask, moving_mask, id."
+                " fixed_mask, moving_mask, fixed_landmarks, moving_landmarks, id."
             ),
             metavar="PAIRS.csv",
             show_default=False,
@@ -126,6 +126,9 @@ def _print_batch(summary: dict[str, Any], out: Path) -> None:
     rows = [("pairs", f"{summary['pairs']}: {counts}")]
     if summary["dice_after"] is not None:
         rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
+    if summary["tre_after_mm"] is not None:
+        course = f"{summary['tre_before_mm']:.1f} -> {summary['tre_after_mm']:.1f} mm"
+        rows.append(("landmarks, mean", course))
     if summary["seconds"] is not None:
         rows += [
             ("mean NJD", f"{summary['njd_percent']:.4f} %"),

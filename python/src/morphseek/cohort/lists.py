@@ -116,7 +116,17 @@ def _as_pairs(rows: Any, where: str) -> list[tuple[str, str]]:
     return pairs
 
 
-IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
+IMAGES = (
+    "fixed",
+    "moving",
+    "fixed_labels",
+    "moving_labels",
+    "fixed_mask",
+    "moving_mask",
+    "fixed_landmarks",
+    "moving_landmarks",
+)
+"""The files that a pair may have."""
 
 
 @dataclasses.dataclass(frozen=True)
