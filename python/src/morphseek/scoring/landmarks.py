@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._engine.bindings import Doubles
+from .._percentiles import percentiles
 from ..landmarks import LandmarksLike, pair_landmarks
 from ..transforms.dense import DenseTransform
 
@@ -35,8 +36,8 @@ class LandmarkErrors:
         def course(mm: Doubles) -> dict[str, float]:
             return {
                 "mean_mm": float(mm.mean()),
-                "median_mm": float(np.median(mm)),
-                "p95_mm": float(np.percentile(mm, 95)),
+                "median_mm": percentiles(mm, [50])[0],
+                "p95_mm": percentiles(mm, [95])[0],
                 "max_mm": float(mm.max()),
             }
 
