@@ -10,16 +10,7 @@ import click
 
 from ..verdict import GRADES, tally
 from ._app import app, reported
-from .options import (
-    PATH,
-    changed,
-    command_line,
-    engine_options,
-    json_option,
-    out_folder,
-    quiet_option,
-    report_option,
-)
+from .options import PATH, changed, command_line, common_options, out_folder
 from .output import NOT_GOOD, print_rows
 
 
@@ -37,7 +28,6 @@ from .output import NOT_GOOD, print_rows
     help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
     " install morphseek[dask]).",
 )
-@report_option("small")
 @click.option("--html", is_flag=True, hidden=True, help="Deprecated: --report full.")
 @click.option("--no-resume", is_flag=True, help="Do pairs again that are finished.")
 @click.option("--no-cache", is_flag=True, hidden=True, help="Deprecated: --no-resume.")
@@ -46,9 +36,7 @@ from .output import NOT_GOOD, print_rows
     help=f"Exit with code {NOT_GOOD} where a pair's verdict is not good (and none failed to be"
     " registered); all results are written all the same.",
 )  # fmt: skip
-@quiet_option
-@json_option
-@engine_options()
+@common_options("small")
 def batch_command(
     pairs: Path,
     out: Path,

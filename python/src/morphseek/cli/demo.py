@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._app import app, reported
-from .options import (
-    changed,
-    command_line,
-    engine_options,
-    json_option,
-    out_folder,
-    quiet_option,
-    report_option,
-)
+from .options import changed, command_line, common_options, out_folder
 from .output import print_summary, say
 
 if TYPE_CHECKING:
@@ -30,10 +22,7 @@ if TYPE_CHECKING:
     "--size", type=click.IntRange(32, 256), default=96,
     help="Voxels of the fixed image along each axis.",
 )  # fmt: skip
-@report_option("full")
-@quiet_option
-@json_option
-@engine_options()
+@common_options("full")
 def demo(out: Path, size: int, report: Any, quiet: bool, as_json: bool, **options: Any) -> None:
     """Register a made-up pair with a known answer: an MR-like and a CT-like torso, different in
     pose, size, grid and shape.

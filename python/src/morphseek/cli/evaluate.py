@@ -10,17 +10,7 @@ import click
 
 from ..verdict import tally
 from ._app import app, reported
-from .options import (
-    PATH,
-    cache_option,
-    changed,
-    engine_options,
-    json_option,
-    no_cache_option,
-    out_folder,
-    quiet_option,
-    report_option,
-)
+from .options import PATH, cache_option, changed, common_options, no_cache_option, out_folder
 from .output import print_rows, print_table, say
 
 
@@ -44,11 +34,8 @@ from .output import print_rows, print_table, say
     "--inverse", is_flag=True,
     help="Measure Dice in the moving image's space, too, by the inverse transform.",
 )  # fmt: skip
-@report_option("small")
 @no_cache_option
-@quiet_option
-@json_option
-@engine_options(without=("uncertainty",))  # it has no place in scores
+@common_options("small", without=("uncertainty",))  # it has no place in scores
 def evaluate(
     pairs: Path,
     data: Path,

@@ -69,6 +69,18 @@ def engine_options(without: Collection[str] = ()) -> Callable[[Command], Command
     return give
 
 
+def common_options(report: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Give a command what all have that register: its report, its silence, the engine's options."""
+    options = (engine_options(without), json_option, quiet_option, report_option(report))
+
+    def give(command: Command) -> Command:
+        for option in options:
+            command = option(command)
+        return command
+
+    return give
+
+
 def _option(option: dict[str, Any]) -> Callable[[Command], Command]:
     name = option["name"]
     more: dict[str, Any] = {"default": option["default"], "help": option["help"]}

@@ -14,12 +14,9 @@ from .options import (
     cache_option,
     changed,
     command_line,
-    engine_options,
-    json_option,
+    common_options,
     no_cache_option,
     out_folder,
-    quiet_option,
-    report_option,
     strict_option,
 )
 from .output import NOT_GOOD, is_good, print_summary
@@ -51,7 +48,6 @@ from .output import NOT_GOOD, is_good, print_summary
     "--initial-transform", type=PATH,
     help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
 )  # fmt: skip
-@report_option("full")
 @strict_option
 @click.option(
     "--explain", is_flag=True,
@@ -59,9 +55,7 @@ from .output import NOT_GOOD, is_good, print_summary
     " the smoothness, what the referee said, and why.",
 )  # fmt: skip
 @no_cache_option
-@quiet_option
-@json_option
-@engine_options()
+@common_options("full")
 def register(
     fixed: Path,
     moving: Path,
