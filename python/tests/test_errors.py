@@ -8,10 +8,10 @@ import json
 import pickle
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import SimpleITK as sitk
-import typer
 
 import morphseek
 from helpers import BUNDLES, QUICK, Command, blob
@@ -312,7 +312,7 @@ def test_any_exception_is_one_of_ours():
 
 
 def test_interruption_and_defects_as_json(capsys: pytest.CaptureFixture):
-    with pytest.raises(typer.Exit) as end, reported(True):
+    with pytest.raises(click.exceptions.Exit) as end, reported(True):
         raise KeyboardInterrupt
     assert (
         end.value.exit_code == 130

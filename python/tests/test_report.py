@@ -21,10 +21,9 @@ from helpers import QUICK, Command, blob, oblique
 from morphseek import images, phantoms
 from morphseek.phantoms import PhantomPair
 from morphseek.report import pack, picture, places, viewer_data, worst_places, write_report
-from morphseek.report.landmarks import LandmarkErrors
 from morphseek.report.markup import join, script_data, tag
 from morphseek.report.views import Axes, Scene, plane_letters
-from morphseek.scoring import score_labels
+from morphseek.scoring import score_labels, score_landmarks
 
 
 def written(path: Path, *arguments: Any, **more: Any) -> str:
@@ -290,11 +289,11 @@ def test_worst_places_are_the_page_s(
 def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.RegistrationResult):
     points = np.array([[0.0, 0, 0], [10, -20, 30]])
     there = result.transform_points(points)
-    found = LandmarkErrors.of(result, points, there)
+    found = score_landmarks(result, points, there)
     assert found.after_mm.max() < 1e-6 and found.before_mm.min() > 1
     np.testing.assert_allclose(found.carried, points, atol=0.1)
-    with pytest.raises(morphseek.errors.InvalidArgumentError, match="the fixed image has 2"):
-        LandmarkErrors.of(result, points, there[:1])
+    with pytest.raises(morphseek.errors.InvalidArgumentError, match="has 2 landmarks"):
+        score_landmarks(result, points, there[:1])
 
 
 # ------------------------------------------------------------------------------------- what it says

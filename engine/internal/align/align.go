@@ -256,7 +256,7 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 		return views{}, err
 	}
 	basis := principal(f, m, threads)
-	v := views{fixed: f.project(basis, threads), moving: m.project(basis, threads)}
+	v := views{fixed: f.intoComponents(basis, threads), moving: m.intoComponents(basis, threads)}
 	v.coarse = v.smoothed(coarseSigma, threads)
 	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.bright = sync.OnceValue(v.withIntensity)
@@ -266,74 +266,95 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 }
 
 func (a *aligner) run(start volume.Affine) (*Result, error) {
-	threads := a.opt.Threads
 	h := a.spacing()
-	if err := a.checkpoint(0); err != nil {
-		return nil, err
-	}
-	v, err := a.describe(h, volume.Identity)
+	best, v, err := a.start(start, h)
 	if err != nil {
 		return nil, err
 	}
-	if a.opt.Method != None && a.opt.Initial == nil {
-		f, m := centroid(v.fixed.resampled), centroid(v.moving.resampled)
-		start.T = [3]float64{m[0] - f[0], m[1] - f[1], m[2] - f[2]}
+	if !a.opt.Method.refines() {
+		return a.result(best, v.sameModality(best.transform, a.opt.Threads)), a.checkpoint(1)
 	}
-	if err := a.checkpoint(0.2); err != nil {
+	if best, err = a.ascend(best, v); err != nil {
 		return nil, err
 	}
-
-	startScore := v.score(start)
-	best := outcome{transform: start, score: startScore, start: startScore, refined: 1}
-	if a.opt.Method.refines() {
-		var candidates []peak
-		if a.opt.Initial == nil {
-			if candidates, err = a.search(v); err != nil {
-				return nil, err
-			}
-		}
-		if len(candidates) == 0 {
-			candidates = []peak{{startScore, start}}
-		}
-		if best, err = a.refineAll(v, candidates); err != nil {
-			return nil, err
-		}
-		weak := best.evidence() < poor
-		if a.opt.Initial == nil && (weak || !best.same) {
-			rotationSearch, ok := a.newRotationSearch(h)
-			if ok && (weak || rotationSearch.axisFlipped()) {
-				turned, tv, err := a.searchRotations(rotationSearch, h)
-				if err != nil {
-					return nil, err
-				}
-				turned.refined += best.refined
-				if tv.plain != nil && turned.score > best.score {
-					best, v = turned, tv
-				}
-				best.refined = turned.refined
-			}
-		}
-		if best, v, err = a.reframe(best, v, h); err != nil {
-			return nil, err
-		}
+	if best, v, err = a.rotate(best, v, h); err != nil {
+		return nil, err
 	}
-	same := best.same || v.sameModality(best.transform, threads)
-	if a.opt.Method.refines() {
-		if best.transform, err = a.polish(v, best.transform, same); err != nil {
-			return nil, err
-		}
-		best.score = v.score(best.transform)
+	if best, v, err = a.reframe(best, v, h); err != nil {
+		return nil, err
+	}
+	same := best.same || v.sameModality(best.transform, a.opt.Threads)
+	if best, err = a.polish(best, v, same); err != nil {
+		return nil, err
 	}
 	result := a.result(best, same)
 	if a.opt.Method == Affine && !same {
-		rigid := best
-		if rigid.transform, err = a.rigidBeside(v, best.transform); err != nil {
+		rigid, err := a.rigidBeside(best, v)
+		if err != nil {
 			return nil, err
 		}
-		rigid.score = v.score(rigid.transform)
 		result.Rigid = a.result(rigid, same)
 	}
 	return result, a.checkpoint(1)
+}
+
+// start returns the transform that was given, or the one that lays the centres of mass on each other, and the images described at voxels
+// of h mm.
+func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) {
+	if err := a.checkpoint(0); err != nil {
+		return outcome{}, views{}, err
+	}
+	v, err := a.describe(h, volume.Identity)
+	if err != nil {
+		return outcome{}, views{}, err
+	}
+	if a.opt.Method != None && a.opt.Initial == nil {
+		f, m := centroid(v.fixed.resampled), centroid(v.moving.resampled)
+		given.T = [3]float64{m[0] - f[0], m[1] - f[1], m[2] - f[2]}
+	}
+	if err := a.checkpoint(0.2); err != nil {
+		return outcome{}, views{}, err
+	}
+	score := v.score(given)
+	return outcome{transform: given, score: score, start: score, refined: 1}, v, nil
+}
+
+// ascend refines the best places of a search over translations, or the start where one was given or none is found.
+func (a *aligner) ascend(start outcome, v views) (outcome, error) {
+	var candidates []peak
+	if a.opt.Initial == nil {
+		var err error
+		if candidates, err = a.search(v); err != nil {
+			return outcome{}, err
+		}
+	}
+	if len(candidates) == 0 {
+		candidates = []peak{{start.score, start.transform}}
+	}
+	return a.refineAll(v, candidates)
+}
+
+// rotate searches every orientation where the best so far fits poorly, or two modalities may lie along other axes, and returns the better
+// of the two.
+func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, error) {
+	weak := best.evidence() < poor
+	if a.opt.Initial != nil || !weak && best.same {
+		return best, v, nil
+	}
+	rotations, ok := a.newRotationSearch(h)
+	if !ok || !weak && !rotations.axisFlipped() {
+		return best, v, nil
+	}
+	turned, tv, err := a.searchRotations(rotations, h)
+	if err != nil {
+		return outcome{}, views{}, err
+	}
+	refined := turned.refined + best.refined
+	if tv.plain != nil && turned.score > best.score {
+		best, v = turned, tv
+	}
+	best.refined = refined
+	return best, v, nil
 }
 
 // result tells of an outcome.
@@ -345,18 +366,19 @@ func (a *aligner) result(o outcome, same bool) *Result {
 }
 
 // rigidBeside returns the best transform near an affine one without scales and shears.
-func (a *aligner) rigidBeside(v views, affine volume.Affine) (volume.Affine, error) {
+func (a *aligner) rigidBeside(best outcome, v views) (outcome, error) {
 	middle := centroid(v.fixed.resampled)
-	there := affine.Apply(middle)
-	rigid := volume.Affine{M: nearestRotation(affine.M)}
+	there := best.transform.Apply(middle)
+	rigid := volume.Affine{M: nearestRotation(best.transform.M)}
 	for i, x := range rigid.Apply(middle) {
 		rigid.T[i] = there[i] - x
 	}
-	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).refine(a.ctx, rigid, true, fineSteps)
+	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).maximise(a.ctx, rigid, true, fineSteps)
 	if err != nil {
-		return rigid, a.failed(err)
+		return outcome{}, a.failed(err)
 	}
-	return rigid, nil
+	best.transform, best.score = rigid, v.score(rigid)
+	return best, nil
 }
 
 // manyPoints is how many points the last refinement compares.
@@ -364,20 +386,23 @@ func (a *aligner) manyPoints(v views) int {
 	return int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
 }
 
-// polish refines t by more points than the starts had and, of two modalities, fits it to matches of blocks.
-func (a *aligner) polish(v views, t volume.Affine, same bool) (volume.Affine, error) {
+// polish refines by more points than the starts had and, of two modalities, fits to matches of blocks.
+func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	compared := v.coarse
 	if same {
 		compared = v.bright().smoothed(fineSigma, a.opt.Threads)
 	}
-	t, _, err := a.objective(v, compared, a.manyPoints(v)).refine(a.ctx, t, a.opt.Method == Rigid, fineSteps)
+	t, _, err := a.objective(v, compared, a.manyPoints(v)).maximise(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
 	if err != nil {
-		return t, a.failed(err)
+		return outcome{}, a.failed(err)
 	}
 	if a.opt.Method == Affine && !same {
-		return a.consensus(v, t)
+		if t, err = a.consensus(v, t); err != nil {
+			return outcome{}, err
+		}
 	}
-	return t, nil
+	best.transform, best.score = t, v.score(t)
+	return best, nil
 }
 
 // score is that of the features under t.

@@ -119,7 +119,7 @@ type end struct {
 }
 
 func (a *aligner) refineOne(o *objective, from peak, iterations int) (end, error) {
-	t, score, err := o.refine(a.ctx, from.transform, a.opt.Method == Rigid, iterations)
+	t, score, err := o.maximise(a.ctx, from.transform, a.opt.Method == Rigid, iterations)
 	if err != nil {
 		return end{}, a.failed(err)
 	}

@@ -27,21 +27,21 @@ const (
 type features struct {
 	*resampled
 	planes [][]float32
+	depth  []float32 // depthWeights of the body
 }
 
 // describe returns the centred and scaled MIND-SSC of the body: zero mean a channel, unit mean squared norm a voxel.
 func describe(w *resampled, threads int) features {
 	n := len(w.intensity)
 	all := metric.MINDSSC(w.intensity, nil, w.grid.Size, mindRadius, mindDilation, threads)
-	f := features{w, make([][]float32, metric.MINDChannels)}
+	f := features{w, make([][]float32, metric.MINDChannels), depthWeights(w, threads)}
 	energy := make([]float64, metric.MINDChannels)
-	w.depth = depthWeights(w, threads)
 	parallel.For(metric.MINDChannels, 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
 			plane := all[c*n : (c+1)*n]
 			f.planes[c] = plane
 			mean := float32(blas32.DDot(vector(w.body), vector(plane)) / max(w.bodyCount, 1))
-			for i, d := range w.depth {
+			for i, d := range f.depth {
 				plane[i] = d * (plane[i] - mean)
 			}
 			energy[c] = blas32.DDot(vector(plane), vector(plane))
@@ -122,8 +122,9 @@ func principal(a, b features, threads int) *mat.Dense {
 	return basis
 }
 
-// project replaces the planes of f by their components along the rows of basis.
-func (f features) project(basis *mat.Dense, threads int) features {
+// intoComponents overwrites the planes of f, which are not to be used again, with their components along the rows of basis: at most this
+// much memory is held at a time.
+func (f features) intoComponents(basis *mat.Dense, threads int) features {
 	const held = 1 << 12 // so many voxels' channels stay in the cache
 	rows, channels := basis.Dims()
 	parallel.For(len(f.intensity), 16*held, threads, func(lo, hi int) {
@@ -142,7 +143,7 @@ func (f features) project(basis *mat.Dense, threads int) features {
 			}
 		}
 	})
-	return features{f.resampled, f.planes[:rows]}
+	return features{f.resampled, f.planes[:rows], f.depth}
 }
 
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }
@@ -161,7 +162,7 @@ func (f features) halved(count, threads int) features {
 	half := func(in []float32) []float32 { return halve(in, f.grid.Size, w.grid.Size) }
 	w.valid, w.body = half(f.valid), half(f.body)
 	w.bodyCount = f.bodyCount / 8
-	out := features{w, make([][]float32, len(f.planes))}
+	out := features{resampled: w, planes: make([][]float32, len(f.planes))}
 	parallel.For(len(f.planes), 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
 			out.planes[c] = half(f.planes[c])

@@ -16,7 +16,6 @@ type resampled struct {
 	valid     []float32 // 1 inside the field of view and the mask, else 0: unknown, not air
 	body      []float32 // 1 on the foreground
 	bodyCount float64
-	depth     []float32 // depthWeights of the body, once its features are described
 }
 
 // comparisonSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the

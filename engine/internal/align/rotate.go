@@ -36,7 +36,7 @@ func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 	f := describe(w, threads)
 	basis := principal(f, f, threads)
 	return rotationSearch{
-		searcher: newSearcher(f.project(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
+		searcher: newSearcher(f.intoComponents(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
 		moving:   downsample(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
 	}, true
 }
@@ -70,7 +70,7 @@ func (t rotationSearch) best(frame [9]float64) peak {
 	if w.bodyCount == 0 {
 		return peak{}
 	}
-	m := describe(w, threads).project(t.basis, threads).leading(searchComponents)
+	m := describe(w, threads).intoComponents(t.basis, threads).leading(searchComponents)
 	if found := t.searcher.search(m, [3]float64{1, 1, 1}); len(found) > 0 {
 		return found[0]
 	}
@@ -115,7 +115,7 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 			if err != nil {
 				return o, nil
 			}
-			t, score, err := v.plain.refine(a.ctx, o.transform, true, coarseIterations)
+			t, score, err := v.plain.maximise(a.ctx, o.transform, true, coarseIterations)
 			if err != nil {
 				return o, a.failed(err)
 			}
@@ -168,7 +168,7 @@ func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, err
 		if err != nil {
 			break
 		}
-		t, score, err := turned.plain.refine(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
+		t, score, err := turned.plain.maximise(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
 		if err != nil {
 			return best, v, a.failed(err)
 		}

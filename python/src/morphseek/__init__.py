@@ -28,6 +28,7 @@ os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 _WHERE = {
     "DenseTransform": "transforms",
     "Image": "images",
+    "Landmarks": "landmarks",
     "Progress": "progress",
     "RegistrationResult": "result",
     "Transform": "transforms",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -129,10 +130,15 @@ class Bar:
     """
 
     def __init__(self) -> None:
+        self._bar: Any = None
+        if _is_shown():
+            self._start()
+
+    def _start(self) -> None:
+        # importing rich takes longer than registering something small
         from rich.console import Console
         from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeElapsedColumn
 
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         # it has names and paths of the user's
         message = TextColumn("{task.description}", markup=False)
         columns = (
@@ -143,13 +149,15 @@ class Bar:
             TextColumn("{task.fields[left]:<11}"),
             message,
         )
-        silent = not console.is_terminal or bool(os.environ.get("CI"))
-        self._bar = RichProgress(*columns, console=console, transient=True, disable=silent)
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._bar = RichProgress(*columns, console=console, transient=True)
         self._task = self._bar.add_task("", total=1.0, stage="", left="")
         self._left = TimeLeft()
         self._bar.start()
 
     def __call__(self, report: Progress) -> None:
+        if self._bar is None:
+            return
         if report.message:
             new = "" if report.message == report.title else report.message
             self._bar.update(self._task, description=new)
@@ -158,10 +166,20 @@ class Bar:
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(line, soft_wrap=True)
+        if self._bar is None:
+            print(line, file=sys.stderr)
+        else:
+            self._bar.console.print(line, soft_wrap=True)
 
     def close(self) -> None:
-        self._bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _is_shown() -> bool:
+    """Whether standard error is a terminal, or shall be taken for one, and no CI's."""
+    terminal = sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    return terminal and not os.environ.get("CI")
 
 
 class TimeLeft:

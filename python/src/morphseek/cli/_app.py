@@ -5,61 +5,67 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
 
-import typer
-import typer.core
+import click
 
 from .. import errors
-from .output import console
-
-UsageError = typer.BadParameter.__base__  # click's, or that of typer's own copy
+from .output import say
 
 
-class _Commands(typer.core.TyperGroup):
+class _Commands(click.Group):
     """The commands. Wrong usage is found before a command begins, so its JSON comes from here."""
 
-    def invoke(self, ctx: Any) -> Any:
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in their own order
+
+    def invoke(self, ctx: click.Context) -> object:
         as_json = "--json" in ctx.args
         try:
             return super().invoke(ctx)
-        except UsageError as error:  # type: ignore[misc]
+        except click.UsageError as error:
             if not as_json:
                 raise
-            print_failure(errors.InvalidArgumentError(error.format_message()))
-            raise typer.Exit(error.exit_code) from None
+            failure = errors.InvalidArgumentError(error.format_message())
+            print_failure(failure)
+            raise click.exceptions.Exit(failure.exit_code) from None
 
 
-app = typer.Typer(
-    name="morphseek",
-    cls=_Commands,
-    help="Deformable registration of 3-D medical images. For research use; not a medical device.",
-    epilog="Start with: morphseek demo. Then: morphseek register FIXED MOVING --out FOLDER",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-models_app = typer.Typer(
-    help="List, show and verify the model bundles.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(models_app, name="models")
-
-
-def _version(show: bool) -> None:
+def _version(ctx: click.Context, parameter: click.Parameter, show: bool) -> None:
     if show:
         from importlib import metadata
 
         print(f"morphseek {metadata.version('morphseek')}")
-        raise typer.Exit
+        ctx.exit()
 
 
-@app.callback()
-def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    pass
+def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
+    if shell is not None:
+        from click.shell_completion import get_completion_class
+
+        completion = get_completion_class(shell)
+        if completion is not None:
+            print(completion(ctx.command, {}, "morphseek", "_MORPHSEEK_COMPLETE").source())
+        ctx.exit()
+
+
+@click.group(
+    name="morphseek",
+    cls=_Commands,
+    epilog="Start with: morphseek demo. Then: morphseek register FIXED MOVING --out FOLDER",
+    no_args_is_help=True,
+    context_settings={"show_default": True},
+)
+@click.option(
+    "--version", is_flag=True, callback=_version, is_eager=True, expose_value=False,
+    help="Print the version.",
+)  # fmt: skip
+@click.option(
+    "--show-completion", type=click.Choice(["bash", "zsh", "fish"]), callback=_completion,
+    is_eager=True, expose_value=False,
+    help="Print what completes the command in a shell, for its start-up file (~/.bashrc).",
+)  # fmt: skip
+def app() -> None:
+    """Deformable registration of 3-D medical images. For research use; not a medical device."""
 
 
 @contextlib.contextmanager
@@ -72,9 +78,9 @@ def reported(as_json: bool) -> Iterator[None]:
         if as_json:
             print_failure(failure)
         else:
-            console(errors=True).print(f"morphseek: {failure}", style="red", soft_wrap=True)
-        raise typer.Exit(failure.exit_code) from None
-    except typer.Exit:
+            say(f"morphseek: {failure}", "red", to_errors=True)
+        raise click.exceptions.Exit(failure.exit_code) from None
+    except click.exceptions.Exit:
         raise
     except Exception as error:  # a defect: its traceback goes to standard error
         if as_json:

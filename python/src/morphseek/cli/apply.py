@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from ._app import app, reported
-from .options import Json
-
-
-class _Interpolation(str, enum.Enum):
-    linear = "linear"
-    nearest = "nearest"
+from .options import PATH, json_option, out_folder
 
 
 @app.command()
+@click.option(
+    "--transform", type=PATH, required=True,
+    help="Transform, fixed to moving: transform.h5 of a registration, or any .h5 or .tfm.",
+)  # fmt: skip
+@click.option(
+    "--input", "-i", "image", type=PATH, required=True,
+    help="Image or label map in the moving space.",
+)  # fmt: skip
+@click.option(
+    "--reference", "-r", type=PATH, required=True,
+    help="Image whose grid the output gets: the fixed one.",
+)  # fmt: skip
+@out_folder(required=True, help="File to write.")
+@click.option(
+    "--interpolation", type=click.Choice(["linear", "nearest"]), default="linear",
+    help="nearest for label maps.",
+)  # fmt: skip
+@json_option
 def apply(
-    transform: Annotated[
-        Path,
-        typer.Option(
-            help="Transform, fixed to moving: transform.h5 of a registration, or any .h5 or .tfm.",
-            show_default=False,
-        ),
-    ],
-    image: Annotated[
-        Path,
-        typer.Option(
-            "--input", "-i", help="Image or label map in the moving space.", show_default=False
-        ),
-    ],
-    reference: Annotated[
-        Path,
-        typer.Option(
-            "--reference",
-            "-r",
-            help="Image whose grid the output gets: the fixed one.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)],
-    interpolation: Annotated[
-        _Interpolation, typer.Option(help="nearest for label maps.")
-    ] = _Interpolation.linear,
-    as_json: Json = False,
+    transform: Path, image: Path, reference: Path, out: Path, interpolation: str, as_json: bool
 ) -> None:
     """Resample an image or a label map by a transform."""
     with reported(as_json):
@@ -57,5 +42,5 @@ def apply(
         )
         loaded = transforms.read_transform(transform)
         source = images.read(image, "input")
-        images.write(out, loaded.apply(source, reference, interpolation.value))
+        images.write(out, loaded.apply(source, reference, interpolation))
         print(json.dumps({"out": str(out)}) if as_json else out)

@@ -4,92 +4,57 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from ..verdict import GRADES, tally
 from ._app import app, reported
-from .options import (
-    Json,
-    Quiet,
-    Report,
-    ReportSize,
-    changed,
-    command_line,
-    size_of,
-    with_engine_options,
-)
+from .options import PATH, changed, command_line, common_options, out_folder
 from .output import NOT_GOOD, print_rows
 
 
 @app.command("batch")
-@with_engine_options
+@click.argument("pairs", type=PATH, metavar="PAIRS.csv")
+@out_folder(
+    required=True, help="Folder for one folder a pair, summary.csv, summary.json and index.html."
+)
+@click.option(
+    "--workers", type=click.IntRange(1), default=1,
+    help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
+)  # fmt: skip
+@click.option(
+    "--scheduler",
+    help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
+    " install morphseek[dask]).",
+)
+@click.option("--html", is_flag=True, hidden=True, help="Deprecated: --report full.")
+@click.option("--no-resume", is_flag=True, help="Do pairs again that are finished.")
+@click.option("--no-cache", is_flag=True, hidden=True, help="Deprecated: --no-resume.")
+@click.option(
+    "--strict", is_flag=True,
+    help=f"Exit with code {NOT_GOOD} where a pair's verdict is not good (and none failed to be"
+    " registered); all results are written all the same.",
+)  # fmt: skip
+@common_options("small")
 def batch_command(
-    pairs: Annotated[
-        Path,
-        typer.Argument(
-            help=(
-                "CSV with the columns fixed, moving and, optionally, fixed_labels, moving_labels,"
-                " fixed_mask, moving_mask, id."
-            ),
-            metavar="PAIRS.csv",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
-            show_default=False,
-        ),
-    ],
-    workers: Annotated[
-        int,
-        typer.Option(
-            help=(
-                "Pairs at a time; each gets its share of the cores unless --threads says otherwise."
-            ),
-            min=1,
-        ),
-    ] = 1,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Address of a Dask scheduler whose workers do the work, one thread a pair (extra:"
-                " pip install morphseek[dask])."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    report: Report = ReportSize.small,
-    html: Annotated[
-        bool, typer.Option("--html", hidden=True, help="Deprecated: --report full.")
-    ] = False,
-    no_resume: Annotated[
-        bool, typer.Option("--no-resume", help="Do pairs again that are finished.")
-    ] = False,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", hidden=True, help="Deprecated: --no-resume.")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help=(
-                f"Exit with code {NOT_GOOD} where a pair's verdict is not good (and none failed to"
-                " be registered); all results are written all the same."
-            ),
-        ),
-    ] = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    pairs: Path,
+    out: Path,
+    workers: int,
+    scheduler: str | None,
+    report: Any,
+    html: bool,
+    no_resume: bool,
+    no_cache: bool,
+    strict: bool,
+    quiet: bool,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Register many pairs, each into a folder of its own.
+
+    PAIRS.csv has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
+    fixed_mask, moving_mask, fixed_landmarks, moving_landmarks, id.
 
     Pairs that are finished, with the same files and options, are not done again: after an
     interruption, the same command goes on. A pair that fails is listed with its error, the others
@@ -103,7 +68,7 @@ def batch_command(
             out,
             workers=workers,
             scheduler=scheduler,
-            report="full" if html else size_of(report),
+            report="full" if html else report,
             command=command_line(),
             resume=not (no_resume or no_cache),
             progress=not (quiet or as_json),
@@ -114,9 +79,9 @@ def batch_command(
         elif not quiet:
             _print_batch(done.summary(), out)
         if done.exit_code:
-            raise typer.Exit(done.exit_code)
+            raise click.exceptions.Exit(done.exit_code)
         if strict and any(pair.verdict != GRADES[0] for pair in done.pairs):
-            raise typer.Exit(NOT_GOOD)
+            raise click.exceptions.Exit(NOT_GOOD)
 
 
 def _print_batch(summary: dict[str, Any], out: Path) -> None:
@@ -126,6 +91,9 @@ def _print_batch(summary: dict[str, Any], out: Path) -> None:
     rows = [("pairs", f"{summary['pairs']}: {counts}")]
     if summary["dice_after"] is not None:
         rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
+    if summary["tre_after_mm"] is not None:
+        course = f"{summary['tre_before_mm']:.1f} -> {summary['tre_after_mm']:.1f} mm"
+        rows.append(("landmarks, mean", course))
     if summary["seconds"] is not None:
         rows += [
             ("mean NJD", f"{summary['njd_percent']:.4f} %"),

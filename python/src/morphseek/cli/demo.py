@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from ._app import app, reported
-from .options import (
-    Json,
-    Quiet,
-    Report,
-    ReportSize,
-    changed,
-    command_line,
-    size_of,
-    with_engine_options,
-)
-from .output import console, print_summary
+from .options import changed, command_line, common_options, out_folder
+from .output import print_summary, say
 
 if TYPE_CHECKING:
     from ..result import RegistrationResult
 
 
 @app.command()
-@with_engine_options
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path(
-        "morphseek-demo"
-    ),
-    size: Annotated[
-        int, typer.Option(help="Voxels of the fixed image along each axis.", min=32, max=256)
-    ] = 96,
-    report: Report = ReportSize.full,
-    quiet: Quiet = False,
-    as_json: Json = False,
-    **options: Any,
-) -> None:
+@out_folder(default="morphseek-demo", help="Folder for the results.")
+@click.option(
+    "--size", type=click.IntRange(32, 256), default=96,
+    help="Voxels of the fixed image along each axis.",
+)  # fmt: skip
+@common_options("full")
+def demo(out: Path, size: int, report: Any, quiet: bool, as_json: bool, **options: Any) -> None:
     """Register a made-up pair with a known answer: an MR-like and a CT-like torso, different in
     pose, size, grid and shape.
     """
@@ -50,7 +35,7 @@ def demo(
         if not (quiet or as_json):
             seconds = time.perf_counter() - started
             made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
-            console(errors=True).print(made, soft_wrap=True)  # no result
+            say(made, to_errors=True)  # no result
 
         def error_to_truth(result: RegistrationResult) -> dict[str, Any]:
             truth = pair.errors(result)
@@ -67,7 +52,7 @@ def demo(
             options=changed(options),
             title="the demonstration pair: a CT-like torso onto an MR-like one",
             command=command_line(),
-            report=size_of(report),
+            report=report,
             progress=not (quiet or as_json),
             label_names=phantoms.LABELS,
             extra=error_to_truth,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from ._app import app, reported
-from .options import Json
+from .options import json_option
 from .output import print_rows
 
 
 @app.command()
-def devices(as_json: Json = False) -> None:
+@json_option
+def devices(as_json: bool) -> None:
     """List what networks can run on: the ONNX Runtime in use, the GPUs, and for each device why it
     cannot be used and what to do.
     """

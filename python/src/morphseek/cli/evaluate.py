@@ -2,93 +2,59 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from ..verdict import tally
 from ._app import app, reported
-from .options import (
-    Json,
-    NoCache,
-    Quiet,
-    Report,
-    ReportSize,
-    cache_option,
-    changed,
-    size_of,
-    with_engine_options,
-)
-from .output import console, print_rows
+from .options import PATH, cache_option, changed, common_options, no_cache_option, out_folder
+from .output import print_rows, print_table, say
 
 
 @app.command()
-@functools.partial(with_engine_options, without=("uncertainty",))  # it has no place in scores
+@click.argument("pairs", type=PATH, metavar="PAIRS")
+@click.option("--data", type=PATH, required=True, help="Folder with images/ and labels/.")
+@out_folder(
+    required=True, help="Folder for results.json, results.csv, index.html and the pairs' pages."
+)
+@click.option("--subset", help="Which of a JSON file's lists, e.g. test.")
+@click.option(
+    "--labels-csv", type=PATH,
+    help="Table id,name[,structure] of the labels; those of one structure are merged.",
+)  # fmt: skip
+@click.option("--against", type=PATH, help="Folder of another evaluation, for the Wilcoxon test.")
+@click.option(
+    "--check", is_flag=True,
+    help="Measure Dice a second time by SimpleITK alone, from the written transform.",
+)  # fmt: skip
+@click.option(
+    "--inverse", is_flag=True,
+    help="Measure Dice in the moving image's space, too, by the inverse transform.",
+)  # fmt: skip
+@no_cache_option
+@common_options("small", without=("uncertainty",))  # it has no place in scores
 def evaluate(
-    pairs: Annotated[
-        Path,
-        typer.Argument(
-            help=(
-                "CSV (fixed,moving) or JSON list of pairs, also by its name in --data; Learn2Reg's"
-                " files are read."
-            ),
-            metavar="PAIRS",
-            show_default=False,
-        ),
-    ],
-    data: Annotated[
-        Path, typer.Option(help="Folder with images/ and labels/.", show_default=False)
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder for results.json, results.csv, index.html and the pairs' pages.",
-            show_default=False,
-        ),
-    ],
-    subset: Annotated[
-        str | None,
-        typer.Option(help="Which of a JSON file's lists, e.g. test.", show_default=False),
-    ] = None,
-    labels_csv: Annotated[
-        Path | None,
-        typer.Option(
-            help="Table id,name[,structure] of the labels; those of one structure are merged.",
-            show_default=False,
-        ),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of another evaluation, for the Wilcoxon test.", show_default=False
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Measure Dice a second time by SimpleITK alone, from the written transform.",
-        ),
-    ] = False,
-    inverse: Annotated[
-        bool,
-        typer.Option(
-            "--inverse",
-            help="Measure Dice in the moving image's space, too, by the inverse transform.",
-        ),
-    ] = False,
-    report: Report = ReportSize.small,
-    no_cache: NoCache = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    pairs: Path,
+    data: Path,
+    out: Path,
+    subset: str | None,
+    labels_csv: Path | None,
+    against: Path | None,
+    check: bool,
+    inverse: bool,
+    report: Any,
+    no_cache: bool,
+    quiet: bool,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Register many pairs and score them: Dice, HD95, volumes and folding for every pair and label.
+
+    PAIRS is a CSV (fixed,moving) or JSON list of pairs, also by its name in --data; Learn2Reg's
+    files are read.
 
     A pair that fails is listed with its error, the others go on, and the exit code is the first
     failure's.
@@ -114,8 +80,8 @@ def evaluate(
                 against=against,
                 check=check,
                 inverse=inverse,
-                pages=None if size_of(report) == "none" else folder,
-                report="full" if size_of(report) == "full" else "small",
+                pages=None if report == "none" else folder,
+                report="full" if report == "full" else "small",
                 progress=not (quiet or as_json),  # with a line for each pair, on standard error
                 **changed(options),
                 **cache_option(no_cache),
@@ -131,10 +97,10 @@ def evaluate(
             if not kept:
                 result.write(folder)
         if kept and not as_json:
-            console(errors=True).print(
+            say(
                 f"note: no pair succeeded, so {' and '.join(kept)} in {out} stay as they were",
-                style="yellow",
-                soft_wrap=True,
+                "yellow",
+                to_errors=True,
             )
         if as_json:
             print(json.dumps(result.to_dict()))
@@ -142,18 +108,19 @@ def evaluate(
             _print_evaluation(summary, result.names, result.wilcoxon, out)
         failure = next((p.exit_code for p in result.pairs if p.error), 0)
         if failure:
-            raise typer.Exit(failure)
+            raise click.exceptions.Exit(failure)
 
 
 def _print_evaluation(
     summary: dict[str, Any], names: dict[int, str], wilcoxon: dict[str, Any] | None, out: Path
 ) -> None:
-    from rich.table import Table
-
-    table = Table("label", "mean Dice")
-    for label, dice in summary["dice_by_label"].items():
-        table.add_row(names.get(label, str(label)), f"{dice:.4f}")
-    console().print(table)
+    print_table(
+        ("label", "mean Dice"),
+        [
+            (names.get(label, str(label)), f"{dice:.4f}")
+            for label, dice in summary["dice_by_label"].items()
+        ],
+    )
 
     def number(name: str, digits: int, unit: str = "") -> str:
         return "-" if summary[name] is None else f"{summary[name]:.{digits}f}{unit}"

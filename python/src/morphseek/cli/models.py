@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
+import click
 
-from ._app import models_app, reported
-from .options import Json
-from .output import console
+from ._app import app, reported
+from .options import json_option
+from .output import print_table
 
 
-@models_app.command("list")
-def models_list(as_json: Json = False) -> None:
+@app.group("models", no_args_is_help=True)
+def models() -> None:
+    """List, show and verify the model bundles: built in, or in a .onnx file."""
+
+
+@models.command("list")
+@json_option
+def models_list(as_json: bool) -> None:
     """List the bundles that ship with the package."""
     with reported(as_json):
         from .._engine import core
@@ -22,23 +27,16 @@ def models_list(as_json: Json = False) -> None:
         if as_json:
             print(json.dumps(found))
             return
-        from rich.table import Table
-
-        table = Table("name", "version", "modality", "licence", "state")
-        for info in found:
-            m = info["manifest"]
-            table.add_row(
-                m["name"], m["version"], m["modality"], m["licence"], info["error"] or "sound"
-            )
-        console().print(table)
+        columns = ("name", "version", "modality", "licence")
+        rows = [
+            [*(info["manifest"][c] for c in columns), info["error"] or "sound"] for info in found
+        ]
+        print_table((*columns, "state"), rows)
 
 
-@models_app.command("show")
-def models_show(
-    name: Annotated[
-        str, typer.Argument(help="Built-in name or path of a .onnx bundle.", show_default=False)
-    ],
-) -> None:
+@models.command("show")
+@click.argument("name")
+def models_show(name: str) -> None:
     """Print a bundle's manifest as JSON: what it is, what it was trained on, its licence and
     credit.
     """
@@ -48,13 +46,10 @@ def models_show(
         print(json.dumps(core.verify_model(name)["manifest"], indent=2))
 
 
-@models_app.command("verify")
-def models_verify(
-    name: Annotated[
-        str, typer.Argument(help="Built-in name or path of a .onnx bundle.", show_default=False)
-    ],
-    as_json: Json = False,
-) -> None:
+@models.command("verify")
+@click.argument("name")
+@json_option
+def models_verify(name: str, as_json: bool) -> None:
     """Check a bundle as a registration would: whole, untampered (sha256), of a known format,
     nothing outside itself.
     """

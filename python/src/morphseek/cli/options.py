@@ -2,72 +2,50 @@
 
 from __future__ import annotations
 
-import enum
 import functools
-import inspect
 import os
 import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
-import typer
+import click
 
 from .. import errors
 from .._engine.table import option_table
 from .output import NOT_GOOD
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the result, or the error, as JSON on standard output.")
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help=(
-            f"Exit with code {NOT_GOOD} where the verdict is not good; all results are written all"
-            " the same."
-        ),
-    ),
-]
-NoCache = Annotated[
-    bool,
-    typer.Option(
-        "--no-cache",
-        help=(
-            "Compute anew, even if the same registration was done before, and keep no copy in the"
-            " user's cache folder."
-        ),
-    ),
-]
+Command = TypeVar("Command", bound=Callable[..., None])
+
+PATH = click.Path(path_type=Path)
+
+out_folder = functools.partial(click.option, "--out", "-o", type=PATH)
+json_option = click.option(
+    "--json", "as_json", is_flag=True,
+    help="Print the result, or the error, as JSON on standard output.",
+)  # fmt: skip
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, help="Print nothing but errors; no progress bar."
+)
+strict_option = click.option(
+    "--strict", is_flag=True,
+    help=f"Exit with code {NOT_GOOD} where the verdict is not good; all results are written all"
+    " the same.",
+)  # fmt: skip
+no_cache_option = click.option(
+    "--no-cache", is_flag=True,
+    help="Compute anew, even if the same registration was done before, and keep no copy in the"
+    " user's cache folder.",
+)  # fmt: skip
 
 
-class ReportSize(str, enum.Enum):
-    """What ``--report`` takes."""
-
-    full = "full"
-    small = "small"
-    none = "none"
-
-
-Report = Annotated[
-    ReportSize,
-    typer.Option(
-        help=(
-            "What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
-            " kB; or not written."
-        )
-    ),
-]
-
-
-def size_of(report: Any) -> Any:
-    """Return the value: of the commands with the engine's options it is that already."""
-    return getattr(report, "value", report)
+def report_option(default: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--report", type=click.Choice(["full", "small", "none"]), default=default,
+        help="What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
+        " kB; or not written.",
+    )  # fmt: skip
 
 
 def command_line() -> str:
@@ -75,76 +53,63 @@ def command_line() -> str:
     return "morphseek " + shlex.join(sys.argv[1:])
 
 
-def with_engine_options(
-    command: Callable[..., None], without: Collection[str] = ()
-) -> Callable[..., None]:
+def engine_options(without: Collection[str] = ()) -> Callable[[Command], Command]:
     """Give a command the engine's options but for some: their names, types, ranges, defaults and
     helps are the engine's own.
     """
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    for option in option_table():
-        name = option["name"]
-        if name == "cache" or name in without:  # --no-cache and a fixed folder stand for the cache
-            continue
-        limits: dict[str, Any] = {key: option[key] for key in ("min", "max") if key in option}
-        metavar = None
-        kind: Any
-        if "prefix" in option or "number" in option:
-            kind = str
-            more = (
-                [f"{option['prefix']}..."]
-                if "prefix" in option
-                else [f"{option['number']} from {option['min']:g} to {option['max']:g}"]
-            )
-            default, metavar = option["default"], "|".join(option["choices"] + more)
-            limits = {"parser": functools.partial(_checked, name)}
-        elif "choices" in option:
-            kind = _choices(name.capitalize(), option["choices"])
-            default = kind(option["default"])
-        else:
-            kind = {"string": str, "int": int, "float": float}[option["type"]]
-            default = kind(option["default"])
-            limits = {key: kind(value) for key, value in limits.items()}
-        info = typer.Option(
-            f"--{name.replace('_', '-')}",
-            help=option["help"],
-            metavar=metavar,
-            rich_help_panel="Registration",
-            **limits,
-        )
-        parameters.append(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=Annotated[kind, info],
-            )
-        )
 
-    @functools.wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        command(*args, **{k: v.value if isinstance(v, enum.Enum) else v for k, v in kwargs.items()})
+    def give(command: Command) -> Command:
+        for option in reversed(option_table()):  # the last one given comes first
+            name = option["name"]
+            # --no-cache and a fixed folder stand for the cache
+            if name != "cache" and name not in without:
+                command = _option(option)(command)
+        return command
 
-    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
-    return wrapper
+    return give
 
 
-def _choices(name: str, values: list[str]) -> Any:
-    """Return the choices of an option as the enumeration that Typer takes."""
-    make: Any = enum.Enum
-    return make(name, {value: value for value in values}, type=str)
+def common_options(report: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Give a command what all have that register: its report, its silence, the engine's options."""
+    options = (engine_options(without), json_option, quiet_option, report_option(report))
+
+    def give(command: Command) -> Command:
+        for option in options:
+            command = option(command)
+        return command
+
+    return give
 
 
-def _checked(name: str, value: str) -> str:
+def _option(option: dict[str, Any]) -> Callable[[Command], Command]:
+    name = option["name"]
+    more: dict[str, Any] = {"default": option["default"], "help": option["help"]}
+    least, most = option.get("min"), option.get("max")
+    if "prefix" in option or "number" in option:  # the engine knows what else it takes
+        words = list(option["choices"])
+        words += [f"{option['prefix']}..."] if "prefix" in option else []
+        words += [f"{option['number']} from {least:g} to {most:g}"] if "number" in option else []
+        more |= {"type": str, "metavar": "|".join(words), "callback": _checked}
+    elif "choices" in option:
+        more["type"] = click.Choice(option["choices"])
+    elif option["type"] == "string":
+        more["type"] = str
+    else:
+        kind = click.IntRange if option["type"] == "int" else click.FloatRange
+        more["type"] = kind(least, most)
+    return click.option(f"--{name.replace('_', '-')}", name, **more)
+
+
+def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return an option's value if the engine takes it."""
+    if value == parameter.default:
+        return value
     from .._engine import bindings
 
     try:
-        bindings.check_options({name: value})
+        bindings.check_options({str(parameter.name): value})
     except errors.InvalidArgumentError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error), ctx, parameter) from None
     return value
 
 

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-import functools
 import json
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import click
 
 from ..verdict import GRADES, UNKNOWN, Verdict, explain as explain_in_words, explanation, notes
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
+_FURTHER_MM = 0.1  # what marking a point again differs by at least
 NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
 
 
-@functools.cache
-def console(errors: bool = False) -> Console:
-    """Return the way to standard output, or to standard error. Names and paths are printed as they
-    are: [x] is no markup in them, and :x: no emoji.
+def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
+    """Print a line to standard output, or to standard error, in a colour where that is a terminal
+    and NO_COLOR is not set.
     """
-    from rich.console import Console  # whose import takes longer than the rest of a help
+    stream = sys.stderr if to_errors else sys.stdout
+    if color and (os.environ.get("NO_COLOR") or not (stream.isatty() or _is_forced())):
+        color = None
+    click.echo(click.style(text, fg=color) if color else text, file=stream, color=bool(color))
 
-    return Console(stderr=errors, highlight=False, markup=False, emoji=False)
+
+def _is_forced() -> bool:
+    return bool(os.environ.get("FORCE_COLOR"))
 
 
 def is_good(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.grade == GRADES[0]
 
 
-_STYLES = {"good": "green", "check": "yellow", "failed": "red"}
+_COLORS = {"good": "green", "check": "yellow", "failed": "red"}
 
 
 def print_verdict(verdict: Verdict | None, quiet: bool) -> None:
     """Print the verdict; one that is not good is an error to who wants to see nothing else."""
     if quiet and is_good(verdict):
         return
-    style = _STYLES[verdict.grade] if verdict else None
-    console(errors=quiet).print(f"verdict: {verdict or UNKNOWN}", style=style, soft_wrap=True)
+    color = _COLORS[verdict.grade] if verdict else None
+    say(f"verdict: {verdict or UNKNOWN}", color, to_errors=quiet)
 
 
 def print_summary(
@@ -47,7 +53,7 @@ def print_summary(
         print(json.dumps(summary | ({"explanation": explain_in_words(summary)} if explain else {})))
         return
     for warning in notes(summary):
-        console(errors=True).print(f"note: {warning}", style="yellow", soft_wrap=True)
+        say(f"note: {warning}", "yellow", to_errors=True)
     if not quiet:
         print_rows(_summary_rows(summary, out))
     if explain:
@@ -59,6 +65,8 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
     rows = []
     if "dice_after" in summary:
         rows.append(("mean Dice", f"{summary['dice_before']:.3f} -> {summary['dice_after']:.3f}"))
+    if "landmarks" in summary:
+        rows += _landmark_rows(summary["landmarks"], summary["align"]["method"])
     if truth := summary.get("truth"):
         rows += _truth_rows(truth, summary["align"]["method"])
     rows += [
@@ -85,6 +93,27 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
         ),
         ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
     ]
+    return rows
+
+
+def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, str]]:
+    """Return the errors at landmarks: before, after the initial alignment, after all."""
+    points = landmarks["points"]
+    course = " -> ".join(
+        f"{landmarks[when]['mean_mm']:.1f}" for when in ("before", "initial", "after")
+    )
+    worst = max(points, key=lambda p: p["after_mm"])
+    rows = [
+        (
+            "landmarks",
+            f"{course} mm on average: before -> initial alignment ({method}) -> after, at"
+            f" {len(points)} points",
+        ),
+        ("  worst", f"{worst['name']}: {worst['before_mm']:.1f} -> {worst['after_mm']:.1f} mm"),
+    ]
+    if further := [p for p in points if p["after_mm"] > p["before_mm"] + _FURTHER_MM]:
+        said = (f"{p['name']} {p['before_mm']:.1f} -> {p['after_mm']:.1f}" for p in further)
+        rows.append(("  worse than before", ", ".join(said) + " mm"))
     return rows
 
 
@@ -130,4 +159,10 @@ def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
 def print_rows(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        console().print(f"{name:<{width}}  {value}", soft_wrap=True)
+        say(f"{name:<{width}}  {value}")
+
+
+def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(heading, *rows)]
+    for row in (heading, *rows):
+        say("  ".join(f"{cell:<{n}}" for cell, n in zip(row, widths)).rstrip())

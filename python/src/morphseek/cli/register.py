@@ -3,97 +3,79 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from ..verdict import Verdict
 from ._app import app, reported
 from .options import (
-    Json,
-    NoCache,
-    Quiet,
-    Report,
-    ReportSize,
-    Strict,
+    PATH,
     cache_option,
     changed,
     command_line,
-    size_of,
-    with_engine_options,
+    common_options,
+    no_cache_option,
+    out_folder,
+    strict_option,
 )
 from .output import NOT_GOOD, is_good, print_summary
 
 
 @app.command()
-@with_engine_options
+@click.argument("fixed", type=PATH, metavar="FIXED")
+@click.argument("moving", type=PATH, metavar="MOVING")
+@out_folder(required=True, help="Folder for the results; made if need be.")
+@click.option(
+    "--fixed-labels", type=PATH,
+    help="Label map of the fixed image: with that of the moving one, Dice is measured.",
+)  # fmt: skip
+@click.option("--moving-labels", type=PATH, help="Label map of the moving image: it is warped too.")
+@click.option("--fixed-mask", type=PATH, help="Where not zero, the fixed image counts.")
+@click.option("--moving-mask", type=PATH, help="Where not zero, the moving image counts.")
+@click.option(
+    "--fixed-landmarks", type=PATH,
+    help="Points of the fixed image: .mrk.json, .fcsv, or CSV with the columns x, y, z in LPS mm"
+    " and, optionally, name. With those of the moving one, the error at them is measured; they do"
+    " not change the result.",
+)  # fmt: skip
+@click.option(
+    "--moving-landmarks", type=PATH,
+    help="The same points of the moving image, paired by name where both have the same names, else"
+    " in their order.",
+)  # fmt: skip
+@click.option(
+    "--initial-transform", type=PATH,
+    help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
+)  # fmt: skip
+@strict_option
+@click.option(
+    "--explain", is_flag=True,
+    help="Print how the result came about: the start that was kept, what was compared, the search,"
+    " the smoothness, what the referee said, and why.",
+)  # fmt: skip
+@no_cache_option
+@common_options("full")
 def register(
-    fixed: Annotated[
-        Path,
-        typer.Argument(
-            help="Fixed image: NIfTI, NRRD, MetaImage, ... or a folder with one DICOM series.",
-            metavar="FIXED",
-            show_default=False,
-        ),
-    ],
-    moving: Annotated[
-        Path,
-        typer.Argument(
-            help="Moving image, to be brought onto the fixed one.",
-            metavar="MOVING",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Folder for the results; made if need be.", show_default=False
-        ),
-    ],
-    fixed_labels: Annotated[
-        Path | None,
-        typer.Option(
-            help="Label map of the fixed image: with that of the moving one, Dice is measured.",
-            show_default=False,
-        ),
-    ] = None,
-    moving_labels: Annotated[
-        Path | None,
-        typer.Option(help="Label map of the moving image: it is warped too.", show_default=False),
-    ] = None,
-    fixed_mask: Annotated[
-        Path | None,
-        typer.Option(help="Where not zero, the fixed image counts.", show_default=False),
-    ] = None,
-    moving_mask: Annotated[
-        Path | None,
-        typer.Option(help="Where not zero, the moving image counts.", show_default=False),
-    ] = None,
-    initial_transform: Annotated[
-        Path | None,
-        typer.Option(
-            help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
-            show_default=False,
-        ),
-    ] = None,
-    report: Report = ReportSize.full,
-    strict: Strict = False,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help=(
-                "Print how the result came about: the start that was kept, what was compared, the"
-                " search, the smoothness, what the referee said, and why."
-            ),
-        ),
-    ] = False,
-    no_cache: NoCache = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    fixed: Path,
+    moving: Path,
+    out: Path,
+    fixed_labels: Path | None,
+    moving_labels: Path | None,
+    fixed_mask: Path | None,
+    moving_mask: Path | None,
+    fixed_landmarks: Path | None,
+    moving_landmarks: Path | None,
+    initial_transform: Path | None,
+    report: Any,
+    strict: bool,
+    explain: bool,
+    no_cache: bool,
+    quiet: bool,
+    as_json: bool,
     **options: Any,
 ) -> None:
-    """Register MOVING onto FIXED.
+    """Register MOVING onto FIXED: NIfTI, NRRD, MetaImage, ... or folders with one DICOM series.
 
     Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output
     folder, warped_labels.nii.gz if the moving labels are given and uncertainty.nrrd if it is asked
@@ -107,10 +89,11 @@ def register(
             out,
             (fixed, moving),
             (fixed_labels, moving_labels),
+            landmarks=(fixed_landmarks, moving_landmarks),
             options=changed(options) | cache_option(no_cache),
             title=f"{moving} onto {fixed}",
             command=command_line(),
-            report=size_of(report),
+            report=report,
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
@@ -118,4 +101,4 @@ def register(
         )
         print_summary(summary, out, quiet, as_json, explain)
         if strict and not is_good(Verdict.of(summary)):
-            raise typer.Exit(NOT_GOOD)
+            raise click.exceptions.Exit(NOT_GOOD)

@@ -1,12 +1,13 @@
 """Many pairs: lists of them, registering each into a folder, and scoring them by label maps."""
 
+from .._tables import read_table
 from .batch import register_cohort
 from .evaluation import evaluate, run_file
 from .folders import find_file
 from .into import Report, register_into
 from .lists import IMAGES, Pair, find_list, read_list, read_pairs
 from .results import FILES, INDEX, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
-from .tables import read_labels_csv, read_table
+from .tables import read_labels_csv
 
 __all__ = [
     "FILES",

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from .. import _files, registration, scoring
+from .. import _files, errors, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
+from ..landmarks import Landmarks, LandmarksLike, check_inside, pair_landmarks
 from ..result import OUTPUTS, RegistrationResult, write_result
 
 Report = Literal["full", "small", "none"]
@@ -21,6 +22,7 @@ def register_into(
     images: tuple[ImageLike, ImageLike],
     labels: tuple[ImageLike | None, ImageLike | None] = (None, None),
     *,
+    landmarks: tuple[LandmarksLike | None, LandmarksLike | None] = (None, None),
     options: dict[str, Any],
     title: str = "",
     command: str = "",
@@ -39,6 +41,8 @@ def register_into(
         Folder for the files; made if need be.
     images, labels : tuple
         Fixed and moving.
+    landmarks : tuple, optional
+        Fixed and moving ones, at which the error is measured.
     options : dict
         Of the engine.
     title, command, label_names
@@ -74,13 +78,24 @@ def register_into(
             "moving": images[1],
             "fixed labels": fixed_labels,
             "moving labels": moving_labels,
+            "fixed landmarks": landmarks[0],
+            "moving landmarks": landmarks[1],
             **inputs,
         },
     )
     # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
     # work.
     with _files.output_folder(out, OUTPUTS, seal) as folder:
+        marks = _landmarks(*landmarks)
         images = read(images[0], "fixed"), read(images[1], "moving")
+        outside = (
+            []
+            if marks is None
+            else [
+                check_inside(points, image.grid, name)
+                for points, image, name in zip(marks, images, ("fixed", "moving"))
+            ]
+        )
         if fixed_labels is not None:
             fixed_labels = scoring.on_fixed_grid(fixed_labels, images[0].grid)
         if moving_labels is not None:
@@ -98,6 +113,8 @@ def register_into(
                 result.metrics["warnings"].append(
                     "The two label maps have no label in common: no overlap was measured."
                 )
+        points = None if marks is None else scoring.score_landmarks(result, *marks)
+        result.metrics["warnings"].extend(filter(None, outside))
         result.options.pop("cache", None)
         summary = result.to_dict()
         if scores:
@@ -106,6 +123,8 @@ def register_into(
                 "dice_after": scoring.mean_dice(scores),
                 "labels": [dataclasses.asdict(score) for score in scores],
             }
+        if points is not None:
+            summary |= points.summary()
         if extra is not None:
             summary |= extra(result)
         took("score")
@@ -131,6 +150,7 @@ def register_into(
                     warped_labels=warped_labels,
                     scores=scores,
                     label_names=label_names,
+                    landmarks=points,
                     command=command,
                     title=title,
                     truth=summary.get("truth"),
@@ -142,3 +162,17 @@ def register_into(
         write_result(result, folder, summary, *others)
         took("write")
     return summary | {"cpu_seconds": phases}
+
+
+def _landmarks(
+    fixed: LandmarksLike | None, moving: LandmarksLike | None
+) -> tuple[Landmarks, Landmarks] | None:
+    """Return the landmarks, those that belong together at one place."""
+    if fixed is None and moving is None:
+        return None
+    if fixed is None or moving is None:
+        given, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
+        raise errors.InvalidArgumentError(
+            f"{given} landmarks are given without {missing} landmarks; give both"
+        )
+    return pair_landmarks(fixed, moving)

@@ -111,6 +111,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             folder,
             (images["fixed"], images["moving"]),
             (images.get("fixed_labels"), images.get("moving_labels")),
+            landmarks=(images.get("fixed_landmarks"), images.get("moving_landmarks")),
             options=job.options,
             title=pair.id,
             command=job.command,
@@ -126,6 +127,8 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
                 for name in (
                     "dice_before",
                     "dice_after",
+                    "tre_before_mm",
+                    "tre_after_mm",
                     "njd_percent",
                     "model",
                     "device",

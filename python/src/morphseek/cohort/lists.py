@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
-from .tables import read_table
+from .._tables import read_table
 
 
 def find_list(pairs: Any, data: str | os.PathLike[str]) -> Any:
@@ -116,7 +116,17 @@ def _as_pairs(rows: Any, where: str) -> list[tuple[str, str]]:
     return pairs
 
 
-IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
+IMAGES = (
+    "fixed",
+    "moving",
+    "fixed_labels",
+    "moving_labels",
+    "fixed_mask",
+    "moving_mask",
+    "fixed_landmarks",
+    "moving_landmarks",
+)
+"""The files that a pair may have."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -247,6 +247,9 @@ class Outcome:
     """Of the verdict."""
     dice_before: float | None = None
     dice_after: float | None = None
+    tre_before_mm: float | None = None
+    tre_after_mm: float | None = None
+    """Mean error at landmarks."""
     njd_percent: float | None = None
     seconds: float | None = None
     model: str = ""
@@ -296,7 +299,15 @@ class Cohort:
             "verdict": counts(p.verdict for p in self.pairs if p.verdict),
         }
         means = {}
-        for name in ("error_mm", "dice_before", "dice_after", "njd_percent", "seconds"):
+        for name in (
+            "error_mm",
+            "dice_before",
+            "dice_after",
+            "tre_before_mm",
+            "tre_after_mm",
+            "njd_percent",
+            "seconds",
+        ):
             values = [getattr(p, name) for p in self.pairs if getattr(p, name) is not None]
             means[name] = statistics.fmean(values) if values else None
         return found | means
@@ -345,6 +356,7 @@ class Cohort:
                     pair.error_mm,
                     pair.dice_before,
                     pair.dice_after,
+                    tre_mm=pair.tre_after_mm,
                     njd_percent=pair.njd_percent,
                     seconds=pair.seconds,
                     said=pair.message or " ".join(pair.reasons) or pair.status,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._percentiles import percentiles
 from .views import Scene, Volume
 
 _LEAST_VOLUME = 1e-2  # what the map of volumes tells apart
@@ -58,7 +59,7 @@ class Maps:
         most = max(0.1, float(np.abs(logarithm).max()))
         coded = np.rint(128 + logarithm * (127 / most)).astype(np.uint8)
         coded[sampled <= 0] = 0  # nothing else is: the map folds
-        shown = float(np.percentile(np.abs(logarithm[::2, ::2, ::2]), 99))
+        shown = percentiles(np.abs(logarithm[::2, ::2, ::2]), [99])[0]
         shown = min(max(shown, 0.3), 1.4)  # from a quarter of the volume to four times it
         self.volumes["jacobian"] = Volume(coded, self.steps, False)
         self.scales["jacobian"] = {"most": most, "shown": min(most, shown)}
@@ -66,7 +67,7 @@ class Maps:
     def _heat(self, name: str, volume: np.ndarray) -> None:
         sampled = np.nan_to_num(self.scene.sampled(volume, self.nodes))
         most = max(1e-3, float(sampled.max()))
-        shown = max(1e-3, 1.2 * float(np.percentile(sampled[::2, ::2, ::2], 95)))
+        shown = max(1e-3, 1.2 * percentiles(sampled[::2, ::2, ::2], [95])[0])
         coded = np.rint(sampled * (255 / most)).astype(np.uint8)
         self.volumes[name] = Volume(coded, self.steps, False)
         self.scales[name] = {"most": most, "shown": min(most, shown)}

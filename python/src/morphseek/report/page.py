@@ -9,18 +9,21 @@ import hashlib
 import os
 from collections.abc import Sequence
 from importlib import resources
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
 from .. import _files, images
+from ..landmarks import LandmarksLike
 from ..result import RegistrationResult
-from ..scoring import LabelScore, mean_dice
+from ..scoring import LabelScore, LandmarkErrors, mean_dice, score_landmarks
 from ..verdict import UNKNOWN, explanation, millimetres, notes
 from . import picture, viewer_data
-from .landmarks import LandmarkErrors
 from .markup import Markup, join, tag
 from .views import Scene
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Size = Literal["full", "small"]
 
@@ -31,24 +34,29 @@ _STILL_WIDTH, _STILL_BYTES = 960, 110_000
 _DATA = Markup("<!-- data -->")
 
 
+class Content(TypedDict, total=False):
+    """What a page shows beside the images; :func:`write_report` says what each is."""
+
+    fixed_labels: images.ImageLike | None
+    moving_labels: images.ImageLike | None
+    warped_labels: images.ImageLike | None
+    scores: Sequence[LabelScore]
+    label_names: dict[int, str] | None
+    landmarks: tuple[LandmarksLike, LandmarksLike] | LandmarkErrors | None
+    landmark_names: Sequence[str]
+    estimated_error: np.ndarray | None
+    command: str
+    title: str
+    truth: dict[str, Any] | None
+    size: Size
+
+
 def write_report(
     path: str | os.PathLike[str],
     result: RegistrationResult,
     fixed: images.ImageLike,
     moving: images.ImageLike,
-    *,
-    fixed_labels: images.ImageLike | None = None,
-    moving_labels: images.ImageLike | None = None,
-    warped_labels: images.ImageLike | None = None,
-    scores: Sequence[LabelScore] = (),
-    label_names: dict[int, str] | None = None,
-    landmarks: tuple[Any, Any] | None = None,
-    landmark_names: Sequence[str] = (),
-    estimated_error: np.ndarray | None = None,
-    command: str = "",
-    title: str = "",
-    truth: dict[str, Any] | None = None,
-    size: Size = "full",
+    **content: Unpack[Content],
 ) -> None:
     """Write the page.
 
@@ -67,10 +75,12 @@ def write_report(
         From :func:`morphseek.scoring.score_labels`.
     label_names : dict, optional
         Label number to name.
-    landmarks : (array_like, array_like), optional
-        Points of the fixed and of the moving image that belong together: (n, 3), LPS mm. They are
-        drawn with their errors.
+    landmarks : (LandmarksLike, LandmarksLike), optional
+        Points of the fixed and of the moving image that belong together, as
+        :func:`morphseek.scoring.score_landmarks` takes them, or what it returned. They are drawn
+        with their errors.
     landmark_names : sequence of str
+        For landmarks that have none.
     estimated_error : numpy.ndarray, optional
         The error expected at each voxel of the fixed image, mm: (z, y, x).
     command : str
@@ -79,49 +89,24 @@ def write_report(
         Which images, for the heading.
     truth : dict, optional
         Of a made-up pair the errors at points, from :meth:`morphseek.phantoms.PhantomPair.errors`.
-    size : {"full", "small"}
+    size : {"full", "small"}, default "full"
         "full" is the interactive page, at most 6 MB; "small" has one picture and the numbers, below
         200 kB.
     """
-    text = compose(
-        result,
-        fixed,
-        moving,
-        fixed_labels=fixed_labels,
-        moving_labels=moving_labels,
-        warped_labels=warped_labels,
-        scores=scores,
-        label_names=label_names,
-        landmarks=landmarks,
-        landmark_names=landmark_names,
-        estimated_error=estimated_error,
-        command=command,
-        title=title,
-        truth=truth,
-        size=size,
-    )
-    _files.write_text(path, text)
+    _files.write_text(path, compose(result, fixed, moving, **content))
 
 
 def compose(
     result: RegistrationResult,
     fixed: images.ImageLike | None,
     moving: images.ImageLike | None,
-    *,
-    fixed_labels: images.ImageLike | None = None,
-    moving_labels: images.ImageLike | None = None,
-    warped_labels: images.ImageLike | None = None,
-    scores: Sequence[LabelScore] = (),
-    label_names: dict[int, str] | None = None,
-    landmarks: tuple[Any, Any] | None = None,
-    landmark_names: Sequence[str] = (),
-    estimated_error: np.ndarray | None = None,
-    command: str = "",
-    title: str = "",
-    truth: dict[str, Any] | None = None,
-    size: Size = "full",
+    **content: Unpack[Content],
 ) -> str:
     """Return the page of :func:`write_report`."""
+    if unknown := content.keys() - Content.__annotations__:
+        raise TypeError(f"a page has no {', '.join(sorted(unknown))}")
+    fixed_labels, moving_labels = content.get("fixed_labels"), content.get("moving_labels")
+    warped_labels = content.get("warped_labels")
     target = None if fixed is None else images.read_on(fixed, result.grid, "fixed")
     source = None if moving is None else images.read_on(moving, result.moving_grid, "moving")
     outlines: tuple[images.Image | None, images.Image | None] = (None, None)
@@ -139,25 +124,41 @@ def compose(
         if warped_labels is None
         else images.read_on(warped_labels, result.grid, "warped labels"),
     )
-    points = None
-    if landmarks is not None:
-        points = LandmarkErrors.of(result, *landmarks, names=landmark_names)
-    names = label_names or {}
-    facts = Facts(result, target, source, scene, scores, names, points, command, title, truth)
+    facts = Facts(
+        result,
+        target,
+        source,
+        scene,
+        content.get("scores", ()),
+        content.get("label_names") or {},
+        _points(result, content),
+        content.get("command", ""),
+        content.get("title", ""),
+        content.get("truth"),
+    )
     still = picture.data_url(scene.still(_STILL_WIDTH, _STILL_BYTES))
-    if size == "small":
+    if content.get("size", "full") == "small":
         return _document(facts, still, None)
     text = _document(facts, still, _DATA)
     data = viewer_data.of(
         scene,
         room=MOST_BYTES - len(text.encode()),
-        scores=scores,
-        names=names,
-        points=points,
-        error=estimated_error,
+        scores=facts.scores,
+        names=facts.names,
+        points=facts.points,
+        error=content.get("estimated_error"),
     )
     head, _, end = text.rpartition(_DATA)
     return head + data + end
+
+
+def _points(result: RegistrationResult, content: Content) -> LandmarkErrors | None:
+    landmarks = content.get("landmarks")
+    if landmarks is None or isinstance(landmarks, LandmarkErrors):
+        return landmarks
+    found = score_landmarks(result, *landmarks)
+    names = content.get("landmark_names", ())[: len(found.names)]
+    return dataclasses.replace(found, names=[*names, *found.names[len(names) :]])
 
 
 @dataclasses.dataclass
@@ -330,7 +331,7 @@ def _known_errors(facts: Facts) -> list[tuple[str, str, str]]:
             f" transform {initial['mean_mm']:.1f}"
         )
         found.append(("Mean error to the truth", f"{after['mean_mm']:.1f} mm", remark))
-    if facts.points is not None and len(facts.points.after_mm):
+    if facts.points is not None:
         points = facts.points
         remark = f"before {points.before_mm.mean():.1f}, worst {points.after_mm.max():.1f} mm"
         found.append(

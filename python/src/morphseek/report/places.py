@@ -9,8 +9,7 @@ import numpy as np
 
 from .. import images
 from ..result import RegistrationResult
-from ..scoring import LabelScore
-from .landmarks import LandmarkErrors
+from ..scoring import LabelScore, LandmarkErrors
 from .maps import Maps
 from .views import MOST_LABELS, Scene
 

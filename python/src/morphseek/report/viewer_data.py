@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..scoring import LabelScore
+from ..scoring import LabelScore, LandmarkErrors
 from . import pack
-from .landmarks import LandmarkErrors
 from .maps import Maps
 from .markup import Markup, join, script_data
 from .places import is_own, jumps

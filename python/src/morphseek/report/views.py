@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import images
+from .._percentiles import percentiles
 from ..result import RegistrationResult
 from ..transforms import minimum, resample_identity
 from . import pack, picture
@@ -180,7 +181,7 @@ class Scene:
     def _window(self, kind: str, volumes: list[np.ndarray]) -> None:
         """Choose from where to where intensities are kept, and what is black and white at first."""
         picked = np.concatenate([_thinned(v).ravel() for v in volumes]).astype(np.float32)
-        low, dark, bright, high = map(float, np.percentile(picked, (0.02, 0.5, 99.5, 99.98)))
+        low, dark, bright, high = percentiles(picked, (0.02, 0.5, 99.5, 99.98))
         if high <= low:
             high = low + 1
         scale = 255 / (high - low)

@@ -12,6 +12,7 @@ from the shape of the field (``arange``), never stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ __all__ = [
 
 
 def identity_grid(
-    shape: tuple[int, int, int], device: torch.device, dtype: torch.dtype = torch.float32
+    shape: Sequence[int], device: torch.device, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Voxel coordinates of a grid.
 
@@ -80,7 +81,8 @@ def from_view(field: Tensor, view: Sequence[int] | Tensor) -> Tensor:
     """Bring a displacement (B, 3, D, H, W), voxels, of images that went through :func:`to_view`
     back to where they came from.
     """
-    field = _mirror(translate(field, [-view[axis] for axis in range(3)]), view[3])
+    back: Sequence[Any] = [-view[axis] for axis in range(3)]
+    field = _mirror(translate(field, back), view[3])
     z, y, x = field.unbind(1)
     return torch.stack((z, y, x * (1 - 2 * view[3])), dim=1)
 

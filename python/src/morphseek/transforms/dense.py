@@ -14,7 +14,7 @@ from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
 from . import h5
 from .files import write_parts
-from .labels import MAX_EXACT, beyond_float32, check_fits, minimum, ranked
+from .labels import beyond_float32, carrier
 from .linear import linear
 from .points import checked_points
 
@@ -216,26 +216,10 @@ class DenseTransform:
             An interpolation of another name, or a background that the labels' type does not hold.
         """
         source = images.read_on(image, self.moving_grid, "moving")
-        if background is None:
-            background = 0.0 if interpolation == "nearest" else minimum(source.array)
-        array, values = source.array, None
-        if interpolation == "nearest":
-            check_fits(background, array.dtype)
-            if beyond_float32(array):
-                found, ranks, of_background = ranked(array, background)
-                if len(found) <= MAX_EXACT:  # their ranks travel; more than that are no labels
-                    values, background, array = found, of_background, ranks
-        moving = np.ascontiguousarray(array, dtype=np.float32)
-        out: np.ndarray = bindings.warp(
-            *self._field(), moving, source.grid, str(interpolation), float(background)
-        )
-        if interpolation == "nearest":
-            out = (
-                values[out.astype(np.int64)]
-                if values is not None
-                else out.astype(source.array.dtype)
-            )
-        return images.as_kind_of(image, images.Image.on_grid(out, self.grid))
+        what = carrier(source.array, interpolation, background, beyond_float32)
+        moving = np.ascontiguousarray(what.array, dtype=np.float32)
+        found = bindings.warp(*self._field(), moving, source.grid, interpolation, what.background)
+        return images.as_kind_of(image, images.Image.on_grid(what.back(found), self.grid))
 
     def transform_points(self, points: Any) -> np.ndarray:
         """Map points from the fixed to the moving space.

@@ -1,12 +1,50 @@
-"""Label maps whose numbers a resampler does not hold travel as ranks."""
+"""What a resampler is given: label maps whose numbers it does not hold travel as ranks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from .. import errors
 
 MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds exactly
+
+
+class Carrier(NamedTuple):
+    """What stands for an array while it is resampled."""
+
+    array: np.ndarray
+    background: float
+    back: Callable[[np.ndarray], np.ndarray]
+    """From what the resampler gives to the array's own values."""
+
+
+def carrier(
+    array: np.ndarray,
+    interpolation: str,
+    background: float | None,
+    too_large: Callable[[np.ndarray], bool],
+) -> Carrier:
+    """Prepare an array for a resampler: the background by default is its minimum, or the label 0
+    where labels are asked for by "nearest"; these keep their type, and travel as ranks where they
+    are too large for the resampler.
+    """
+    if interpolation not in ("linear", "nearest"):
+        raise errors.InvalidArgumentError(
+            f"interpolation is {interpolation!r}; it must be linear or nearest"
+        )
+    if interpolation == "linear":
+        background = minimum(array) if background is None else background
+        return Carrier(array, float(background), lambda found: found)
+    background = 0.0 if background is None else background
+    check_fits(background, array.dtype)
+    if too_large(array):
+        values, ranks, place = ranked(array, background)
+        if len(values) <= MAX_EXACT:  # more than that are no labels
+            return Carrier(ranks, float(place), lambda found: values[found.astype(np.int64)])
+    return Carrier(array, float(background), lambda found: found.astype(array.dtype))
 
 
 def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:

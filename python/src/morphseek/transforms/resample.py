@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import SimpleITK as sitk
 
-from .. import errors
 from .._engine import bindings
 from ..images import Image, placed
-from .labels import beyond, check_fits, minimum, ranked
+from .labels import beyond, carrier
 
 _MAX_FLOAT64 = 2**53  # largest integer that float64, in which SimpleITK counts, holds exactly
 
@@ -31,28 +30,19 @@ def resample(
     (:attr:`morphseek.images.Image.grid`) by any of SimpleITK's transforms, fixed to moving. What
     lies outside gets `background`: by default the image's minimum, or the label 0.
     """
-    if interpolation not in ("linear", "nearest"):
-        raise errors.InvalidArgumentError(
-            f"interpolation is {interpolation!r}; it must be linear or nearest"
-        )
-    array, values, how = image.array, None, sitk.sitkLinear
-    if background is None:
-        background = 0.0 if interpolation == "nearest" else minimum(array)
-    if interpolation == "nearest":
-        how = sitk.sitkNearestNeighbor
-        check_fits(background, array.dtype)
-        if array.dtype.kind in "iu" and beyond(array, _MAX_FLOAT64):  # their ranks travel
-            values, ranks, background = ranked(array, background)
-            array = ranks.astype(np.uint32)
+    what = carrier(image.array, interpolation, background, _beyond_float64)
+    if interpolation == "linear":
+        how, array = sitk.sitkLinear, image.float32()
     else:
-        array = image.float32()
+        how, array = sitk.sitkNearestNeighbor, what.array
     moved = sitk.Resample(
-        image.like(array).to_sitk(), _empty(grid), transform, how, float(background)
+        image.like(array).to_sitk(), _empty(grid), transform, how, what.background
     )
-    found = sitk.GetArrayFromImage(moved)
-    if interpolation == "nearest":
-        found = found.astype(image.array.dtype) if values is None else values[found]
-    return Image.on_grid(found, grid)
+    return Image.on_grid(what.back(sitk.GetArrayFromImage(moved)), grid)
+
+
+def _beyond_float64(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iu" and beyond(array, _MAX_FLOAT64)
 
 
 def _empty(grid: np.ndarray) -> sitk.Image:

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..spatial import from_view, integrate_velocity, to_view, upsample_field
 
-__all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "register"]
+__all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "prepare", "register"]
 
 GROUP = "morphseek.backbones"  # of the entry points
 
@@ -65,7 +65,7 @@ def register(name: str) -> Callable[[type[PolicyBackbone]], type[PolicyBackbone]
     return add
 
 
-def build(name: str, **options) -> PolicyBackbone:
+def build(name: str, **options: Any) -> PolicyBackbone:
     """Make the backbone registered under ``name``; ``options`` go to its constructor."""
     backbone = BACKBONES.get(name)
     if backbone is None:
@@ -130,11 +130,18 @@ class SplitConv(nn.Module):
         return self.up(up) + prepared
 
 
+def prepare(merges: nn.ModuleList, skips: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """The skip halves of a decoder's :class:`SplitConv`, one a level."""
+    levels = cast("Iterable[SplitConv]", merges)
+    return tuple(merge.prepare(skip) for merge, skip in zip(levels, skips, strict=True))
+
+
 def _pointwise(conv: nn.Conv3d, x: Tensor) -> Tensor:
     """A 1x1x1 convolution as a matrix product; PyTorch's float32 convolution of one volume on one
     thread is slow.
     """
     weight = conv.weight.reshape(conv.out_channels, conv.in_channels)
+    assert conv.bias is not None  # for the type checker, as below
     return torch.einsum("oc,bcdhw->bodhw", weight, x) + conv.bias.view(1, -1, 1, 1, 1)
 
 
@@ -148,9 +155,8 @@ def _views(
         return ()
     offsets, mirrored = offsets or [(0, 0, 0)], mirrored or [False]
     period = math.lcm(len(offsets), len(mirrored))
-    return tuple(
-        (*offsets[t % len(offsets)], int(mirrored[t % len(mirrored)])) for t in range(period)
-    )
+    moved = [(z, y, x) for z, y, x in offsets]
+    return tuple((*moved[t % len(moved)], int(mirrored[t % len(mirrored)])) for t in range(period))
 
 
 class PolicyBackbone(nn.Module):
@@ -245,6 +251,7 @@ class PolicyBackbone(nn.Module):
         c = self.latent_channels
         self.mu_head = nn.Conv3d(c, c, 1)
         self.log_sigma_head = nn.Conv3d(c, c, 1)
+        assert self.mu_head.bias is not None and self.log_sigma_head.bias is not None
         # Small weights keep tanh in its linear range and sigma near its initial value at the start.
         nn.init.normal_(self.mu_head.weight, std=1.0 / (self.scale * c**0.5))
         nn.init.zeros_(self.mu_head.bias)
@@ -256,6 +263,7 @@ class PolicyBackbone(nn.Module):
         training starts near the identity.
         """
         self.flow = nn.Conv3d(channels, 3, 3, padding=1)
+        assert self.flow.bias is not None
         nn.init.normal_(self.flow.weight, std=std)
         nn.init.zeros_(self.flow.bias)
 
@@ -366,7 +374,8 @@ class PolicyBackbone(nn.Module):
                 raise ValueError(
                     f"image size {tuple(size)} is not a multiple of {self.size_multiple}"
                 )
-        return (self.latent_channels, *(n // self.latent_stride for n in size))
+        d, h, w = (n // self.latent_stride for n in size)
+        return self.latent_channels, d, h, w
 
     def parameter_count(self) -> int:
         """Parameters of the whole network, the heads included."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import PolicyBackbone, SplitConv, register
+from .base import PolicyBackbone, SplitConv, prepare, register
 from .transmorph import SwinStage
 
 __all__ = ["NICETrans"]
@@ -61,7 +63,7 @@ class NICETrans(PolicyBackbone):
         widths: tuple[int, ...] = (8, 16, 32, 64, 128),
         depth: int = 2,
         window: tuple[int, int, int] = (5, 6, 7),
-        **policy,
+        **policy: Any,
     ):
         super().__init__(**policy)
         widths = tuple(widths)
@@ -75,14 +77,14 @@ class NICETrans(PolicyBackbone):
         skips = (*(2 * w for w in reversed(widths[:-1])), 2)
         outs = (*(2 * w for w in reversed(widths[:-1])), widths[0])
         ups = (top, *outs[:-1])
-        self.top = SwinStage(top, depth, 8, tuple(window))
+        self.top = SwinStage(top, depth, 8, window)
         self.merge = nn.ModuleList(
             SplitConv(u, s, o) for u, s, o in zip(ups, skips, outs, strict=True)
         )
         self.norms = nn.ModuleList(nn.InstanceNorm3d(o) for o in outs)
         self.refine = nn.ModuleList(
             (
-                SwinStage(o, depth, max(o // 32, 1), tuple(window))
+                SwinStage(o, depth, max(o // 32, 1), window)
                 if i < 2
                 else nn.Conv3d(o, o, 3, padding=1)
             )
@@ -97,8 +99,7 @@ class NICETrans(PolicyBackbone):
         for a, b in zip(self.fixed_encoder, self.moving_encoder, strict=True):
             f, m = a(f), b(m)
             pyramid.append(torch.cat((f, m), dim=1))
-        prepared = (k.prepare(s) for k, s in zip(self.merge, reversed(pyramid[:-1]), strict=True))
-        return pyramid[-1], tuple(prepared)
+        return pyramid[-1], prepare(self.merge, reversed(pyramid[:-1]))
 
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         x = self.top(z)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import PolicyBackbone, SplitConv, register
+from .base import PolicyBackbone, SplitConv, prepare, register
 
 __all__ = ["SwinStage", "TransMorph"]
 
@@ -46,13 +47,14 @@ class SwinStage(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        from monai.networks.nets.swin_unetr import compute_mask, get_window_size
+        from monai.networks.nets import swin_unetr
 
         size = tuple(x.shape[2:])
         # A grid smaller than the window is one window and is not shifted.
-        window, shift = get_window_size(size, self.window, self.shift)
+        library: Any = swin_unetr  # without types
+        window, shift = library.get_window_size(size, self.window, self.shift)
         padded = [math.ceil(n / w) * w for n, w in zip(size, window, strict=True)]
-        mask = compute_mask(padded, window, shift, x.device).to(x.dtype)
+        mask = library.compute_mask(padded, window, shift, x.device).to(x.dtype)
         x = x.permute(0, 2, 3, 4, 1)
         for block in self.blocks:
             x = block(x, mask)
@@ -125,7 +127,7 @@ class TransMorph(PolicyBackbone):
         depths: tuple[int, ...] = (2, 2, 4, 2),
         attention_heads: tuple[int, ...] = (4, 4, 8, 8),
         window: tuple[int, int, int] = (5, 6, 7),
-        **policy,
+        **policy: Any,
     ):
         super().__init__(**policy)
         dims = [embed * 2**i for i in range(4)]
@@ -133,7 +135,7 @@ class TransMorph(PolicyBackbone):
         self.embed = nn.Conv3d(2, embed, 4, stride=4)
         self.embed_norm = nn.GroupNorm(1, embed)
         self.stages = nn.ModuleList(
-            SwinStage(d, n, h, tuple(window))
+            SwinStage(d, n, h, window)
             for d, n, h in zip(dims, depths, attention_heads, strict=True)
         )
         self.merges = nn.ModuleList(_Merge(d) for d in dims[:-1])
@@ -160,7 +162,7 @@ class TransMorph(PolicyBackbone):
         half = F.leaky_relu(self.skip2(F.avg_pool3d(pair, 2)), 0.1)
         full = F.leaky_relu(self.skip1(pair), 0.1)
         raw = (features[2], features[1], features[0], half, full)
-        return features[3], tuple(m.prepare(f) for m, f in zip(self.decoder, raw, strict=True))
+        return features[3], prepare(self.decoder, raw)
 
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         x = z

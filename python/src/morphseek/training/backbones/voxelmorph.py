@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import PolicyBackbone, SplitConv, register
+from .base import PolicyBackbone, SplitConv, prepare, register
 
 __all__ = ["VoxelMorphL"]
 
@@ -41,7 +44,7 @@ class VoxelMorphL(PolicyBackbone):
     size_multiple = 32
     field_stride = 1
 
-    def __init__(self, widths: tuple[int, ...] = (32, 64, 128, 256, 256), **policy):
+    def __init__(self, widths: tuple[int, ...] = (32, 64, 128, 256, 256), **policy: Any):
         super().__init__(**policy)
         widths = tuple(widths)
         if len(widths) != 5:
@@ -67,7 +70,7 @@ class VoxelMorphL(PolicyBackbone):
                 nn.init.kaiming_normal_(module.weight, a=0.2)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        for m in self.merge:
+        for m in cast("Iterable[SplitConv]", self.merge):
             # The halves of one convolution share its fan-in.
             with torch.no_grad():
                 m.up.weight.mul_(0.5**0.5)
@@ -81,8 +84,7 @@ class VoxelMorphL(PolicyBackbone):
         for level in self.encoder:
             x = level(x)
             features.append(x)
-        prepared = [m.prepare(f) for m, f in zip(self.merge, reversed(features[:-1]), strict=True)]
-        return features[-1], tuple(prepared)
+        return features[-1], prepare(self.merge, reversed(features[:-1]))
 
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         x = self.bottleneck(z)

@@ -17,7 +17,9 @@ OPSET = 20
 TABLE = "relative_position_bias_table"
 
 
-def trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int, int] | None):
+def trace(
+    graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int, int] | None
+) -> Any:
     """ONNX model of the step graph for one size, or under dynamic sizes. Two trajectories: one
     would be burnt in.
     """
@@ -26,10 +28,12 @@ def trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int
     backbone = graph.backbone
     m = backbone.size_multiple
     s = backbone.latent_stride
-    spatial, latent_dims = {}, {0: Dim("trajectories", min=2, max=4096)}
+    spatial: dict[int, Any] = {}
+    latent_dims: dict[int, Any] = {0: Dim("trajectories", min=2, max=4096)}
     if size is None:
         # Unlike the minimum on every axis, so that nothing is specialised to it.
-        size = tuple(m * (n // m + 1 + i) for i, n in enumerate(min_size))
+        d, h, w = (m * (n // m + 1 + i) for i, n in enumerate(min_size))
+        size = d, h, w
         dims = [
             Dim(name, min=2, max=4096) for name in ("depth_units", "height_units", "width_units")
         ]
@@ -43,7 +47,7 @@ def trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int
         "epsilon": torch.randn(2, *latent),
         "tau": torch.ones(1),
     }
-    shapes = {
+    shapes: dict[str, dict[int, Any]] = {
         "fixed": spatial,
         "moving": spatial,
         "u_prev": spatial,
@@ -63,10 +67,11 @@ def trace(graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int
         dynamic_shapes=shapes,
         verbose=False,
     )
+    assert program is not None  # dynamo=True
     return program.model_proto
 
 
-def name_folded(model, backbone: PolicyBackbone) -> None:
+def name_folded(model: Any, backbone: PolicyBackbone) -> None:
     """Give parameters that the exporter folded into a constant their names back, marked with what
     happened to them.
 

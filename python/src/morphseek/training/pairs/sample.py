@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -49,7 +49,8 @@ class Sample:
     truth_mask: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Sample:
-        return Sample(**{k: v if v is None else v.to(device) for k, v in self.__dict__.items()})
+        moved = {k: v.to(device) for k, v in self.__dict__.items() if v is not None}
+        return replace(self, **moved)
 
 
 def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -105,6 +106,7 @@ def make_sample(
     points = (identity_grid(grid.size, torch.device("cpu")) - half) * step
     a_fixed = a_moving = _IDENTITY
     if augmentation is not None:
+        assert rng is not None
         if rng.random() < augmentation.mirror:
             # The last array axis is x, and x is left-right in the canonical LPS orientation.
             points = points * torch.tensor([1.0, 1.0, -1.0]).view(1, 3, 1, 1, 1)
@@ -112,13 +114,13 @@ def make_sample(
         a_moving = affine(augmentation, rng, 1.0)
     p_fixed = _apply(a_fixed, points)
     p_seen = _apply(a_moving, points)
-    if augmentation is not None and augmentation.elastic_mm:
+    if augmentation is not None and rng is not None and augmentation.elastic_mm:
         p_fixed = p_fixed + elastic(augmentation, rng, augmentation.fixed_share, grid)
         p_seen = p_seen + elastic(augmentation, rng, 1.0, grid)
     p_moving = _apply(start_transform(fixed, moving, initial), p_seen)
     f, f_fov, f_soft, f_map = _place(fixed, p_fixed, labels)
     m, m_fov, m_soft, m_map = _place(moving, p_moving, labels)
-    if augmentation is not None:
+    if augmentation is not None and rng is not None:
         f = change_intensity(f, f_fov, augmentation, rng)
         m = change_intensity(m, m_fov, augmentation, rng)
     return Sample(f, m, f_fov, m_fov, f_soft, m_soft, f_map, m_map)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ...images.formats import SEARCHED
@@ -66,22 +68,22 @@ class PairSource:
         """The source that a run's ``[data]`` section describes, of another folder if ``path`` is
         given.
         """
-        return cls(
-            data.path if path is None else path, data.labels, tuple(data.percentiles), data.initial
-        )
+        low, high = data.percentiles
+        return cls(data.path if path is None else path, data.labels, (low, high), data.initial)
 
     def case(self, name: str) -> Case:
         """The volume called ``name``."""
         if name not in self._cases:
-            case = read_case(*self._files(name), self.percentiles)
-            if case.labels is not None:
-                self._look_for_others(case.labels, self._files(name)[1])
+            image, labels = self._files(name)
+            case = read_case(image, labels, self.percentiles)
+            if case.labels is not None and labels is not None:
+                self._look_for_others(case.labels, labels)
             self._cases[name] = case
         return self._cases[name]
 
     def _look_for_others(self, labels: Tensor, path: Path) -> None:
         """Labels above ``data.labels`` become background, which must not pass in silence."""
-        found = set(labels.unique().tolist()) - {0}
+        found = set(torch.unique(labels).tolist()) - {0}
         if not found or max(found) <= self.labels:
             return
         if min(found) > self.labels and self.labels_needed:
@@ -135,15 +137,14 @@ class PairSource:
                     f"data.initial = {self.initial!r} needs the compiled engine; install morphseek,"
                     " or use 'centres'"
                 ) from error
-            options = {
-                "initial": self.initial,
-                "model": "none",
-                "search": "off",
-                "refine": 0,
-                "threads": 1,
-            }
             self._starts[fixed, moving] = register(
-                self._files(fixed)[0], self._files(moving)[0], **options
+                self._files(fixed)[0],
+                self._files(moving)[0],
+                initial=cast(Any, self.initial),
+                model="none",
+                search="off",
+                refine=0,
+                threads=1,
             ).initial
         return self._starts[fixed, moving]
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
+
+
+def total(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of tensors, of at least one."""
+    return cast(Tensor, sum(parts))
 
 
 def gaussian_process(

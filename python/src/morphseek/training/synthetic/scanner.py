@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ..config.schema import Synthetic
 from .anatomy import Anatomy
-from .noise import gaussian_process
+from .noise import gaussian_process, total
 
 
 @dataclasses.dataclass
@@ -55,7 +55,7 @@ def _blur(image: Tensor, sd: float) -> Tensor:
         n, at = image.shape[axis + 2], [0] * 6
         at[2 * (2 - axis)] = at[2 * (2 - axis) + 1] = r
         padded = F.pad(image, at, mode="replicate")
-        image = sum(float(k) * padded.narrow(axis + 2, i, n) for i, k in enumerate(kernel))
+        image = total(float(k) * padded.narrow(axis + 2, i, n) for i, k in enumerate(kernel))
     return image
 
 
@@ -119,6 +119,8 @@ def field_of_view(
         axis = int(rng.choice(3, p=(0.7, 0.15, 0.15)))
         normal = np.eye(3)[axis] * rng.choice((-1, 1)) + rng.uniform(-0.12, 0.12, 3)
         edge = size[axis] * (0.5 - 0.28 * rng.random())
-        along = sum(float(normal[i]) * (points[:, i : i + 1] - (size[i] - 1) / 2) for i in range(3))
+        along = total(
+            float(normal[i]) * (points[:, i : i + 1] - (size[i] - 1) / 2) for i in range(3)
+        )
         inside *= (along < edge).float()
     return inside

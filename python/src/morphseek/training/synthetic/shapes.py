@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..pairs.augment import rotation
+from .noise import total
 
 Vector = Sequence[float] | np.ndarray
 
@@ -37,8 +39,8 @@ def blob(
         d = [p[i] - centre[i] for i in range(3)]
         if turn is not None:
             r = turned(turn)
-            d = [sum(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
-        s = sum(
+            d = [total(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
+        s = total(
             (d[i] / radii[i]).square() if power == 2.0 else (d[i] / radii[i]).abs().pow(power)
             for i in range(3)
         )
@@ -70,7 +72,7 @@ def tube(
         d = [p[i] - centre[i] for i in range(3)]
         if turn is not None:
             r = turned(turn)
-            d = [sum(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
+            d = [total(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
         z, y, x = d
         if sway:
             y = y - sway * torch.sin(z * (2 * np.pi / period) + phase)
@@ -90,7 +92,7 @@ def kept(shape: Shape) -> Shape:
     """The same shape; evaluated again at the points it saw last, it knows the answer. For what many
     layers derive from.
     """
-    last: list = [None, None]
+    last: list[Any] = [None, None]
 
     def distance(p: Tensor, n: Tensor) -> Tensor:
         if last[0] is not p:
@@ -138,3 +140,22 @@ def sheets(channel: int, width: float, at: float = 0.0) -> Shape:
 def above(channel: int, level: float) -> Shape:
     """Where a noise channel exceeds ``level`` sd."""
     return lambda p, n: level - n[channel]
+
+
+def below(channel: int, level: float) -> Shape:
+    return lambda p, n: n[channel] - level
+
+
+def opposite(channel: int, sign: float) -> Shape:
+    """Where a noise channel has the other sign."""
+    return lambda p, n: sign * n[channel]
+
+
+def uneven(shape: Shape, by: float) -> Shape:
+    """The same shape under ``by`` mm of coarse noise."""
+    return lambda p, n: shape(p, n) + by * n[0]
+
+
+def inverted(shape: Shape) -> Shape:
+    """What is not in a shape."""
+    return lambda p, n: -shape(p, n)

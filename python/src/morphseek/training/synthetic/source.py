@@ -15,7 +15,7 @@ from ..pairs.sample import Sample
 from ..spatial import identity_grid, sample
 from .anatomy import Anatomy
 from .bodies import BODIES
-from .noise import gaussian_process
+from .noise import gaussian_process, total
 from .scanner import Contrast, field_of_view, scan
 from .shapes import turned
 from .subject import NOISE_STRIDE, STRIDE, Lattice, Subject
@@ -138,12 +138,12 @@ class SyntheticSource:
         anatomy = BODIES[s.bodies[int(rng.integers(len(s.bodies)))]](rng)
         # The field of view covers more or less than the body; the voxel size in mm follows.
         width = max(size)
-        voxel = anatomy.extent * rng.uniform(*s.coverage) / width
+        voxel = anatomy.extent * rng.uniform(s.coverage[0], s.coverage[1]) / width
         body = anatomy.extent / voxel  # voxels
         coarse, fine = Lattice(size, STRIDE), Lattice(size, NOISE_STRIDE)
         # What belongs to the anatomy: its own irregularity, and the noise that its folds and
         # textures follow.
-        bend = sum(
+        bend = total(
             gaussian_process(rng, 3, fine.size, f * body / NOISE_STRIDE) * (0.05 * f * body)
             for f in (0.3, 0.12)
         )
@@ -212,11 +212,14 @@ class SyntheticSource:
         # Air tells nothing of its place, and what either scan leaves out cannot be matched.
         known = f_fov * (f_structures > 0) * sample(m_fov, there)
         made = Sample(
-            *images,
+            images[0],
+            images[1],
             f_fov,
             m_fov,
-            *hot,
-            *maps,
+            hot[0],
+            hot[1],
+            maps[0],
+            maps[1],
             truth=there - grid,
             truth_mask=(known > 0.99).float(),
         )
@@ -240,7 +243,7 @@ class SyntheticSource:
         # alike at all of them.
         share = scales * rng.uniform(0.2, 1.0, 3)
         share = share / np.linalg.norm(share) * sd / STRIDE
-        return sum(
+        return total(
             gaussian_process(rng, 3, lattice.size, f * body / STRIDE) * float(a)
             for f, a in zip(scales, share)
         )
@@ -268,7 +271,7 @@ class SyntheticSource:
         return sorted(rng.permutation(good.nonzero()[:, 0].numpy())[: self.labels].tolist())
 
 
-class _Numbered(torch.utils.data.Dataset):
+class _Numbered(torch.utils.data.Dataset[Sample]):
     def __init__(self, source: SyntheticSource):
         self.source = source
 

@@ -85,50 +85,50 @@ def head(rng: np.random.Generator) -> Anatomy:
     halves = {"left": beyond(2, 0.8), "right": beyond(2, -0.8, -1.0)}
     thick, fold = rng.uniform(2.0, 3.5), rng.uniform(9, 15)
     white: Shape = lambda p, n: lobes(p, n) + thick + fold * torch.relu(0.75 - n[2].abs())
-    for side, half in halves.items():
-        a.add(f"{side} cortex", both(lobes, half), "grey matter")
+    for name, half in halves.items():
+        a.add(f"{name} cortex", both(lobes, half), "grey matter")
     furrows: Shape = lambda p, n: torch.maximum(n[2].abs() - 0.16, -18.0 - lobes(p, n))
     a.add("fluid", furrows, within=["left cortex", "right cortex"])
-    for side, half in halves.items():
+    for name, half in halves.items():
         a.add(
-            f"{side} white matter",
+            f"{name} white matter",
             both(white, half),
             "white matter",
             within=["left cortex", "right cortex"],
         )
-    for side, s in (("left", 1.0), ("right", -1.0)):
+    for name, s in (("left", 1.0), ("right", -1.0)):
         a.organ(
-            f"{side} putamen",
+            f"{name} putamen",
             at(2, -10, s * 25),
             of(11, 19, 6),
             "grey matter 2",
             turn=(0.25 * s, 0, 0),
         )
         a.organ(
-            f"{side} caudate",
+            f"{name} caudate",
             at(16, -20, s * 14),
             of(10, 14, 5),
             "grey matter 2",
             turn=(-0.2 * s, 0, 0),
         )
-        a.organ(f"{side} thalamus", at(2, 12, s * 10), of(9, 15, 9), "grey matter 2")
+        a.organ(f"{name} thalamus", at(2, 12, s * 10), of(9, 15, 9), "grey matter 2")
         a.organ(
-            f"{side} hippocampus",
+            f"{name} hippocampus",
             at(-22, 16, s * 26),
             of(7, 18, 7),
             "grey matter",
             turn=(0.2 * s, 0.3, 0),
         )
-        a.organ(f"{side} cerebellum", at(-40, 52, s * 22), of(21, 24, 26), "cerebellum", rough=1.5)
-        a.organ(f"{side} arbor", at(-38, 46, s * 16), of(8, 13, 14), "white matter", rough=4.0)
+        a.organ(f"{name} cerebellum", at(-40, 52, s * 22), of(21, 24, 26), "cerebellum", rough=1.5)
+        a.organ(f"{name} arbor", at(-38, 46, s * 16), of(8, 13, 14), "white matter", rough=4.0)
         wide, place = rng.uniform(3, 9), at(18, 4, s * 10)
         a.add(
-            f"{side} ventricle",
+            f"{name} ventricle",
             tube(place, (wide, rng.uniform(3, 7)), 30.0, (0, 0, 1.45), sway=4.0, period=110),
             "fluid",
             (place, 42.0),
         )
-        a.organ(f"{side} ventricle", at(6, 36, s * 17), of(6, 12, 5), "fluid")
+        a.organ(f"{name} ventricle", at(6, 36, s * 17), of(6, 12, 5), "fluid")
     a.organ("third ventricle", at(-2, 6, 0), of(9, 13, 1.8), "fluid")
     a.organ("brain stem", at(-38, 20, 0), of(30, 13, 13), "white matter")
     a.organ("fourth ventricle", at(-38, 36, 0), of(10, 4, 7), "fluid")

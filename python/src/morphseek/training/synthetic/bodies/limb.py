@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..anatomy import Anatomy
-from ..shapes import above, both, kept, sheets, shrink, tube
+from ..shapes import above, below, both, kept, opposite, sheets, shrink, tube, uneven
 
 
 def limb(rng: np.random.Generator) -> Anatomy:
@@ -28,16 +28,14 @@ def limb(rng: np.random.Generator) -> Anatomy:
             sway=radius * 0.06,
             period=6 * radius,
         )
-        body = kept(lambda p, n, f=outline: f(p, n) + 0.06 * radius * n[0])
+        body = kept(uneven(outline, 0.06 * radius))
         a.add("skin", body)
         a.add("fat", shrink(body, 2.0))
         # Muscles: cells between level sets of the coarse and the middle noise, fat between them.
         inner = shrink(body, fat)
         for k, (lo, hi) in enumerate(((-9.0, -0.45), (-0.45, 0.45), (0.45, 9.0))):
             for half in (-1.0, 1.0):
-                cell = both(
-                    inner, above(0, lo), lambda p, n, h=hi: n[0] - h, lambda p, n, h=half: h * n[1]
-                )
+                cell = both(inner, above(0, lo), below(0, hi), opposite(1, half))
                 a.add(
                     f"{name}muscle {2 * k + (half > 0) + 1}",
                     cell,

@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from ..anatomy import Anatomy
-from ..shapes import Shape, above, beyond, blob, both, kept, sheets, shell, shrink, tube, union
+from ..shapes import (
+    Shape,
+    above,
+    beyond,
+    blob,
+    both,
+    inverted,
+    kept,
+    sheets,
+    shell,
+    shrink,
+    tube,
+    union,
+)
 from .spine import spine, spread
 
 
@@ -79,11 +92,7 @@ def torso(rng: np.random.Generator) -> Anatomy:
         # The base of a lung is hollowed by the dome of the diaphragm.
         dome = blob(at(0, 0, s * 70), (48, 96 * scale[1], 72 * scale[2]))
         lung = kept(
-            both(
-                blob(at(95, 4, s * 72, 3), of(135, 82, 58), power=2.5),
-                cavity,
-                lambda p, n, d=dome: -d(p, n),
-            )
+            both(blob(at(95, 4, s * 72, 3), of(135, 82, 58), power=2.5), cavity, inverted(dome))
         )
         a.add(f"{side} lung", lung, "lung")
         a.add(f"{side} lung vessels", both(lung, above(2, 1.5)), "blood")

@@ -244,7 +244,7 @@ func rescaled(f features, scale [3]float64, threads int) features {
 		return v.Resample(w.grid, volume.IdentityAffine(), volume.Linear, 0, threads).Data
 	}
 	w.valid, w.body = resample(f.valid), resample(f.body)
-	out := features{w, make([][]float32, len(f.planes))}
+	out := features{resampled: w, planes: make([][]float32, len(f.planes))}
 	for c := range f.planes {
 		out.planes[c] = resample(f.planes[c])
 	}

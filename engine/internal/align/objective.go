@@ -1,7 +1,6 @@
 package align
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/optimize"
 )
 
 // strainWeight penalises the strain of the linear part. Smoother features agree better, so the score by itself favours
@@ -348,86 +346,6 @@ func multiply(a, b [9]float64) (c [9]float64) {
 		}
 	}
 	return c
-}
-
-// refine maximises the score, less the penalty of strain, from start and returns where it gets, with the score. Parameters are
-// millimetres at the body's rim: linear ones are divided by radius. rigid moves by a rotation and a translation on top of start,
-// else all twelve parameters are free.
-func (o *objective) refine(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
-	c0 := o.centred(start)
-	radius := o.radius()
-	at := func(x []float64) (c volume.Affine, d [3][9]float64) {
-		c = c0
-		if rigid {
-			var r [9]float64
-			r, d = rotation([3]float64{x[0] / radius, x[1] / radius, x[2] / radius})
-			c.M = multiply(r, c0.M)
-			for i := range 3 {
-				c.T[i] += x[3+i]
-			}
-			return c, d
-		}
-		for i := range 9 {
-			c.M[i] += x[i] / radius
-		}
-		for i := range 3 {
-			c.T[i] += x[9+i]
-		}
-		return c, d
-	}
-	dims := 12
-	if rigid {
-		dims = 6
-	}
-	var cost float64
-	last, gradient := make([]float64, dims), make([]float64, dims)
-	evaluate := func(x []float64) {
-		if !math.IsNaN(last[0]) && slices.Equal(x, last) {
-			return
-		}
-		copy(last, x)
-		c, d := at(x)
-		score, gradM, gradT := o.score(c)
-		cost = -score
-		if rigid {
-			for axis := range 3 {
-				gradient[axis] = 0
-				for i, dm := range multiply(d[axis], c0.M) {
-					gradient[axis] -= gradM[i] * dm / radius
-				}
-			}
-		} else {
-			s, gradS := strain(c.M)
-			cost += float64(strainWeight * s)
-			for i := range gradM {
-				gradient[i] = (float64(strainWeight*gradS[i]) - gradM[i]) / radius
-			}
-		}
-		for i := range 3 {
-			gradient[dims-3+i] = -gradT[i]
-		}
-	}
-	last[0] = math.NaN() // nothing evaluated yet
-	problem := optimize.Problem{
-		Func: func(x []float64) float64 { evaluate(x); return cost },
-		Grad: func(grad, x []float64) { evaluate(x); copy(grad, gradient) },
-		Status: func() (optimize.Status, error) {
-			return optimize.NotTerminated, ctx.Err()
-		},
-	}
-	result, err := optimize.Minimize(problem, make([]float64, dims), &optimize.Settings{
-		MajorIterations: iterations, FuncEvaluations: 2 * iterations, GradientThreshold: 1e-6,
-		Converger: &optimize.FunctionConverge{Absolute: 1e-5, Iterations: 4},
-	}, &optimize.LBFGS{})
-	if ctx.Err() != nil {
-		return start, 0, ctx.Err()
-	}
-	if result == nil {
-		return start, 0, err // a line search that ends early is no error: the best point so far is kept
-	}
-	c, _ := at(result.X)
-	score, _, _ := o.score(c)
-	return o.absolute(c), score, nil
 }
 
 // radius is the root mean square distance of the body's points from the centre, mm.

@@ -1,0 +1,133 @@
+package align
+
+import (
+	"context"
+	"slices"
+
+	"gonum.org/v1/gonum/optimize"
+
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// motion moves a transform by parameters in millimetres at the body's rim: linear ones are divided by its radius. Zeros leave it as it is.
+type motion interface {
+	parameters() int
+	at(x []float64) volume.Affine
+	// slope writes the derivative of the cost by x, where the score has the derivatives m and t by the transform c; it returns what
+	// the motion adds to the cost.
+	slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]float64) float64
+}
+
+// rigidMotion is a rotation and a translation on top of a transform.
+type rigidMotion struct {
+	from   volume.Affine
+	radius float64
+}
+
+func (r rigidMotion) parameters() int { return 6 }
+
+func (r rigidMotion) rotation(x []float64) ([9]float64, [3][9]float64) {
+	return rotation([3]float64{x[0] / r.radius, x[1] / r.radius, x[2] / r.radius})
+}
+
+func (r rigidMotion) at(x []float64) volume.Affine {
+	c := r.from
+	turn, _ := r.rotation(x)
+	c.M = multiply(turn, r.from.M)
+	for i := range 3 {
+		c.T[i] += x[3+i]
+	}
+	return c
+}
+
+func (r rigidMotion) slope(dst, x []float64, _ volume.Affine, m [9]float64, t [3]float64) float64 {
+	_, d := r.rotation(x)
+	for axis := range 3 {
+		dst[axis] = 0
+		for i, dm := range multiply(d[axis], r.from.M) {
+			dst[axis] -= m[i] * dm / r.radius
+		}
+	}
+	for i := range 3 {
+		dst[3+i] = -t[i]
+	}
+	return 0
+}
+
+// affineMotion has all twelve parameters free, under a penalty of strain.
+type affineMotion struct {
+	from   volume.Affine
+	radius float64
+}
+
+func (a affineMotion) parameters() int { return 12 }
+
+func (a affineMotion) at(x []float64) volume.Affine {
+	c := a.from
+	for i := range 9 {
+		c.M[i] += x[i] / a.radius
+	}
+	for i := range 3 {
+		c.T[i] += x[9+i]
+	}
+	return c
+}
+
+func (a affineMotion) slope(dst, _ []float64, c volume.Affine, m [9]float64, t [3]float64) float64 {
+	penalty, slope := strain(c.M)
+	for i := range m {
+		dst[i] = (float64(strainWeight*slope[i]) - m[i]) / a.radius
+	}
+	for i := range 3 {
+		dst[9+i] = -t[i]
+	}
+	return float64(strainWeight * penalty)
+}
+
+// evaluation is the cost and its derivative at the last parameters that were asked for.
+type evaluation struct {
+	*objective
+	motion
+	x, gradient []float64
+	cost        float64
+}
+
+func (e *evaluation) move(x []float64) {
+	if e.x != nil && slices.Equal(x, e.x) {
+		return
+	}
+	e.x = append(e.x[:0], x...)
+	c := e.at(x)
+	score, m, t := e.score(c)
+	e.cost = -score + e.slope(e.gradient, x, c, m, t)
+}
+
+// maximise raises the score, less the penalty of strain, from start as far as it gets, and returns where that is, with the score. rigid moves by a rotation
+// and a translation on top of start, else all twelve parameters are free.
+func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
+	var along motion = affineMotion{o.centred(start), o.radius()}
+	if rigid {
+		along = rigidMotion{o.centred(start), o.radius()}
+	}
+	here := evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
+	problem := optimize.Problem{
+		Func: func(x []float64) float64 { here.move(x); return here.cost },
+		Grad: func(grad, x []float64) { here.move(x); copy(grad, here.gradient) },
+		Status: func() (optimize.Status, error) {
+			return optimize.NotTerminated, ctx.Err()
+		},
+	}
+	result, err := optimize.Minimize(problem, make([]float64, along.parameters()), &optimize.Settings{
+		MajorIterations: iterations, FuncEvaluations: 2 * iterations, GradientThreshold: 1e-6,
+		Converger: &optimize.FunctionConverge{Absolute: 1e-5, Iterations: 4},
+	}, &optimize.LBFGS{})
+	if ctx.Err() != nil {
+		return start, 0, ctx.Err()
+	}
+	if result == nil {
+		return start, 0, err // a line search that ends early is no error: the best point so far is kept
+	}
+	c := along.at(result.X)
+	score, _, _ := o.score(c)
+	return o.absolute(c), score, nil
+}

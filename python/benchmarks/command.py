@@ -1,0 +1,87 @@
+"""What the command costs on a pair, phase by phase, in CPU seconds, beside greedy's.
+
+    python python/benchmarks/command.py FIXED MOVING --fixed-labels FL --moving-labels ML
+
+The runs alternate, so that other work on the machine falls on all of them; the least of each
+counts.
+greedy needs its extra: pip install morphseek[benchmark], or --greedy with a Python that has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PHASES = ("start", "read", "engine", "score", "page", "write")
+# affine, then deformable, by the settings of its tutorial; methods/greedy.py compares what it finds
+GREEDY = """import sys
+from picsl_greedy import Greedy3D
+fixed, moving, out = sys.argv[1:]
+common = f"-i {fixed} {moving} -m NCC 2x2x2 -n 100x50x10"
+greedy = Greedy3D()
+greedy.execute(f"{common} -a -ia-image-centers -o {out}/affine.mat")
+greedy.execute(f"{common} -it {out}/affine.mat -o {out}/warp.nii.gz")
+chain = f"{out}/warp.nii.gz {out}/affine.mat"
+greedy.execute(f"-rf {fixed} -rm {moving} {out}/warped.nii.gz -r {chain}")
+"""
+
+
+def cpu_seconds(arguments: list[str]) -> tuple[float, str]:
+    """Run a command; return its CPU time, its end included, and what it printed."""
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        out.seek(0)
+        text = out.read()
+    if status:
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{text}")
+    return used.ru_utime + used.ru_stime, text
+
+
+def main(
+    fixed: Path,
+    moving: Path,
+    fixed_labels: Annotated[Path | None, typer.Option(help="With the moving ones: scores.")] = None,
+    moving_labels: Annotated[Path | None, typer.Option(help="As fixed-labels.")] = None,
+    repeats: Annotated[int, typer.Option(help="Runs of each, by turns.", min=1)] = 5,
+    greedy: Annotated[
+        str, typer.Option(help="Python that has picsl-greedy; empty: without it.")
+    ] = sys.executable,
+) -> None:
+    """Print a row for a table: the phases, all of it, greedy, and their ratio."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        ours = [sys.executable, "-m", "morphseek", "register", str(fixed), str(moving)]
+        if fixed_labels is not None and moving_labels is not None:
+            ours += ["--fixed-labels", str(fixed_labels), "--moving-labels", str(moving_labels)]
+        ours += ["--out", str(out / "ours"), "--no-cache"]
+        theirs = [greedy, "-c", GREEDY, str(fixed), str(moving), folder]
+        least: dict[str, float] = {}
+
+        def keep(name: str, seconds: float) -> None:
+            least[name] = min(seconds, least.get(name, seconds))
+
+        for _ in range(repeats):
+            keep("all", cpu_seconds(ours)[0])
+            text = cpu_seconds([*ours, "--json"])[1]
+            for phase, seconds in json.loads(text.splitlines()[-1])["cpu_seconds"].items():
+                keep(phase, seconds)
+            if greedy:
+                keep("greedy", cpu_seconds(theirs)[0])
+    names = [*PHASES, "all", *(["greedy"] if greedy else [])]
+    typer.echo(f"| {' | '.join(names)} |")
+    typer.echo(f"|{'---:|' * len(names)}")
+    typer.echo(f"| {' | '.join(f'{least[name]:.2f}' for name in names)} |")
+    if greedy:
+        typer.echo(f"\ngreedy takes {least['greedy'] / least['all']:.1f} times as long")
+
+
+if __name__ == "__main__":
+    typer.run(main)

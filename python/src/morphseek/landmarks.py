@@ -1,0 +1,260 @@
+"""Landmarks: points of an image that a person has marked, and the files that hold them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+
+from . import errors
+from ._engine.bindings import Doubles
+from ._files import check_path
+from ._tables import read_table
+from .transforms.points import checked_points
+
+LandmarksLike = Union["Landmarks", str, "os.PathLike[str]", np.ndarray, Sequence[Any]]
+"""Landmarks, a file with some, or points: (n, 3) in LPS mm."""
+
+_SPACES = {"x y z": (1, 1, 1), "l p s": (1, 1, 1), "r a s": (-1, -1, 1)}  # columns, signs to LPS
+_SIGNS = {"lps": (1, 1, 1), "1": (1, 1, 1), "ras": (-1, -1, 1), "0": (-1, -1, 1)}
+_NAMES = ("name", "label", "id")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Landmarks:
+    """Points of one image, LPS mm.
+
+    Attributes
+    ----------
+    points : numpy.ndarray
+        float64, shape (n, 3).
+    names : tuple of str
+        One a point, or none.
+    source : str
+        What messages call them: their file.
+
+    Examples
+    --------
+    >>> Landmarks([[1, 2, 3], [4, 5, 6]], ["tip", "base"])
+    Landmarks(2 points: tip, base)
+    """
+
+    points: Doubles
+    names: tuple[str, ...] = ()
+    source: str = "landmarks"
+
+    def __post_init__(self) -> None:
+        points = checked_points(self.points)
+        names = tuple(map(str, self.names))
+        if not len(points):
+            raise errors.InvalidArgumentError(f"{self.source}: there is no point; mark some")
+        if names and len(names) != len(points):
+            raise errors.InvalidArgumentError(
+                f"{self.source}: there are {len(names)} names for {len(points)} points"
+            )
+        if not (whole := np.isfinite(points).all(axis=1)).all():
+            first = int(np.argmin(whole))
+            raise errors.InvalidArgumentError(
+                f"{self.source}: the point {names[first] if names else first + 1} lies at"
+                f" {points[first].tolist()}; each needs three finite numbers"
+            )
+        points.flags.writeable = False
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "names", names)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __repr__(self) -> str:
+        named = f": {', '.join(self.names)}" if self.names else ""
+        return f"Landmarks({len(self)} points{named})"
+
+    @classmethod
+    def of(cls, source: LandmarksLike, name: str = "landmarks") -> Landmarks:
+        """Return landmarks from themselves, a file or an array; ``name`` is what messages call
+        them.
+        """
+        if isinstance(source, Landmarks):
+            return source
+        if isinstance(source, (str, os.PathLike)):
+            return cls.read(source, name)
+        return cls(checked_points(source), source=name)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], name: str = "landmarks") -> Landmarks:
+        """Read a file: 3D Slicer's ``.mrk.json`` and ``.fcsv``, whose header says whether they are
+        in LPS or RAS, or a CSV table with the columns x, y, z in LPS mm (l, p, s are the same;
+        r, a, s are RAS) and, if the points have names, one of name, label and id. A table of
+        numbers alone, x, y, z, needs no heading.
+
+        Raises
+        ------
+        InputUnreadableError
+            The file cannot be read, holds no points, or one that is no place.
+        """
+        path = Path(path)
+        check_path(path, name, errors.InputUnreadableError)
+        ending = path.name.lower()
+        read: Callable[[Path, str], tuple[list[list[float]], list[str]]] = (
+            _json if ending.endswith(".json") else _fcsv if ending.endswith(".fcsv") else _csv
+        )
+        points, names = read(path, name)
+        try:
+            return cls(np.reshape(points, (-1, 3)), tuple(names), f"{name}: {path}")
+        except errors.InvalidArgumentError as error:
+            raise errors.InputUnreadableError(str(error)) from None
+
+
+def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
+    """Return the landmarks of two images, those that belong together at one place: by their names
+    where both have the same ones, else in the order given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are more of one than of the other, or only some of the names agree.
+    """
+    here, there = Landmarks.of(fixed, "fixed landmarks"), Landmarks.of(moving, "moving landmarks")
+    if len(here) != len(there):
+        raise errors.InvalidArgumentError(
+            f"{here.source} has {len(here)} landmarks, {there.source} has {len(there)}; give as"
+            " many of each"
+        )
+    known, others = set(here.names), set(there.names)
+    unique = len(known) == len(here) and len(others) == len(there)
+    if not unique or not known & others:
+        return here, there
+    if known != others:
+        raise errors.InvalidArgumentError(
+            f"{here.source} and {there.source} have names in common, but not"
+            f" {_listed(known - others)} and {_listed(others - known)}; give points that belong"
+            " together the same name, or all of them other names to pair them in their order"
+        )
+    order = [there.names.index(name) for name in here.names]
+    return here, Landmarks(there.points[order], here.names, there.source)
+
+
+def _listed(names: set[str], most: int = 5) -> str:
+    found = sorted(names)
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def check_inside(landmarks: Landmarks, grid: Doubles, image: str) -> str:
+    """Return a warning that names the points outside an image's grid; empty where there are none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        All are outside: they are of another space.
+    """
+    size, spacing, origin, direction = np.split(grid, (3, 6, 9))
+    index = (landmarks.points - origin) @ direction.reshape(3, 3) / spacing
+    outside = np.any((index < -0.5) | (index > size - 0.5), axis=1)
+    if outside.all():
+        raise errors.InvalidArgumentError(
+            f"{landmarks.source}: every point lies outside the {image} image, the first at"
+            f" {landmarks.points[0].round(1).tolist()} mm; points are in LPS mm, those of a table"
+            " in RAS need the columns r, a, s"
+        )
+    if not outside.any():
+        return ""
+    names = landmarks.names or tuple(str(i + 1) for i in range(len(landmarks)))
+    said = _listed({names[i] for i in np.flatnonzero(outside)})
+    return f"Landmarks outside the {image} image, where the transform only goes on: {said}."
+
+
+def _text(path: Path, name: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # ValueError: no text
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read: {getattr(error, 'strerror', error)}"
+        ) from None
+
+
+def _number(cell: Any) -> float:
+    """Return a cell's number; NaN where it is none, which is refused later by the point's name."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _csv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
+    rows = read_table(path, name, {"x", "y", "z"})
+    heading = [cell.lower() for cell in rows[0]] if rows else []
+    space = next((s for s in _SPACES if set(s.split()) <= set(heading)), None)
+    if space is not None:
+        places, rows = [heading.index(c) for c in space.split()], rows[1:]
+        called = next((heading.index(n) for n in _NAMES if n in heading), None)
+    else:
+        if any(len(row) != 3 or math.isnan(_number(cell)) for row in rows for cell in row):
+            raise errors.InputUnreadableError(
+                f"{name}: {path} needs the columns x, y and z (LPS mm; or r, a and s), and may have"
+                f" name. Its heading: {', '.join(heading) or 'none'}"
+            )
+        places, called = [0, 1, 2], None
+    signs = _SPACES[space or "x y z"]
+    points = [[s * _number(row[c]) for s, c in zip(signs, places)] for row in rows]
+    return points, [] if called is None else [row[called] for row in rows]
+
+
+def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
+    lines = _text(path, name).splitlines()
+    said = {
+        found[1].lower(): found[2]
+        for line in lines
+        if (found := re.match(r"#\s*(\w+)\s*=\s*(.*?)\s*$", line))
+    }
+    space = said.get("coordinatesystem", "ras").lower()  # as Slicer takes old files
+    if space not in _SIGNS:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is in {space.upper()}, not in LPS or RAS; save it anew from 3D Slicer"
+        )
+    columns = said.get("columns", "id,x,y,z").lower().split(",")
+    if not {"x", "y", "z"} <= set(columns):
+        raise errors.InputUnreadableError(f"{name}: {path} has no columns x, y and z")
+    points, names = [], []
+    for cells in csv.reader(line for line in lines if line.strip() and line[0] != "#"):
+        row = dict(zip(columns, cells))
+        points.append([s * _number(row.get(c)) for s, c in zip(_SIGNS[space], "xyz")])
+        names.append(row.get("label") or row.get("id") or str(len(points)))
+    return points, names
+
+
+def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
+    try:
+        lists = json.loads(_text(path, name))["markups"]
+        if len(lists) != 1:
+            raise errors.InputUnreadableError(
+                f"{name}: {path} holds {len(lists)} lists of points; save one alone"
+            )
+        space = str(lists[0].get("coordinateSystem", "LPS"))
+        units = lists[0].get("coordinateUnits") or "mm"
+        if space.lower() not in ("lps", "ras") or {
+            *([units] if isinstance(units, str) else units)
+        } != {"mm"}:
+            raise errors.InputUnreadableError(
+                f"{name}: {path} is in {space} and {units}, not in LPS or RAS mm; save it anew"
+                " from 3D Slicer"
+            )
+        points, names = [], []
+        for i, point in enumerate(lists[0]["controlPoints"]):
+            placed = point.get("positionStatus", "defined") == "defined"
+            place = point["position"] if placed else []
+            cells = [_number(v) for v in place] if len(place) == 3 else [math.nan] * 3
+            points.append([s * v for s, v in zip(_SIGNS[space.lower()], cells)])
+            names.append(str(point.get("label") or point.get("id") or i + 1))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is not 3D Slicer's list of points (.mrk.json): {error!r}"
+        ) from None
+    return points, names

@@ -1,0 +1,109 @@
+"""Scoring one registration by landmarks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from .._engine.bindings import Doubles
+from .._percentiles import percentiles
+from ..landmarks import LandmarksLike, pair_landmarks
+from ..transforms.dense import DenseTransform
+
+_ITERATIONS = 20
+
+
+@dataclasses.dataclass
+class LandmarkErrors:
+    """Points that belong together, LPS mm, and how far apart they are: the target registration
+    error. "Before" is the identity in physical space, "initial" the initial transform alone.
+    """
+
+    names: list[str]
+    fixed: Doubles
+    moving: Doubles
+    carried: Doubles
+    """Where the registered moving image shows the moving points, in the fixed space."""
+    before_mm: Doubles
+    initial_mm: Doubles
+    after_mm: Doubles
+
+    def summary(self) -> dict[str, Any]:
+        """Return what report.json holds of them."""
+
+        def course(mm: Doubles) -> dict[str, float]:
+            return {
+                "mean_mm": float(mm.mean()),
+                "median_mm": percentiles(mm, [50])[0],
+                "p95_mm": percentiles(mm, [95])[0],
+                "max_mm": float(mm.max()),
+            }
+
+        return {
+            "tre_before_mm": float(self.before_mm.mean()),
+            "tre_after_mm": float(self.after_mm.mean()),
+            "landmarks": {
+                "before": course(self.before_mm),
+                "initial": course(self.initial_mm),
+                "after": course(self.after_mm),
+                "points": [
+                    {
+                        "name": name,
+                        "fixed": self.fixed[i].tolist(),
+                        "moving": self.moving[i].tolist(),
+                        "before_mm": float(self.before_mm[i]),
+                        "after_mm": float(self.after_mm[i]),
+                    }
+                    for i, name in enumerate(self.names)
+                ],
+            },
+        }
+
+
+def score_landmarks(
+    result: DenseTransform, fixed: LandmarksLike, moving: LandmarksLike
+) -> LandmarkErrors:
+    """Measure a registration at landmarks: how far from each of the moving image's the transform
+    carries the fixed image's.
+
+    Parameters
+    ----------
+    result : DenseTransform
+    fixed, moving : LandmarksLike
+        :class:`morphseek.Landmarks`, a file with some, or (n, 3) in LPS mm. They are paired by
+        their names where both have the same ones, else in the order given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are more of one than of the other, only some names agree, or a point is no place.
+    """
+    here, there = pair_landmarks(fixed, moving)
+    a, b = here.points, there.points
+    linear = a @ result.initial[:3, :3].T + result.initial[:3, 3]
+
+    def apart(mapped: Doubles) -> Doubles:
+        return np.asarray(np.linalg.norm(mapped - b, axis=1))
+
+    return LandmarkErrors(
+        list(here.names or there.names or (str(i + 1) for i in range(len(a)))),
+        a,
+        b,
+        _carried(result, b),
+        apart(a),
+        apart(linear),
+        apart(result.transform_points(a)),
+    )
+
+
+def _carried(result: DenseTransform, points: Doubles) -> Doubles:
+    """Return where the transform maps to the points: a step back by the initial transform, again
+    and again; where the map folds, the last place stands.
+    """
+    back = np.linalg.inv(result.initial)
+    found = points @ back[:3, :3].T + back[:3, 3]
+    for _ in range(_ITERATIONS):
+        found = found - (result.transform_points(found) - points) @ back[:3, :3].T
+    return found

@@ -1,0 +1,316 @@
+"""Landmarks: files of three kinds, pairing, the errors at them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import morphseek
+from helpers import QUICK, Command, blob
+from morphseek import Landmarks, errors, images
+from morphseek.cohort import register_into
+from morphseek.landmarks import check_inside, pair_landmarks
+from morphseek.scoring import score_landmarks
+
+POINTS = [[12.5, -30.25, 44.0], [-1.0, 2.0, 3.5]]
+NAMES = ["tip", "base, left"]
+
+
+def mrk(space: str | None = "LPS", points: list = POINTS, status: str = "defined", **more) -> str:
+    controls = [
+        {"id": str(i), "label": n, "position": p, "positionStatus": status}
+        for i, (n, p) in enumerate(zip(NAMES, points))
+    ]
+    markup = {"type": "Fiducial", "coordinateUnits": "mm", "controlPoints": controls, **more}
+    if space:
+        markup["coordinateSystem"] = space
+    return json.dumps({"@schema": "markups-schema-v1.0.3.json#", "markups": [markup]})
+
+
+def fcsv(space: str | None, points: list = POINTS) -> str:
+    """As 3D Slicer 4.11 writes it."""
+    head = "# Markups fiducial file version = 4.11\n"
+    head += f"# CoordinateSystem = {space}\n" if space else ""
+    head += "# columns = id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
+    rows = (
+        f'vtkMRMLMarkupsFiducialNode_{i},{x},{y},{z},0,0,0,1,1,1,0,"{n}",,\n'
+        for i, (n, (x, y, z)) in enumerate(zip(NAMES, points))
+    )
+    return head + "".join(rows)
+
+
+def table(heading: str, points: list = POINTS, separator: str = ",") -> str:
+    rows = (
+        separator.join([f'"{n}"', *map(str, p)])
+        for n, p in zip(NAMES, points)
+    )  # fmt: skip
+    return "\n".join([heading, *rows, ""])
+
+
+RAS = [[-x, -y, z] for x, y, z in POINTS]
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.mrk.json", mrk()),
+        ("a.mrk.json", mrk(None)),
+        ("a.mrk.json", mrk("RAS", RAS)),
+        ("a.mrk.json", mrk(coordinateUnits=["mm", "mm", "mm"])),
+        ("a.fcsv", fcsv("LPS")),
+        ("a.fcsv", fcsv("1")),
+        ("a.fcsv", fcsv("RAS", RAS)),
+        ("a.fcsv", fcsv("0", RAS)),
+        ("a.FCSV", fcsv(None, RAS)),
+        ("a.csv", table("name,x,y,z")),
+        ("a.csv", table("label,L,P,S")),
+        ("a.csv", table("label,r,a,s", RAS)),
+        ("a.csv", "\ufeff" + table("Name;X;Y;Z", separator=";").replace("\n", "\r\n")),
+        ("a.csv", 'x,y,z,t,label\n12.5,-30.25,44,0,tip\n-1,2,3.5,0,"base, left"\n'),
+    ],
+)
+def test_one_set_of_points_by_every_file(tmp_path: Path, name: str, text: str):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    found = Landmarks.read(tmp_path / name)
+    assert found.points.tolist() == POINTS and list(found.names) == NAMES
+
+
+def test_a_table_of_numbers(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("12.5,-30.25,44\n-1,2,3.5\n")
+    found = Landmarks.read(tmp_path / "a.txt")
+    assert found.points.tolist() == POINTS and found.names == ()
+    with pytest.raises(ValueError, match="read-only"):
+        found.points[0] = 0
+
+
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("a.csv", "", "needs the columns|there is no point"),
+        ("a.csv", "x,y,z\n", "there is no point; mark some"),
+        ("a.csv", "name,u,v,w\na,1,2,3\n", "needs the columns x, y and z .* name, u, v, w"),
+        ("a.csv", "name,x,y,z\ntip,1,nan,3\n", r"the point tip lies at \[1.0, nan, 3.0\]"),
+        ("a.csv", "name,x,y,z\ntip,1,two,3\n", "the point tip lies at"),
+        ("a.csv", "name,x,y,z\ntip,1,2,\n", "the point tip lies at"),
+        ("a.csv", "x,y,z\n1,2,3\n1,inf,3\n", "the point 2 lies at"),
+        ("a.csv", "a\0b", "no text in UTF-8"),
+        ("a.fcsv", "", "there is no point"),
+        ("a.fcsv", fcsv("IJK"), "is in IJK, not in LPS or RAS"),
+        ("a.fcsv", fcsv("2"), "is in 2, not in LPS or RAS"),
+        ("a.fcsv", "# columns = id,u,v\na,1,2\n", "no columns x, y and z"),
+        ("a.fcsv", fcsv("LPS", [["nan", 1, 2], [1, 2, 3]]), "the point tip lies at"),
+        ("a.mrk.json", "", "not 3D Slicer's list of points"),
+        ("a.mrk.json", "[1, 2]", "not 3D Slicer's list of points"),
+        ("a.mrk.json", '{"markups": []}', "holds 0 lists of points"),
+        ("a.mrk.json", '{"markups": [{}]}', "not 3D Slicer's list of points"),
+        ("a.mrk.json", mrk(points=[]), "there is no point"),
+        ("a.mrk.json", mrk("IJK"), "is in IJK and mm, not in LPS or RAS mm"),
+        ("a.mrk.json", mrk(coordinateUnits="um"), "is in LPS and um"),
+        ("a.mrk.json", mrk(status="undefined"), "the point tip lies at"),
+        ("a.mrk.json", mrk(points=[[1, 2], [3, 4]]), "the point tip lies at"),
+        ("a.mrk.json", mrk(points=[[1, 2, float("nan")], [3, 4, 5]]), "the point tip lies at"),
+    ],
+)
+def test_files_that_are_none(tmp_path: Path, name: str, text: str, said: str):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(errors.InputUnreadableError, match=said) as raised:
+        Landmarks.read(path, "fixed landmarks")
+    assert str(raised.value).startswith(f"fixed landmarks: {path}")
+
+
+def test_a_file_that_is_missing(tmp_path: Path):
+    for name in ("a.csv", "a.fcsv", "a.mrk.json"):
+        with pytest.raises(errors.InputUnreadableError, match=f"{name} cannot be read: No such"):
+            Landmarks.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "names, others, order",
+    [
+        (["a", "b"], ["b", "a"], [1, 0]),
+        (["F-1", "F-2"], ["M-1", "M-2"], [0, 1]),  # as Slicer calls them
+        (["a", "b"], [], [0, 1]),
+        ([], [], [0, 1]),
+        (["0", "0"], ["0", "0"], [0, 1]),  # no names
+    ],
+)
+def test_pairing(names: list[str], others: list[str], order: list[int]):
+    here, there = pair_landmarks(Landmarks(POINTS, names), Landmarks(RAS, others))
+    assert here.points.tolist() == POINTS
+    assert there.points.tolist() == [RAS[i] for i in order]
+
+
+@pytest.mark.parametrize(
+    "fixed, moving, said",
+    [
+        (Landmarks(POINTS), POINTS[:1], "landmarks has 2 landmarks, moving landmarks has 1; give"),
+        (
+            Landmarks(POINTS, ["a", "b"], "F.csv"),
+            Landmarks(POINTS, ["a", "c"], "M.csv"),
+            "F.csv and M.csv have names in common, but not b and c",
+        ),
+        ([[1, 2]], POINTS, r"points have shape \(1, 2\)"),
+        (np.zeros((0, 3)), np.zeros((0, 3)), "there is no point"),
+    ],
+)
+def test_pairs_that_are_none(fixed, moving, said: str):
+    with pytest.raises(errors.InvalidArgumentError, match=said):
+        pair_landmarks(fixed, moving)
+
+
+def test_names_are_as_many_as_points():
+    with pytest.raises(errors.InvalidArgumentError, match="1 names for 2 points"):
+        Landmarks(POINTS, ["a"])
+
+
+def test_points_outside():
+    grid = images.Image(
+        np.zeros((4, 5, 6)), (2, 1, 1), (10, 0, 0), (-1, 0, 0, 0, -1, 0, 0, 0, 1)
+    ).grid
+    inside = [
+        [10.9, 0.4, -0.4],
+        [-0.9, -4.4, 3.4],
+    ]  # half a voxel beyond the centres at the corners
+    assert check_inside(Landmarks(inside), grid, "fixed") == ""
+    warned = check_inside(Landmarks([*inside, [11.1, 0, 0]], ["a", "b", "c"]), grid, "fixed")
+    assert warned == "Landmarks outside the fixed image, where the transform only goes on: c."
+    with pytest.raises(errors.InvalidArgumentError, match="every point lies outside the fixed"):
+        check_inside(Landmarks([[-3, 0, 0]]), grid, "fixed")
+
+
+def test_errors_by_hand():
+    """A shift of (4, 0, 0) voxels of 1 mm: what the distances are can be told without a program."""
+    grid = images.Image(np.zeros((8, 8, 16))).grid
+    shift = np.zeros((3, 8, 8, 16), np.float32)
+    shift[2] = 4
+    transform = morphseek.DenseTransform(shift, grid, grid)
+    fixed = [[2.0, 3, 4], [5, 5, 5], [1, 1, 1]]
+    moving = [[6.0, 3, 4], [9, 5, 8], [5, 5, 4]]
+    found = score_landmarks(transform, fixed, moving)
+    np.testing.assert_allclose(found.before_mm, [4, 5, 41**0.5])
+    np.testing.assert_allclose(found.initial_mm, found.before_mm)
+    np.testing.assert_allclose(found.after_mm, [0, 3, 5], atol=1e-6)
+    np.testing.assert_allclose(found.carried, np.subtract(moving, [4, 0, 0]), atol=1e-5)
+    after = found.summary()["landmarks"]["after"]
+    assert after == pytest.approx(
+        {"mean_mm": 8 / 3, "median_mm": 3, "p95_mm": 4.8, "max_mm": 5}, abs=1e-6
+    )
+
+
+@pytest.fixture
+def shifted(tmp_path: Path) -> dict[str, Path]:
+    """A pair that differs by a shift of 5 mm along x alone, with landmarks that know it."""
+    array = blob()
+    image = images.Image(array, (1.5, 1.5, 2.0), (-20.0, 10.0, 5.0))
+    moved = images.Image(array, image.spacing, (-15.0, 10.0, 5.0))
+    paths = {name: tmp_path / f"{name}.nii.gz" for name in ("fixed", "moving")}
+    images.write(paths["fixed"], image)
+    images.write(paths["moving"], moved)
+    points = np.array([[0.0, 25.0, 20.0], [6.0, 30.0, 30.0], [-3.0, 20.0, 26.0]])
+    paths |= {"points": tmp_path / "fixed.csv", "others": tmp_path / "moving.mrk.json"}
+    rows = "".join(f"{n},{x},{y},{z}\n" for n, (x, y, z) in zip("abc", points))
+    paths["points"].write_text(f"name,x,y,z\n{rows}")
+    there = points + [5, 0, 0]
+    there[1] += [0, 0, 2]  # marked 2 mm off
+    controls = [
+        {"label": n, "position": [-p[0], -p[1], p[2]]} for n, p in zip("cba", there[::-1].tolist())
+    ]
+    paths["others"].write_text(
+        json.dumps({"markups": [{"coordinateSystem": "RAS", "controlPoints": controls}]})
+    )
+    return paths
+
+
+NO_NETWORK = [f"--{name}={value}" for name, value in QUICK.items()]
+
+
+def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command):
+    arguments = [
+        "register", shifted["fixed"], shifted["moving"], "--out", tmp_path / "out",
+        "--fixed-landmarks", shifted["points"], "--moving-landmarks", shifted["others"],
+        *NO_NETWORK,
+    ]  # fmt: skip
+    text = command(*arguments)
+    assert "landmarks" in text and "5.1 -> 0.7 -> 0.7 mm on average" in text, text
+    assert "at 3 points" in text and "worst" in text and "b: 5.4 -> 2.0 mm" in text
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["tre_before_mm"] == pytest.approx((5 + 29**0.5 + 5) / 3, abs=1e-6)
+    assert report["tre_after_mm"] == pytest.approx(2 / 3, abs=1e-3)
+    points = {point["name"]: point for point in report["landmarks"]["points"]}
+    assert points["b"]["after_mm"] == pytest.approx(2, abs=1e-3)
+    assert points["a"]["moving"] == pytest.approx([5, 25, 20])
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Error at 3 landmarks" in page and "<b>0.7 mm</b>" in page and "worst 2.0 mm" in page
+    again = morphseek.load(tmp_path / "out")
+    assert again.metrics["landmarks"]["after"]["max_mm"] == pytest.approx(2, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "fixed, moving, code, said",
+    [
+        ("x,y,z\n0,25,20\n", None, 2, "fixed landmarks are given without moving landmarks"),
+        ("x,y,z\n0,25,20\n", "x,y,z\n0,25,20\n1,25,20\n", 2, "give as many of each"),
+        ("x,y,z\n0,25,20\n", "", 3, "moving landmarks:"),
+        ("x,y,z\n0,25,20\n", "x,y,z\n0,-25,20\n", 2, "every point lies outside the moving image"),
+        ("x,y,z\n0,25,20\n", "x,y,z\n0,NaN,20\n", 3, "needs three finite numbers"),
+    ],
+)
+def test_the_command_refuses_before_the_work(
+    tmp_path: Path, shifted: dict[str, Path], command: Command, fixed, moving, code, said
+):
+    arguments: list = []
+    for name, text in (("fixed", fixed), ("moving", moving)):
+        if text is not None:
+            path = tmp_path / f"{name}-points.csv"
+            path.write_text(text)
+            arguments += [f"--{name}-landmarks", path]
+    out = tmp_path / "out"
+    failed = command.json(
+        "register", shifted["fixed"], shifted["moving"], "--out", out, *arguments, expect=code
+    )
+    assert said in failed["error"]["message"] and not out.exists()
+
+
+def test_a_point_outside_is_said(tmp_path: Path, shifted: dict[str, Path]):
+    summary = register_into(
+        tmp_path / "out",
+        (shifted["fixed"], shifted["moving"]),
+        landmarks=([[0.0, 25, 20], [0, 25, 500]], [[5.0, 25, 20], [5, 25, 500]]),
+        options=dict(QUICK),
+        report="none",
+    )
+    assert any("outside the fixed image" in warning for warning in summary["warnings"])
+    assert summary["landmarks"]["points"][1]["name"] == "2"
+
+
+def test_landmarks_change_nothing(tmp_path: Path, shifted: dict[str, Path]):
+    pair = shifted["fixed"], shifted["moving"]
+    register_into(tmp_path / "a", pair, options=dict(QUICK), report="none")
+    register_into(
+        tmp_path / "b", pair, landmarks=(shifted["points"], shifted["others"]),
+        options=dict(QUICK), report="none",
+    )  # fmt: skip
+    for name in ("displacement.nrrd", "warped.nii.gz"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_batch(tmp_path: Path, shifted: dict[str, Path]):
+    row = {
+        "fixed": shifted["fixed"],
+        "moving": shifted["moving"],
+        "fixed_landmarks": shifted["points"],
+        "moving_landmarks": shifted["others"],
+    }
+    rows = [{**row, "id": "a"}, {"fixed": shifted["fixed"], "moving": shifted["moving"]}]
+    done = morphseek.register_cohort(rows, tmp_path / "out", **QUICK)
+    assert done.pairs[0].tre_after_mm == pytest.approx(2 / 3, abs=1e-3)
+    assert done.pairs[1].tre_after_mm is None
+    assert done.summary()["tre_before_mm"] == pytest.approx(5.128, abs=1e-3)
+    assert "Error at points" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    shifted["points"].write_text(shifted["points"].read_text().replace("20.0", "21.0"))
+    again = morphseek.register_cohort(rows, tmp_path / "out", **QUICK)
+    assert [pair.status for pair in again.pairs] == ["done", "skipped"]  # other points: done anew
