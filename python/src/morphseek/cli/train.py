@@ -8,9 +8,6 @@ from .. import errors
 from ._app import app
 from .output import console
 
-# what the extra brings
-_EXTRA = ("torch", "scipy", "tomli", "monai", "onnx", "onnxscript", "tensorboard")
-
 
 @app.command(
     context_settings={
@@ -26,12 +23,11 @@ def train(context: typer.Context) -> None:
 
         training(args=context.args, prog_name="morphseek train")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        from .._features import brings, needed
+
+        if (error.name or "").partition(".")[0].lower() not in brings("training"):
             raise  # a defect
         console(errors=True).print(
-            f"morphseek: training needs its extra packages ({error}): pip install"
-            " 'morphseek[training]'",
-            style="red",
-            soft_wrap=True,
+            f"morphseek: {needed('training', 'train', error)}", style="red", soft_wrap=True
         )
         raise typer.Exit(errors.InvalidArgumentError.exit_code) from None
