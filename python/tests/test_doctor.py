@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import platform
 import re
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -184,6 +185,16 @@ def test_command(command: Command, tmp_path: Path):
     assert command.json("doctor")["folders"][0]["bytes"] == 123
     text = command("doctor")
     assert "all is well" in text and "processor" in text
+
+
+def test_module_where_the_command_does_not_start(command: Command, tmp_path: Path):
+    (tmp_path / "typer.py").write_text("raise ImportError('no typer')")
+    command.environment["PYTHONPATH"] = str(tmp_path)
+    command("doctor", expect=1)
+    found = [sys.executable, "-m", "morphseek.diagnosis", "--json"]
+    done = subprocess.run(found, env=command.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["trial"]["seconds"] > 0
 
 
 def broken_cache(command: Command, folder: Path) -> None:

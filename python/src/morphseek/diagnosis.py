@@ -87,7 +87,7 @@ def _trial() -> dict[str, Any]:
     """Run :func:`_try` in a process of its own, which may end in ways that Python cannot catch."""
     if not Path(sys.executable or "").stem.lower().startswith("python"):  # within another program
         return _try()
-    call = f"from {__name__} import _try; import json; print(json.dumps(_try()))"
+    call = "from morphseek.diagnosis import _try; import json; print(json.dumps(_try()))"
     try:
         done = subprocess.run(
             [sys.executable, "-c", call], capture_output=True, timeout=_LIMIT, text=True,
