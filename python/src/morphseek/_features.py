@@ -30,7 +30,7 @@ FEATURES = (
     Feature("nipype", "morphseek.nipype", "nipype"),
     Feature("training", "morphseek train", "training"),
 )
-_BY_NAME = {feature.name: feature for feature in FEATURES}
+BY_NAME = {feature.name: feature for feature in FEATURES}
 
 
 class Requirement(NamedTuple):
@@ -61,7 +61,7 @@ def remedy(feature: Feature) -> str:
 def needed(name: str, what: str, error: ImportError) -> str:
     """Return what to say where a feature's package is missing; what asked for it comes first."""
     package = (error.name or "").partition(".")[0]
-    return f"{what}: the package {package} is needed: {remedy(_BY_NAME[name])}"
+    return f"{what}: the package {package} is needed: {remedy(BY_NAME[name])}"
 
 
 def requirements(feature: Feature) -> list[Requirement]:
@@ -97,4 +97,4 @@ def requirements(feature: Feature) -> list[Requirement]:
 
 def brings(name: str) -> set[str]:
     """Return the packages that a feature's extra has, in lower case."""
-    return {found.package.lower() for found in requirements(_BY_NAME[name])}
+    return {found.package.lower() for found in requirements(BY_NAME[name])}
