@@ -88,11 +88,20 @@ def _trial() -> dict[str, Any]:
     if not Path(sys.executable or "").stem.lower().startswith("python"):  # within another program
         return _try()
     call = "from morphseek.diagnosis import _try; import json; print(json.dumps(_try()))"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),  # what is seen here, and
+        "PYTHONSAFEPATH": "1",  # nothing of the current folder
+    }
     try:
         done = subprocess.run(
-            [sys.executable, "-c", call], capture_output=True, timeout=_LIMIT, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        )  # fmt: skip
+            [sys.executable, "-c", call],
+            capture_output=True,
+            timeout=_LIMIT,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return {"error": f"its process does not run: {type(error).__name__}"}
     with contextlib.suppress(ValueError, IndexError):
