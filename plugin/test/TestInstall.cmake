@@ -28,6 +28,13 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK}/example -B ${WORK}/build -DC
   OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build COMMAND_ERROR_IS_FATAL ANY)
 
+# The same and plugin/ itself by the targets that ITK has from 6 on.
+set(six -DCMAKE_PREFIX_PATH=${prefix} -DITK_DIR=${ITK6} -DITK5_DIR=${ITK_DIR})
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK}/example -B ${WORK}/build6 ${six} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build6 COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${EXAMPLE}/../.. -B ${WORK}/plugin6 ${six} -DBUILD_TESTING=OFF OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/plugin6 COMMAND_ERROR_IS_FATAL ANY)
+
 set(fixed ${WORK}/fixed.nii.gz)
 set(moving ${WORK}/moving.nii.gz)
 # The phantom at a tenth of its size: as large, in mm, as what the built-in network knows.
@@ -41,7 +48,10 @@ for image, path in ((pair.fixed.to_sitk(), '${fixed}'), (pair.moving.to_sitk(), 
     sitk.WriteImage(image, path)" COMMAND_ERROR_IS_FATAL ANY)
 
 set(clean ${CMAKE_COMMAND} -E env --unset=MORPHSEEK_ORT_LIBRARY --unset=VIRTUAL_ENV --unset=PYTHONPATH PATH=${WORK}/nothing)
-execute_process(COMMAND ${clean} ${WORK}/build/example ${fixed} ${moving} ${WORK}/warped.nii.gz none COMMAND_ERROR_IS_FATAL ANY)
+foreach(build build build6)
+  execute_process(COMMAND ${clean} ${WORK}/${build}/example ${fixed} ${moving} ${WORK}/${build}.nii.gz none COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${WORK}/build.nii.gz ${WORK}/build6.nii.gz COMMAND_ERROR_IS_FATAL ANY)
 file(GLOB runtime ${prefix}/${LIBDIR}/libonnxruntime.so*)
 set(model none)
 if(runtime) # with a network, then, on the runtime that was installed

@@ -103,6 +103,7 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         ("libraries", lingering(LIBRARIES)),
         ("nipype", lingering(NIPYPE)),
         ("devices", [*command, "devices"]),
+        ("doctor", [*command, "doctor"]),
         ("worker", [sys.executable, "-m", "morphseek.worker", "--describe"]),
         ("demo", [*command, "demo", "--size", "32", "--out", "demo"]),
     ]

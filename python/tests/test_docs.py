@@ -49,3 +49,22 @@ def test_readme(
     for example in examples:
         exec(compile(example, str(page), "exec"), {})
     assert (tmp_path / "out" / "transform.h5").exists()
+
+
+PAGES = [PYTHON / "docs" / "install.md", *sorted((PYTHON / "docs" / "install").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_install_pages(page: Path):
+    """A screen each, and their links lead somewhere."""
+    text = page.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 50
+    links = [target.partition("#") for target in re.findall(r"\]\(([^)]+)\)", text)]
+    assert links
+    for target, _, heading in links:
+        other = page.parent / target if target else page
+        assert other.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.M)
+            made = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+            assert heading in made, (target, heading)

@@ -1,12 +1,17 @@
-"""What a fresh install of the wheel must do: register a small pair, run a network, find ONNX
-Runtime with no path set.
+"""What a fresh install of the wheel must do.
 
-Run by the ctest "wheel" in an environment that has the wheel and its dependencies alone.
+The ctest "wheel" runs this in an environment that has the wheel and its dependencies alone: the
+main job works, a network says which extra to install, and all is well. Then it installs that extra
+and runs it with the argument "network": the network runs, with no path set.
 """
 
 import ctypes
+import importlib.util
+import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +26,54 @@ def blobs(shift: float) -> np.ndarray:
     )
 
 
-def main() -> None:
+LIMIT_MB = 400
+"""What may lie in site-packages beside pip: SimpleITK alone is 260 (engine/RATIONALE.md)."""
+
+
+def run(*arguments: str) -> str:
+    command = [Path(sys.executable).parent / "morphseek", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def main_job(folder: Path) -> None:
+    """Registers files, applies the transform, does a list of pairs, by the command."""
+    import morphseek
+
+    for name, shift in (("fixed", 0.0), ("moving", 0.2)):
+        morphseek.images.write(folder / f"{name}.nii.gz", morphseek.Image(blobs(shift)))
+    fixed, moving = str(folder / "fixed.nii.gz"), str(folder / "moving.nii.gz")
+    quick = ["--search", "off", "--refine", "0", "--quiet"]
+    run("register", fixed, moving, "--out", str(folder / "out"), *quick)
+    report = folder / "out" / "report.html"
+    assert report.stat().st_size > 10_000
+    run(
+        "apply", "--transform", str(folder / "out" / "transform.h5"), "--input", moving,
+        "--reference", fixed, "--out", str(folder / "again.nii.gz"),
+    )  # fmt: skip
+    pairs = folder / "pairs.csv"
+    pairs.write_text("id,fixed,moving\na,fixed.nii.gz,moving.nii.gz\n", encoding="utf-8")
+    run("batch", str(pairs), "--out", str(folder / "batch"), *quick)
+    assert (folder / "batch" / "index.html").exists()
+
+
+def installed_mb() -> float:
+    """What lies in site-packages, without pip and its kin and what Python compiles as it runs."""
+    import morphseek
+
+    place = Path(morphseek.__file__).parents[1]
+    return (
+        sum(
+            path.lstat().st_size
+            for path in place.rglob("*")
+            if path.is_file()
+            and path.relative_to(place).parts[0] not in ("pip", "setuptools", "pkg_resources")
+            and path.suffix != ".pyc"
+        )
+        / 1e6
+    )
+
+
+def main(network: bool) -> None:
     import morphseek
 
     assert "site-packages" in morphseek.__file__, morphseek.__file__
@@ -31,27 +83,51 @@ def main() -> None:
     error = np.abs(aligned.warped - fixed).mean() / np.abs(moving - fixed).mean()
     assert error < 0.35, f"alignment leaves {error:.0%} of the difference"
 
-    # of another organ; what counts is that it runs
-    deformed = morphseek.register(fixed, moving, model="hippocampus")
-    assert deformed.metrics["model"] == "hippocampus" and deformed.metrics["steps"], (
-        deformed.metrics
-    )
-    assert (
-        deformed.displacement.shape == (3, *fixed.shape)
-        and np.isfinite(deformed.displacement).all()
-    )
+    report = json.loads(run("doctor", "--json"))
+    assert report["well"], report
+    ready = {feature["name"]: feature["ready"] for feature in report["features"]}
+    assert ready["registration"] and ready["network"] == network, report["features"]
+    if network:
+        # of another organ; what counts is that it runs
+        deformed = morphseek.register(fixed, moving, model="hippocampus")
+        assert deformed.metrics["model"] == "hippocampus" and deformed.metrics["steps"], (
+            deformed.metrics
+        )
+        assert (
+            deformed.displacement.shape == (3, *fixed.shape)
+            and np.isfinite(deformed.displacement).all()
+        )
+    else:
+        for package in ("onnxruntime", "nibabel", "matplotlib", "scipy"):
+            assert importlib.util.find_spec(package) is None, package
+        models = morphseek.devices()["devices"]
+        assert not any(device["usable"] for device in models)
+        assert json.loads(run("models", "list", "--json")), "the list needs no runtime"
+        heard: list[str] = []
+        try:
+            morphseek.register(
+                fixed, moving, model="hippocampus", progress=lambda p: heard.append(p.message)
+            )
+        except morphseek.errors.RuntimeMissingError as missing:
+            assert "pip install 'morphseek[network]'" in str(missing), missing
+        else:
+            raise AssertionError("a network ran without ONNX Runtime")
+        assert set(heard) <= {"looking at the volumes"}, f"it is told after the work: {heard}"
+        with tempfile.TemporaryDirectory() as folder:
+            main_job(Path(folder))
+        assert installed_mb() < LIMIT_MB, f"{installed_mb():.0f} MB"
 
     library = ctypes.CDLL(str(Path(morphseek.__file__).parent / "lib" / "libmorphseek.so.1"))
     library.ms_version.restype = ctypes.c_char_p
     assert library.ms_version().decode() == morphseek.__version__
 
-    command = [Path(sys.executable).parent / "morphseek", "--help"]
-    assert "register" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "register" in run("--help")
     print(
-        f"morphseek {morphseek.__version__}: alignment leaves {error:.1%} of the difference; the"
-        " network ran"
+        f"morphseek {morphseek.__version__}, {installed_mb():.0f} MB installed: alignment leaves"
+        f" {error:.1%} of the difference{'; the network ran' if network else ''}"
     )
 
 
 if __name__ == "__main__":
-    main()
+    os.environ.pop("MORPHSEEK_ORT_LIBRARY", None)
+    main(sys.argv[1:] == ["network"])

@@ -71,6 +71,35 @@ Markups = Optional[
 ]
 
 
+def registerSampleData():
+    """Offer the made-up pair in the module Sample Data. It is computed here: nothing is downloaded,
+    and nothing but its nodes is left behind.
+    """
+    import os
+
+    import SampleData
+
+    icons = os.path.join(os.path.dirname(__file__), "Resources", "Icons")
+    SampleData.SampleDataLogic.registerCustomSampleDataSource(
+        category="MorphSeek",
+        sampleName="MorphSeekTorso",
+        uris=HOMEPAGE,  # for the list: no address is opened
+        fileNames="MorphSeekTorso.nrrd",
+        nodeNames="MorphSeekTorso",
+        thumbnailFileName=os.path.join(icons, "MorphSeekTorso.png"),
+        customDownloader=makeSampleData,
+    )
+
+
+def makeSampleData(source=None):
+    """Load the made-up pair: an MR-like and a CT-like torso, and their organs as label maps."""
+    from MorphSeekLib.sample import load
+
+    with slicer.util.tryWithErrorDisplay("The made-up pair could not be computed."):
+        with slicer.util.WaitCursor():
+            return load(slicer.util.loadVolume, slicer.util.loadLabelVolume)
+
+
 class MorphSeek(ScriptedLoadableModule):
     """What the module list shows."""
 
@@ -90,6 +119,7 @@ class MorphSeek(ScriptedLoadableModule):
             "An implementation of multi-step latent policy search for registration. Apache License"
             " 2.0."
         )
+        slicer.app.connect("startupCompleted()", registerSampleData)
 
 
 @parameterNodeWrapper
@@ -789,7 +819,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         except Exception as error:
             self._packageError = str(error)
         self.ui.installLabel.setText(
-            f"The MorphSeek package does not run in this Slicer yet: {self._packageError}."
+            f"The MorphSeek package does not run in this Slicer yet: {self._unsuitable()}."
         )
         self.ui.installFrame.setVisible(bool(self._packageError))
         self.updatePanel()
@@ -860,6 +890,12 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
                 widget.setText("" if value is None else str(value))
             widget.blockSignals(False)
 
+    def _unsuitable(self) -> str:
+        """Return why this Slicer cannot have the package, or else why that does not run."""
+        from MorphSeekLib.install import unsuitable
+
+        return unsuitable() or self._packageError
+
     def _packageProblem(self) -> str:
         return (
             "Install the MorphSeek package first: see the top of this panel"
@@ -890,9 +926,25 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         def confirm(question: str) -> bool:
             return slicer.util.confirmOkCancelDisplay(question, windowTitle="MorphSeek")
 
-        with slicer.util.tryWithErrorDisplay("The package could not be installed."):
-            if install.ensure(confirm, pip, *source, runs=not self._packageError):
-                self._askPackage()
+        dialogs = []
+
+        def progress(done: int, total: int, what: str):
+            if not dialogs:
+                dialogs.append(slicer.util.createProgressDialog(windowTitle="MorphSeek"))
+            dialogs[0].setMaximum(total)
+            dialogs[0].setValue(done)
+            dialogs[0].setLabelText(f"Installing {what} ...")
+            slicer.app.processEvents()
+
+        try:
+            with slicer.util.tryWithErrorDisplay("The package could not be installed."):
+                if install.ensure(
+                    confirm, pip, *source, runs=not self._packageError, progress=progress
+                ):
+                    self._askPackage()
+        finally:
+            for dialog in dialogs:
+                dialog.close()
 
     def onChooseModel(self):
         path = qt.QFileDialog.getOpenFileName(None, "Network", "", "Networks (*.onnx)")

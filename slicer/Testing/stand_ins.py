@@ -491,7 +491,7 @@ def install() -> Iterator[types.SimpleNamespace]:
     answers to questions.
     """
     application()
-    said = types.SimpleNamespace(errors=[], questions=[], confirm=True)
+    said = types.SimpleNamespace(errors=[], questions=[], confirm=True, connected=[], steps=[])
     qt = types.ModuleType("qt")
     for module in (QtWidgets, QtGui, QtCore):
         vars(qt).update(
@@ -532,11 +532,22 @@ def install() -> Iterator[types.SimpleNamespace]:
         testingEnabled=lambda: False,
         processEvents=lambda: application().processEvents(),
     )
+    app.connect = lambda signal, function: said.connected.append((signal, function))
     app.setOverrideCursor, app.restoreOverrideCursor = lambda cursor: None, lambda: None
     patch.setattr(slicer, "app", app, raising=False)
     patch.setattr(slicer.util, "childWidgetVariables", child_widgets)
     patch.setattr(slicer.util, "errorDisplay", lambda text, **ignored: said.errors.append(text))
     patch.setattr(slicer.util, "confirmOkCancelDisplay", confirm)
+
+    def dialog(**ignored: Any) -> types.SimpleNamespace:
+        return types.SimpleNamespace(
+            setMaximum=lambda value: None,
+            setValue=said.steps.append,
+            setLabelText=said.steps.append,
+            close=lambda: said.steps.append("closed"),
+        )
+
+    patch.setattr(slicer.util, "createProgressDialog", dialog, raising=False)
     try:
         yield said
     finally:

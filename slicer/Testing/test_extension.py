@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,44 @@ def test_extension_variables(name: str) -> None:
     text = (EXTENSION / "CMakeLists.txt").read_text(encoding="utf-8")
     (value,) = re.findall(rf'set\(EXTENSION_{name} "([^"]+)"\)', text)
     if name.endswith(("URL", "URLS")):  # the file behind the address is in this folder
-        assert (EXTENSION / value.partition("/slicer/")[2]).is_file()
+        for address in value.split():
+            assert (EXTENSION / address.partition("/slicer/")[2]).is_file()
+
+
+def test_what_the_catalogue_looks_for() -> None:
+    """The folder is the root of the catalogue's repository: its licence, its project's name, and
+    lines that end as Unix's do.
+    """
+    ours = EXTENSION.parent / "LICENSE"
+    assert (EXTENSION / "LICENSE.txt").read_bytes() == ours.read_bytes()
+    cmake = (EXTENSION / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert re.findall(r"project\s*\(\s*([^\s)]+)", cmake)[0] == "MorphSeek"
+    page = (EXTENSION / "README.md").read_text(encoding="utf-8")
+    for needed in ("Apache License 2.0", "Sample Data", "To cite"):
+        assert needed in page, needed
+    for path in EXTENSION.rglob("*"):
+        if path.is_file() and path.suffix not in (".png", ".pyc"):
+            assert b"\r" not in path.read_bytes(), path
+    assert (EXTENSION / "MorphSeek.json").read_bytes().endswith(b"}\n")
+
+
+SCRIPTS = sorted((EXTENSION / "MorphSeek").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_load_in_every_slicer(path: Path) -> None:
+    """Slicer 5.8 has Python 3.9: there the panel opens, to say what it needs. Nothing is imported
+    at file scope that Slicer does not bring.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+    brought = {"slicer", "vtk", "qt", "ctk", "numpy", "MorphSeekLib", *sys.stdlib_module_names}
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            assert {alias.name.partition(".")[0] for alias in node.names} <= brought
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            assert (node.module or "").partition(".")[0] in brought
+        else:  # nothing is done, either, beyond definitions and constants
+            assert not isinstance(node, (ast.For, ast.While, ast.With)), ast.dump(node)
 
 
 def test_icon() -> None:

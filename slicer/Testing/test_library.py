@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+import types
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -17,9 +20,10 @@ import pytest
 import SimpleITK as sitk
 import slicer
 import vtk
-from MorphSeekLib import batch, geometry, install, outputs, process, transfer
+from MorphSeekLib import batch, geometry, install, outputs, process, sample, transfer
 from MorphSeekLib.registration import Registration, RegistrationError, register
 from MorphSeekLib.request import OUTPUTS, PRESETS, STAGES, RegistrationRequest
+from packaging.requirements import Requirement
 from phantoms import points_of, write_pair
 
 import morphseek
@@ -1426,11 +1430,11 @@ class Environment:
         "morphseek": [
             "numpy>=99",
             "SimpleITK>=99",
-            "onnxruntime>=1.26",
+            "onnxruntime>=1.26; extra == 'network'",
             "rich>=13",
             "torch>=2; extra == 'training'",
         ],
-        "onnxruntime": ["numpy>=1.21.6", "flatbuffers", "oldpack; python_version < '3'"],
+        "onnxruntime": ["numpy>=1.21.6", "SciPy", "flatbuffers", "oldpack; python_version < '3'"],
         "rich": ["pygments>=2.13"],
     }
 
@@ -1449,10 +1453,11 @@ class Environment:
     def pip(self, arguments: list[str]) -> None:
         self.calls.append(arguments)
         assert arguments[0] == "--no-deps"
+        folder = arguments[arguments.index("--find-links") + 1] if "--no-index" in arguments else ""
         self.installed |= {
-            argument.split(">")[0]: "99.0"
+            Path(argument).stem.split(">")[0].partition("-")[0]: "99.0"
             for argument in arguments[1:]
-            if not argument.startswith("--")
+            if not argument.startswith("--") and argument != folder
         }
 
 
@@ -1461,7 +1466,166 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
     made = Environment(numpy="1.0", simpleitk="1.0", rich="13.7", pygments="2.18")
     monkeypatch.setattr(importlib.metadata, "requires", made.requires)
     monkeypatch.setattr(importlib.metadata, "version", made.version)
+    monkeypatch.setitem(sys.modules, "slicer.packaging", None)  # as in Slicer 5.10
     return made
+
+
+@pytest.fixture
+def newer(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Slicer from 5.11 on: with slicer.packaging.pip_ensure, whose calls are listed."""
+    calls: list[dict[str, Any]] = []
+
+    def pip_ensure(requirements: list[str], **how: Any) -> None:
+        how["constraints"] = Path(how["constraints"]).read_text(encoding="utf-8").split()
+        calls.append({"requirements": requirements, **how})
+        environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.30", "flatbuffers": "9"}
+
+    module = types.ModuleType("slicer.packaging")
+    module.pip_ensure = pip_ensure
+    monkeypatch.setitem(sys.modules, "slicer.packaging", module)
+    return calls
+
+
+def test_installation_by_slicers_own_way(environment: Environment, newer: list) -> None:
+    environment.installed["scipy"] = "1.13.1"
+    assert install.ensure(lambda question: True, environment.pip)
+    (call,) = newer
+    assert call["requirements"] == ["morphseek[network]"] and environment.calls == []
+    assert call["constraints"] == ["numpy==1.0", "scipy==1.13.1", "simpleitk==1.0"]
+    assert {"numpy", "scipy", "simpleitk"} <= set(call["skip_packages"])
+    assert call["requester"] == "MorphSeek" and call["prompt_install"] is False
+    assert install.ensure(lambda question: pytest.fail("asked again"), environment.pip)
+
+
+def test_a_file_goes_the_same_way_in_every_slicer(environment: Environment, newer: list) -> None:
+    assert install.ensure(lambda question: True, environment.pip, "/usb/morphseek.whl")
+    assert newer == [] and environment.calls[0] == ["--no-deps", "/usb/morphseek.whl"]
+
+
+def test_without_a_network_all_comes_from_the_folder(
+    environment: Environment, tmp_path: Path
+) -> None:
+    for name in ("morphseek-1.0", "onnxruntime-1.30-cp312", "flatbuffers-25.1-py2"):
+        (tmp_path / f"{name}.whl").write_text("")
+    wheel = str(tmp_path / "morphseek-1.0.whl")
+    assert install.ensure(lambda question: True, environment.pip, wheel)
+    local = ["--no-deps", "--no-index", "--find-links", str(tmp_path)]
+    assert environment.calls == [
+        ["--no-deps", wheel],
+        [*local, "onnxruntime>=1.26"],
+        [*local, "flatbuffers"],
+    ]
+    # what is not there is asked for
+    assert install.beside(wheel, ["onnxruntime>=1.26", "rich>=13"]) == local[2:]
+    assert install.beside(wheel, ["rich>=13"]) == []
+
+
+def test_progress_is_told(environment: Environment) -> None:
+    told: list[tuple] = []
+    assert install.ensure(
+        lambda question: True, environment.pip, progress=lambda *step: told.append(step)
+    )
+    assert told == [(0, 1, "morphseek"), (1, 2, "onnxruntime>=1.26"), (2, 3, "flatbuffers")]
+
+
+def test_an_old_slicer_is_told_before_anything_is_asked(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "PYTHON", (99, 0))
+    with pytest.raises(RuntimeError, match="MorphSeek needs 99.0: take Slicer 5.10 or later"):
+        install.ensure(lambda question: pytest.fail("asked"), environment.pip)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_failure_is_explained(
+    environment: Environment, new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any, **how: Any) -> None:
+        raise RuntimeError("exit status 1")
+
+    if new:
+        module = types.ModuleType("slicer.packaging")
+        module.pip_ensure = fails
+        monkeypatch.setitem(sys.modules, "slicer.packaging", module)
+    with pytest.raises(RuntimeError, match="^set the proxy$"):
+        install.ensure(lambda q: True, fails, explain=lambda arguments: "set the proxy")
+    with pytest.raises(RuntimeError, match="^exit status 1$"):
+        install.ensure(lambda q: True, fails, explain=lambda arguments: "")
+
+
+@pytest.mark.parametrize(
+    "variables, arguments, sentence",
+    [
+        ({}, ["--no-index", "no-such-package"], "there is no no-such-package for this system"),
+        (
+            {"PIP_INDEX_URL": "http://127.0.0.1:9/"},
+            ["no-such-package"],
+            "cannot be reached. Behind a",
+        ),
+        (
+            {"PIP_INDEX_URL": "https://example.org/", "HTTPS_PROXY": "http://127.0.0.1:9"},
+            ["no-such-package"],
+            "the proxy refused the connection",
+        ),
+    ],
+)
+def test_pip_is_asked_why(
+    variables: dict[str, str], arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert sentence in install.why(arguments)
+
+
+@pytest.mark.parametrize(
+    "said, sentence",
+    [
+        ("SSLError(SSLCertVerificationError(1, 'certificate verify failed'", "PIP_CERT"),
+        (
+            "Cannot connect to proxy.', OSError('Tunnel connection failed: 407 Proxy A",
+            "HTTPS_PROXY",
+        ),
+        ("OSError: [Errno 28] No space left on device", "disk is full"),
+        ("Errno 13] Permission denied: 'C:\\Program Files", "cannot be written"),
+        ("something else", ""),
+    ],
+)
+def test_what_pip_says_has_a_meaning(said: str, sentence: str) -> None:
+    found = install.reason(said)
+    assert sentence in found and bool(found) == bool(sentence)
+
+
+# What Slicers bring that one of our requirements names, too, as far as its repository tells.
+BROUGHT = {"5.10": {"numpy": "2.0.2"}, "preview of 2026, pull request 9161": {"SimpleITK": "2.5.5"}}
+
+
+@pytest.mark.parametrize("release", BROUGHT)
+def test_what_slicer_brings_can_stay(release: str, tmp_path: Path) -> None:
+    """pip finds versions of all that we require, for Slicer's Python, beside what Slicer has."""
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("".join(f"{n}=={v}\n" for n, v in BROUGHT[release].items()))
+    wanted = []
+    for text in importlib.metadata.requires("morphseek") or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": install.EXTRA}):
+            wanted.append(f"{requirement.name}{requirement.specifier}")
+    assert {name.split(">")[0] for name in wanted} >= {"numpy", "SimpleITK", "onnxruntime"}
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--report", "-"]
+    command += ["--only-binary", ":all:", "--python-version", "3.12", "--no-cache-dir"]
+    command += ["--retries", "1", "--target", str(tmp_path / "target"), "-c", str(constraints)]
+    done = subprocess.run([*command, *wanted], capture_output=True, text=True)
+    if done.returncode and install.reason(done.stderr).startswith(("the Python", "the proxy")):
+        pytest.skip("no package registry can be reached")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    found = {i["metadata"]["name"].lower(): i["metadata"]["version"] for i in report["install"]}
+    for name, version in BROUGHT[release].items():
+        assert found.get(name.lower(), version) == version
 
 
 def test_installation_asks_first(environment: Environment):
@@ -1534,3 +1698,26 @@ def test_a_file_replaces_what_is_installed(environment: Environment):
 
 def test_the_package_here_is_complete():
     assert install.installed() == morphseek.__version__ and install.missing() == []
+
+
+def test_sample_data_is_computed(paths: dict[str, Path]) -> None:
+    scene = slicer.vtkMRMLScene()
+    logic = slicer.vtkSlicerVolumesLogic()
+    logic.SetMRMLScene(scene)
+
+    def loader(labels: int) -> Callable[..., Any]:
+        return lambda path, how: logic.AddArchetypeVolume(path, how["name"], labels)
+
+    nodes = sample.load(loader(0), loader(1))
+    assert [node.GetName() for node in nodes] == [*sample.VOLUMES.values(), *sample.LABELS.values()]
+    fixed, moving, fixed_labels, moving_labels = nodes
+    assert fixed.GetImageData().GetDimensions() == fixed_labels.GetImageData().GetDimensions()
+    assert (
+        moving_labels.IsA("vtkMRMLLabelMapVolumeNode") and moving.GetImageData().GetNumberOfPoints()
+    )
+
+
+def test_sample_data_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_MAKE", "raise ModuleNotFoundError('No module named morphseek')")
+    with pytest.raises(RuntimeError, match="No module named morphseek. Open the module MorphSeek"):
+        sample.load(pytest.fail, pytest.fail)

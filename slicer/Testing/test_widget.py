@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -1039,6 +1040,7 @@ def test_a_missing_package_is_said_and_installed_after_asking(
         pip == [["--no-deps", "/usb/morphseek-0.1.0.whl"]]
         and "/usb/morphseek-0.1.0.whl" in said.questions[-1]
     )
+    assert said.steps == [0, "Installing /usb/morphseek-0.1.0.whl ...", "closed"]
     panel.wait(lambda: panel.widget._asking is None)
     assert ui.installFrame.wrapped.isHidden() and ui.registerButton.enabled and not said.errors
     panel.widget.cleanup()
@@ -1078,9 +1080,36 @@ def test_an_installation_that_fails_is_a_message(
         raise RuntimeError("no network")
 
     monkeypatch.setattr(install, "installed", lambda: "")
+    monkeypatch.setattr(install, "why", lambda arguments: "")
     monkeypatch.setattr(slicer.util, "pip_install", pip_install)
     panel.ui.installButton.click()
     assert len(panel.said.errors) == 1 and "no network" in panel.said.errors[0]
+    assert panel.said.steps[-1] == "closed"
+
+
+def test_sample_data_is_offered(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the module Sample Data asks for it, and without an address that would be opened."""
+    offered: list[dict[str, Any]] = []
+
+    class SampleDataLogic:
+        @staticmethod
+        def registerCustomSampleDataSource(**source: Any) -> None:
+            offered.append(source)
+
+    module = types.ModuleType("SampleData")
+    module.SampleDataLogic = SampleDataLogic
+    monkeypatch.setitem(sys.modules, "SampleData", module)
+    import MorphSeek
+
+    MorphSeek.MorphSeek(types.SimpleNamespace())
+    ((signal, register),) = said.connected
+    assert signal == "startupCompleted()" and offered == []
+    register()
+    (source,) = offered
+    assert source["category"] == "MorphSeek" and Path(source["thumbnailFileName"]).is_file()
+    # one text each, or the module refuses it
+    assert all(isinstance(source[name], str) for name in ("uris", "fileNames", "nodeNames"))
+    assert source["customDownloader"] is MorphSeek.makeSampleData
 
 
 def test_a_library_that_cannot_be_imported_leaves_a_panel_that_says_so(

@@ -1,6 +1,9 @@
-# The test "wheel": a fresh environment, the wheel and nothing but its own dependencies in it, a registration there.
+# The test "wheel": a fresh environment, the wheel and nothing but its own dependencies in it, a registration there; then the same with
+# what networks need.
 file(REMOVE_RECURSE ${VENV})
 execute_process(COMMAND ${PYTHON} ${ENVIRONMENT} ${VENV} --wheel ${WHEEL_DIR} COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH --unset=VIRTUAL_ENV --unset=MORPHSEEK_ORT_LIBRARY
-    ${VENV}/bin/python ${SCRIPT} WORKING_DIRECTORY ${VENV} COMMAND_ERROR_IS_FATAL ANY)
+set(run ${CMAKE_COMMAND} -E env --unset=PYTHONPATH --unset=VIRTUAL_ENV --unset=MORPHSEEK_ORT_LIBRARY ${VENV}/bin/python ${SCRIPT})
+execute_process(COMMAND ${run} WORKING_DIRECTORY ${VENV} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${PYTHON} ${ENVIRONMENT} ${VENV} --wheel ${WHEEL_DIR} --extras network COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${run} network WORKING_DIRECTORY ${VENV} COMMAND_ERROR_IS_FATAL ANY)
 file(REMOVE_RECURSE ${VENV})

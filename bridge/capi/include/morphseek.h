@@ -233,9 +233,10 @@ ms_status ms_model_list(ms_engine engine, char *dst, size_t capacity, size_t *ne
 ms_status ms_model_verify(ms_engine engine, const char *model, char *dst, size_t capacity, size_t *needed);
 
 /*
- * Tries what networks can run on and writes {"library", "version", "providers", "gpus": [{"name", "bytes"}, ...], "devices": [{"name",
- * "usable", "error", "remedy"}, ...]}: the ONNX Runtime in use ("" where none loads), the execution providers that it was built with,
- * the cards that the NVIDIA driver shows, and for every device why it cannot be used and what to do. Takes seconds.
+ * Tries what there is to run on and writes {"processor": {"architecture", "threads", "features": [{"name", "used"}, ...]}, "library",
+ * "version", "providers", "gpus": [{"name", "bytes"}, ...], "devices": [{"name", "usable", "error", "remedy"}, ...]}: the processor's
+ * features that the engine can use; for networks the ONNX Runtime in use ("" where none loads), the execution providers that it was
+ * built with, the cards that the NVIDIA driver shows, and for every device why it cannot be used and what to do. Takes seconds.
  */
 ms_status ms_devices(ms_engine engine, char *dst, size_t capacity, size_t *needed);
 

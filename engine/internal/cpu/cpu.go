@@ -16,6 +16,8 @@
 //	metric           MIND-SSC: contrast, exponentials                                            AVX2
 package cpu
 
+import "runtime"
+
 // features are those of this processor that are in use.
 type features struct{ avx, avx2, avx512Popcount bool }
 
@@ -29,6 +31,20 @@ func AVX2() bool { return has.avx2 }
 
 // AVX512Popcount says whether the bits of eight uint64 can be counted at once.
 func AVX512Popcount() bool { return has.avx512Popcount }
+
+// Feature is one of the processor's that assembly here can use.
+type Feature struct {
+	Name string `json:"name"`
+	Used bool   `json:"used"`
+}
+
+// Features lists the features of the table above; none on a processor that has no assembly here.
+func Features() []Feature {
+	if runtime.GOARCH != "amd64" {
+		return []Feature{}
+	}
+	return []Feature{{"AVX", has.avx}, {"AVX2", has.avx2}, {"AVX512Popcount", has.avx512Popcount}}
+}
 
 // Disable hides every feature, so that the Go loops run, until restore is called. It is for tests that do not run in parallel.
 func Disable() (restore func()) {

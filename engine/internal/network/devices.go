@@ -7,10 +7,13 @@ import (
 	"maps"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	processor "github.com/morphseek/morphseek/engine/internal/cpu" // cpu is a device here
+	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
 // Devices, as the option names them; the last is a prefix of the path of an ONNX Runtime plugin provider's library.
@@ -22,13 +25,21 @@ const (
 	plugin   = "plugin:"
 )
 
-// Inventory is what there is to run networks on.
+// Inventory is what there is to run on: the processor for every stage, the rest for networks.
 type Inventory struct {
-	Library   string   `json:"library"`   // path of the ONNX Runtime in use; empty where none loads
-	Version   string   `json:"version"`   // of ONNX Runtime
-	Providers []string `json:"providers"` // execution providers that it was built with, by its names
-	GPUs      []GPU    `json:"gpus"`      // that the NVIDIA driver shows
-	Devices   []Device `json:"devices"`
+	Processor Processor `json:"processor"`
+	Library   string    `json:"library"`   // path of the ONNX Runtime in use; empty where none loads
+	Version   string    `json:"version"`   // of ONNX Runtime
+	Providers []string  `json:"providers"` // execution providers that it was built with, by its names
+	GPUs      []GPU     `json:"gpus"`      // that the NVIDIA driver shows
+	Devices   []Device  `json:"devices"`
+}
+
+// Processor is what the engine uses of it.
+type Processor struct {
+	Architecture string              `json:"architecture"` // by Go's name
+	Threads      int                 `json:"threads"`      // where the option leaves it to the engine
+	Features     []processor.Feature `json:"features"`
 }
 
 // GPU is one card as its driver describes it.
@@ -48,6 +59,7 @@ type Device struct {
 // Inventory tries every device with one step of a built-in network on the smallest grid.
 func (s *Sessions) Inventory() Inventory {
 	inventory := Inventory{GPUs: gpus()}
+	inventory.Processor = Processor{runtime.GOARCH, parallel.Threads(0), processor.Features()}
 	inventory.Library, inventory.Version, inventory.Providers = runtimeInfo(s.library)
 	for _, name := range []string{cpu, cuda, tensorrt} {
 		device := Device{Name: name}
@@ -113,7 +125,7 @@ func remedy(device, library string, cause error) string {
 	has := func(sign string) bool { return strings.Contains(text, sign) }
 	switch {
 	case device == cpu || fault.CodeOf(cause) == fault.RuntimeMissing:
-		return "install ONNX Runtime (pip install onnxruntime)"
+		return "install ONNX Runtime (pip install 'morphseek[network]')"
 	case strings.HasPrefix(device, plugin) && !has("does not exist") && !has("Failed to load library") && !has("Failed to get symbol"):
 		return "this provider does not take the network: give another one"
 	case strings.HasPrefix(device, plugin):

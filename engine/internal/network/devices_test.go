@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	processor "github.com/morphseek/morphseek/engine/internal/cpu"
 	"github.com/morphseek/morphseek/engine/internal/testort"
 )
 
@@ -79,6 +80,9 @@ func TestInventory(t *testing.T) {
 	found := sessions.Inventory()
 	if found.Library != library || found.Version == "" || !slices.Contains(found.Providers, "CPUExecutionProvider") {
 		t.Errorf("runtime: %+v", found)
+	}
+	if p := found.Processor; p.Architecture != runtime.GOARCH || p.Threads < 1 || !slices.Equal(p.Features, processor.Features()) {
+		t.Errorf("processor: %+v", p)
 	}
 	names := []string{}
 	for _, d := range found.Devices {

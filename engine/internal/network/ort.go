@@ -60,7 +60,7 @@ func loadRuntime(explicit string) error {
 		failures = append(failures, err)
 	}
 	return fault.Wrap(fault.RuntimeMissing, errors.Join(failures...),
-		"ONNX Runtime was not found or does not load; install it (pip install onnxruntime), or set %s to the path of its library", LibraryVariable)
+		"ONNX Runtime was not found or does not load; install it (pip install 'morphseek[network]'), or set %s to the path of its library", LibraryVariable)
 }
 
 // sameFile says whether two paths name one file.

@@ -34,6 +34,7 @@ _WHERE = {
     "Transform": "transforms",
     "Verdict": "verdict",
     "devices": "_engine.core",
+    "doctor": "diagnosis",
     "evaluate": "cohort",
     "load": "result",
     "read_transform": "transforms",

@@ -12,10 +12,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits
-
 from ._engine import core
+from ._features import needed
 from .verdict import Verdict, grade_of
+
+try:
+    from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        needed("nipype", "morphseek.nipype", error), name=error.name
+    ) from None
 
 
 def _trait(option: dict[str, Any]) -> Any:

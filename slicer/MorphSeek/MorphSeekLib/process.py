@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-_HIDDEN = (
+HIDDEN = (
     {"creationflags": subprocess.CREATE_NO_WINDOW}
     if os.name == "nt"
     else {"start_new_session": True}
@@ -47,7 +47,7 @@ def describe() -> dict[str, Any]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        **_HIDDEN,
+        **HIDDEN,
     )
     if done.returncode:
         raise RuntimeError(
@@ -91,7 +91,7 @@ class Worker:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                **_HIDDEN,
+                **HIDDEN,
             )
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import os
 import shlex
 import sys
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from .. import errors
+from .._cache import cache_folder
 from .._engine.table import option_table
 from .output import NOT_GOOD
 
@@ -125,18 +124,8 @@ def cache_option(no_cache: bool) -> dict[str, Any]:
     """
     if no_cache:
         return {}
-    base = (
-        os.environ.get("LOCALAPPDATA")
-        if sys.platform == "win32"
-        else os.environ.get("XDG_CACHE_HOME")
-    )
     try:
-        folder = (
-            Path(base)
-            if base
-            else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-        )
-        folder = folder / "morphseek"
+        folder = cache_folder()
         # as the engine makes it: it will hold patients' images
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # RuntimeError: a user without a home

@@ -8,9 +8,6 @@ from .. import errors
 from ._app import app
 from .output import say
 
-# what the extra brings
-_EXTRA = ("torch", "scipy", "tomli", "monai", "onnx", "onnxscript", "tensorboard")
-
 
 @app.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -21,12 +18,9 @@ def train(arguments: tuple[str, ...]) -> None:
 
         training(args=list(arguments), prog_name="morphseek train")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        from .._features import brings, needed
+
+        if (error.name or "").partition(".")[0].lower() not in brings("training"):
             raise  # a defect
-        say(
-            f"morphseek: training needs its extra packages ({error}): pip install"
-            " 'morphseek[training]'",
-            "red",
-            to_errors=True,
-        )
+        say(f"morphseek: {needed('training', 'train', error)}", "red", to_errors=True)
         raise click.exceptions.Exit(errors.InvalidArgumentError.exit_code) from None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from .._features import needed
 from .._log import log
 from ..progress import Bar, Progress, callback_of, says_no
 from .jobs import Job, run_job
@@ -124,10 +125,8 @@ def on_cluster(jobs: list[Job], scheduler: str, meter: Meter) -> None:
 def _client(scheduler: str) -> Client:
     try:
         from distributed import Client
-    except ModuleNotFoundError:
-        raise errors.InvalidArgumentError(
-            "scheduler: the package distributed is needed: pip install 'morphseek[dask]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise errors.InvalidArgumentError(needed("dask", "scheduler", error)) from None
     try:
         return Client(scheduler, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import errors, images
+from .._features import needed
 from ..result import RegistrationResult
 from .views import PLANES, Scene, plane_letters
 
@@ -27,10 +28,8 @@ def figure(
     try:
         from matplotlib.colors import LinearSegmentedColormap
         from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise errors.InvalidArgumentError(
-            "plot: the package matplotlib is needed: pip install 'morphseek[plot]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise errors.InvalidArgumentError(needed("plot", "plot", error)) from None
 
     scene = Scene(
         result,

@@ -1,0 +1,1 @@
+message(FATAL_ERROR "ITK_USE_FILE is deprecated in ITK 6")

@@ -1,0 +1,414 @@
+"""What this installation is and what it lacks, in a form that can be shown to anybody.
+
+:func:`doctor` is ``morphseek doctor``. Nothing in what it returns names a patient, a user or a
+machine: of paths there are the last names alone, of environment variables the names. It needs the
+standard library alone, so that it can say what else is missing: ``python -m morphseek.diagnosis``
+prints it where not even the command starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _features
+from ._cache import cache_folder, cache_place
+
+UNWELL = 5
+"""The command's exit code where something is wrong: that of the runtime's failures."""
+_LIMIT = 300.0
+"""Seconds after which the engine's trial has hung."""
+
+
+def doctor() -> dict[str, Any]:
+    """Examine this installation; takes seconds.
+
+    Returns
+    -------
+    dict
+        ``well``; ``problems``, dicts with what and remedy; ``version``, ``platform``, ``python``;
+        ``processor`` and ``runtime`` as :func:`morphseek.devices` has them; ``trial``, a small
+        registration: its seconds or its error; ``features``, dicts with name, purpose, ready,
+        missing and remedy; ``packages`` and their versions; ``folders``, dicts with name, place
+        and writable; ``variables``, the names of those of MorphSeek's that are set. What could not
+        be found out is None.
+
+    Examples
+    --------
+    >>> import morphseek
+    >>> report = morphseek.doctor()
+    >>> report["features"][0]["name"], report["features"][0]["ready"]
+    ('registration', True)
+    """
+    problems: list[dict[str, str]] = []
+    trial = _cleaned(_trial())  # the only words here that are not our own
+    engine = trial.get("devices") or {}
+    version = _version(_features.DISTRIBUTION)
+    packages, lacking = _packages(problems)
+    report = {
+        "version": version,
+        "platform": _platform(),
+        "python": _python(),
+        "processor": engine.pop("processor", None),
+        "runtime": engine or None,
+        "trial": {"seconds": trial.get("seconds"), "error": trial.get("error", "")},
+        "features": [_feature(feature, lacking, engine) for feature in _features.FEATURES],
+        "packages": packages,
+        "folders": _folders(problems),
+        "variables": sorted(name for name in os.environ if name.startswith("MORPHSEEK_")),
+    }
+    again = f"pip install --force-reinstall {_features.DISTRIBUTION}"
+    if version is None:
+        _add(problems, "morphseek is not installed, but only found as a folder", again)
+    elif trial.get("version", version) != version:
+        mixed = f"the files of two versions are mixed: {version}, {trial['version']}"
+        _add(problems, mixed, again)
+    if trial.get("error") and not lacking["registration"]:
+        _add(problems, f"the engine does not work: {trial['error']}", again)
+    _judge_runtime(engine, problems)
+    return {"well": not problems, "problems": problems, **report}
+
+
+# ------------------------------------------------------------------------------ the engine, tried
+
+
+def _trial() -> dict[str, Any]:
+    """Run :func:`_try` in a process of its own, which may end in ways that Python cannot catch."""
+    if not Path(sys.executable or "").stem.lower().startswith("python"):  # within another program
+        return _try()
+    call = "from morphseek.diagnosis import _try; import json; print(json.dumps(_try()))"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),  # what is seen here, and
+        "PYTHONSAFEPATH": "1",  # nothing of the current folder
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", call],
+            capture_output=True,
+            timeout=_LIMIT,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"error": f"its process does not run: {type(error).__name__}"}
+    with contextlib.suppress(ValueError, IndexError):
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+    last = (done.stderr.strip() or "no word").splitlines()[-1]
+    return {"error": f"its process ended with {done.returncode}: {last}"}
+
+
+def _try() -> dict[str, Any]:
+    """Ask the engine for its devices, and register a small pair."""
+    found: dict[str, Any] = {}
+    try:
+        from . import phantoms
+        from ._engine import core
+        from .registration import register
+
+        found["version"] = core.version()
+        found["devices"] = core.devices()
+        pair = phantoms.make_pair(size=32)
+        began = time.perf_counter()
+        register(pair.fixed, pair.moving, model="none", search="off", refine=0)
+        found["seconds"] = round(time.perf_counter() - began, 2)
+    except Exception as error:  # whatever it is, it is what we look for
+        found["error"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _usable(engine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a device of the engine's list."""
+    for device in engine.get("devices", ()):
+        if device["name"] == name:
+            return dict(device)
+    return {"usable": False, "error": "", "remedy": ""}
+
+
+def _judge_runtime(engine: Mapping[str, Any], problems: list[dict[str, str]]) -> None:
+    """See that an ONNX Runtime that is there works; that there is none is nothing wrong."""
+    given = bool(os.environ.get("MORPHSEEK_ORT_LIBRARY"))
+    there = given or any(_version(name) for name in ("onnxruntime", "onnxruntime-gpu"))
+    cpu = _usable(engine, "cpu")
+    if engine and there and not cpu["usable"]:
+        remedy = "correct MORPHSEEK_ORT_LIBRARY, or unset it" if given else cpu["remedy"]
+        _add(problems, f"ONNX Runtime is there and does not work: {cpu['error']}", remedy)
+
+
+# ---------------------------------------------------------------------------------------- packages
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _packages(
+    problems: list[dict[str, str]],
+) -> tuple[dict[str, str | None], dict[str, list[str] | None]]:
+    """Return the versions of what the features ask for, and by feature what pip would have to
+    install; None where that cannot be told.
+    """
+    versions: dict[str, str | None] = {}
+    lacking: dict[str, list[str] | None] = {}
+    for feature in _features.FEATURES:
+        try:
+            asked = _features.requirements(feature)
+        except importlib.metadata.PackageNotFoundError:
+            lacking[feature.name] = None
+            continue
+        except ImportError:  # packaging, which reads requirements
+            lacking[feature.name] = None if feature.extra else ["packaging"]
+            continue
+        lacking[feature.name] = lacks = []
+        for each in asked:
+            versions[each.package] = version = _version(each.package)
+            if version is None or not each.allows(version):
+                lacks.append(each.wanted)
+                if not feature.extra:
+                    state = f"is {version}, another version" if version else "is missing"
+                    _add(
+                        problems,
+                        f"the package {each.wanted} is needed and {state}",
+                        _features.install(each.wanted),
+                    )
+    if lacking["registration"] == ["packaging"] and not versions:
+        _add(
+            problems,
+            "the package packaging is missing, without which no version can be judged",
+            _features.install("packaging"),
+        )
+    return dict(sorted(versions.items())), lacking
+
+
+def _add(problems: list[dict[str, str]], what: str, remedy: str) -> None:
+    problems.append({"what": what, "remedy": remedy})
+
+
+def _feature(
+    feature: _features.Feature, lacking: Mapping[str, list[str] | None], engine: Mapping[str, Any]
+) -> dict[str, Any]:
+    missing = lacking[feature.name] or []
+    ready, remedy = lacking[feature.name] == [], _features.remedy(feature)
+    device = {"network": "cpu", "gpu": "cuda"}.get(feature.name)
+    if device:  # whatever brought the runtime, the engine has tried it
+        ready = bool(_usable(engine, device)["usable"])
+        if not ready and not missing:
+            remedy = _usable(engine, device)["remedy"]
+    return {
+        "name": feature.name,
+        "purpose": feature.purpose,
+        "ready": ready,
+        "missing": [] if ready else missing,
+        "remedy": "" if ready else remedy,
+    }
+
+
+# ---------------------------------------------------------------------------------------- the rest
+
+
+def _platform() -> dict[str, str]:
+    """Return the system, without what its administrator may have put into its names."""
+    release = re.match(r"\d+(\.\d+)*", platform.release())
+    distribution = ""
+    with contextlib.suppress(OSError, AttributeError):
+        names = platform.freedesktop_os_release()
+        distribution = f"{names['ID']} {names.get('VERSION_ID', '')}".strip()
+    return {
+        "system": platform.system(),
+        "release": release[0] if release else "",
+        "distribution": distribution,
+        "machine": platform.machine(),
+        "libc": " ".join(platform.libc_ver()).strip(),
+    }
+
+
+def _python() -> dict[str, str]:
+    kind = "system"
+    if os.environ.get("CONDA_PREFIX") and Path(sys.prefix, "conda-meta").is_dir():
+        kind = "conda"
+    elif sys.prefix != sys.base_prefix:
+        kind = "virtual environment"
+    threads = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", free-threaded"
+    return {
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation() + threads,
+        "environment": kind,
+    }
+
+
+def _folders(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Return the folders that a registration writes to beside its output."""
+    found: list[dict[str, Any]] = []
+    try:
+        cache: Path | None = cache_folder()
+    except RuntimeError:
+        cache = None
+    reason = _unwritable(cache) if cache else "this user has no home"
+    folder = {"name": "cache", "place": cache_place(), "writable": not reason, "bytes": None}
+    if cache:
+        folder["bytes"] = _size(cache)
+    found.append(folder)
+    if reason:
+        _add(
+            problems,
+            f"the cache folder {cache_place()} cannot be written: {reason}",
+            "make it writable, or name another place by XDG_CACHE_HOME (on Windows LOCALAPPDATA);"
+            " without it every registration is computed anew",
+        )
+    try:
+        temporary: str | None = tempfile.gettempdir()
+        reason = _unwritable(Path(str(temporary)))
+    except OSError as error:
+        temporary, reason = None, str(error.strerror)
+    found.append({"name": "temporary", "place": "TMPDIR", "writable": not reason, "bytes": None})
+    if reason:
+        _add(
+            problems,
+            f"no folder for temporary files can be written: {reason}",
+            "name one by TMPDIR (on Windows TEMP)",
+        )
+    here = _unwritable(Path.cwd())  # results go elsewhere, if need be
+    found.append({"name": "current", "place": ".", "writable": not here, "bytes": None})
+    return found
+
+
+def _unwritable(folder: Path) -> str:
+    """Return why no file can be made in a folder, or in that of its parents which is there."""
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return str(error.strerror)
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes that the files of a folder take."""
+    total = 0
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+# -------------------------------------------------------------------------- nothing about anybody
+
+
+def _cleaned(value: Any) -> Any:
+    """Return what came from outside without what may identify somebody in its texts."""
+    if isinstance(value, dict):
+        return {key: _cleaned(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    return without_names(value) if isinstance(value, str) else value
+
+
+_PATH = re.compile(
+    r"""(?:~|\b[A-Za-z]:)?(?<![\w.)])[\\/]{1,2}(?:[^\s:;'"\\/]+[\\/])*([^\s:;'"\\/]*)"""
+)
+
+
+def without_names(text: str) -> str:
+    """Return a text in which every absolute path is its last name alone, and no user's or
+    machine's name.
+
+    >>> without_names("cannot load /data/Jane/lib/libonnxruntime.so: no such file")
+    'cannot load …/libonnxruntime.so: no such file'
+    """
+    variables = [os.environ.get(name, "") for name in os.environ if name.startswith("MORPHSEEK_")]
+    # paths that may hold blanks, where the pattern would end
+    known = {os.path.expanduser("~"), sys.prefix, sys.base_prefix, tempfile.gettempdir(), *sys.path}
+    known |= {os.path.dirname(value) for value in variables}
+    with contextlib.suppress(OSError):
+        known.add(os.getcwd())
+    for folder in sorted(known, key=len, reverse=True):
+        if len(Path(folder).parts) > 1:
+            text = text.replace(folder, "/…")
+    text = _PATH.sub(r"…/\1", text)
+    names = {platform.node(), platform.node().partition(".")[0]}
+    names |= {os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
+    names.add(Path(os.path.expanduser("~")).name)
+    for name in sorted(filter(None, names), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "***", text, flags=re.IGNORECASE)
+    return text
+
+
+# ------------------------------------------------------------------------------------- as a page
+
+
+def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a report as lines: what, and its value."""
+    system, python = report["platform"], report["python"]
+    found = [
+        ("morphseek", report["version"] or "not installed"),
+        ("platform", ", ".join(filter(None, system.values()))),
+        ("Python", ", ".join(python.values())),
+    ]
+    if processor := report["processor"]:
+        used = [f["name"] for f in processor["features"] if f["used"]]
+        unused = [f["name"] for f in processor["features"] if not f["used"]]
+        words = f"{processor['architecture']}, {processor['threads']} threads"
+        words += f", uses {', '.join(used) or 'no vectors'}"
+        found.append(("processor", words + (f", not {', '.join(unused)}" if unused else "")))
+    trial = report["trial"]
+    found.append(
+        ("a registration", trial["error"] or f"works ({trial['seconds']} s, a small made-up pair)")
+    )
+    if runtime := report["runtime"]:
+        library = f"{runtime['version']}  {runtime['library']}" if runtime["library"] else "none"
+        found.append(("ONNX Runtime", library))
+        found.append(("its providers", ", ".join(runtime["providers"]) or "none"))
+        cards = [f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in runtime["gpus"]]
+        found.append(("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"))
+    packages = [f"{name} {version}" for name, version in report["packages"].items() if version]
+    found.append(("packages", ", ".join(packages)))
+    for folder in report["folders"]:
+        size = f", {folder['bytes'] / 1e6:.0f} MB" if folder["bytes"] is not None else ""
+        state = "writable" if folder["writable"] else "NOT writable"
+        found.append((f"{folder['name']} folder", f"{folder['place']}, {state}{size}"))
+    found.append(("variables set", ", ".join(report["variables"]) or "none"))
+    for feature in report["features"]:
+        words = "ready" if feature["ready"] else "not here"
+        if feature["missing"]:
+            words += f", lacks {', '.join(feature['missing'])}"
+        if feature["remedy"]:
+            words += f". To have it: {feature['remedy']}"
+        found.append((feature["name"], f"{feature['purpose']}: {words}"))
+    for problem in report["problems"]:
+        found.append(("PROBLEM", f"{problem['what']}. To mend it: {problem['remedy']}"))
+    found.append(("all is well" if report["well"] else "not well", ""))
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Print the report; return the exit code."""
+    report = doctor()
+    if arguments == ["--json"]:
+        print(json.dumps(report))
+    else:
+        table = rows(report)
+        width = max(len(name) for name, _ in table)
+        print("\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in table))
+    return 0 if report["well"] else UNWELL
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
