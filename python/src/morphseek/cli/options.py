@@ -6,6 +6,7 @@ import functools
 import shlex
 import sys
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
