@@ -18,6 +18,7 @@ import morphseek
 from helpers import BUNDLES, Command
 from morphseek import images, phantoms, transforms
 from morphseek._engine import core
+from morphseek.cli.output import say
 
 FILES = [
     "displacement.nrrd",
@@ -434,6 +435,47 @@ def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: lis
     )
     said, _, loaded = done.stdout.rpartition("loaded:")
     assert said.strip() and not loaded.strip(), done.stdout
+
+
+def test_a_registration_loads_no_more_than_it_needs(tmp_path: Path, files: dict[str, Path]):
+    """Each of these costs as much as registering something small."""
+    script = (
+        "import contextlib, sys, numpy\n"
+        "own = set(sys.modules)\n"  # older numpys load numpy.ma themselves
+        "from morphseek.cli import app\n"
+        "with contextlib.suppress(SystemExit):\n    app(sys.argv[1:], prog_name='morphseek')\n"
+        "slow = {'matplotlib', 'nibabel', 'numpy.ma', 'pandas', 'pydantic', 'rich', 'scipy'}\n"
+        "print('loaded:', *sorted(slow & set(sys.modules) - own))"
+    )
+    labels = ["--fixed-labels", files["fixed_labels"], "--moving-labels", files["moving_labels"]]
+    out = ["--out", tmp_path / "out", "--no-cache", *NO_NETWORK]
+    done = subprocess.run(
+        [sys.executable, "-c", script, "register", files["fixed"], files["moving"], *labels, *out],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said, _, loaded = done.stdout.rpartition("loaded:")
+    assert "mean Dice" in said and not loaded.strip(), done.stdout
+
+
+@pytest.mark.parametrize(
+    "variables, colored",
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+)
+def test_colours_are_for_terminals(
+    variables: dict[str, str], colored: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    say("dir[/x]/:on:.nii.gz", "red", to_errors=True)
+    said = capsys.readouterr()
+    assert (
+        said.out == "" and "dir[/x]/:on:.nii.gz" in said.err and ("\x1b[31m" in said.err) == colored
+    )
 
 
 def test_module_runs_as_the_script():

@@ -1,4 +1,4 @@
-"""The signed-rank test against SciPy's."""
+"""The signed-rank test against SciPy's, percentiles against numpy's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from morphseek._percentiles import percentiles
 from morphseek.scoring import signed_rank, signed_rank_p
 
 
@@ -30,3 +31,13 @@ def test_nothing_to_compare():
     assert signed_rank_p(np.zeros(4)) == signed_rank_p(np.array([])) == 1.0
     found = signed_rank([0.1, -0.2, 0.0])
     assert found is not None and (found["pairs"], found["better"], found["worse"]) == (3, 1, 1)
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (7,), (20, 30, 11)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.uint8])
+def test_percentiles_are_numpys(shape: tuple[int, ...], kind: type):
+    values = (np.random.default_rng(3).random(shape) * 200).astype(kind)
+    percents = [0, 0.02, 5, 50, 95, 99.98, 100]
+    np.testing.assert_allclose(
+        percentiles(values, percents), np.percentile(values, percents), rtol=1e-6
+    )

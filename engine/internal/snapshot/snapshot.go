@@ -176,7 +176,7 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 		return nil, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, errors.New("it does not begin as one")
+		return nil, errors.New("it lacks the mark that a saved result begins with")
 	}
 	v := stdbinary.LittleEndian.Uint32(head[len(magic):])
 	if v < oldest || v > version {
