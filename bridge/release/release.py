@@ -18,12 +18,12 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import abi3info
+import tomllib
 import ziglang
 
 HERE = Path(__file__).resolve().parent
@@ -117,9 +117,14 @@ class Workshop:
         self.folder, self.go, self.cmake = folder, go, cmake
         folder.mkdir(parents=True, exist_ok=True)
         self.environment = {
-            "ZIG_GLOBAL_CACHE_DIR": str(folder / "zig-cache"),
-            "ZIG_LOCAL_CACHE_DIR": str(folder / "zig-cache"),
+            "ZIG_GLOBAL_CACHE_DIR": os.environ.get(
+                "ZIG_GLOBAL_CACHE_DIR", str(folder / "zig-cache")
+            ),
+            "ZIG_LOCAL_CACHE_DIR": os.environ.get("ZIG_LOCAL_CACHE_DIR", str(folder / "zig-cache")),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            # without the usual -g, behind which Zig strips nothing
+            "CGO_CFLAGS": "-O2",
+            "CGO_LDFLAGS": "-O2",
         }
 
     def compiler(self, platform: Platform) -> Path:
@@ -138,7 +143,8 @@ class Workshop:
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
         # Go asks for the compiler's name by -###, and Zig leaves a file "-.o" where it is asked
         path.write_text(
-            f"#!/bin/sh\ncase \" $* \" in *' -### '*) cd '{scratch}' ;; esac\nexec {quoted} \"$@\"\n"
+            f"#!/bin/sh\ncase \" $* \" in *' -### '*) cd '{scratch}' ;; esac\n"
+            f'exec {quoted} "$@"\n'
         )
         path.chmod(0o755)
         return path
