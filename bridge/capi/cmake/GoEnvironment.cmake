@@ -21,3 +21,10 @@ if(CMAKE_CROSSCOMPILING)
   endif()
   list(APPEND go_environment GOOS=${system} GOARCH=${processor})
 endif()
+
+# go_flags, of every such build. On arm64 Go fuses products with sums, in other people's packages too: not here, so that all
+# processors give the same bits (engine/RATIONALE.md).
+set(go_flags -buildvcs=false -trimpath)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  list(APPEND go_flags -gcflags=all=-d=fmahash=qn)
+endif()

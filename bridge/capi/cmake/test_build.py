@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -287,6 +288,38 @@ def test_a_blank_in_the_path_and_a_bad_go_on_it(tmp_path: Path):
         and "bridge/gopy" in source
         and "is not the go that was found" not in said
     ), said
+
+
+# ------------------------------------------------------------------------------------------ release
+
+
+def test_what_a_release_lacks_is_named_at_once(tools: Path, tmp_path: Path):
+    (caller := tmp_path / "caller.cmake").write_text(
+        f'cmake_minimum_required(VERSION 3.25)\nset(PYTHON_EXECUTABLE "{sys.executable}")\n'
+        "set(MORPHSEEK_RELEASE ON)\n"
+        f'include("{ROOT}/bridge/release/Release.cmake")\n'
+    )
+    said = script("-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-P", str(caller), PATH=str(tools))
+    for program, package in (
+        ("qemu-aarch64-static", "qemu-user-static"),
+        ("wine", "wine64"),
+        ("mvn", "maven"),
+    ):
+        assert f"{program} (Debian: apt-get install {package})" in said, said
+
+
+def test_the_licences_of_what_is_linked(tmp_path: Path):
+    (extra := tmp_path / "extra").write_text("do as you like\n")
+    out = tmp_path / "licences"
+    command = [sys.executable, str(HERE / "licences.py"), GO, str(ROOT), str(out)]
+    subprocess.run([*command, f"--also=Extra={extra}"], check=True, timeout=300)
+    text = out.read_text()
+    direct = re.findall(r"^\t(\S+) (v\S+)$", (ROOT / "go.mod").read_text(), re.MULTILINE)
+    assert len(direct) == 5
+    for name, version in direct:
+        assert f"{name} {version}\n---" in text
+    assert "Copyright (c) 2009 The Go Authors" in text or "Copyright 2009 The Go Authors" in text
+    assert text.endswith("Extra\n-----\n\ndo as you like\n")
 
 
 # ---------------------------------------------------------------------------------------------- pip
