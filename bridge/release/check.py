@@ -325,7 +325,7 @@ def check_bare(args: argparse.Namespace) -> None:
         for k, v in os.environ.items()
         if re.match("PIP_(INDEX|TRUSTED|DEFAULT)|https?_proxy", k, re.I)
     }
-    kept |= {"HOME": "/root", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    kept |= {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     kept |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt")
 
     def inside(*words: str) -> str:
