@@ -1,6 +1,7 @@
 /*
- * What Python.h needs to know of 64-bit Windows, for code that keeps to the limited API: takes the place of the pyconfig.h of the
- * Python that builds, whose other headers are the same on every system.
+ * What Python.h needs to know of 64-bit Windows, for code that keeps to the
+ * limited API: takes the place of the pyconfig.h of the Python that builds,
+ * whose other headers are the same on every system.
  */
 #ifndef Py_CONFIG_H
 #define Py_CONFIG_H
