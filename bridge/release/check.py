@@ -581,7 +581,8 @@ def under_wine(args: argparse.Namespace, wine: Wine, pair: Path, first: Path) ->
     shutil.copy2(sdk / "bin/morphseek.dll", programs)
     library = f"{sdk}/lib/morphseek.lib"
     zig_cc("x86_64-windows-gnu", sdk, programs / "register.exe", library)
-    say(f"C: {wine.run(programs / 'register.exe').split(chr(13) + chr(32))[-1].strip()[-300:]}")
+    said = wine.run(programs / "register.exe").replace("\r\n", "\n")
+    say(f"C: {said.split(chr(13))[-1].strip()}")
 
 
 def main() -> None:
