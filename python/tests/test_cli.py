@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from helpers import BUNDLES, Command
 from morphseek import images, phantoms, transforms
 from morphseek._engine import core
 from morphseek.cli.output import say
+from morphseek.cli.options import cache_option
 
 FILES = [
     "displacement.nrrd",
@@ -506,3 +508,23 @@ def test_the_page_is_as_large_as_is_asked_for(
         if scripts is not None:
             assert ("<script" in page.read_text(encoding="utf-8")) == scripts
     assert "--report" in command("register", *pair, "--report", "huge", expect=2)
+
+
+@pytest.mark.parametrize(
+    ("system", "variable", "folder"),
+    [
+        ("linux", None, ".cache"),
+        ("linux", "XDG_CACHE_HOME", ""),
+        ("darwin", None, "Library/Caches"),
+        ("win32", "LOCALAPPDATA", ""),
+    ],
+)
+def test_where_each_system_keeps_the_cache(
+    system: str, variable: str | None, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable or "HOME", str(tmp_path))
+    monkeypatch.setattr("morphseek._cache.sys", SimpleNamespace(platform=system))
+    assert cache_option(False) == {"cache": str(tmp_path / folder / "morphseek")}
+    assert cache_option(True) == {}

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nibabel
@@ -90,6 +91,33 @@ def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
     read = images.read(source, "fixed")
     np.testing.assert_array_equal(read.array, reference.array)
     np.testing.assert_allclose(read.grid, reference.grid, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [".nii.gz", ".nii", ".nrrd", ".mha", ".hdr"])
+def test_on_windows_itk_gets_names_in_ascii(
+    kind: str, reference: images.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """There ITK opens no other; where it is told is as if it did so here."""
+    seen: list[str] = []
+    for name, place in (("ReadImage", 0), ("WriteImage", 1)):
+        call = getattr(sitk, name)
+
+        def noted(*words: object, call: object = call, place: int = place, **more: object):
+            seen.append(str(words[place]))
+            return call(*words, **more)
+
+        monkeypatch.setattr(sitk, name, noted)
+    monkeypatch.setattr("morphseek._itk.sys", SimpleNamespace(platform="win32"))
+    folder = tmp_path / "Grüße"
+    folder.mkdir()
+    path = folder / (f"image{kind}" if kind == ".hdr" else f"日本{kind}")
+    images.write(path, reference)
+    np.testing.assert_array_equal(images.read(path).array, reference.array)
+    assert len(seen) == 2 and all(name.isascii() and name.endswith(kind) for name in seen)
+    assert not [name for name in seen if Path(name).parent.exists()]
+    assert {file.name for file in folder.iterdir()} == (
+        {"image.hdr", "image.img"} if kind == ".hdr" else {path.name}
+    )
 
 
 def test_numpy_has_unit_geometry():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -248,63 +249,6 @@ def test_what_stops_a_fetch_is_one_sentence(tools: Path, tmp_path: Path, said: s
 
 # --------------------------------------------------------------------------------------------- gopy
 
-SOURCE = (
-    'package main\n\n/*\n\n#cgo CFLAGS: "-I/usr/include/python3.11" -Wno-error\n#cgo LDFLAGS:'
-    ' {}\n\n#include <stdint.h>\n*/\nimport "C"\n\nfunc main() {{ _ = C.int8_t(0) }}\n'
-)
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        "-shared -Wl,-O1 -Wl,-Bsymbolic-functions   -g -fwrapv -O2",  # Debian, Ubuntu
-        # Fedora
-        (
-            "-shared -Wl,-z,relro -Wl,-z,now -specs=/usr/lib/rpm/redhat/redhat-hardened-ld"
-            " -specs=/usr/lib/rpm/redhat/redhat-annobin-cc1"
-        ),
-        # conda
-        (
-            "-shared -Wl,--allow-shlib-undefined -Wl,-rpath,/opt/conda/lib"
-            " -Wl,-rpath-link,/opt/conda/lib -L/opt/conda/lib -fno-semantic-interposition"
-        ),
-    ],
-)
-def test_python_own_linker_flags_are_left_out(tmp_path: Path, flags: str):
-    source = tmp_path / "native.go"
-    source.write_text(SOURCE.format(flags))
-    (tmp_path / "go.mod").write_text("module flags\n\ngo 1.25\n")
-    script(
-        f"-DFILE={source}",
-        "-DINCLUDE=/a b;/c",
-        "-P",
-        str(ROOT / "python" / "cmake" / "OwnFlags.cmake"),
-    )
-    left = [line for line in source.read_text().splitlines() if line.startswith("#cgo")]
-    assert (
-        left[0] == '#cgo CFLAGS: "-I/a b" "-I/c" -Wno-error -Wno-implicit-function-declaration'
-        " -Wno-int-conversion"
-    )
-    assert left[1:] == (
-        ["#cgo LDFLAGS: -Wl,-undefined,dynamic_lookup"] if sys.platform == "darwin" else []
-    )
-    subprocess.run(
-        [GO, "build", "-o", tmp_path / "out", "."],
-        cwd=tmp_path,
-        check=True,
-        env={**os.environ, "GOFLAGS": ""},
-    )
-
-
-def test_another_gopy_is_told(tmp_path: Path):
-    (tmp_path / "native.go").write_text("package main\n")
-    assert "has no #cgo flags where gopy" in script(
-        f"-DFILE={tmp_path / 'native.go'}",
-        "-DINCLUDE=/c",
-        "-P",
-        str(ROOT / "python" / "cmake" / "OwnFlags.cmake"),
-    )
-
 
 # A folder with a blank: the linker's version script, and go.mod's replace. A `go` on PATH that is
 # not the one found: gopy, which takes that from PATH, must not meet it.
@@ -338,13 +282,44 @@ def test_a_blank_in_the_path_and_a_bad_go_on_it(tmp_path: Path):
     said = script(
         "--build", str(build), "--target", "binding", timeout=1800, MAKEFLAGS=None, PATH=path
     )
-    assert (build / "lib" / "libmorphseek.so.1").exists(), said
     source = (build / "_native" / "native.go").read_text()
     assert (
         "#cgo LDFLAGS" not in source
         and "bridge/gopy" in source
         and "is not the go that was found" not in said
     ), said
+
+
+# ------------------------------------------------------------------------------------------ release
+
+
+def test_what_a_release_lacks_is_named_at_once(tools: Path, tmp_path: Path):
+    (caller := tmp_path / "caller.cmake").write_text(
+        f'cmake_minimum_required(VERSION 3.25)\nset(PYTHON_EXECUTABLE "{sys.executable}")\n'
+        "set(MORPHSEEK_RELEASE ON)\n"
+        f'include("{ROOT}/bridge/release/Release.cmake")\n'
+    )
+    said = script("-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-P", str(caller), PATH=str(tools))
+    for program, package in (
+        ("qemu-aarch64-static", "qemu-user-static"),
+        ("wine", "wine64"),
+        ("mvn", "maven"),
+    ):
+        assert f"{program} (Debian: apt-get install {package})" in said, said
+
+
+def test_the_licences_of_what_is_linked(tmp_path: Path):
+    (extra := tmp_path / "extra").write_text("do as you like\n")
+    out = tmp_path / "licences"
+    command = [sys.executable, str(HERE / "licences.py"), GO, str(ROOT), str(out)]
+    subprocess.run([*command, f"--also=Extra={extra}"], check=True, timeout=300)
+    text = out.read_text()
+    direct = re.findall(r"^\t(\S+) (v\S+)$", (ROOT / "go.mod").read_text(), re.MULTILINE)
+    assert len(direct) == 5
+    for name, version in direct:
+        assert f"{name} {version}\n---" in text
+    assert "Copyright (c) 2009 The Go Authors" in text or "Copyright 2009 The Go Authors" in text
+    assert text.endswith("Extra\n-----\n\ndo as you like\n")
 
 
 # ---------------------------------------------------------------------------------------------- pip

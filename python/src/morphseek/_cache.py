@@ -6,9 +6,15 @@ import os
 import sys
 from pathlib import Path
 
-_VARIABLE = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-_DEFAULT = "Library/Caches" if sys.platform == "darwin" else ".cache"
 _NAME = "morphseek"
+
+
+def _place() -> tuple[str, str]:
+    """Return the variable that names the caches' folder here, and where they are without it."""
+    return (
+        "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME",
+        "Library/Caches" if sys.platform == "darwin" else ".cache",
+    )
 
 
 def cache_folder() -> Path:
@@ -19,10 +25,12 @@ def cache_folder() -> Path:
     RuntimeError
         The user has no home.
     """
-    base = os.environ.get(_VARIABLE)
-    return (Path(base) if base else Path.home() / _DEFAULT) / _NAME
+    variable, default = _place()
+    base = os.environ.get(variable)
+    return (Path(base) if base else Path.home() / default) / _NAME
 
 
 def cache_place() -> str:
     """Return the same in words that name no user."""
-    return f"{_VARIABLE if os.environ.get(_VARIABLE) else '~/' + _DEFAULT}/{_NAME}"
+    variable, default = _place()
+    return f"{variable if os.environ.get(variable) else '~/' + default}/{_NAME}"

@@ -17,7 +17,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._files import check_path, reserve, write_with
-from .._itk import hdf5_lock, itk_reason
+from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_series
 from .formats import NIFTI, PAIRS, WRITTEN
 from .grid import is_sheared, sheared
@@ -33,7 +33,8 @@ def read_path(path: Path, name: str) -> sitk.Image:
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
         if path.is_dir():
             return read_series(path, name)
-        image = _read_file(path)
+        with to_read(path, parts(path)[1:]) as openable:
+            image = _read_file(openable)
         if path.name.lower().endswith(NIFTI):
             _check_whole(image, path, name)
         return image
@@ -138,7 +139,8 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
                 * image.GetNumberOfComponentsPerPixel()
                 * image.GetSizeOfPixelComponent(),
             )
-        sitk.WriteImage(image, str(temporary), useCompression=compress)
+        with to_write(temporary) as name:
+            sitk.WriteImage(image, str(name), useCompression=compress)
         if temporary.name.lower().endswith(NIFTI):
             _check_nifti(temporary)
 
