@@ -19,8 +19,8 @@ import morphseek
 from helpers import BUNDLES, Command
 from morphseek import images, phantoms, transforms
 from morphseek._engine import core
-from morphseek.cli.output import say
 from morphseek.cli.options import cache_option
+from morphseek.cli.output import say
 
 FILES = [
     "displacement.nrrd",
