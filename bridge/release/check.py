@@ -276,7 +276,9 @@ def check_sdist(args: argparse.Namespace) -> None:
     names = []
     for wheel in (only(made, "*.whl"), only(args.dist, "*manylinux*x86_64.whl")):
         with zipfile.ZipFile(wheel) as file:
-            names.append(sorted(n for n in file.namelist() if ".dist-info/" not in n))
+            names.append(
+                sorted(n for n in file.namelist() if ".dist-info/" not in n and not n.endswith("/"))
+            )
     assert names[0] == names[1], set(names[0]) ^ set(names[1])
     say(f"pip builds {only(made, '*.whl').name} from it, with the same {len(names[0])} files")
 
