@@ -20,8 +20,8 @@ _NAMES = {
 }
 WORKER = {
     "transformed_volume": "warped",
-    "transform": "displacement",
-    "inverse_transform": "inverse",
+    "transform": "transform",
+    "inverse_transform": "inverse_transform",
     "displacement_magnitude": "magnitude",
     "jacobian": "jacobian",
     "uncertainty": "uncertainty",
@@ -34,8 +34,13 @@ def build(
 ) -> Any:
     """Return an output as a node of the scratch scene."""
     if output in ("transform", "inverse_transform"):
+        field, initial = geometry.grid_transform(array, grid), np.array(grid["initial"])
         node = geometry.add(scratch, "vtkMRMLGridTransformNode")
-        node.SetAndObserveTransformFromParent(geometry.grid_transform(array, grid))
+        # a grid alone where there is nothing else, so that Slicer's tools for grids take it
+        alone = np.array_equal(initial, np.eye(4))
+        node.SetAndObserveTransformFromParent(
+            field if alone else geometry.before_linear(field, initial)
+        )
     else:
         node = geometry.add(scratch, "vtkMRMLScalarVolumeNode")
         geometry.fill_volume(node, array, geometry.to_matrix(grid))
