@@ -152,6 +152,33 @@ def test_a_field_that_does_not_move_its_border_has_no_margin(transform: DenseTra
     np.testing.assert_array_equal(grid, transform.grid)
 
 
+@pytest.mark.parametrize("matrix", ["affine", "none"])
+def test_a_linear_result_is_a_linear_transform(
+    transform: DenseTransform, fixed: images.Image, matrix: str, tmp_path: Path
+):
+    initial = transform.initial if matrix == "affine" else np.eye(4)
+    m = fixed.index_to_physical
+    index = np.stack(np.indices(fixed.array.shape)[::-1], axis=-1)
+    p = index @ m[:3, :3].T + m[:3, 3]
+    u = (p @ initial[:3, :3].T + initial[:3, 3] - p) @ np.linalg.inv(m[:3, :3]).T
+    made = DenseTransform(
+        np.moveaxis(u[..., ::-1], -1, 0), transform.grid, transform.moving_grid, initial
+    )
+    assert made.is_linear and not transform.is_linear
+    made.write_transform(tmp_path / "t.h5")
+    for read in (made.to_sitk(), sitk.ReadTransform(str(tmp_path / "t.h5"))):
+        assert read.GetTransformEnum() == sitk.sitkAffine
+        for point in p[::7, ::7, ::7].reshape(-1, 3):
+            np.testing.assert_allclose(
+                read.TransformPoint(point), (initial @ [*point, 1])[:3], rtol=0, atol=1e-9
+            )
+    saved = morphseek.read_transform(tmp_path / "t.h5")
+    np.testing.assert_array_equal(saved.grid, transform.grid)  # to apply without a reference
+    bend = made.displacement.copy()
+    bend[0, 3, 3, 3] += 0.01
+    assert not DenseTransform(bend, made.grid, made.moving_grid, initial).is_linear
+
+
 def test_inverse(transform: DenseTransform, fixed: images.Image):
     index = np.random.default_rng(1).uniform(5, np.array(fixed.array.shape[::-1]) - 6, (40, 3))
     points = index @ fixed.index_to_physical[:3, :3].T + fixed.index_to_physical[:3, 3]

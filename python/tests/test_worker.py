@@ -101,6 +101,7 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
         np.testing.assert_array_equal(output(name), transform.behind_initial()[0])
         assert last["result"]["files"][name]["initial"] == transform.initial.tolist()
+        assert last["result"]["files"][name]["linear"] == transform.is_linear
     np.testing.assert_array_equal(output("jacobian"), expected.jacobian())
     squares = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
     np.testing.assert_allclose(output("magnitude"), squares, rtol=1e-5)

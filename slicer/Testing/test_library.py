@@ -282,6 +282,22 @@ def test_one_answer_outside_the_grids(
                 assert apart < most, (name, distance, reader)
 
 
+def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, sitk.Image]):
+    """A matrix, which Slicer edits, far outside too."""
+    done = register(study.request(refine=0, initial="affine", inverse_transform=True))
+    expected = morphseek.register(
+        images["fixed"], images["moving"], **{**QUICK, "refine": 0, "initial": "affine"}
+    )
+    assert expected.is_linear and not np.allclose(expected.initial, np.eye(4), atol=0.01)
+    points = np.array([(0.0, 0, 0), (40, -70, 90), (-400, 300, 200)])
+    for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
+        node = done.nodes[name]
+        assert node.IsLinear()
+        np.testing.assert_allclose(
+            from_world(node, points), itk_points(transform.to_sitk(), points), atol=1e-6
+        )
+
+
 def test_landmarks_of_morphseek(
     finished: tuple[Study, Registration], expected: morphseek.RegistrationResult
 ):

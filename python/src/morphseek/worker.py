@@ -20,8 +20,8 @@ any number of times, then either ``{"result": {"metrics": {...}, "files": {"warp
 "spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...], "places": [{"kind", "text",
 "tip", "lps"}, ...]}}`` or ``{"error": {"name", "code", "class", "message"}}``. The label maps come
 back on the fixed grid, by nearest neighbours. ``transform`` and ``inverse_transform`` are the
-displacements before a linear map acts, their ``initial``, a 4x4 matrix; places are
-:func:`morphseek.report.worst_places`.
+displacements before a linear map acts, their ``initial``, a 4x4 matrix, and whether they are
+none, ``linear``; places are :func:`morphseek.report.worst_places`.
 The exit code is the command line's. A result line means that all files are whole. The process ends
 when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
 
@@ -98,6 +98,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             files[name] = {
                 **_write(folder, name, *vectors(one, spacing)),
                 "initial": one.initial.tolist(),
+                "linear": one.is_linear,
             }
         else:
             files[name] = _write(folder, name, *_output(result, name))

@@ -236,17 +236,24 @@ def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
     return transform
 
 
-def before_linear(first: Any, matrix: np.ndarray) -> Any:
-    """Return a transform and a linear one that acts after it, a 4x4 LPS matrix, as one, which MRML
-    takes as transform FROM parent.
-    """
+def linear_transform(matrix: np.ndarray) -> Any:
+    """Return a 4x4 LPS matrix as VTK's transform."""
     import slicer
     import vtk
 
     linear = vtk.vtkTransform()
     linear.SetMatrix(slicer.util.vtkMatrixFromArray(RAS_LPS @ matrix @ RAS_LPS))
+    return linear
+
+
+def before_linear(first: Any, matrix: np.ndarray) -> Any:
+    """Return a transform and a linear one that acts after it, a 4x4 LPS matrix, as one, which MRML
+    takes as transform FROM parent.
+    """
+    import vtk
+
     whole = vtk.vtkGeneralTransform()
     whole.PostMultiply()
     whole.Concatenate(first)
-    whole.Concatenate(linear)
+    whole.Concatenate(linear_transform(matrix))
     return whole

@@ -34,13 +34,15 @@ def build(
 ) -> Any:
     """Return an output as a node of the scratch scene."""
     if output in ("transform", "inverse_transform"):
-        field, initial = geometry.grid_transform(array, grid), np.array(grid["initial"])
+        initial = np.array(grid["initial"])
         node = geometry.add(scratch, "vtkMRMLGridTransformNode")
-        # a grid alone where there is nothing else, so that Slicer's tools for grids take it
-        alone = np.array_equal(initial, np.eye(4))
-        node.SetAndObserveTransformFromParent(
-            field if alone else geometry.before_linear(field, initial)
-        )
+        if grid["linear"]:  # a matrix, which Slicer's Transforms edits
+            made = geometry.linear_transform(initial)
+        elif np.array_equal(initial, np.eye(4)):  # a grid, which Slicer's tools for grids take
+            made = geometry.grid_transform(array, grid)
+        else:
+            made = geometry.before_linear(geometry.grid_transform(array, grid), initial)
+        node.SetAndObserveTransformFromParent(made)
     else:
         node = geometry.add(scratch, "vtkMRMLScalarVolumeNode")
         geometry.fill_volume(node, array, geometry.to_matrix(grid))

@@ -250,12 +250,14 @@ class DenseTransform:
 
     def to_sitk(self) -> sitk.Transform:
         """Return the map as SimpleITK's: a displacement field, inside a composite with the initial
-        transform where there is one.
+        transform where there is one. Of a linear map (:attr:`is_linear`) an affine transform.
 
         Inside the fixed grid both are :attr:`displacement_mm`. The field is written with a margin
         in which the displacement fades to none; beyond it the initial transform alone remains.
         """
         behind, grid = self.behind_initial()
+        if self._is_nothing(behind):
+            return linear(self.initial)
         rest = behind.astype(np.float64)
         dense = sitk.DisplacementFieldTransform(
             images.placed(sitk.GetImageFromArray(rest, isVector=True), grid)
@@ -265,6 +267,17 @@ class DenseTransform:
             return dense
         # the last one acts first
         return sitk.CompositeTransform([linear(self.initial), dense])
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether there is nothing but :attr:`initial`, to a thousandth of a voxel: only rigid or
+        affine ran, or nothing that bends was kept.
+        """
+        return self._is_nothing(self.behind_initial()[0])
+
+    def _is_nothing(self, behind: Floats) -> bool:
+        least = 1e-3 * float(self._grid[3:6].min())
+        return bool(behind.max() <= least and behind.min() >= -least)
 
     def behind_initial(self) -> tuple[Floats, Doubles]:
         """Return the displacements before :attr:`initial` acts, with the margin beyond the fixed
@@ -280,8 +293,10 @@ class DenseTransform:
     def write_transform(self, path: str | os.PathLike[str]) -> None:
         """Write what :meth:`to_sitk` returns as ``.h5``, its displacements as float32."""
         behind, grid = self.behind_initial()
-        parts = [h5.Part("DisplacementFieldTransform", itk_order(grid), behind)]
-        if not np.array_equal(self.initial, np.eye(4)):
+        parts = []
+        if not self._is_nothing(behind):
+            parts.append(h5.Part("DisplacementFieldTransform", itk_order(grid), behind))
+        if not parts or not np.array_equal(self.initial, np.eye(4)):
             matrix = np.concatenate([self.initial[:3, :3].ravel(), self.initial[:3, 3]])
             parts.insert(0, h5.Part("AffineTransform", np.zeros(3), matrix))
         write_parts(path, parts, self._grid)
