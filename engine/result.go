@@ -50,13 +50,17 @@ func (t *Transform) Warp(v *volume.Volume, interp volume.Interpolation, backgrou
 }
 
 // TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place. Beyond the fixed grid the
-// displacement of its border holds.
+// displacement of its border fades within a margin, and farther out the initial transform alone remains, as in the files (field.Endless).
 func (t *Transform) TransformPoints(points []float64) (err error) {
 	defer recovered(&err)
 	if len(points)%3 != 0 {
 		return fault.New(fault.InvalidArgument, "points: %d coordinates are not a multiple of 3", len(points))
 	}
-	t.Field.TransformPoints(points)
+	endless, err := t.Field.Endless(t.Initial)
+	if err != nil {
+		return err
+	}
+	endless.TransformPoints(points)
 	return nil
 }
 
@@ -74,7 +78,11 @@ func (t *Transform) Inverse() (inverse *Transform, residualMM float64, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	f, residualMM := t.Field.Inverse(t.Moving, field.InverseOptions{Threads: t.Threads})
+	endless, err := t.Field.Endless(t.Initial)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, residualMM := endless.Inverse(t.Moving, field.InverseOptions{Threads: t.Threads})
 	return &Transform{Field: f, Initial: initial, Moving: t.Field.Geometry, Threads: t.Threads}, residualMM, nil
 }
 

@@ -83,21 +83,35 @@ func Intensities(img, imgGrid uint64, low, high float64, out uint64) (intensityR
 	return text(p)
 }
 
-// TransformPoints maps n points, float64 LPS mm with x, y, z interleaved, from fixed to moving space in place.
-func TransformPoints(u, uGrid, points uint64, n int) (err error) {
-	defer guard(&err)
+// endlessAt returns the field at u as it goes on beyond its grid under the affine map at last (12 float64), which it ends with.
+func endlessAt(u, uGrid, last uint64) (*field.Endless, error) {
 	f, err := fieldAt(u, uGrid)
+	if err != nil {
+		return nil, err
+	}
+	a := affine(last)
+	if a == nil {
+		return nil, fault.New(fault.InvalidArgument, "no affine map is given")
+	}
+	return f.Endless(*a)
+}
+
+// TransformPoints maps n points, float64 LPS mm with x, y, z interleaved, from fixed to moving space in place. The field ends with the affine
+// map at last.
+func TransformPoints(u, uGrid, last, points uint64, n int) (err error) {
+	defer guard(&err)
+	e, err := endlessAt(u, uGrid, last)
 	if err != nil {
 		return err
 	}
-	f.TransformPoints(unsafe.Slice(at[float64](points), 3*n))
+	e.TransformPoints(unsafe.Slice(at[float64](points), 3*n))
 	return nil
 }
 
-// Inverse writes the inverse of the field on outGrid to out and returns the largest residual in mm.
-func Inverse(u, uGrid, outGrid uint64, threads int, out uint64) (residual float64, err error) {
+// Inverse writes the inverse of the field, which ends with the affine map at last, on outGrid to out and returns the largest residual in mm.
+func Inverse(u, uGrid, last, outGrid uint64, threads int, out uint64) (residual float64, err error) {
 	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
+	f, err := endlessAt(u, uGrid, last)
 	if err != nil {
 		return 0, err
 	}
@@ -152,19 +166,27 @@ func ToMM(u, uGrid uint64, threads int, out uint64) (err error) {
 	return nil
 }
 
-// BehindMM writes to out the displacements in LPS mm behind the affine map at last (12 float64), which the field ends with: float32, x, y, z
-// interleaved.
-func BehindMM(u, uGrid, last uint64, threads int, out uint64) (err error) {
+// Margin writes to out (6 int64: below and above along x, y, z) how many voxels the field, which ends with the affine map at last, needs
+// beyond its grid to fade.
+func Margin(u, uGrid, last, out uint64) (err error) {
 	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
+	e, err := endlessAt(u, uGrid, last)
 	if err != nil {
 		return err
 	}
-	a := affine(last)
-	if a == nil {
-		return fault.New(fault.InvalidArgument, "no affine map is given")
+	*at[[3][2]int](out) = e.Margin()
+	return nil
+}
+
+// BehindMM writes to out the displacements in LPS mm behind the affine map at last (12 float64), which the field ends with, on the grid with
+// Margin: float32, x, y, z interleaved.
+func BehindMM(u, uGrid, last uint64, threads int, out uint64) (err error) {
+	defer guard(&err)
+	e, err := endlessAt(u, uGrid, last)
+	if err != nil {
+		return err
 	}
-	_, err = f.BehindMM(*a, floats(out, len(f.Data)), threads)
+	_, err = e.BehindMM(floats(out, 3*e.Grid().Voxels()), threads)
 	return err
 }
 

@@ -43,7 +43,7 @@ func (f *Field) Row(y, z int) [3][]float32 {
 }
 
 // at returns u at the continuous index (x, y, z), trilinear, clamped to the grid: beyond it the border's displacement
-// holds, where ITK's DisplacementFieldTransform falls back to the identity.
+// holds. What users see beyond the grid is Endless.
 func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {
 	nx, nxy := f.Size[0], f.Size[0]*f.Size[1]
 	ix, fx := volume.Cell(x, float64(f.Size[0]-1))

@@ -25,6 +25,15 @@ type InverseOptions struct {
 // from the best affine fit. Beyond its grid the map continues with the linear part of that fit, so that rotations and scales
 // need not be small.
 func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
+	return f.inverse(g, opt, nil)
+}
+
+// Inverse is the field's, but for the way in which the map goes on beyond its grid.
+func (e *Endless) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
+	return e.inverse(g, opt, e)
+}
+
+func (f *Field) inverse(g volume.Geometry, opt InverseOptions, endless *Endless) (inverse *Field, maxResidualMM float64) {
 	if opt.ToleranceMM <= 0 {
 		opt.ToleranceMM = tolerance(f.Geometry, g)
 	}
@@ -39,13 +48,18 @@ func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, 
 	toF := f.PhysicalToIndex().After(g.IndexToPhysical())
 	toG := g.PhysicalToIndex().After(f.IndexToPhysical())
 	guess := unfit.After(toF)
+	far := guess
+	if endless != nil {
+		endless.Margin()
+		far = endless.undo.After(toF)
+	}
 
 	inverse = New(g)
 	nx, ny := g.Size[0], g.Size[1]
 	part := func(lo, hi int) (worst float64) {
 		s := solver{
 			f: f, linear: volume.Affine{M: fit.M}, unfit: volume.Affine{M: unfit.M}, det: fit.Det(),
-			toMM: volume.Affine{M: f.IndexToPhysical().M}, opt: opt,
+			toMM: volume.Affine{M: f.IndexToPhysical().M}, opt: opt, endless: endless,
 		}
 		for r := lo; r < hi; r++ {
 			var x [3]float64
@@ -61,6 +75,11 @@ func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, 
 				var residual float64
 				if x, residual = s.solve(start, y); residual > opt.ToleranceMM && i > 0 {
 					if other, better := s.solve(affine, y); better < residual {
+						x, residual = other, better
+					}
+				}
+				if residual > opt.ToleranceMM && endless != nil {
+					if other, better := s.solve(far.Apply(w), y); better < residual {
 						x, residual = other, better
 					}
 				}
@@ -142,6 +161,8 @@ type solver struct {
 	det    float64       // its determinant
 	toMM   volume.Affine // voxel to mm, linear part
 	opt    InverseOptions
+
+	endless *Endless // nil: beyond the grid linear holds
 }
 
 // solve returns the best x found from start, and |Phi(x) - y| in mm.
@@ -196,6 +217,9 @@ func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 		frac[a] = c[a] - float64(base[a])
 	}
 	u, gradient := s.f.jet(base, frac)
+	if s.endless != nil && c != x {
+		return s.beyond(x, c, u, y, gradient)
+	}
 	for r := range 3 {
 		e[r] = c[r] + u[r] - y[r]
 		for a := range 3 {
@@ -236,4 +260,32 @@ func (f *Field) jet(base [3]int, frac [3]float64) (u [3]float64, gradient [9]flo
 		gradient[3*r+2] = hi - lo
 	}
 	return u, gradient
+}
+
+// beyond is mismatch outside the grid of a field that has a way to go on.
+func (s *solver) beyond(x, c, u, y [3]float64, gradient [9]float64) (e [3]float64, jacobian [9]float64) {
+	there, without := s.endless.last.Apply(x), s.endless.last.Apply(c)
+	m := s.endless.last.M
+	var share, slope [3]float64
+	for a := range 3 {
+		share[a], slope[a] = s.endless.weight(a, x[a])
+	}
+	w := float64(share[0]*share[1]) * share[2]
+	for r := range 3 {
+		q := c[r] + u[r] - without[r]
+		e[r] = there[r] + float64(w*q) - y[r]
+		for a := range 3 {
+			column := m[3*r+a]
+			if c[a] != x[a] {
+				jacobian[3*r+a] = column + float64(q*slope[a]*share[(a+1)%3]*share[(a+2)%3])
+				continue
+			}
+			d := gradient[3*r+a] - column
+			if r == a {
+				d++
+			}
+			jacobian[3*r+a] = column + float64(w*d)
+		}
+	}
+	return e, jacobian
 }

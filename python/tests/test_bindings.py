@@ -17,6 +17,7 @@ from morphseek._engine import bindings
 GRID = images.Image(np.zeros((4, 5, 6), np.float32)).grid
 IMAGE = np.zeros((4, 5, 6), np.float32)
 FIELD = np.zeros((3, 4, 5, 6), np.float32)
+LAST = np.eye(4)
 
 
 def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
@@ -34,9 +35,13 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         ("short field", lambda: b.jacobian(FIELD[:, :3].copy(), GRID), other),
         ("image", lambda: b.warp(FIELD, GRID, IMAGE[1:].copy(), GRID, "linear", 0), other),
         ("image's type", lambda: b.resample(IMAGE.astype("i2"), GRID, GRID, "linear", 0), wrong),
-        ("onto", lambda: b.inverse(FIELD, GRID, GRID.astype("i8")), wrong),
-        ("points", lambda: b.transform_points(FIELD, GRID, np.zeros((2, 2))), other),
-        ("points' type", lambda: b.transform_points(FIELD, GRID, np.zeros((2, 3), "f4")), wrong),
+        ("onto", lambda: b.inverse(FIELD, GRID, LAST, GRID.astype("i8")), wrong),
+        ("points", lambda: b.transform_points(FIELD, GRID, LAST, np.zeros((2, 2))), other),
+        (
+            "points' type",
+            lambda: b.transform_points(FIELD, GRID, LAST, np.zeros((2, 3), "f4")),
+            wrong,
+        ),
         ("mm", lambda: b.from_mm(FIELD, GRID), other),
         ("one grid", lambda: b.same_grid(GRID, GRID[:3]), other),
         ("labels", lambda: b.label_scores(IMAGE, IMAGE[:, 1:].copy(), GRID), other),
@@ -68,7 +73,7 @@ def test_points_that_cannot_be_written():
     points = np.zeros((2, 3))
     points.flags.writeable = False
     with pytest.raises(errors.InvalidArgumentError):
-        bindings.transform_points(FIELD, GRID, points)
+        bindings.transform_points(FIELD, GRID, LAST, points)
 
 
 def test_a_result_cannot_be_changed(result: RegistrationResult):

@@ -184,8 +184,8 @@ def test_points_outside():
 
 def test_errors_by_hand():
     """A shift of (4, 0, 0) voxels of 1 mm: what the distances are can be told without a program."""
-    grid = images.Image(np.zeros((8, 8, 16))).grid
-    shift = np.zeros((3, 8, 8, 16), np.float32)
+    grid = images.Image(np.zeros((10, 8, 16))).grid
+    shift = np.zeros((3, 10, 8, 16), np.float32)
     shift[2] = 4
     transform = morphseek.DenseTransform(shift, grid, grid)
     fixed = [[2.0, 3, 4], [5, 5, 5], [1, 1, 1]]

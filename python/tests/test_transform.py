@@ -84,11 +84,99 @@ def test_points_equal_simpleitk(transform: DenseTransform, fixed: images.Image):
         transform.transform_points([1, 2, 3])
 
 
-def test_outside_the_grid_the_linear_part_remains(transform: DenseTransform):
-    far = (500.0, -400.0, 300.0)
-    np.testing.assert_allclose(
-        transform.to_sitk().TransformPoint(far), (transform.initial @ [*far, 1])[:3], atol=1e-9
+DISTANCES = (0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 50.0, 200.0)  # mm outside the fixed grid
+
+
+def outside(grid: np.ndarray, distance: float, count: int = 60) -> np.ndarray:
+    """Points so far outside a grid's outermost voxels: beyond a face, an edge or a corner, LPS."""
+    rng = np.random.default_rng(6)
+    extent = (grid[:3] - 1) * grid[3:6]
+    mm = rng.uniform(0, extent, (count, 3))
+    beyond = rng.random((count, 3)) < 0.3
+    beyond[np.arange(count), rng.integers(0, 3, count)] = True
+    side = rng.random((count, 3)) < 0.5
+    mm = np.where(beyond, np.where(side, -distance, extent + distance), mm)
+    return mm @ grid[9:18].reshape(3, 3).T + grid[6:9]
+
+
+@pytest.mark.parametrize("linear", [True, False], ids=["with a linear part", "without"])
+@pytest.mark.parametrize("which", ["transform", "inverse"])
+def test_one_answer_outside_the_grid(
+    transform: DenseTransform, which: str, linear: bool, tmp_path: Path
+):
+    """The package, SimpleITK's object and the file say the same wherever a point lies: from the
+    border on, the displacement fades, and far out the linear part remains.
+    """
+    if not linear:
+        transform = DenseTransform(
+            (transform.displacement - transform.displacement.mean(axis=(1, 2, 3), keepdims=True)),
+            transform.grid,
+            transform.moving_grid,
+        )
+    if which == "inverse":
+        transform = transform.inverse()
+    transform.write_transform(tmp_path / "t.h5")
+    file, made = sitk.ReadTransform(str(tmp_path / "t.h5")), transform.to_sitk()
+    saved = morphseek.read_transform(tmp_path / "t.h5")
+    left = {}
+    for distance in DISTANCES:
+        points = outside(transform.grid, distance)
+        ours = transform.transform_points(points)
+        for name, other in (
+            ("file", [file.TransformPoint(p) for p in points]),
+            ("object", [made.TransformPoint(p) for p in points]),
+            ("saved", saved.transform_points(points)),
+        ):
+            np.testing.assert_allclose(ours, other, rtol=0, atol=1e-4, err_msg=name)
+        alone = points @ transform.initial[:3, :3].T + transform.initial[:3, 3]
+        left[distance] = np.linalg.norm(ours - alone, axis=1).max()
+    assert left[0] > 1 and left[1.0] > 0.4 * left[0] and max(left[50.0], left[200.0]) < 1e-9
+
+
+def test_the_margin_does_not_fold(transform: DenseTransform):
+    behind, grid = transform.behind_initial()
+    assert all(n > m for n, m in zip(behind.shape, transform.shape))  # there is one
+    along = behind @ grid[9:18].reshape(3, 3) / grid[3:6]  # voxels, x y z
+    gradient = np.stack(
+        [np.stack(np.gradient(along[..., k])[::-1], axis=-1) for k in range(3)], axis=-2
     )
+    assert np.linalg.det(gradient + np.eye(3)).min() > 0.05
+    assert transform.jacobian().min() > 0.05
+
+
+def test_a_field_that_does_not_move_its_border_has_no_margin(transform: DenseTransform):
+    u = np.zeros_like(transform.displacement)
+    u[:, 5:8, 5:8, 5:8] = 0.5
+    behind, grid = DenseTransform(u, transform.grid, transform.grid).behind_initial()
+    assert behind.shape[:3] == transform.shape
+    np.testing.assert_array_equal(grid, transform.grid)
+
+
+@pytest.mark.parametrize("matrix", ["affine", "none"])
+def test_a_linear_result_is_a_linear_transform(
+    transform: DenseTransform, fixed: images.Image, matrix: str, tmp_path: Path
+):
+    initial = transform.initial if matrix == "affine" else np.eye(4)
+    m = fixed.index_to_physical
+    index = np.stack(np.indices(fixed.array.shape)[::-1], axis=-1)
+    p = index @ m[:3, :3].T + m[:3, 3]
+    u = (p @ initial[:3, :3].T + initial[:3, 3] - p) @ np.linalg.inv(m[:3, :3]).T
+    made = DenseTransform(
+        np.moveaxis(u[..., ::-1], -1, 0), transform.grid, transform.moving_grid, initial
+    )
+    assert made.is_linear and not transform.is_linear
+    made.write_transform(tmp_path / "t.h5")
+    for read in (made.to_sitk(), sitk.ReadTransform(str(tmp_path / "t.h5"))):
+        assert read.GetTransformEnum() == sitk.sitkAffine
+        for point in p[::7, ::7, ::7].reshape(-1, 3):
+            np.testing.assert_allclose(
+                read.TransformPoint(point), (initial @ [*point, 1])[:3], rtol=0, atol=1e-9
+            )
+    saved = morphseek.read_transform(tmp_path / "t.h5")
+    np.testing.assert_array_equal(saved.grid, transform.grid)  # to apply without a reference
+    bend = made.displacement.copy()
+    bend[0, 3, 3, 3] += 0.01
+    assert not DenseTransform(bend, made.grid, made.moving_grid, initial).is_linear
 
 
 def test_inverse(transform: DenseTransform, fixed: images.Image):
@@ -254,7 +342,7 @@ def test_the_file_is_itks(transform: DenseTransform, tmp_path: Path):
             np.testing.assert_allclose(
                 read.TransformPoint(point), made.TransformPoint(point), rtol=0, atol=1e-9
             )
-    voxels = transform.displacement.nbytes
+    voxels = transform.behind_initial()[0].nbytes
     assert voxels < whole.stat().st_size < voxels + 50_000  # float32, nothing twice
 
 
@@ -270,7 +358,7 @@ def test_a_saved_transform_applies(
     transform.write_transform(tmp_path / "transform.h5")
     saved = morphseek.read_transform(tmp_path / "transform.h5")
     assert saved.grid is not None
-    np.testing.assert_allclose(saved.grid, transform.grid)
+    np.testing.assert_array_equal(saved.grid, transform.grid)  # without the margin
     inside = (slice(2, -2),) * 3
     np.testing.assert_allclose(
         saved.apply(moving, background=0.0).array[inside],

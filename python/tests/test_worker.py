@@ -98,8 +98,10 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
 
     np.testing.assert_array_equal(output("warped"), expected.warped)
     np.testing.assert_array_equal(output("uncertainty"), expected.uncertainty)
-    np.testing.assert_array_equal(output("displacement"), expected.displacement_mm)
-    np.testing.assert_array_equal(output("inverse"), expected.inverse().displacement_mm)
+    for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
+        np.testing.assert_array_equal(output(name), transform.behind_initial()[0])
+        assert last["result"]["files"][name]["initial"] == transform.initial.tolist()
+        assert last["result"]["files"][name]["linear"] == transform.is_linear
     np.testing.assert_array_equal(output("jacobian"), expected.jacobian())
     squares = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
     np.testing.assert_allclose(output("magnitude"), squares, rtol=1e-5)
@@ -136,11 +138,20 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
     """
     z, y, x = np.indices(images[0].array.shape)
     u = np.stack([0.05 * z, 0.1 * x - 0.5, 0.02 * y]).astype(np.float32)
-    transform = morphseek.DenseTransform(u, images[0].grid, images[1].grid)
+    linear = np.diag([1.1, 0.95, 1.0, 1.0])
+    transform = morphseek.DenseTransform(u, images[0].grid, images[1].grid, linear)
     array, grid = worker.vectors(transform, spacing=3.0)
-    assert all(3.0 <= s < 4.5 for s in grid[3:6]) and array.size < transform.displacement.size / 8
+    assert (
+        all(3.0 <= s < 4.5 for s in grid[3:6])
+        and array.size < transform.behind_initial()[0].size / 3
+    )
     vectors = sitk.GetImageFromArray(array.astype(np.float64), isVector=True)
-    field = sitk.DisplacementFieldTransform(morphseek.images.placed(vectors, grid))
+    field = sitk.CompositeTransform(
+        [
+            morphseek.transforms.read(linear),
+            sitk.DisplacementFieldTransform(morphseek.images.placed(vectors, grid)),
+        ]
+    )
     own = transform.to_sitk()
     for index in [(2, 3, 4), (13, 10, 9), (20, 15, 12)]:
         point = images[0].to_sitk().TransformIndexToPhysicalPoint(index)

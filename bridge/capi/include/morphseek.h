@@ -314,7 +314,10 @@ ms_status ms_result_uncertainty(ms_result result, float *dst, size_t n);
 ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolation interpolation, float background,
                           float *dst, size_t n);
 
-/* Maps count points in place, x, y, z interleaved, LPS mm, from the fixed image to the moving image. */
+/*
+ * Maps count points in place, x, y, z interleaved, LPS mm, from the fixed image to the moving image. Outside the fixed grid the
+ * displacement fades within a margin of a few voxels, and farther out the initial transform alone remains.
+ */
 ms_status ms_result_transform_points(ms_result result, double *points, size_t count);
 
 /*

@@ -9,7 +9,7 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
      "moving": {...}, "fixed_mask": {...}, "moving_mask": {...},    the masks may be absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
      absent "options": {"refine": 10},                                     of morphseek.register
-     "outputs": ["warped", "displacement"],                         of OUTPUTS; "uncertainty" sets
+     "outputs": ["warped", "transform"],                            of OUTPUTS; "uncertainty" sets
      the option "labels": [{"file": ...}, ...],                                label maps of the
      moving side, on any grid; may be absent "field_spacing": 0,
      mm between the vectors; 0: the image's own grid "temporary": true}
@@ -19,7 +19,9 @@ Standard output carries one JSON object a line: ``{"progress": {"stage", "fracti
 any number of times, then either ``{"result": {"metrics": {...}, "files": {"warped": {"file",
 "spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...], "places": [{"kind", "text",
 "tip", "lps"}, ...]}}`` or ``{"error": {"name", "code", "class", "message"}}``. The label maps come
-back on the fixed grid, by nearest neighbours; places are :func:`morphseek.report.worst_places`.
+back on the fixed grid, by nearest neighbours. ``transform`` and ``inverse_transform`` are the
+displacements before a linear map acts, their ``initial``, a 4x4 matrix, and whether they are
+none, ``linear``; places are :func:`morphseek.report.worst_places`.
 The exit code is the command line's. A result line means that all files are whole. The process ends
 when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
 
@@ -50,9 +52,9 @@ from .registration import register
 from .result import RegistrationResult
 from .transforms import DenseTransform
 
-OUTPUTS = ("warped", "displacement", "inverse", "magnitude", "jacobian", "uncertainty")
-"""What can be asked for. ``displacement`` and ``inverse`` are float32 (z, y, x, 3), LPS mm,
-components x, y, z: from fixed to moving space on the fixed grid, and back on the moving one. The
+OUTPUTS = ("warped", "transform", "inverse_transform", "magnitude", "jacobian", "uncertainty")
+"""What can be asked for. ``transform`` and ``inverse_transform`` are float32 (z, y, x, 3), LPS mm,
+components x, y, z, as :func:`vectors` returns them: from fixed to moving space, and back. The
 others are float32 (z, y, x) on the fixed grid.
 """
 
@@ -91,7 +93,15 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     files = {}
     for name in outputs:
         progress(Progress("outputs", 1.0, name))
-        files[name] = _write(folder, name, *_output(result, name, spacing))
+        if name in ("transform", "inverse_transform"):
+            one = result if name == "transform" else result.inverse()
+            files[name] = {
+                **_write(folder, name, *vectors(one, spacing)),
+                "initial": one.initial.tolist(),
+                "linear": one.is_linear,
+            }
+        else:
+            files[name] = _write(folder, name, *_output(result, name))
     moved = []
     for i, image in enumerate(labels):
         progress(Progress("outputs", 1.0, image.name))
@@ -122,12 +132,8 @@ def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
     return images.Image(array, spacing, origin, direction, name.replace("_", " "))
 
 
-def _output(result: RegistrationResult, name: str, spacing: float) -> tuple[np.ndarray, np.ndarray]:
+def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return an output's array and its grid, as :attr:`images.Image.grid`."""
-    if name == "displacement":
-        return vectors(result, spacing)
-    if name == "inverse":
-        return vectors(result.inverse(), spacing)
     if name == "warped":
         return result.warped, result.grid
     if name == "jacobian":
@@ -144,8 +150,8 @@ def _write(folder: Path, name: str, array: np.ndarray, grid: np.ndarray) -> dict
 
 
 def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the displacements of a transform with at least ``spacing`` mm between them, from its
-    grid's first to its last voxel.
+    """Return the displacements of a transform before its initial one acts, with the margin beyond
+    the fixed grid in which they fade, and at least ``spacing`` mm between them.
 
     Returns
     -------
@@ -163,7 +169,7 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     """
     own = transform.grid[3:6]
     if spacing <= own.min():
-        return transform.displacement_mm, transform.grid
+        return transform.behind_initial()
     grid = transform.grid.copy()
     extent = (grid[:3] - 1) * own
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
@@ -172,7 +178,11 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     matrix = images.index_to_physical(grid)
     points = np.indices((z, y, x)).reshape(3, -1)[::-1].T @ matrix[:3, :3].T + matrix[:3, 3]
     moved = transform.transform_points(points) - points
-    return moved.astype(np.float32).reshape(z, y, x, 3), grid
+    voxels = moved @ np.linalg.inv(matrix[:3, :3]).T
+    coarse = DenseTransform(
+        voxels.T[::-1].reshape(3, z, y, x), grid, transform.moving_grid, transform.initial
+    )
+    return coarse.behind_initial()
 
 
 def geometry(grid: np.ndarray) -> dict[str, list[float]]:

@@ -234,3 +234,26 @@ def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
     # mm; landmarks go through the inverse, and VTK's 1e-3 leaves them up to 0.01 mm off
     transform.SetInverseTolerance(1e-4)
     return transform
+
+
+def linear_transform(matrix: np.ndarray) -> Any:
+    """Return a 4x4 LPS matrix as VTK's transform."""
+    import slicer
+    import vtk
+
+    linear = vtk.vtkTransform()
+    linear.SetMatrix(slicer.util.vtkMatrixFromArray(RAS_LPS @ matrix @ RAS_LPS))
+    return linear
+
+
+def before_linear(first: Any, matrix: np.ndarray) -> Any:
+    """Return a transform and a linear one that acts after it, a 4x4 LPS matrix, as one, which MRML
+    takes as transform FROM parent.
+    """
+    import vtk
+
+    whole = vtk.vtkGeneralTransform()
+    whole.PostMultiply()
+    whole.Concatenate(first)
+    whole.Concatenate(linear_transform(matrix))
+    return whole

@@ -20,8 +20,8 @@ _NAMES = {
 }
 WORKER = {
     "transformed_volume": "warped",
-    "transform": "displacement",
-    "inverse_transform": "inverse",
+    "transform": "transform",
+    "inverse_transform": "inverse_transform",
     "displacement_magnitude": "magnitude",
     "jacobian": "jacobian",
     "uncertainty": "uncertainty",
@@ -34,8 +34,15 @@ def build(
 ) -> Any:
     """Return an output as a node of the scratch scene."""
     if output in ("transform", "inverse_transform"):
+        initial = np.array(grid["initial"])
         node = geometry.add(scratch, "vtkMRMLGridTransformNode")
-        node.SetAndObserveTransformFromParent(geometry.grid_transform(array, grid))
+        if grid["linear"]:  # a matrix, which Slicer's Transforms edits
+            made = geometry.linear_transform(initial)
+        elif np.array_equal(initial, np.eye(4)):  # a grid, which Slicer's tools for grids take
+            made = geometry.grid_transform(array, grid)
+        else:
+            made = geometry.before_linear(geometry.grid_transform(array, grid), initial)
+        node.SetAndObserveTransformFromParent(made)
     else:
         node = geometry.add(scratch, "vtkMRMLScalarVolumeNode")
         geometry.fill_volume(node, array, geometry.to_matrix(grid))

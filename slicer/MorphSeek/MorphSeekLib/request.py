@@ -197,11 +197,11 @@ class RegistrationRequest:
     transformed_volume: Output = True
     """Moving volume resampled once onto the fixed grid."""
     transform: Output = True
-    """Grid transform node, affine composed in: brings moving nodes that are put under it onto the
-    fixed volume.
+    """Grid transform node, and the affine after it: brings moving nodes that are put under it
+    onto the fixed volume.
     """
     inverse_transform: Output = None
-    """Grid transform node: brings fixed nodes onto the moving volume."""
+    """Grid transform node, likewise: brings fixed nodes onto the moving volume."""
     displacement_magnitude: Output = None
     """Volume on the fixed grid, mm, of the whole displacement (initial alignment included)."""
     jacobian: Output = None

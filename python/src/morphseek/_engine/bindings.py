@@ -127,18 +127,20 @@ def intensities(
     return out, (least, most)
 
 
-def transform_points(field: Floats, grid: Grid, points: Doubles) -> None:
-    """Map points of shape (n, 3), LPS mm, from fixed to moving space in place."""
+def transform_points(field: Floats, grid: Grid, last: Doubles, points: Doubles) -> None:
+    """Map points of shape (n, 3), LPS mm, from fixed to moving space in place. The field ends with
+    the 4x4 matrix `last`, which alone remains far from the grid.
+    """
     _check_field(field, grid)
     _check("points", points, np.float64, (len(points), 3), written=True)
-    call(gopy.TransformPoints, field, grid, points, len(points))
+    call(gopy.TransformPoints, field, grid, _affine(last), points, len(points))
 
 
-def inverse(field: Floats, grid: Grid, onto: Grid) -> Floats:
-    """Return the inverse of a field on another grid."""
+def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
+    """Return the inverse of a field, which ends with the 4x4 matrix `last`, on another grid."""
     _check_field(field, grid)
     out = np.empty((3, *shape_of(onto)), np.float32)
-    call(gopy.Inverse, field, grid, onto, ALL_CORES, out)
+    call(gopy.Inverse, field, grid, _affine(last), onto, ALL_CORES, out)
     return out
 
 
@@ -165,15 +167,30 @@ def to_mm(field: Floats, grid: Grid) -> Floats:
     return out
 
 
-def behind_mm(field: Floats, grid: Grid, last: Doubles) -> Floats:
-    """Return the displacements in LPS mm behind a 4x4 matrix, by which the field ends: shape
-    (z, y, x, 3), components x, y, z.
+def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Doubles]:
+    """Return the displacements in LPS mm behind a 4x4 matrix, by which the field ends, with the
+    margin in which they fade: shape (z, y, x, 3), components x, y, z; and their grid.
     """
     _check_field(field, grid)
-    out = np.empty((*shape_of(grid), 3), np.float32)
-    affine = np.ascontiguousarray(np.concatenate([last[:3, :3].ravel(), last[:3, 3]]), np.float64)
+    affine = _affine(last)
+    margin = np.zeros((3, 2), np.int64)
+    call(gopy.Margin, field, grid, affine, margin)
+    wider = with_margin(grid, margin)
+    out = np.empty((*shape_of(wider), 3), np.float32)
     call(gopy.BehindMM, field, grid, affine, ALL_CORES, out)
-    return out
+    return out, wider
+
+
+def with_margin(grid: Grid, margin: np.ndarray) -> Doubles:
+    """Return a grid with as many voxels more below and above x, y and z, shape (3, 2)."""
+    wider = np.array(grid, np.float64)
+    wider[:3] += margin.sum(axis=1)
+    wider[6:9] -= grid[9:18].reshape(3, 3) @ (margin[:, 0] * grid[3:6])
+    return wider
+
+
+def _affine(matrix: Doubles) -> Doubles:
+    return np.ascontiguousarray(np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]]), np.float64)
 
 
 def from_mm(displacement: Floats, grid: Grid) -> Floats:

@@ -41,8 +41,8 @@ class DenseTransform:
     grid, moving_grid : numpy.ndarray
         Geometry of the fixed and the moving image, as :attr:`morphseek.images.Image.grid`.
     initial : numpy.ndarray, optional
-        4x4 LPS matrix of the linear part that ``displacement`` contains; it continues the map
-        outside the fixed grid in :meth:`to_sitk`.
+        4x4 LPS matrix of the linear part that ``displacement`` contains. Beyond the fixed grid
+        what the displacement has besides fades within a margin; farther out this part remains.
 
     Examples
     --------
@@ -227,7 +227,7 @@ class DenseTransform:
         Parameters
         ----------
         points : array_like
-            Shape (n, 3), LPS mm. Outside the fixed grid the displacement of its border holds.
+            Shape (n, 3), LPS mm. Outside the fixed grid too: as :meth:`to_sitk` and the files say.
 
         Returns
         -------
@@ -236,27 +236,31 @@ class DenseTransform:
             `points`.
         """
         mapped = checked_points(points)
-        bindings.transform_points(*self._field(), mapped)
+        bindings.transform_points(*self._field(), self._initial, mapped)
         return mapped
 
     def inverse(self) -> DenseTransform:
         """Return the inverse map, from moving to fixed space, on the moving image's grid.
 
-        Where the field folds there is no inverse; the nearest preimage found stands.
+        Where the field folds there is no inverse; the nearest preimage found stands. Beyond the
+        moving image's grid it goes on as every transform does: to the initial one's inverse.
         """
-        inverse = bindings.inverse(*self._field(), self._moving_grid)
+        inverse = bindings.inverse(*self._field(), self._initial, self._moving_grid)
         return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
 
     def to_sitk(self) -> sitk.Transform:
         """Return the map as SimpleITK's: a displacement field, inside a composite with the initial
-        transform where there is one.
+        transform where there is one. Of a linear map (:attr:`is_linear`) an affine transform.
 
-        Inside the fixed grid both are :attr:`displacement_mm`; outside, ITK's displacement is zero
-        and the initial transform alone remains.
+        Inside the fixed grid both are :attr:`displacement_mm`. The field is written with a margin
+        in which the displacement fades to none; beyond it the initial transform alone remains.
         """
-        rest = self._behind_initial().astype(np.float64)
+        behind, grid = self.behind_initial()
+        if self._is_nothing(behind):
+            return linear(self.initial)
+        rest = behind.astype(np.float64)
         dense = sitk.DisplacementFieldTransform(
-            images.placed(sitk.GetImageFromArray(rest, isVector=True), self.grid)
+            images.placed(sitk.GetImageFromArray(rest, isVector=True), grid)
         )
         del rest  # 24 bytes a voxel, and the composite is to copy as many again
         if np.array_equal(self.initial, np.eye(4)):
@@ -264,26 +268,48 @@ class DenseTransform:
         # the last one acts first
         return sitk.CompositeTransform([linear(self.initial), dense])
 
-    def _behind_initial(self) -> Floats:
-        """Return the displacements, LPS mm, before the initial transform acts."""
+    @property
+    def is_linear(self) -> bool:
+        """Whether there is nothing but :attr:`initial`, to a thousandth of a voxel: only rigid or
+        affine ran, or nothing that bends was kept.
+        """
+        return self._is_nothing(self.behind_initial()[0])
+
+    def _is_nothing(self, behind: Floats) -> bool:
+        least = 1e-3 * float(self._grid[3:6].min())
+        return bool(behind.max() <= least and behind.min() >= -least)
+
+    def behind_initial(self) -> tuple[Floats, Doubles]:
+        """Return the displacements before :attr:`initial` acts, with the margin beyond the fixed
+        grid in which they fade.
+
+        Returns
+        -------
+        array, grid
+            float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as :attr:`grid`.
+        """
         return bindings.behind_mm(*self._field(), self._initial)
 
     def write_transform(self, path: str | os.PathLike[str]) -> None:
         """Write what :meth:`to_sitk` returns as ``.h5``, its displacements as float32."""
-        parts = [h5.Part("DisplacementFieldTransform", self._itk_grid(), self._behind_initial())]
-        if not np.array_equal(self.initial, np.eye(4)):
+        behind, grid = self.behind_initial()
+        parts = []
+        if not self._is_nothing(behind):
+            parts.append(h5.Part("DisplacementFieldTransform", itk_order(grid), behind))
+        if not parts or not np.array_equal(self.initial, np.eye(4)):
             matrix = np.concatenate([self.initial[:3, :3].ravel(), self.initial[:3, 3]])
             parts.insert(0, h5.Part("AffineTransform", np.zeros(3), matrix))
-        write_parts(path, parts)
-
-    def _itk_grid(self) -> Doubles:
-        """Return size, origin, spacing and direction, as ITK has them in a file."""
-        size, spacing, origin, direction = np.split(self._grid, (3, 6, 9))
-        return np.concatenate([size, origin, spacing, direction])
+        write_parts(path, parts, self._grid)
 
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""
         return images.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+
+
+def itk_order(grid: Doubles) -> Doubles:
+    """Return size, origin, spacing and direction, as ITK has them in a file."""
+    size, spacing, origin, direction = np.split(grid, (3, 6, 9))
+    return np.concatenate([size, origin, spacing, direction])
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
@@ -18,6 +19,8 @@ from .linear import linear
 
 #: Endings of the transform files that ITK knows.
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
+
+_NOTE = "morphseek fixed grid: "
 
 
 def read(source: Any) -> sitk.Transform:
@@ -103,6 +106,21 @@ def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
     write_with(put, path)
 
 
-def write_parts(path: str | os.PathLike[str], parts: Sequence[h5.Part]) -> None:
-    """Write a transform made of parts, the last of which acts first, as ``.h5``."""
-    write_with(lambda temporary: h5.write(temporary, parts), path)
+def write_parts(
+    path: str | os.PathLike[str], parts: Sequence[h5.Part], grid: np.ndarray | None = None
+) -> None:
+    """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed
+    image's grid, which :func:`fixed_grid` reads.
+    """
+    note = "" if grid is None else _NOTE + " ".join(repr(float(n)) for n in grid)
+    write_with(lambda temporary: h5.write(temporary, parts, note), path)
+
+
+def fixed_grid(path: str | os.PathLike[str]) -> np.ndarray | None:
+    """Return the fixed image's grid that :func:`write_parts` left in a file, None of another."""
+    with open(path, "rb") as file:
+        found = re.search(_NOTE.encode() + rb"([-+.0-9einf ]+)", file.read(1 << 16))
+    if found is None:
+        return None
+    grid = np.array(found[1].split(), dtype=np.float64)
+    return grid if grid.shape == (18,) and np.isfinite(grid).all() else None

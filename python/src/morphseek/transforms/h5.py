@@ -25,14 +25,17 @@ class Part(NamedTuple):
     parameters: np.ndarray
 
 
-def write(path: Path, parts: Sequence[Part]) -> None:
-    """Write one transform or, of several, a composite in which the last acts first."""
+def write(path: Path, parts: Sequence[Part], note: str = "") -> None:
+    """Write one transform or, of several, a composite in which the last acts first; with a note,
+    near the file's beginning, that ITK does not look at.
+    """
     file = _File()
     texts = {
         "ITKVersion": "5.4.0",
         "HDFVersion": "HDF5 library version: 1.8.0",
         "OSName": platform.system(),
         "OSVersion": platform.release(),
+        **({"MorphSeek": note} if note else {}),
     }
     members: dict[str, int | _Group] = {name: file.text(text) for name, text in texts.items()}
     transforms = []

@@ -10,7 +10,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles
-from .files import read
+from .files import fixed_grid, read
 from .points import checked_points
 from .resample import resample
 
@@ -34,7 +34,10 @@ class Transform:
 
     def __init__(self, transform: Any):
         self._transform = read(transform)
-        self._grid = _fixed_grid(self._transform)
+        noted = None
+        if isinstance(transform, (str, os.PathLike)):
+            noted = fixed_grid(transform)
+        self._grid = _field_grid(self._transform) if noted is None else noted
 
     def __repr__(self) -> str:
         on = "" if self._grid is None else f" on {' x '.join(f'{n:g}' for n in self._grid[:3])}"
@@ -134,7 +137,7 @@ def read_transform(path: str | os.PathLike[str]) -> Transform:
     return Transform(path)
 
 
-def _fixed_grid(transform: sitk.Transform) -> Doubles | None:
+def _field_grid(transform: sitk.Transform) -> Doubles | None:
     """Return the grid of the displacement field that acts first, if that is what does."""
     while transform.GetTransformEnum() == sitk.sitkComposite:
         parts = sitk.CompositeTransform(transform)
