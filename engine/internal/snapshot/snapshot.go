@@ -147,6 +147,9 @@ func writeFloats(w io.Writer, values []float32) error {
 
 // Load reads a snapshot. Errors: InputUnreadable where there is no file to read, SnapshotCorrupt.
 func Load(path string) (*Snapshot, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // opening a pipe waits for who writes to it
+		return nil, fault.New(fault.InputUnreadable, "snapshot %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

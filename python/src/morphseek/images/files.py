@@ -16,7 +16,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from .._files import check_path, reserve, write_with
+from .._files import check_path, check_regular, reserve, write_with
 from .._itk import hdf5_lock, itk_reason
 from .dicom import read_series
 from .formats import NIFTI, PAIRS, WRITTEN
@@ -31,6 +31,7 @@ def read_path(path: Path, name: str) -> sitk.Image:
     try:
         if not path.exists():
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        check_regular(path, name)
         if path.is_dir():
             return read_series(path, name)
         image = _read_file(path)
