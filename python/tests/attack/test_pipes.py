@@ -1,4 +1,4 @@
-"""What is no regular file is refused with a sentence before it is opened: nobody writes to these."""
+"""What is no regular file is refused with a sentence before it is opened: nobody writes to it."""
 
 from __future__ import annotations
 
