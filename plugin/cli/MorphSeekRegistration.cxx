@@ -729,6 +729,7 @@ public:
     {
       throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
     }
+    fs::permissions(temporary, fs::perms::owner_all, error); // it will hold a patient's voxels
     m_Folders[flag] = temporary;
     this->Write(flag, write);
     for (const auto & file : fs::directory_iterator(temporary))
