@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import errors
+from ._plain import plain
 
 
 class Progress(NamedTuple):
@@ -162,13 +163,14 @@ class Bar:
         if self._bar is None:
             return
         if report.message:
-            new = "" if report.message == report.title else report.message
+            new = "" if report.message == report.title else plain(report.message)
             self._bar.update(self._task, description=new)
         left = self._left(report.fraction, time.monotonic())
         self._bar.update(self._task, completed=report.fraction, stage=report.title, left=left)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
+        line = plain(line)
         if self._bar is None:
             print(line, file=sys.stderr)
         else:
