@@ -60,11 +60,18 @@ func hashFloats(h hash.Hash, values []float32) {
 	}
 }
 
-// fromCache returns the result kept at path, or nil: one that is missing, not sound or of another pair (a file that somebody renamed) is
-// computed again and replaced.
+// keyOf returns what a file in a cache is asked for by: its name, which is the hash of all that shaped the result. It stands inside the
+// file, too, so that a file that somebody renamed or copied is not another pair's result.
+func keyOf(path string) string { return strings.TrimSuffix(filepath.Base(path), cacheEnding) }
+
+// fromCache returns the result kept at path, or nil: one that is missing, not sound, of another pair or elsewhere (a link) is computed
+// again and replaced.
 func fromCache(path string, pair Pair, opt Options) *Result {
-	r, err := LoadResult(path)
-	if err != nil || r.Field.Geometry != pair.Fixed.Geometry || r.Moving != pair.Moving.Geometry || (r.Uncertainty != nil) != (opt.Uncertainty == "on") {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	r, key, err := load(path)
+	if err != nil || key != keyOf(path) || r.Field.Geometry != pair.Fixed.Geometry || r.Moving != pair.Moving.Geometry || (r.Uncertainty != nil) != (opt.Uncertainty == "on") {
 		return nil
 	}
 	r.Metrics.Cached, r.Metrics.Threads, r.Threads = true, opt.Threads, opt.Threads
@@ -89,7 +96,7 @@ func keep(r *Result, path string, limit int64) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := r.Save(path); err != nil {
+	if err := r.save(path, keyOf(path)); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(dir)

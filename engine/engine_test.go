@@ -923,6 +923,7 @@ func TestCache(t *testing.T) {
 	if fresh.Metrics.Cached || len(files()) != 1 {
 		t.Fatalf("cached %v, files %v", fresh.Metrics.Cached, files())
 	}
+	files0 := files()[0]
 	cached := register(t, e, p, opt)
 	if !cached.Metrics.Cached {
 		t.Fatal("computed twice")
@@ -941,6 +942,37 @@ func TestCache(t *testing.T) {
 		}
 		if !register(t, e, p, opt).Metrics.Cached {
 			t.Error("a damaged file was not replaced")
+		}
+	})
+	t.Run("of another pair on the same grids", func(t *testing.T) {
+		elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
+		register(t, e, Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, elsewhere)
+		others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
+		if err := os.Rename(others[0], files()[0]); err != nil {
+			t.Fatal(err)
+		}
+		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
+			t.Error("another pair's result was taken for this one's")
+		}
+	})
+	t.Run("linked", func(t *testing.T) {
+		moved := filepath.Join(t.TempDir(), "moved")
+		if err := os.Rename(files()[0], moved); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(moved, files0); err != nil {
+			t.Skip(err)
+		}
+		if register(t, e, p, opt).Metrics.Cached {
+			t.Error("a link was followed")
+		}
+		if info, err := os.Lstat(files0); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("the link was not replaced: %v, %v", info, err)
+		}
+	})
+	t.Run("for its owner alone", func(t *testing.T) {
+		if info, err := os.Stat(files()[0]); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%v, %v", info, err)
 		}
 	})
 	t.Run("of another pair", func(t *testing.T) {

@@ -89,24 +89,35 @@ func (t *Transform) Inverse() (inverse *Transform, residualMM float64, err error
 // Save writes the result to path as a snapshot, whole or not at all. Errors: OutputUnwritable, DiskFull.
 func (r *Result) Save(path string) (err error) {
 	defer recovered(&err)
+	return r.save(path, "")
+}
+
+// save is Save with the key that a cache asks for the file by.
+func (r *Result) save(path, key string) error {
 	metrics, err := json.Marshal(r.Metrics)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "metrics cannot be written")
 	}
-	return snapshot.Save(path, &snapshot.Snapshot{Field: r.Field, Warped: r.Warped, Initial: r.Initial, Moving: r.Moving, Metrics: metrics, Uncertainty: r.Uncertainty})
+	return snapshot.Save(path, &snapshot.Snapshot{Field: r.Field, Warped: r.Warped, Initial: r.Initial, Moving: r.Moving, Metrics: metrics, Uncertainty: r.Uncertainty, Key: key})
 }
 
 // LoadResult reads what Save wrote. Errors: InputUnreadable, SnapshotCorrupt.
 func LoadResult(path string) (r *Result, err error) {
+	r, _, err = load(path)
+	return r, err
+}
+
+// load is LoadResult with the key that was saved.
+func load(path string) (r *Result, key string, err error) {
 	defer recovered(&err)
 	s, err := snapshot.Load(path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r = &Result{Transform: Transform{Field: s.Field, Initial: s.Initial, Moving: s.Moving}, Warped: s.Warped, Uncertainty: s.Uncertainty}
 	if err := json.Unmarshal(s.Metrics, &r.Metrics); err != nil {
-		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "snapshot %s has unreadable metrics; delete it and register again", path)
+		return nil, "", fault.Wrap(fault.SnapshotCorrupt, err, "snapshot %s has unreadable metrics; delete it and register again", path)
 	}
 	r.Threads = r.Metrics.Threads
-	return r, nil
+	return r, s.Key, nil
 }

@@ -2,6 +2,7 @@
 //
 // Exit codes are those of the `morphseek` command (ms_errors_json): 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a
 // device or memory; 6 the output; 130 cancelled; 1 a defect. Outputs appear all together at the end, or not at all.
+#include "ImageFile.h"
 #include "MorphSeekRegistrationXml.h"
 #include "itkCommand.h"
 #include "itkGDCMImageIO.h"
@@ -360,8 +361,13 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
   }
   try
   {
+    imagefile::Check(path);
     if (fs::is_directory(path))
     {
+      for (const auto & entry : fs::directory_iterator(path)) // GDCM opens all of them
+      {
+        imagefile::RequireRegular(entry.path());
+      }
       auto reader = itk::ImageSeriesReader<TImage>::New();
       reader->SetImageIO(itk::GDCMImageIO::New());
       reader->SetFileNames(SeriesFiles(path, name));
@@ -408,6 +414,10 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     reader->SetFileName(path);
     reader->Update();
     return reader->GetOutput();
+  }
+  catch (const imagefile::Unsound & error)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " cannot be read as an image: " + error.what() };
   }
   catch (const itk::ExceptionObject & error)
   {
@@ -479,6 +489,7 @@ ReadTransform(const std::string & path)
 {
   try
   {
+    imagefile::RequireRegular(path);
     auto reader = itk::TransformFileReaderTemplate<double>::New();
     reader->SetFileName(path);
     reader->Update();
@@ -496,6 +507,10 @@ ReadTransform(const std::string & path)
         return transform;
       }
     }
+  }
+  catch (const imagefile::Unsound & error)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + error.what() };
   }
   catch (const itk::ExceptionObject & error)
   {
@@ -714,6 +729,7 @@ public:
     {
       throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
     }
+    fs::permissions(temporary, fs::perms::owner_all, error); // it will hold a patient's voxels
     m_Folders[flag] = temporary;
     this->Write(flag, write);
     for (const auto & file : fs::directory_iterator(temporary))

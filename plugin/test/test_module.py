@@ -864,3 +864,35 @@ class TestNipype:
             for t in (transforms[0], transforms[19])
         ]
         assert shifts[1] - shifts[0] == pytest.approx(19, abs=0.5)
+
+
+sys.path.insert(0, str(HERE.parents[1] / "python" / "tests" / "attack"))
+import image_cases  # noqa: E402  (beside the tests of Python, which read the same files)
+
+
+@pytest.mark.parametrize("name", image_cases.SOUND)
+def test_a_sound_file_is_read(pair, tmp_path, name):
+    (tmp_path / name).write_bytes(image_cases.SOUND[name])
+    done = run(tmp_path / name, tmp_path / name, *QUICK, "--report", tmp_path / "report.json")
+    assert "cannot be read" not in done.stderr and done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", image_cases.UNSOUND)
+def test_an_unsound_file_is_refused(pair, tmp_path, name):
+    data, words = image_cases.UNSOUND[name]
+    (tmp_path / name).write_bytes(data)
+    done = run(pair / "fixed.nii.gz", tmp_path / name, *QUICK, "--report", tmp_path / "report.json")
+    assert done.returncode == 3 and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "flag", ["0", "1", "--moving-labels", "--fixed-mask", "--initial-transform"]
+)
+def test_a_pipe_is_refused(pair, tmp_path, flag):
+    pipe = tmp_path / "pipe.mha"
+    os.mkfifo(pipe)
+    images = [pipe if flag == str(i) else pair / "fixed.nii.gz" for i in range(2)]
+    more = [flag, pipe] if flag.startswith("--") else []
+    more += ["--output-labels", tmp_path / "labels.mha"] if flag == "--moving-labels" else []
+    done = run(*images, *QUICK, *more, "--report", tmp_path / "report.json")
+    assert done.returncode == 3 and f"{pipe} is a pipe" in done.stderr

@@ -156,6 +156,8 @@ func Load(name, dir string) (*Model, error) {
 		return nil, fault.New(fault.ModelNotFound, "there is no model %q; it must be one of %s, or the path of a .onnx bundle", name, strings.Join(append(Names(dir), "none"), ", "))
 	case err != nil:
 		return nil, fault.Wrap(fault.ModelNotFound, err, "model %s cannot be opened", path)
+	case !info.Mode().IsRegular(): // a pipe that nobody writes to would be waited for without end
+		return nil, fault.New(fault.ModelNotFound, "model %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
 	case info.Size() > maxBundle:
 		return nil, fault.New(fault.ModelCorrupt, "model %s has %d bytes, more than an ONNX file can have", path, info.Size())
 	}

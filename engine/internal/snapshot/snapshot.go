@@ -32,8 +32,8 @@ import (
 
 const (
 	magic     = "MORPHSNP"
-	version   = 2
-	oldest    = 1 // without uncertainty; read, not written
+	version   = 3
+	oldest    = 1 // without uncertainty and key; version 2 is without key; both are read, not written
 	preamble  = len(magic) + 4 + 4
 	maxHeader = 1 << 20
 	crcSize   = 4
@@ -50,6 +50,7 @@ type Snapshot struct {
 	Metrics []byte // JSON
 
 	Uncertainty *volume.Volume // on the fixed grid; may be nil
+	Key         string         // what a cache asks for it by; may be empty
 }
 
 // planes are what follows the header.
@@ -66,7 +67,8 @@ type header struct {
 	Fixed, Moving volume.Geometry
 	Initial       volume.Affine
 	Metrics       string
-	Uncertainty   bool // since version 2
+	Uncertainty   bool   // since version 2
+	Key           string // since version 3
 }
 
 // Temporary begins the name of the file that Save writes first. One that stays is of a process that was killed.
@@ -75,9 +77,12 @@ const Temporary = ".snapshot-"
 // Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
 // snapshot. Errors: OutputUnwritable, DiskFull.
 func Save(path string, s *Snapshot) (err error) {
-	// os.CreateTemp would keep the file to its owner, whatever the umask; a cache may be a group's.
+	mode := fs.FileMode(0o666) // os.CreateTemp would keep what a user saves to its owner, whatever the umask
+	if s.Key != "" {
+		mode = 0o600 // of a cache: nobody asked for a copy of a patient's image there
+	}
 	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%016x", Temporary, rand.Uint64()))
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return writeError(err, path)
 	}
@@ -103,7 +108,7 @@ func writeError(err error, path string) error {
 }
 
 func write(w io.Writer, s *Snapshot) error {
-	body, err := binary.Marshal(&header{s.Field.Geometry, s.Moving, s.Initial, string(s.Metrics), s.Uncertainty != nil})
+	body, err := binary.Marshal(&header{s.Field.Geometry, s.Moving, s.Initial, string(s.Metrics), s.Uncertainty != nil, s.Key})
 	if err != nil {
 		return err
 	}
@@ -147,6 +152,9 @@ func writeFloats(w io.Writer, values []float32) error {
 
 // Load reads a snapshot. Errors: InputUnreadable where there is no file to read, SnapshotCorrupt.
 func Load(path string) (*Snapshot, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // opening a pipe waits for who writes to it
+		return nil, fault.New(fault.InputUnreadable, "snapshot %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -198,6 +206,9 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 	if v == 1 {
 		body = append(body[:len(body):len(body)], 0) // no uncertainty
 	}
+	if v < 3 {
+		body = append(body[:len(body):len(body)], 0) // no key: an empty text
+	}
 	h, err := decode(body)
 	if err != nil {
 		return nil, err
@@ -218,7 +229,7 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 	}
 	s := &Snapshot{
 		Field: field.New(h.Fixed), Warped: volume.Zeros(h.Fixed),
-		Initial: h.Initial, Moving: h.Moving, Metrics: []byte(h.Metrics),
+		Initial: h.Initial, Moving: h.Moving, Metrics: []byte(h.Metrics), Key: h.Key,
 	}
 	if h.Uncertainty {
 		s.Uncertainty = volume.Zeros(h.Fixed)

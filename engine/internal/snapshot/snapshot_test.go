@@ -43,6 +43,11 @@ func withUncertainty(s *Snapshot) *Snapshot {
 	return s
 }
 
+func keyed(s *Snapshot) *Snapshot {
+	s.Key = "5f0c"
+	return s
+}
+
 func encoded(t testing.TB, s *Snapshot) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -56,6 +61,7 @@ func TestRoundTrip(t *testing.T) {
 	for size, want := range map[[3]int]*Snapshot{
 		{2, 2, 2}:    example([3]int{2, 2, 2}),
 		{5, 3, 4}:    withUncertainty(example([3]int{5, 3, 4})),
+		{4, 4, 4}:    keyed(example([3]int{4, 4, 4})),
 		{64, 33, 17}: withUncertainty(example([3]int{64, 33, 17})), // several chunks of floats
 	} {
 		path := filepath.Join(t.TempDir(), "a.morphseek")
@@ -85,6 +91,19 @@ func TestReadsVersion1(t *testing.T) {
 	}
 	if want := example([3]int{3, 2, 2}); !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, written was %+v", got, want)
+	}
+}
+
+// A file of version 2 is one of today's without the key, an empty text, at the header's end.
+func TestReadsVersion2(t *testing.T) {
+	want := withUncertainty(example([3]int{3, 2, 2}))
+	now := encoded(t, want)
+	length := binary.LittleEndian.Uint32(now[12:])
+	old := sealed(magic, 2, length-1, now[preamble:preamble+int(length)-1])
+	old = append(old, now[preamble+int(length)+crcSize:]...)
+	got, err := Read(bytes.NewReader(old), int64(len(old)))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read %+v, %v", got, err)
 	}
 }
 

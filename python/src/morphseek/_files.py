@@ -9,6 +9,7 @@ import errno
 import functools
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -34,6 +35,28 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
         raise error(
             f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename it"
         ) from None
+
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: str | os.PathLike[str], name: str) -> None:
+    """Refuse what is neither a file nor a folder before it is opened: a pipe that nobody writes to
+    would be waited for without end. What is not there passes; opening it will tell.
+    """
+    try:
+        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except (OSError, ValueError):
+        return
+    if kind:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"
+        )
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

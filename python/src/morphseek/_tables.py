@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 from . import errors
+from ._files import check_regular
 
 _SEPARATORS = ",;\t"
 
@@ -36,6 +37,7 @@ def read_table(
         The file cannot be read, or is no text in UTF-8.
     """
     text = "\0"
+    check_regular(path, what)
     try:
         with contextlib.suppress(UnicodeDecodeError):
             text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets put a mark in front

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import errors
 from ._engine.bindings import Doubles
-from ._files import check_path
+from ._files import check_path, check_regular
 from ._tables import read_table
 from .transforms.points import checked_points
 
@@ -172,6 +172,7 @@ def check_inside(landmarks: Landmarks, grid: Doubles, image: str) -> str:
 
 
 def _text(path: Path, name: str) -> str:
+    check_regular(path, name)
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: no text

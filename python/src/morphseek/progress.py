@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import errors
+from ._plain import plain
 
 
 class Progress(NamedTuple):
@@ -69,6 +70,10 @@ def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any],
     return progress
 
 
+# those that end a process in order; all but the first where a program handles them
+_STOPS = [getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s)]
+
+
 class Reporter:
     """The progress callback. Exceptions do not cross the engine: one raised by the user's callback
     or by Ctrl-C cancels and is kept.
@@ -82,29 +87,28 @@ class Reporter:
     def __enter__(self) -> Reporter:
         # A signal handler runs between any two instructions, so an exception of its own could leave
         # __call__ and be lost.
-        self._handler = (
-            signal.getsignal(signal.SIGINT)
-            if threading.current_thread() is threading.main_thread()
-            else None
-        )
-        if callable(self._handler):
-            signal.signal(signal.SIGINT, self._on_signal)
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            found = {number: signal.getsignal(number) for number in _STOPS}
+            self._handlers = {number: old for number, old in found.items() if callable(old)}
+        for number in self._handlers:
+            signal.signal(number, self._on_signal)
         return self
 
     def _on_signal(self, number: int, frame: Any) -> None:
+        handler = self._handlers[number]
         try:
-            if callable(self._handler):
-                self._handler(number, frame)
+            handler(number, frame)
         except BaseException as error:
             self.interruption = error
-        outer = getattr(self._handler, "__self__", None)
+        outer = getattr(handler, "__self__", None)
         # a registration inside the callback of another, which only took note
         if isinstance(outer, Reporter):
             self.interruption = outer.interruption
 
     def __exit__(self, *exc: Any) -> None:
-        if callable(self._handler):
-            signal.signal(signal.SIGINT, self._handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         if isinstance(self._callback, Bar):
             self._callback.close()
 
@@ -159,13 +163,14 @@ class Bar:
         if self._bar is None:
             return
         if report.message:
-            new = "" if report.message == report.title else report.message
+            new = "" if report.message == report.title else plain(report.message)
             self._bar.update(self._task, description=new)
         left = self._left(report.fraction, time.monotonic())
         self._bar.update(self._task, completed=report.fraction, stage=report.title, left=left)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
+        line = plain(line)
         if self._bar is None:
             print(line, file=sys.stderr)
         else:

@@ -256,6 +256,7 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
     folder = Path(folder)
     path = folder / "report.json"
+    _files.check_regular(path, "result")
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         grid, moving_grid = (

@@ -61,6 +61,7 @@ others are float32 (z, y, x) on the fixed grid.
 
 def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     """Do what ``request.json`` in a folder says; return the result line's content."""
+    _files.check_regular(folder / "request.json", "request")
     try:
         request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
@@ -125,6 +126,7 @@ def _told(progress: Progress) -> dict[str, Any]:
 
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
+    _files.check_regular(folder / entry["file"], name)
     array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
     spacing, origin, direction = (
         tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")

@@ -123,8 +123,14 @@ def run(
         with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, RESULTS, restval="")
             table.writeheader()
-            table.writerows(rows)
+            table.writerows({name: _harmless(cell) for name, cell in row.items()} for row in rows)
     return rows
+
+
+def _harmless(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula; numbers stay."""
+    formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@"))
+    return f"'{cell}" if formula else cell
 
 
 def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[str, Any]:

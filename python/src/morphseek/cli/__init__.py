@@ -1,7 +1,8 @@
 """The ``morphseek`` command, a file a command.
 
 Exit codes: 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a device or memory; 6 the
-output; 7 a verdict that is not good, with ``--strict`` alone; 130 cancelled; 1 a defect.
+output; 7 a verdict that is not good, with ``--strict`` alone; 130 cancelled, 143 by SIGTERM,
+129 by SIGHUP; 1 a defect.
 """
 
 # their order is that of the help

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import threading
 from collections.abc import Iterator
 
 import click
@@ -68,18 +70,56 @@ def app() -> None:
     """Deformable registration of 3-D medical images. For research use; not a medical device."""
 
 
+class _Ended(KeyboardInterrupt):
+    """A scheduler, or a terminal that closes, asked the process to end."""
+
+    def __init__(self, number: int):
+        self.exit_code = 128 + number
+
+
 @contextlib.contextmanager
-def reported(as_json: bool) -> Iterator[None]:
-    """Turn a failure into its message and its exit code."""
+def _ended_in_order() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP what Ctrl-C is, once: another one must not disturb the clearing
+    up.
+    """
+    ended = False
+
+    def end(number: int, frame: object) -> None:
+        nonlocal ended
+        if not ended:
+            ended = True
+            raise _Ended(number)
+
+    changed = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, s) for s in ("SIGTERM", "SIGHUP") if hasattr(signal, s)]
+        # nohup ignores one
+        changed = [n for n in numbers if signal.getsignal(n) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, end)
     try:
         yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def reported(as_json: bool, cancelled: str = "") -> Iterator[None]:
+    """Turn a failure into its message and its exit code; ``cancelled`` says how to go on."""
+    try:
+        with _ended_in_order():
+            yield
     except (errors.MorphSeekError, KeyboardInterrupt, MemoryError) as error:
         failure = errors.from_exception(error)
+        if cancelled and isinstance(failure, errors.CancelledError):
+            failure = errors.CancelledError(f"{failure}; {cancelled}")
         if as_json:
             print_failure(failure)
         else:
             say(f"morphseek: {failure}", "red", to_errors=True)
-        raise click.exceptions.Exit(failure.exit_code) from None
+        code = error.exit_code if isinstance(error, _Ended) else failure.exit_code
+        raise click.exceptions.Exit(code) from None
     except click.exceptions.Exit:
         raise
     except Exception as error:  # a defect: its traceback goes to standard error

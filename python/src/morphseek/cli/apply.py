@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from .._plain import plain
 from ._app import app, reported
 from .options import PATH, json_option, out_folder
 
@@ -43,4 +44,4 @@ def apply(
         loaded = transforms.read_transform(transform)
         source = images.read(image, "input")
         images.write(out, loaded.apply(source, reference, interpolation))
-        print(json.dumps({"out": str(out)}) if as_json else out)
+        print(json.dumps({"out": str(out)}) if as_json else plain(str(out)))

@@ -60,7 +60,7 @@ def batch_command(
     interruption, the same command goes on. A pair that fails is listed with its error, the others
     go on, and the exit code is the first failure's.
     """
-    with reported(as_json):
+    with reported(as_json, "finished pairs are kept, and the same command goes on"):
         from .. import cohort
 
         done = cohort.register_cohort(

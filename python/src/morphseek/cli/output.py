@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from .._plain import plain
 from ..verdict import GRADES, UNKNOWN, Verdict, explain as explain_in_words, explanation, notes
 
 _FURTHER_MM = 0.1  # what marking a point again differs by at least
@@ -21,6 +22,7 @@ def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
     """Print a line to standard output, or to standard error, in a colour where that is a terminal
     and NO_COLOR is not set.
     """
+    text = plain(text)
     stream = sys.stderr if to_errors else sys.stdout
     if color and (os.environ.get("NO_COLOR") or not (stream.isatty() or _is_forced())):
         color = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .. import errors, registration
+from .. import _files, errors, registration
 from .._engine.options import checked_options
 from .._log import log
 from ..images import read, read_on
@@ -271,6 +271,7 @@ def run_file(folder: str | os.PathLike[str]) -> Path:
 
 def _read_run(folder: str | os.PathLike[str]) -> dict[tuple[str, str], float]:
     path = run_file(folder)
+    _files.check_regular(path, "against")
     try:
         pairs = json.loads(path.read_text(encoding="utf-8"))["pairs"]
         return {

@@ -66,6 +66,7 @@ class Job:
 def _content(path: Path, name: str) -> list[str]:
     """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
     hashes = []
+    _files.check_regular(path, name)
     try:
         for file in (
             sorted(p for p in path.iterdir() if p.is_file())
@@ -177,6 +178,7 @@ def _keep_traceback(folder: Path) -> None:
 def _finished(folder: Path) -> dict[str, Any]:
     """Return what pair.json holds; nothing where it is missing or unsound."""
     try:
+        _files.check_regular(folder / FINISHED, "pair")
         found = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
         whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(
             found["files"], dict

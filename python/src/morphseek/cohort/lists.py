@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
+from .._files import check_regular
 from .._tables import read_table
 
 
@@ -38,6 +39,7 @@ def read_pairs(
         return _as_pairs(source, "pairs")
     path = Path(source)
     if path.suffix.lower() == ".json":
+        check_regular(path, "pairs")
         try:
             content = json.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:

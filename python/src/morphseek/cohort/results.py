@@ -18,6 +18,7 @@ import numpy as np
 from .. import _files
 from .._engine import core
 from .._json import without_nan
+from .._plain import harmless_row
 from ..scoring.labels import LabelScore
 from ..verdict import counts
 
@@ -192,7 +193,7 @@ class Evaluation:
                     if score is None
                     else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
                 )
-                writer.writerow(without_nan({**row, **of_label}))
+                writer.writerow(harmless_row(without_nan({**row, **of_label})))
         for name, text in zip(
             FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())
         ):
@@ -332,7 +333,9 @@ class Cohort:
         table.writeheader()
         content = self.to_dict()
         table.writerows(
-            {**row, **{name: " | ".join(row[name]) for name in ("reasons", "warnings")}}
+            harmless_row(
+                {**row, **{name: " | ".join(row[name]) for name in ("reasons", "warnings")}}
+            )
             for row in content["pairs"]
         )
         for name, written in zip(

@@ -8,6 +8,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from .._files import check_regular
 
 
 def read_series(folder: Path, name: str) -> sitk.Image:
@@ -75,6 +76,8 @@ def _check_stack(image: sitk.Image, corners: np.ndarray, folder: Path, name: str
 
 
 def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
+    for entry in folder.iterdir():  # GDCM opens all of them
+        check_regular(entry, name)
     reader = sitk.ImageSeriesReader
     series = {
         uid: reader.GetGDCMSeriesFileNames(str(folder), uid)

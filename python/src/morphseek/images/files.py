@@ -16,11 +16,12 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from .._files import check_path, reserve, write_with
+from .._files import check_path, check_regular, reserve, write_with
 from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_series
 from .formats import NIFTI, PAIRS, WRITTEN
 from .grid import is_sheared, sheared
+from .headers import check_header, check_voxels
 from .image import Image
 from .sidecars import parts
 
@@ -31,10 +32,10 @@ def read_path(path: Path, name: str) -> sitk.Image:
     try:
         if not path.exists():
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        check_regular(path, name)
         if path.is_dir():
             return read_series(path, name)
-        with to_read(path, parts(path)[1:]) as openable:
-            image = _read_file(openable)
+        image = _read_file(path, name)
         if path.name.lower().endswith(NIFTI):
             _check_whole(image, path, name)
         return image
@@ -52,10 +53,20 @@ def read_path(path: Path, name: str) -> sitk.Image:
         ) from None
 
 
-def _read_file(path: Path, pixels: int = sitk.sitkUnknown) -> sitk.Image:
-    """Return what ITK reads from a file. Looking for the format it asks HDF5, too, which must be
+def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> sitk.Image:
+    """Return what ITK reads from a file whose header is sound, and whose voxels match their
+    checksum where the format has one. Looking for the format it asks HDF5, too, which must be
     alone.
     """
+    stored = check_header(path, name)
+    with to_read(path, parts(path)[1:]) as openable:
+        image = _read_by_itk(openable, pixels)
+    if stored is not None and not path.name.lower().endswith(NIFTI):  # whose checksum ITK compares
+        check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
+    return image
+
+
+def _read_by_itk(path: Path, pixels: int) -> sitk.Image:
     with hdf5_lock:
         found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
         if found == "HDF5ImageIO":
@@ -177,7 +188,7 @@ def _nifti_bytes(header: bytes) -> int:
 def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
     """Read a vector image as array of shape (z, y, x, 3)."""
     try:
-        return sitk.GetArrayFromImage(_read_file(Path(path), sitk.sitkVectorFloat32))
+        return sitk.GetArrayFromImage(_read_file(Path(path), "vectors", sitk.sitkVectorFloat32))
     except RuntimeError as error:
         raise errors.InputUnreadableError(
             f"{path} cannot be read as a vector image: {itk_reason(error)}"

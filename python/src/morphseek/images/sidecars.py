@@ -25,7 +25,7 @@ def parts(path: Path) -> list[Path]:
             header = file.read() if suffix in (".mhd", ".nhdr") else file.read(1 << 16)
         if suffix in (".nrrd", ".nhdr"):
             header = re.split(rb"\r?\n\r?\n", header)[0]
-        others = [path.parent / name for name in _data_files(header) if name != "LOCAL"]
+        others = [path.parent / name for name in data_files(header) if name != "LOCAL"]
     else:
         own = next((suffix for suffix in PAIRS if path.name.endswith(suffix)), "")
         others = [
@@ -36,7 +36,7 @@ def parts(path: Path) -> list[Path]:
     return [path, *(file for file in others if file.is_file())]
 
 
-def _data_files(header: bytes) -> list[str]:
+def data_files(header: bytes) -> list[str]:
     """Return the names of the files with the voxels: one; a pattern with the first and the last
     number and maybe the step; or a list, a line each.
     """

@@ -12,7 +12,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from .._files import check_path, reserve, write_with
+from .._files import check_path, check_regular, reserve, write_with
 from .._itk import HDF5, hdf5_lock, itk_reason
 from . import h5
 from .linear import linear
@@ -42,6 +42,7 @@ def read(source: Any) -> sitk.Transform:
                 raise errors.InputUnreadableError(
                     f"transform: {path} is a folder; of a registration's folder give transform.h5"
                 )
+            check_regular(path, "transform")
             if not path.is_file():
                 raise errors.InputUnreadableError(
                     f"transform: {path} does not exist; check the path"

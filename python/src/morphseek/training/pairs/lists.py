@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ... import _files
 from .errors import DataError
 
 
 def _json(path: Path) -> dict[str, Any]:
     """The object in a JSON file of lists."""
+    _files.check_regular(path, "pairs")
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
@@ -40,6 +42,7 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
     data = Path(data)
     if split.endswith(".csv"):
         # Excel puts a byte order mark in front.
+        _files.check_regular(data / split, "pairs")
         with open(data / split, newline="", encoding="utf-8-sig") as f:
             rows = list(csv.DictReader(f))
         if not rows:

@@ -46,6 +46,7 @@ def load_backbone(
     config : Config
     checkpoint : dict
     """
+    _files.check_regular(path, "checkpoint")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         kind = checkpoint.get("format")

@@ -1,0 +1,81 @@
+"""Image files by strangers: each is read right or refused in words, and the process lives."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import time
+from pathlib import Path
+
+import image_cases as cases
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+from morphseek import errors, images
+
+
+@pytest.mark.parametrize("name", cases.SOUND)
+def test_sound(name: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(cases.SOUND[name])
+    image = images.read(tmp_path / name)
+    np.testing.assert_array_equal(image.array, cases.VOXELS)
+    assert image.spacing == (1, 1, 2.5)
+
+
+@pytest.mark.parametrize("name", cases.UNSOUND)
+def test_unsound(name: str, tmp_path: Path):
+    data, words = cases.UNSOUND[name]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(errors.InputUnreadableError) as caught:
+        images.read(tmp_path / name, "moving labels")
+    assert words in str(caught.value) and str(caught.value).startswith("moving labels: ")
+
+
+@pytest.mark.parametrize("end", ["mha", "nrrd"])
+def test_no_flip_changes_voxels(end: str, tmp_path: Path):
+    whole = cases.SOUND[f"packed.{end}"]
+    stream = len(cases.ZLIB if end == "mha" else cases.GZIP)
+    path = tmp_path / f"a.{end}"
+    for byte, bit in itertools.product(range(len(whole) - stream, len(whole), 3), (0, 5)):
+        damaged = bytearray(whole)
+        damaged[byte] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            array = images.read(path).array
+        except errors.InputUnreadableError:
+            continue
+        np.testing.assert_array_equal(array, cases.VOXELS)
+
+
+@pytest.mark.parametrize("name", ["bomb.nii.gz", "bomb.mha", "bomb.nrrd"])
+def test_a_bomb_costs_nothing(name: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(cases.UNSOUND[name][0])
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(errors.InputUnreadableError):
+        images.read(tmp_path / name)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 50_000 and time.process_time() - started < 1  # kB; it was 6.7 GB and 38 s
+
+
+def test_the_limit_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "a.mha").write_bytes(cases.SOUND["plain.mha"])
+    monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", "1e-7")
+    with pytest.raises(errors.InputUnreadableError, match="set MORPHSEEK_INPUT_LIMIT_GB"):
+        images.read(tmp_path / "a.mha")
+    monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", "much")
+    with pytest.raises(errors.InvalidArgumentError, match="number of GiB"):
+        images.read(tmp_path / "a.mha")
+
+
+@pytest.mark.parametrize("end", ["mha", "nrrd", "mhd", "nhdr"])
+@pytest.mark.parametrize("pixels", [sitk.sitkUInt8, sitk.sitkInt64, sitk.sitkVectorFloat64])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_itk_writes_passes(end: str, pixels: int, packed: bool, tmp_path: Path):
+    image = sitk.Image([5, 6, 7], pixels)
+    path = tmp_path / f"a.{end}"
+    sitk.WriteImage(image, str(path), useCompression=packed)
+    if pixels == sitk.sitkVectorFloat64:
+        assert images.read_vectors(path).shape[:3] == (7, 6, 5)
+    else:
+        assert images.read(path).array.shape == (7, 6, 5)
