@@ -97,7 +97,7 @@ def test_all_well(healthy: dict[str, Any]):
         ({"numpy": None}, "numpy>=1.24 is needed and is missing"),
         ({"numpy": "1.20.1"}, "numpy>=1.24 is needed and is 1.20.1"),
         ({"SimpleITK": "2.2.1"}, "SimpleITK>=2.3 is needed and is 2.2.1"),
-        ({"typer": None, "rich": None}, "rich>=13 is needed and is missing"),
+        ({"click": None, "rich": None}, "rich>=13 is needed and is missing"),
     ],
 )
 def test_packages_of_the_main_job(
@@ -188,7 +188,7 @@ def test_command(command: Command, tmp_path: Path):
 
 
 def test_module_where_the_command_does_not_start(command: Command, tmp_path: Path):
-    (tmp_path / "typer.py").write_text("raise ImportError('no typer')")
+    (tmp_path / "click.py").write_text("raise ImportError('no click')")
     command.environment["PYTHONPATH"] = str(tmp_path)
     command("doctor", expect=1)
     found = [sys.executable, "-m", "morphseek.diagnosis", "--json"]
@@ -288,7 +288,7 @@ def test_features_are_extras():
     offered = {f.extra for f in _features.FEATURES} - {""}
     assert offered == extras() - {"benchmark", "test", "coverage", "lint", "all"}
     assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
-        "numpy", "SimpleITK", "typer", "rich", "packaging"
+        "numpy", "SimpleITK", "click", "rich", "packaging"
     }  # fmt: skip
     # an extra that has another one brings that one's packages, too
     assert {"torch", "onnxruntime", "tensorboard"} <= _features.brings("training")

@@ -100,8 +100,8 @@ def _ended_in_order() -> Iterator[None]:
     try:
         yield
     finally:
-        for number in changed:
-            signal.signal(number, signal.SIG_DFL)
+        for number in changed:  # the process has its own exit code still to give
+            signal.signal(number, signal.SIG_IGN if ended else signal.SIG_DFL)
 
 
 @contextlib.contextmanager
