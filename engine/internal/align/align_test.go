@@ -293,6 +293,21 @@ func TestAlignOfLittle(t *testing.T) {
 	}
 }
 
+// One voxel that differs from a constant image is little to go by, and no defect of ours.
+func TestAlignOfOneVoxel(t *testing.T) {
+	g := grid([3]int{32, 32, 32}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{})
+	one := volume.Zeros(g)
+	for i := range one.Data {
+		one.Data[i] = 3
+	}
+	one.Data[(16*32+16)*32+16] = 9
+	for _, pair := range [][2]*volume.Volume{{one, noise(g, 1)}, {noise(g, 1), one}, {one, one}} {
+		if _, err := Align(context.Background(), pair[0], pair[1], Options{Method: Affine, Threads: 1}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A crop that was sampled coarser than the other image is compared at nearly the voxels of the finer one.
 func TestComparisonSpacing(t *testing.T) {
 	crop := func(spacing float64) volume.Geometry {

@@ -112,7 +112,7 @@ func robustRange(w *resampled) (lo, hi float32) {
 				break
 			}
 		}
-		if hi >= float32(top*0.5)+float32(lo*0.5) {
+		if hi >= float32(top*0.5)+float32(lo*0.5) || !(hi > lo) { // one voxel stands out by more than float32 resolves the others
 			break
 		}
 		top = hi

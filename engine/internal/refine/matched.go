@@ -75,7 +75,11 @@ type curve [bins]float64
 
 // bin returns the bin at or below an intensity, and how far the intensity is from its middle to the next one's.
 func bin(x float32) (k int, t float64) {
-	p := min(max(float64(float64(x)*bins)-0.5, 0), bins-1)
+	p := float64(float64(x)*bins) - 0.5
+	if !(p > 0) { // nor is what is no number
+		p = 0
+	}
+	p = min(p, bins-1)
 	k = min(int(p), bins-2)
 	return k, p - float64(k)
 }
