@@ -141,8 +141,8 @@ func (r *registration) because(why string) {
 
 // match goes on with intensities where a curve maps one contrast to the other, and returns what fits such a pair; nil where none does.
 func (r *registration) match() (*refine.Regularisation, error) {
-	if r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil {
-		return nil, nil
+	if r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil || r.agreement.Gain >= mostUnmapped {
+		return nil, nil // the last of these would be refused by isMapped after the work
 	}
 	by := mapped(r.pair.Fixed.Voxels())
 	refinement, m, err := r.refinement.Matched(r.ctx, by)

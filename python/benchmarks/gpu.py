@@ -580,7 +580,7 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     )
 
     class OnePair(SyntheticSupply):
-        """The same made-up pair at every visit; what a visit costs does not depend on what it
+        """The same made-up pair at every iteration; what that costs does not depend on what it
         shows.
         """
 

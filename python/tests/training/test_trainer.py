@@ -164,7 +164,7 @@ _RUN = """
 import json, os, signal, sys, threading
 from morphseek.training.config import Config
 from morphseek.training.run import Trainer
-class Killed(Trainer):  # in its sixth visit or soon after, however fast the machine is
+class Killed(Trainer):  # in its sixth iteration or soon after, however fast the machine is
     def run_visit(self):
         if self.visit == 5:
             threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGKILL)).start()
