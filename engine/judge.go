@@ -96,19 +96,20 @@ func (r *registration) weigh() {
 	if e.Start < sharp {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
-	if e.Correlation < matched {
+	if e.Correlation < oneImage {
 		gain, axis, at := judge.Reflection(r.initial)
 		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
 		if gain > maybeMirrored {
-			e.Mirrored = r.gainMirrored(at)
+			e.Mirrored = r.gainMirrored(at, e.Correlation >= matched)
 		}
 	}
 	r.metrics.Referee = e
 }
 
 // gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as it is, or than the
-// initial transform, which may be none. It goes on from a reflection of the fixed image's space.
-func (r *registration) gainMirrored(reflection volume.Affine) float64 {
+// initial transform, which may be none. It goes on from a reflection of the fixed image's space. In a symmetric body, whose two halves differ
+// by little more than two people, the descriptors have to say it, too.
+func (r *registration) gainMirrored(reflection volume.Affine, symmetric bool) float64 {
 	mirrored := r.canonical
 	mirrored.Moving = r.canonical.Moving.Reversed(0)
 	if mask := r.canonical.MovingMask; mask != nil {
@@ -132,7 +133,15 @@ func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	if err != nil { // such an image cannot be laid there
 		return -1
 	}
-	return min(gain(judge.Compare(r.startState(), other)), gain(judge.Compare(r.aligned, other)))
+	least := math.Inf(1)
+	for _, from := range []referee.State{r.startState(), r.aligned} {
+		m := judge.Compare(from, other)
+		least = min(least, gain(m))
+		if symmetric {
+			least = min(least, 2*m.Distance)
+		}
+	}
+	return least
 }
 
 // alongBody names the direction in the body in which an axis of a grid mostly runs.

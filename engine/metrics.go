@@ -71,6 +71,7 @@ type AlignMetrics struct {
 	Confidence   float64    `json:"confidence"`    // 0..1: how well the images fit at the best place, times how far the next best is behind
 	Overlap      float64    `json:"overlap"`       // fraction of the smaller field of view that overlaps
 	SameModality bool       `json:"same_modality"` // whether the images' intensities correspond
+	Turn         float64    `json:"turn_degrees"`  // by which angle it turns the image further than the headers or the caller's transform do
 	Matrix       [9]float64 `json:"matrix"`        // row-major, fixed -> moving, LPS mm
 	Translation  [3]float64 `json:"translation"`   // fixed -> moving, LPS mm
 }

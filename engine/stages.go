@@ -29,10 +29,23 @@ func (r *registration) align() error {
 	r.initial, r.canonical.Initial = a.Transform, a.Transform
 	r.metrics.Align = AlignMetrics{
 		Method: method, Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
-		Matrix: a.Transform.M, Translation: a.Transform.T,
+		Matrix: a.Transform.M, Translation: a.Transform.T, Turn: r.turned(),
 	}
 	r.warn(startDoubts(r.metrics.Align)...)
 	return nil
+}
+
+// turned is the angle, degrees, between the initial transform and where it started.
+func (r *registration) turned() float64 {
+	turned := r.initial
+	if r.pair.Initial != nil {
+		back, err := r.pair.Initial.Inverse()
+		if err != nil { // it was checked
+			return 0
+		}
+		turned = turned.After(back)
+	}
+	return turned.Turn()
 }
 
 // alignBy aligns a pair by a method, from a transform or, by nil, from nothing; progress may be nil.

@@ -38,6 +38,7 @@ func (r *registration) warnOfUnusedOptions() {
 // What calls for a look at the result.
 const (
 	leastOverlap    = 0.3  // of the smaller field of view
+	mostTurned      = 90   // degrees, by the alignment
 	leastConfidence = 0.1  // of the alignment found
 	mostFolding     = 0.5  // % of the voxels
 	leastVolume     = 0.1  // Jacobian determinant within one body
@@ -55,6 +56,9 @@ func startDoubts(a AlignMetrics) (doubts []string) {
 	}
 	if searched := a.Method == "rigid" || a.Method == "affine"; searched && a.Confidence < leastConfidence {
 		doubts = append(doubts, "The initial alignment is not sure of itself (another position fits nearly as well): look at the result, or give an initial transform.")
+	}
+	if a.Turn > mostTurned {
+		doubts = append(doubts, fmt.Sprintf("The alignment turned the moving image by %.0f degrees: the headers disagree about how the body lies; check left and right in both.", a.Turn))
 	}
 	return doubts
 }
@@ -95,10 +99,20 @@ const (
 	sharpEnd   = 0.26 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the fixed image that both show
 
-	matched       = 0.8   // correlation from which on no mirror image is asked for
+	oneImage      = 0.95  // correlation from which on no mirror image is asked for
+	matched       = 0.8   // correlation that a mirror image reaches of a body alone that is nearly its own
 	maybeMirrored = -0.12 // gain of one that was only moved from which on it is aligned
 	asMirrored    = 0.055 // gain of an aligned one that speaks for it
+	asSymmetric   = 0.01  // the same in a body that is nearly its own mirror image
 )
+
+// mirrored says whether the images match better with one of them mirrored.
+func mirrored(e RefereeMetrics) bool {
+	if e.Correlation >= matched {
+		return e.Mirrored > asSymmetric
+	}
+	return e.Mirrored > asMirrored
+}
 
 // verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.
 func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
@@ -118,7 +132,7 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 	case e.Start < sharp:
 		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
 	}
-	if e.Mirrored > asMirrored {
+	if mirrored(e) {
 		doubt(Failed, fmt.Sprintf("The images match better with one of them mirrored: check %s in both headers, and that both show the same part of the body.", e.Axis))
 	}
 	for _, reason := range doubts {
@@ -131,7 +145,7 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 // estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing speaks for this place
 // it is as far as the images could be moved.
 func estimatedError(e RefereeMetrics, voxel float64) float64 {
-	if e.Start < sharp && e.End < sharpEnd || e.Mirrored > asMirrored {
+	if e.Start < sharp && e.End < sharpEnd || mirrored(e) {
 		return max(e.ReachMM, voxel)
 	}
 	return 1.23 * math.Pow(voxel, 0.88) * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)

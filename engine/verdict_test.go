@@ -35,6 +35,13 @@ func TestVerdict(t *testing.T) {
 		{"two people's heads, nearly their own mirror images", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.6, Start: 1.3, Common: 0.9, Mirrored: -0.06, Axis: "left and right"}
 		}, Good},
+		{"a head and the mirror image of another one", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.89, Start: 1.7, Common: 0.97, ReachMM: 46, Mirrored: 0.05, Axis: "left and right"}
+		}, Failed},
+		{"a head and another one", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.9, Start: 1.8, Common: 0.97, Mirrored: 0.002, Axis: "left and right"}
+		}, Good},
+		{"a head upside down, turned back", func(m *Metrics) { m.Align.Turn = 178 }, Check},
 		{"one body, torn at a sector's edge", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.93, 0.05, 9 }, Check},
 		{"one body, resected", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.95, 0.17, 4 }, Good},
 		{"two people's hippocampi, much alike", func(m *Metrics) { m.Plan.Agreement, m.JacobianMin, m.JacobianMax = 0.85, 0.05, 5 }, Good},

@@ -48,6 +48,15 @@ func (a Affine) Scales() (lengths [3]float64) {
 	return lengths
 }
 
+// Turn returns the angle, 0 to 180 degrees, by which a turns space, beside its scales and small shears.
+func (a Affine) Turn() float64 {
+	trace := 0.0
+	for k, length := range a.Scales() {
+		trace += a.M[4*k] / length
+	}
+	return math.Acos(min(max((trace-1)/2, -1), 1)) * 180 / math.Pi
+}
+
 // Inverse returns the inverse map, or a SingularTransform error.
 func (a Affine) Inverse() (Affine, error) {
 	d := det3(a.M)

@@ -343,6 +343,26 @@ func TestAffineInverse(t *testing.T) {
 	}
 }
 
+// The angles are those of the rotations that the matrices were made of.
+func TestTurn(t *testing.T) {
+	sin, cos := math.Sincos(40 * math.Pi / 180)
+	for name, c := range map[string]struct {
+		m    [9]float64
+		want float64
+	}{
+		"none":              {volume.IdentityAffine().M, 0},
+		"scales alone":      {[9]float64{2, 0, 0, 0, 0.5, 0, 0, 0, 1.1}, 0},
+		"40 degrees":        {[9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, 40},
+		"and scaled by two": {[9]float64{2 * cos, -sin, 0, 2 * sin, cos, 0, 0, 0, 3}, 40},
+		"a quarter":         {[9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0}, 90},
+		"a half":            {[9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}, 180},
+	} {
+		if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %g degrees, want %g", name, got, c.want)
+		}
+	}
+}
+
 func TestResampleThreadsAgree(t *testing.T) {
 	v := volume.Zeros(volume.Geometry{Size: [3]int{40, 31, 27}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
 	for i := range v.Data {

@@ -363,6 +363,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "confidence": 0..1: how well the images fit at the best place, times how far the next best is behind
  *     "overlap": fraction of the smaller field of view that overlaps
  *     "same_modality": whether the images' intensities correspond
+ *     "turn_degrees": by which angle it turns the image further than the headers or the caller's transform do
  *     "matrix": row-major, fixed -> moving, LPS mm
  *     "translation": fixed -> moving, LPS mm
  *   "steps": of the network; empty where none ran

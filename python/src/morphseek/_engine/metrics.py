@@ -132,6 +132,8 @@ class AlignMetrics(TypedDict):
     overlap: float
     # whether the images' intensities correspond
     same_modality: bool
+    # by which angle it turns the image further than the headers or the caller's transform do
+    turn_degrees: float
     # row-major, fixed -> moving, LPS mm
     matrix: list[float]
     # fixed -> moving, LPS mm
