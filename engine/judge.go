@@ -96,7 +96,7 @@ func (r *registration) weigh() {
 	if e.Start < sharp {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
-	if e.Correlation < oneImage {
+	if e.Correlation < oneImage && (e.Start >= sharp || e.End < sharpEnd) {
 		gain, axis, at := judge.Reflection(r.initial)
 		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
 		if gain > maybeMirrored {

@@ -96,7 +96,7 @@ const (
 // What the verdict goes by. RATIONALE.md has the figures behind these.
 const (
 	sharp      = 0.13 // evidence below which another place would do as well
-	sharpEnd   = 0.26 // the same after a deformation, which fits chance, too
+	sharpEnd   = 0.36 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the fixed image that both show
 
 	oneImage      = 0.95  // correlation from which on no mirror image is asked for
@@ -106,9 +106,13 @@ const (
 	asSymmetric   = 0.01  // the same in a body that is nearly its own mirror image
 )
 
-// mirrored says whether the images match better with one of them mirrored.
+// mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the deformation alone found
+// something, no two of them tell.
 func mirrored(e RefereeMetrics) bool {
-	if e.Correlation >= matched {
+	switch {
+	case e.Start < sharp && e.End >= sharpEnd:
+		return false
+	case e.Correlation >= matched:
 		return e.Mirrored > asSymmetric
 	}
 	return e.Mirrored > asMirrored

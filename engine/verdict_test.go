@@ -27,8 +27,11 @@ func TestVerdict(t *testing.T) {
 			m.Referee = RefereeMetrics{Gain: 0.3, Correlation: 0.14, Start: 0.01, End: 0.14, Common: 0.95}
 		}, Failed},
 		{"ultrasound and MR", func(m *Metrics) {
-			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.45, Start: 0.01, End: 0.35, Common: 0.95}
+			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.43, Start: 0.04, End: 0.378, Common: 0.95, Mirrored: 0.116, Axis: "left and right"}
 		}, Check},
+		{"noise as smooth as tissue", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 0.7, Correlation: 0.46, Start: 0.04, End: 0.346, Common: 0.9}
+		}, Failed},
 		{"a mirrored abdomen", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 0.4, Correlation: 0.6, Start: 0.7, Common: 0.9, ReachMM: 60, Mirrored: 0.1, Axis: "left and right"}
 		}, Failed},
