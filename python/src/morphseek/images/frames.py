@@ -27,8 +27,13 @@ class Frames:
         self._source, self.name = source, name
         self._series: Any = None
         if isinstance(source, (str, os.PathLike)):
-            self._series = read_path(Path(source), name)
             self.name = f"{name}: {source}"
+            try:
+                self._series = read_path(Path(source), name)
+            except errors.InputUnreadableError as error:
+                if "Unknown PixelType" in str(error):  # ITK's for a tensor
+                    raise self._turning("tensors") from None
+                raise
         elif isinstance(source, sitk.Image):
             self._series = source
         elif hasattr(source, "slicer") and hasattr(source, "dataobj"):
@@ -45,12 +50,14 @@ class Frames:
         by_mrtrix = "descrip" in keys and image.GetMetaData("descrip").startswith("MRtrix")
         frames = image.GetSize()[3] if image.GetDimension() == 4 else 1
         if count > 1 or intent in _TURNING or (by_mrtrix and frames in _HARMONICS):
-            held = f"{max(count, frames)} numbers a voxel"
-            raise errors.InvalidArgumentError(
-                f"{self.name} holds {held} that turn with the tissue (vectors, a tensor, an FOD);"
-                " only scalar images and label maps are resampled here: use the program that made"
-                " it, with the transform converted by morphseek convert"
-            )
+            raise self._turning(f"{max(count, frames)} numbers a voxel")
+
+    def _turning(self, held: str) -> errors.MorphSeekError:
+        return errors.InvalidArgumentError(
+            f"{self.name} holds {held} that turn with the tissue (vectors, a tensor, an FOD); only"
+            " scalar images and label maps are resampled here: use the program that made it, with"
+            " the transform converted by morphseek convert"
+        )
 
     def __iter__(self) -> Iterator[Image]:
         if self._series is None:

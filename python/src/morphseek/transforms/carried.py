@@ -208,12 +208,14 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
         points = _checked(np.concatenate(tracts), source)
         moved = transform.transform_points(points * _RAS) * _RAS
         tracts = np.split(moved.astype(np.float32), np.cumsum(lengths)[:-1])
-    made = streamlines.Tractogram(
-        tracts,
-        found.tractogram.data_per_streamline,
-        found.tractogram.data_per_point,
-        affine_to_rasmm=np.eye(4),
-    )
+    more = {}
+    if _ending(out, (".trk",)):  # a .tck has room for places alone
+        old = found.tractogram
+        more = {
+            "data_per_streamline": old.data_per_streamline,
+            "data_per_point": old.data_per_point,
+        }
+    made = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
     same = _ending(source, TRACTS) == _ending(out, TRACTS)
     header = dict(found.header.items()) if same else {}
     if _ending(out, (".tck",)):

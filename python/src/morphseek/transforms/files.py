@@ -34,8 +34,10 @@ def read(source: Any) -> sitk.Transform:
     >>> read(shift).TransformPoint((0.0, 0.0, 0.0))
     (1.0, 2.0, 3.0)
     """
+    name = "the transform"
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
+        name = f"transform: {path}"
         check_path(path, "transform", errors.InputUnreadableError)
         try:
             if path.is_dir():
@@ -72,7 +74,7 @@ def read(source: Any) -> sitk.Transform:
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
             raise errors.InvalidArgumentError(
-                f"the transform is {source.GetDimension()}-D; images here are 3-D"
+                f"{name} is {source.GetDimension()}-D; images here are 3-D"
             )
         return source
     return linear(source)
