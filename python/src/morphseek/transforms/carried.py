@@ -144,13 +144,13 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
         from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
         from vtkmodules.vtkCommonCore import vtkPoints
-    readers = {
+    readers: dict[str, Any] = {
         ".vtk": vtkIOLegacy.vtkPolyDataReader,
         ".vtp": vtkIOXML.vtkXMLPolyDataReader,
         ".stl": vtkIOGeometry.vtkSTLReader,
         ".ply": vtkIOPLY.vtkPLYReader,
     }
-    writers = {
+    writers: dict[str, Any] = {
         ".vtk": vtkIOLegacy.vtkPolyDataWriter,
         ".vtp": vtkIOXML.vtkXMLPolyDataWriter,
         ".stl": vtkIOGeometry.vtkSTLWriter,
