@@ -42,7 +42,7 @@ def test_transforms_names_every_format_and_ending():
     page = (PYTHON / "docs" / "transforms.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 200
     for each in FORMATS:
-        (row,) = re.findall(rf"^\| `{each.name}` \| .*\|$", page, re.M)
+        row = re.findall(rf"^\| `{each.name}` \| .*\|$", page, re.M)[0]
         assert all(f"--{image}" in row for image in each.asks)
         assert all(name in row for name in each.prefix)
     for word in (*INTERPOLATIONS, *carried.POINTS, *carried.SURFACES, *carried.TRACTS):
