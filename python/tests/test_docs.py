@@ -28,6 +28,27 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert result.attempted > 3 and result.failed == 0
 
 
+def test_transforms():
+    result = doctest.testfile(
+        str(PYTHON / "docs" / "transforms.md"), module_relative=False, optionflags=FLAGS
+    )
+    assert result.attempted > 8 and result.failed == 0
+
+
+def test_transforms_names_every_format_and_ending():
+    from morphseek.transforms import INTERPOLATIONS, carried
+    from morphseek.transforms.formats import FORMATS
+
+    page = (PYTHON / "docs" / "transforms.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 200
+    for each in FORMATS:
+        row = re.findall(rf"^\| `{each.name}` \| .*\|$", page, re.M)[0]
+        assert all(f"--{image}" in row for image in each.asks)
+        assert all(name in row for name in each.prefix)
+    for word in (*INTERPOLATIONS, *carried.POINTS, *carried.SURFACES, *carried.TRACTS):
+        assert f"`{word}`" in page, word
+
+
 def test_verdict():
     result = doctest.testfile(
         str(PYTHON / "docs" / "verdict.md"), module_relative=False, optionflags=FLAGS

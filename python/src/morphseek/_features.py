@@ -26,6 +26,8 @@ FEATURES = (
     Feature("network", "registration by a network: --model NAME", "network"),
     Feature("gpu", "networks on an NVIDIA GPU", "gpu"),
     Feature("plot", "result.plot()", "plot"),
+    Feature("surfaces", "morphseek apply to surfaces and tracts", "surfaces"),
+    Feature("x5", "transforms as .x5", "x5"),
     Feature("dask", "batch on a Dask cluster: --scheduler", "dask"),
     Feature("nipype", "morphseek.nipype", "nipype"),
     Feature("training", "morphseek train", "training"),

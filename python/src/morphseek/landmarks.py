@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 import math
 import os
@@ -16,7 +17,7 @@ import numpy as np
 
 from . import errors
 from ._engine.bindings import Doubles
-from ._files import check_path, check_regular
+from ._files import check_path, check_regular, write_text
 from ._tables import read_table
 from .transforms.points import checked_points
 
@@ -26,6 +27,10 @@ LandmarksLike = Union["Landmarks", str, "os.PathLike[str]", np.ndarray, Sequence
 _SPACES = {"x y z": (1, 1, 1), "l p s": (1, 1, 1), "r a s": (-1, -1, 1)}  # columns, signs to LPS
 _SIGNS = {"lps": (1, 1, 1), "1": (1, 1, 1), "ras": (-1, -1, 1), "0": (-1, -1, 1)}
 _NAMES = ("name", "label", "id")
+_SCHEMA = (
+    "https://raw.githubusercontent.com/slicer/slicer/master/Modules/Loadable/Markups/Resources/"
+    "Schema/markups-schema-v1.0.3.json#"
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,6 +116,65 @@ class Landmarks:
             return cls(np.reshape(points, (-1, 3)), tuple(names), f"{name}: {path}")
         except errors.InvalidArgumentError as error:
             raise errors.InputUnreadableError(str(error)) from None
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a file in LPS mm: ``.mrk.json``, ``.fcsv``, or a ``.csv`` table with the columns
+        name (where the points have names), x, y and z.
+
+        Raises
+        ------
+        OutputUnwritableError
+            The ending is another one, or the file cannot be written.
+        """
+        name = Path(path).name.lower()
+        writers = {".mrk.json": self._to_json, ".fcsv": self._to_fcsv, ".csv": self._to_csv}
+        for ending, text in writers.items():
+            if name.endswith(ending):
+                return write_text(path, text())
+        raise errors.OutputUnwritableError(
+            f"{path}: points are written to {', '.join(writers)}; give the file such an ending"
+        )
+
+    def _labels(self) -> tuple[str, ...]:
+        return self.names or tuple(str(i + 1) for i in range(len(self)))
+
+    def _to_json(self) -> str:
+        points = [
+            {"id": str(i + 1), "label": label, "position": list(map(float, point))}
+            | {"positionStatus": "defined"}
+            for i, (label, point) in enumerate(zip(self._labels(), self.points))
+        ]
+        markup = {
+            "type": "Fiducial",
+            "coordinateSystem": "LPS",
+            "coordinateUnits": "mm",
+            "controlPoints": points,
+        }
+        return json.dumps({"@schema": _SCHEMA, "markups": [markup]}, indent=2) + "\n"
+
+    def _to_fcsv(self) -> str:
+        lines = [
+            "# Markups fiducial file version = 4.11",
+            "# CoordinateSystem = LPS",
+            "# columns = id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID",
+        ]
+        rows = [
+            [i + 1, *map(float, point), 0, 0, 0, 1, 1, 1, 0, label, "", ""]
+            for i, (label, point) in enumerate(zip(self._labels(), self.points))
+        ]
+        return "\n".join(lines) + "\n" + _table(rows)
+
+    def _to_csv(self) -> str:
+        rows: list[list[Any]] = [list(map(float, point)) for point in self.points]
+        if self.names:
+            rows = [[name, *row] for name, row in zip(self.names, rows)]
+        return _table([["name"] * bool(self.names) + ["x", "y", "z"], *rows])
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:

@@ -15,6 +15,7 @@ from . import _files, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
 from .transforms.dense import DenseTransform, read_only
+from .transforms.saved import Transform
 from .verdict import Verdict, explain
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ class RegistrationResult(DenseTransform):
         :class:`morphseek.Verdict`. None for a result that an older library saved.
         """
         return Verdict.of(self.metrics)
+
+    @property
+    def stages(self) -> dict[str, Transform]:
+        """The transform after each stage that can be told apart: ``initial``, the rigid or affine
+        one that the rest lies behind, and ``final``.
+        """
+        return {
+            "initial": Transform(self.initial, self.grid, self.moving_grid),
+            "final": self.transform,
+        }
 
     def explain(self) -> str:
         """Return in plain words how the engine came to the result: the verdict and its reasons,

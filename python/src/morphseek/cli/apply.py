@@ -10,38 +10,74 @@ import click
 from .._plain import plain
 from ._app import app, reported
 from .options import PATH, json_option, out_folder
+from .transforms import inputs, loaded, reference_option
+
+_TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"]
 
 
 @app.command()
 @click.option(
-    "--transform", type=PATH, required=True,
-    help="Transform, fixed to moving: transform.h5 of a registration, or any .h5 or .tfm.",
+    "--transform", "-t", "transforms", type=PATH, required=True, multiple=True,
+    help="Transform, fixed to moving: transform.h5 of a registration, or a file of ITK, ANTs,"
+    " Slicer, FreeSurfer or elastix; FILE@inverse is its inverse, FILE@greedy says the format."
+    " Several in the order in which a point of the reference goes through them, as for"
+    " antsApplyTransforms.",
 )  # fmt: skip
+@click.option("--inverse", is_flag=True, help="Use the inverse of all that --transform says.")
 @click.option(
     "--input", "-i", "image", type=PATH, required=True,
-    help="Image or label map in the moving space.",
+    help="Image or label map in the moving space, with time frames or without. Or points (.csv,"
+    " .fcsv, .mrk.json), a surface (.vtk, .vtp, .stl, .ply, .gii) or tracts (.tck, .trk): these"
+    " go the opposite way, from the fixed to the moving space.",
 )  # fmt: skip
-@click.option(
-    "--reference", "-r", type=PATH, required=True,
-    help="Image whose grid the output gets: the fixed one.",
-)  # fmt: skip
+@reference_option
 @out_folder(required=True, help="File to write.")
 @click.option(
-    "--interpolation", type=click.Choice(["linear", "nearest"]), default="linear",
-    help="nearest for label maps.",
+    "--interpolation", type=click.Choice(["linear", "cubic", "sinc", "nearest", "label"]),
+    default="linear",
+    help="nearest for label maps, or label, which leaves no staircase.",
+)  # fmt: skip
+@click.option(
+    "--background", "--fill", type=float, metavar="VALUE", show_default=False,
+    help="Value outside the image: by default its minimum; 0 for labels and with --modulate.",
+)  # fmt: skip
+@click.option(
+    "--dtype", type=click.Choice(_TYPES), show_default=False,
+    help="Type of the voxels: by default the input's. Integers are rounded and clamped.",
+)  # fmt: skip
+@click.option(
+    "--modulate", is_flag=True,
+    help="Multiply by the Jacobian determinant, so that sums over regions stay.",
 )  # fmt: skip
 @json_option
 def apply(
-    transform: Path, image: Path, reference: Path, out: Path, interpolation: str, as_json: bool
+    transforms: tuple[Path, ...],
+    inverse: bool,
+    image: Path,
+    reference: Path | None,
+    out: Path,
+    interpolation: str,
+    background: float | None,
+    dtype: str | None,
+    modulate: bool,
+    as_json: bool,
 ) -> None:
-    """Resample an image or a label map by a transform."""
+    """Carry an image, a label map, points, a surface or tracts across by transforms."""
     with reported(as_json):
-        from .. import images, transforms
+        from .. import images
 
         images.check_apart(
-            out.parent, [out.name], {"transform": transform, "input": image, "reference": reference}
+            out.parent, [out.name], inputs(transforms, input=image, reference=reference)
         )
-        loaded = transforms.read_transform(transform)
-        source = images.read(image, "input")
-        images.write(out, loaded.apply(source, reference, interpolation))
-        print(json.dumps({"out": str(out)}) if as_json else plain(str(out)))
+        transform = loaded(transforms, inverse)
+        from ..transforms import carried
+
+        said: dict[str, object] = {"out": str(out)}
+        if carried.is_geometry(image):
+            said["points"] = carried.carry(image, out, transform, reference)
+        else:
+            made = transform.apply(
+                image, reference, interpolation, background, dtype=dtype, modulate=modulate
+            )
+            images.write(out, made)
+        print(json.dumps(said) if as_json else plain(str(out)))

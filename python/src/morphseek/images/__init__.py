@@ -8,11 +8,13 @@ folder beside its place and moved there when it is complete.
 
 from .convert import as_kind_of, read, read_on
 from .files import read_vectors, write
+from .frames import Frames
 from .grid import grid_of, index_to_physical, placed
 from .image import Image, ImageLike, Volume
 from .sidecars import check_apart, parts
 
 __all__ = [
+    "Frames",
     "Image",
     "ImageLike",
     "Volume",

@@ -38,7 +38,7 @@ def grid_of(image: sitk.Image) -> np.ndarray:
 
 def is_sheared(direction: np.ndarray) -> bool:
     # the cosines of the angles between the axes
-    return bool(np.abs(direction.T @ direction - np.eye(3)).max() > 1e-3)
+    return bool(np.abs(direction.T @ direction - np.eye(len(direction))).max() > 1e-3)
 
 
 def sheared(name: str) -> errors.MorphSeekError:

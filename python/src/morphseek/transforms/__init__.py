@@ -1,13 +1,14 @@
-"""Transforms: dense ones, which a registration gives, and those of SimpleITK and its files."""
+"""Transforms: dense ones, which a registration gives, and those of SimpleITK and of files."""
 
 from .dense import DenseTransform, read_only
 from .files import read, write
-from .labels import beyond, minimum, ranked
+from .labels import INTERPOLATIONS, beyond, minimum, ranked
 from .linear import linear_part
 from .resample import resample, resample_identity
 from .saved import Transform, read_transform
 
 __all__ = [
+    "INTERPOLATIONS",
     "DenseTransform",
     "Transform",
     "beyond",

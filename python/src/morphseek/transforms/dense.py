@@ -14,9 +14,11 @@ from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
 from . import h5
 from .files import write_parts
-from .labels import beyond_float32, carrier
+from .labels import beyond_float32, carrier, checked_dtype
 from .linear import linear
 from .points import checked_points
+from .resample import resample
+from .saved import Transform
 
 _OLD_NAMES = {
     "njd_percent": "NJDPercent",
@@ -175,16 +177,31 @@ class DenseTransform:
         image: str | os.PathLike[str],
         interpolation: str = ...,
         background: float | None = ...,
+        *,
+        dtype: Any = ...,
+        modulate: bool = ...,
     ) -> sitk.Image: ...
 
     @overload
     def apply(
-        self, image: np.ndarray, interpolation: str = ..., background: float | None = ...
+        self,
+        image: np.ndarray,
+        interpolation: str = ...,
+        background: float | None = ...,
+        *,
+        dtype: Any = ...,
+        modulate: bool = ...,
     ) -> np.ndarray: ...
 
     @overload
     def apply(
-        self, image: images.Volume, interpolation: str = ..., background: float | None = ...
+        self,
+        image: images.Volume,
+        interpolation: str = ...,
+        background: float | None = ...,
+        *,
+        dtype: Any = ...,
+        modulate: bool = ...,
     ) -> images.Volume: ...
 
     def apply(
@@ -192,6 +209,9 @@ class DenseTransform:
         image: images.ImageLike,
         interpolation: str = "linear",
         background: float | None = None,
+        *,
+        dtype: Any = None,
+        modulate: bool = False,
     ) -> Any:
         """Resample an image or label map of the moving space onto the fixed grid, once.
 
@@ -199,27 +219,42 @@ class DenseTransform:
         ----------
         image : ImageLike
             On any grid of the moving image's space. A numpy array lies on the moving image's own
-            grid.
-        interpolation : {"linear", "nearest"}
-            "nearest" for label maps.
+            grid. One with a fourth axis is done frame by frame.
+        interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
+            The last two for label maps: :meth:`Transform.apply`.
         background : float, optional
-            Value outside the image: by default its minimum, 0 with "nearest".
+            Value outside the image: by default its minimum; 0 for labels and with `modulate`.
+        dtype : numpy dtype, optional
+            Of the result: by default the image's. Integers are rounded and clamped.
+        modulate : bool
+            Multiply by the Jacobian determinant, which keeps sums. Integers become float32.
 
         Returns
         -------
         same kind as `image`
-            A path gives a SimpleITK image. "linear" gives float32, "nearest" keeps the dtype.
+            A path gives a SimpleITK image.
 
         Raises
         ------
         InvalidArgumentError
             An interpolation of another name, or a background that the labels' type does not hold.
         """
-        source = images.read_on(image, self.moving_grid, "moving")
-        what = carrier(source.array, interpolation, background, beyond_float32)
-        moving = np.ascontiguousarray(what.array, dtype=np.float32)
-        found = bindings.warp(*self._field(), moving, source.grid, interpolation, what.background)
-        return images.as_kind_of(image, images.Image.on_grid(what.back(found), self.grid))
+        kind = checked_dtype(dtype)
+
+        def moved(frame: images.Image) -> images.Image:
+            if modulate or interpolation not in ("linear", "nearest"):  # the engine's own
+                there = self.to_sitk()
+                return resample(frame, self.grid, there, interpolation, background, kind, modulate)
+            what = carrier(frame.array, interpolation, background, beyond_float32, kind)
+            moving = np.ascontiguousarray(what.array, dtype=np.float32)
+            found = bindings.warp(
+                *self._field(), moving, frame.grid, interpolation, what.background
+            )
+            return images.Image.on_grid(what.back(found), self.grid)
+
+        if isinstance(image, np.ndarray):
+            return moved(images.read_on(image, self.moving_grid, "moving")).array
+        return images.Frames(image, "moving").map(moved)
 
     def transform_points(self, points: Any) -> np.ndarray:
         """Map points from the fixed to the moving space.
@@ -268,6 +303,23 @@ class DenseTransform:
         # the last one acts first
         return sitk.CompositeTransform([linear(self.initial), dense])
 
+    @classmethod
+    def from_mm(
+        cls, displacement_mm: np.ndarray, grid: np.ndarray, moving_grid: np.ndarray
+    ) -> DenseTransform:
+        """Return the transform with these displacements in LPS mm, shape (z, y, x, 3)."""
+        vectors = np.ascontiguousarray(displacement_mm, dtype=np.float32)
+        return DenseTransform(bindings.from_mm(vectors, grid), grid, moving_grid)
+
+    @property
+    def transform(self) -> Transform:
+        """The map as a :class:`morphseek.Transform`, which can be composed, converted and saved."""
+        return Transform(self)
+
+    def __matmul__(self, other: DenseTransform | Transform) -> Transform:
+        """Compose: the last one acts first (:meth:`Transform.__matmul__`)."""
+        return self.transform @ other
+
     @property
     def is_linear(self) -> bool:
         """Whether there is nothing but :attr:`initial`, to a thousandth of a voxel: only rigid or
@@ -299,7 +351,7 @@ class DenseTransform:
         if not parts or not np.array_equal(self.initial, np.eye(4)):
             matrix = np.concatenate([self.initial[:3, :3].ravel(), self.initial[:3, 3]])
             parts.insert(0, h5.Part("AffineTransform", np.zeros(3), matrix))
-        write_parts(path, parts, self._grid)
+        write_parts(path, parts, self._grid, self._moving_grid)
 
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""

@@ -20,7 +20,7 @@ from .linear import linear
 #: Endings of the transform files that ITK knows.
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
-_NOTE = "morphseek fixed grid: "
+_NOTE, _MOVING_NOTE = "morphseek fixed grid: ", "morphseek moving grid: "
 
 
 def read(source: Any) -> sitk.Transform:
@@ -34,8 +34,10 @@ def read(source: Any) -> sitk.Transform:
     >>> read(shift).TransformPoint((0.0, 0.0, 0.0))
     (1.0, 2.0, 3.0)
     """
+    name = "the transform"
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
+        name = f"transform: {path}"
         check_path(path, "transform", errors.InputUnreadableError)
         try:
             if path.is_dir():
@@ -72,7 +74,7 @@ def read(source: Any) -> sitk.Transform:
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
             raise errors.InvalidArgumentError(
-                f"the transform is {source.GetDimension()}-D; images here are 3-D"
+                f"{name} is {source.GetDimension()}-D; images here are 3-D"
             )
         return source
     return linear(source)
@@ -108,20 +110,37 @@ def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
 
 
 def write_parts(
-    path: str | os.PathLike[str], parts: Sequence[h5.Part], grid: np.ndarray | None = None
+    path: str | os.PathLike[str],
+    parts: Sequence[h5.Part],
+    grid: np.ndarray | None = None,
+    moving_grid: np.ndarray | None = None,
 ) -> None:
-    """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed
-    image's grid, which :func:`fixed_grid` reads.
+    """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed and
+    the moving image's grid, which :func:`grids` reads.
     """
-    note = "" if grid is None else _NOTE + " ".join(repr(float(n)) for n in grid)
+    note = "; ".join(
+        name + " ".join(repr(float(n)) for n in each)
+        for name, each in ((_NOTE, grid), (_MOVING_NOTE, moving_grid))
+        if each is not None
+    )
     write_with(lambda temporary: h5.write(temporary, parts, note), path)
 
 
-def fixed_grid(path: str | os.PathLike[str]) -> np.ndarray | None:
-    """Return the fixed image's grid that :func:`write_parts` left in a file, None of another."""
+def grids(path: str | os.PathLike[str]) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the fixed and the moving image's grid that :func:`write_parts` left in a file; None of
+    what it did not.
+    """
     with open(path, "rb") as file:
-        found = re.search(_NOTE.encode() + rb"([-+.0-9einf ]+)", file.read(1 << 16))
+        head = file.read(1 << 16)
+    return _grid(head, _NOTE), _grid(head, _MOVING_NOTE)
+
+
+def _grid(head: bytes, note: str) -> np.ndarray | None:
+    found = re.search(note.encode() + rb"([-+.0-9einf ]+)", head)
     if found is None:
         return None
-    grid = np.array(found[1].split(), dtype=np.float64)
+    try:
+        grid = np.array(found[1].split(), dtype=np.float64)
+    except ValueError:
+        return None
     return grid if grid.shape == (18,) and np.isfinite(grid).all() else None

@@ -15,6 +15,7 @@ import numpy as np
 
 _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
+MOST = 2 * _LEAF - 1  #: parts, beside the composite
 
 
 class Part(NamedTuple):

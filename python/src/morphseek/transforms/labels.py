@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,30 +21,74 @@ class Carrier(NamedTuple):
     """From what the resampler gives to the array's own values."""
 
 
+INTENSITIES = ("linear", "cubic", "sinc")
+LABELS = ("nearest", "label")
+#: What an image can be resampled by; the last two give labels that it has.
+INTERPOLATIONS = (*INTENSITIES, *LABELS)
+
+
 def carrier(
     array: np.ndarray,
     interpolation: str,
     background: float | None,
     too_large: Callable[[np.ndarray], bool],
+    dtype: np.dtype | None = None,
 ) -> Carrier:
     """Prepare an array for a resampler: the background by default is its minimum, or the label 0
-    where labels are asked for by "nearest"; these keep their type, and travel as ranks where they
-    are too large for the resampler.
+    where labels are asked for. What comes back has the array's type, or the one asked for:
+    integers rounded, and clamped to what it holds. Labels travel as ranks where they are too large
+    for the resampler.
     """
-    if interpolation not in ("linear", "nearest"):
+    if interpolation not in INTERPOLATIONS:
         raise errors.InvalidArgumentError(
-            f"interpolation is {interpolation!r}; it must be linear or nearest"
+            f"interpolation is {interpolation!r}; it must be {', '.join(INTERPOLATIONS[:-1])} or"
+            f" {INTERPOLATIONS[-1]}"
         )
-    if interpolation == "linear":
-        background = minimum(array) if background is None else background
-        return Carrier(array, float(background), lambda found: found)
+    kind = array.dtype if dtype is None else dtype
+    if interpolation in INTENSITIES:
+        outside = minimum(array) if background is None else float(background)
+        return Carrier(array, outside, lambda found: as_type(found, kind, outside))
     background = 0.0 if background is None else background
     check_fits(background, array.dtype)
     if too_large(array):
         values, ranks, place = ranked(array, background)
         if len(values) <= MAX_EXACT:  # more than that are no labels
-            return Carrier(ranks, float(place), lambda found: values[found.astype(np.int64)])
-    return Carrier(array, float(background), lambda found: found.astype(array.dtype))
+            return Carrier(
+                ranks, float(place), lambda found: as_type(values[found.astype(np.int64)], kind)
+            )
+    return Carrier(array, float(background), lambda found: as_type(found, kind))
+
+
+def checked_dtype(dtype: Any) -> np.dtype | None:
+    if dtype is None:
+        return None
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind.kind not in "buif":
+        raise errors.InvalidArgumentError(
+            f"dtype is {dtype!r}; give a type of real numbers, such as int16 or float32"
+        )
+    return kind
+
+
+def as_type(array: np.ndarray, dtype: np.dtype, instead: float = 0.0) -> np.ndarray:
+    """Return an array in a type: for integers rounded, clamped to its range, and with `instead` of
+    what is no number.
+    """
+    if dtype.kind not in "biu" or array.dtype.kind in "biu" and array.dtype == dtype:
+        return array.astype(dtype, copy=False)
+    if array.dtype.kind == "f":
+        array = np.rint(np.where(np.isfinite(array), array, instead))
+    if dtype.kind == "b":
+        return array >= 0.5
+    range_ = np.iinfo(dtype)
+    # a float that is rounded up to the limit would wrap
+    low, high = array <= range_.min, array >= range_.max
+    made = np.where(low | high, 0, array).astype(dtype)
+    made[low], made[high] = range_.min, range_.max
+    return made
 
 
 def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:

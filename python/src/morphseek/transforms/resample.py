@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 import SimpleITK as sitk
 
+from .. import errors
 from .._engine import bindings
 from ..images import Image, placed
-from .labels import beyond, carrier
+from .labels import LABELS, beyond, carrier
+from .parts import field_on
 
 _MAX_FLOAT64 = 2**53  # largest integer that float64, in which SimpleITK counts, holds exactly
+_HOW = {
+    "linear": "sitkLinear",
+    "cubic": "sitkBSpline",
+    "sinc": "sitkLanczosWindowedSinc",
+    "nearest": "sitkNearestNeighbor",
+    "label": "sitkLabelLinear",  # of the two there are, the one that keeps small labels
+}
 
 
 def resample_identity(
@@ -25,20 +34,52 @@ def resample(
     transform: sitk.Transform,
     interpolation: str = "linear",
     background: float | None = None,
+    dtype: np.dtype | None = None,
+    modulate: bool = False,
 ) -> Image:
-    """Resample an image, or with nearest neighbours a label map, onto a grid
-    (:attr:`morphseek.images.Image.grid`) by any of SimpleITK's transforms, fixed to moving. What
-    lies outside gets `background`: by default the image's minimum, or the label 0.
+    """Resample an image or a label map onto a grid (:attr:`morphseek.images.Image.grid`) by any of
+    SimpleITK's transforms, fixed to moving. What lies outside gets `background`: by default the
+    image's minimum, or 0 for labels and where it is modulated. The type stays, or is `dtype`.
     """
-    what = carrier(image.array, interpolation, background, _beyond_float64)
-    if interpolation == "linear":
-        how, array = sitk.sitkLinear, image.float32()
-    else:
-        how, array = sitk.sitkNearestNeighbor, what.array
-    moved = sitk.Resample(
-        image.like(array).to_sitk(), _empty(grid), transform, how, what.background
-    )
-    return Image.on_grid(what.back(sitk.GetArrayFromImage(moved)), grid)
+    if modulate:
+        if interpolation in LABELS:
+            raise errors.InvalidArgumentError(
+                f"modulate multiplies intensities by the Jacobian; with {interpolation} the result"
+                " is labels: leave one of them out"
+            )
+        background = 0.0 if background is None else background
+        if dtype is None and image.array.dtype.kind in "biu":
+            dtype = np.dtype(np.float32)  # rounded, the mass would be another
+    what = carrier(image.array, interpolation, background, _beyond_float64, dtype)
+    array = what.array
+    if interpolation not in LABELS:
+        exact = array.dtype.kind == "f" and array.dtype.itemsize > 4 or array.dtype.itemsize > 2
+        array = array.astype(np.float64 if exact and array.dtype.itemsize < 16 else np.float32)
+        if interpolation != "linear":  # one that is no number would spread along its lines
+            array = np.where(np.isfinite(array), array, array.dtype.type(what.background))
+    moved = sitk.GetArrayFromImage(
+        sitk.Resample(
+            image.like(array).to_sitk(), _empty(grid), transform, _how(interpolation),
+            what.background,
+        )
+    )  # fmt: skip
+    if modulate:
+        moved = moved * jacobian_on(transform, grid)
+    return Image.on_grid(what.back(moved), grid)
+
+
+def jacobian_on(transform: sitk.Transform, grid: np.ndarray) -> np.ndarray:
+    """Return the determinant of a transform's derivative at every voxel of a grid; float32."""
+    return bindings.jacobian(bindings.from_mm(field_on(transform, grid), grid), grid)
+
+
+def _how(interpolation: str) -> int:
+    how = getattr(sitk, _HOW[interpolation], None)
+    if how is None:
+        raise errors.InvalidArgumentError(
+            f"interpolation {interpolation} needs SimpleITK 2.4 or newer: pip install -U SimpleITK"
+        )
+    return int(how)
 
 
 def _beyond_float64(array: np.ndarray) -> bool:

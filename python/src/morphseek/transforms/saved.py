@@ -1,28 +1,40 @@
-"""Transforms of files, and of other programs, as things that can be applied."""
+"""Transforms as things: of files, of other programs and of results."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._engine.bindings import Doubles
-from .files import fixed_grid, read
+from .._engine.bindings import Doubles, Floats
+from . import formats
+from .files import read
+from .labels import checked_dtype
+from .parts import composed, field_on, grid_of_field, inverted, is_field, parts_of
 from .points import checked_points
-from .resample import resample
+from .resample import jacobian_on, resample
+from .summary import problems, summary
+
+if TYPE_CHECKING:
+    from .dense import DenseTransform
 
 
 class Transform:
-    """A map from fixed to moving space that was saved: ``transform.h5`` of a registration, or any
-    rigid, affine or deformable transform that SimpleITK reads.
+    """A map of points from fixed to moving space: of a file, of a registration, or any rigid,
+    affine or deformable transform of SimpleITK's.
+
+    Points go from the fixed to the moving space, images the other way: ``warped = moving o Phi``.
 
     Parameters
     ----------
-    transform : SimpleITK.Transform or array_like
-        3-D, or a 4x4 LPS matrix in mm.
+    transform : SimpleITK.Transform, array_like, path or result
+        3-D, or a 4x4 LPS matrix in mm, or a file (:meth:`load` has more to say about it).
+    grid, moving_grid : numpy.ndarray, optional
+        Where images of the two spaces lie, as :attr:`morphseek.images.Image.grid`.
 
     Examples
     --------
@@ -30,18 +42,82 @@ class Transform:
     >>> shift = np.eye(4); shift[:3, 3] = 1, 2, 3
     >>> Transform(shift).transform_points([[0.0, 0.0, 0.0]])
     array([[1., 2., 3.]])
+    >>> twice = Transform(np.diag([2.0, 2, 2, 1]))
+    >>> (twice @ Transform(shift)).transform_points([[0.0, 0.0, 0.0]])  # the shift acts first
+    array([[2., 4., 6.]])
+    >>> Transform(shift).inverse().transform_points([[1.0, 2.0, 3.0]])
+    array([[0., 0., 0.]])
     """
 
-    def __init__(self, transform: Any):
-        self._transform = read(transform)
-        noted = None
+    def __init__(
+        self, transform: Any, grid: np.ndarray | None = None, moving_grid: np.ndarray | None = None
+    ):
+        self._name = "the transform"
         if isinstance(transform, (str, os.PathLike)):
-            noted = fixed_grid(transform)
-        self._grid = _field_grid(self._transform) if noted is None else noted
+            loaded = formats.load(transform)
+            self._name = f"transform: {transform}"
+        elif hasattr(transform, "behind_initial"):  # a dense one
+            loaded = formats.Loaded(transform.to_sitk(), transform.grid, transform.moving_grid)
+        elif isinstance(transform, Transform):
+            loaded = formats.Loaded(transform._transform, transform.grid, transform.moving_grid)
+        else:
+            loaded = formats.Loaded(read(transform))
+        self._take(loaded, grid, moving_grid)
+
+    def _take(
+        self, loaded: formats.Loaded, grid: np.ndarray | None, moving_grid: np.ndarray | None
+    ) -> None:
+        self._transform = loaded.transform
+        if wrong := problems(self._transform):
+            raise errors.InputUnreadableError(f"{self._name} {wrong[0]}")
+        found = loaded.grid if grid is None else grid
+        self._grid = _field_grid(self._transform) if found is None else np.array(found, np.float64)
+        there = loaded.moving_grid if moving_grid is None else moving_grid
+        self._moving_grid = None if there is None else np.array(there, np.float64)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        reference: images.ImageLike | None = None,
+        moving: images.ImageLike | None = None,
+    ) -> Transform:
+        """Read a file of any format in the table of ``docs/transforms.md``.
+
+        Parameters
+        ----------
+        path
+            The file; with ``@inverse`` behind it, its inverse.
+        format : str, optional
+            One of ``morphseek.transforms.formats.NAMES``, where ending and content do not say.
+        reference, moving : ImageLike, optional
+            The fixed and the moving image, without which FSL's files say nothing.
+
+        Raises
+        ------
+        InputUnreadableError
+            The file is missing, cut short, of another format, 2-D, singular, or holds NaN.
+
+        Examples
+        --------
+        >>> import morphseek
+        >>> t = morphseek.Transform.load("out/transform.h5")  # doctest: +SKIP
+        """
+        path, inverse, format = formats.split(path, format)
+        made = cls.__new__(cls)
+        made._name = f"transform: {path}"
+        made._take(formats.load(path, format, reference, moving), None, None)
+        return made.inverse() if inverse else made
 
     def __repr__(self) -> str:
         on = "" if self._grid is None else f" on {' x '.join(f'{n:g}' for n in self._grid[:3])}"
         return f"Transform({self._transform.GetName()}{on})"
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its file."""
+        return self._name
 
     @property
     def grid(self) -> Doubles | None:
@@ -50,9 +126,81 @@ class Transform:
         """
         return None if self._grid is None else self._grid.copy()
 
+    @property
+    def moving_grid(self) -> Doubles | None:
+        """Geometry of the moving image, where it is known."""
+        return None if self._moving_grid is None else self._moving_grid.copy()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a matrix and a shift: rigid, affine, or several of them."""
+        return all(part.IsLinear() for part in parts_of(self._transform))
+
     def to_sitk(self) -> sitk.Transform:
         """Return SimpleITK's transform."""
         return self._transform
+
+    def __matmul__(self, other: Transform | DenseTransform) -> Transform:
+        """Compose: ``(a @ b)`` maps x to a(b(x)), so the last one acts first on points, as in
+        ``SimpleITK.CompositeTransform([a, b])``.
+
+        To bring an image C to A over B, with ``ab`` from A to B and ``bc`` from B to C:
+        ``bc @ ab``.
+        """
+        if not isinstance(other, Transform):
+            other = Transform(other)
+        both = composed([*parts_of(self._transform), *parts_of(other._transform)])
+        made = Transform(both, other._grid, self._moving_grid)
+        made._name = f"{self._name} with {other._name}"
+        return made
+
+    def inverse(self) -> Transform:
+        """Return the inverse map, from moving to fixed space: of each part its own, a field's on a
+        grid over what it reaches. Where a field folds, the nearest preimage found stands.
+
+        Raises
+        ------
+        SingularTransformError
+            A matrix cannot be inverted.
+        """
+        turned = []
+        for part in reversed(parts_of(self._transform)):
+            turned += inverted(part, self._name)
+        made = Transform(composed(turned), self._moving_grid, self._grid)
+        made._name = f"the inverse of {self._name}"
+        return made
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        reference: images.ImageLike | None = None,
+        moving: images.ImageLike | None = None,
+    ) -> list[Path]:
+        """Write a file: ``.h5``, ``.tfm``, ``.nii.gz`` and ``.nrrd`` (a displacement field),
+        ``.lta``, ``.x5``; other formats by their name.
+
+        Parameters
+        ----------
+        path
+            File to write; for "ants" and "greedy" without an ending: what the names of the files,
+            a matrix and a field, begin with.
+        format : str, optional
+            One of ``morphseek.transforms.formats.NAMES``; by default the ending says it.
+        reference, moving : ImageLike, optional
+            The fixed image, whose grid a field gets, and the moving one, where the format asks.
+
+        Returns
+        -------
+        list of Path
+            The files.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The format cannot hold the transform, or asks for an image.
+        """
+        return formats.save(self, path, format, reference, moving)
 
     def transform_points(self, points: Any) -> np.ndarray:
         """Map points, (n, 3) in LPS mm, from the fixed to the moving space; float64."""
@@ -61,6 +209,61 @@ class Transform:
             point[:] = self._transform.TransformPoint(point.tolist())
         return mapped
 
+    def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the displacements on the fixed image's grid, or that of `reference`: float32,
+        shape (z, y, x, 3), LPS mm.
+        """
+        return field_on(self._transform, self.on(reference))
+
+    def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the determinant of the derivative on the fixed image's grid, or that of
+        `reference`: float32 of shape (z, y, x), below 0 where the map folds.
+        """
+        return jacobian_on(self._transform, self.on(reference))
+
+    def summary(self, reference: images.ImageLike | None = None) -> dict[str, Any]:
+        """Return what the transform is: its kind, parts, matrix, grid, largest displacement and
+        folds, the latter on the fixed image's grid or that of `reference`.
+        """
+        grid = None
+        if self._grid is not None or reference is not None:
+            grid = self.on(reference)
+        return summary(self._transform, grid)
+
+    def on(self, reference: images.ImageLike | None) -> Doubles:
+        """Return the grid of `reference`, by default the fixed image's.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is none, or it lies elsewhere than the transform's field.
+        """
+        if reference is None:
+            if self._grid is None:
+                raise errors.InvalidArgumentError(
+                    f"{self._name}: a {self._transform.GetName()} holds no grid for the result;"
+                    " give the fixed image as reference"
+                )
+            return self._grid
+        image = images.read(reference, "reference")
+        self.check_place(image.grid, f"the reference {_said(reference)}")
+        return image.grid
+
+    def check_place(self, grid: np.ndarray, what: str) -> None:
+        """Refuse a grid that a field which acts first does not reach."""
+        field = _field_grid(self._transform)
+        if field is None:
+            return
+        corners = np.array(np.meshgrid(*[(0.0, n - 1) for n in grid[:3]])).reshape(3, -1)
+        places = images.index_to_physical(grid) @ np.vstack([corners, np.ones(8)])
+        index = (np.linalg.inv(images.index_to_physical(field)) @ places)[:3]
+        if (index.max(axis=1) < 0).any() or (index.min(axis=1) > field[:3] - 1).any():
+            raise errors.InvalidArgumentError(
+                f"{self._name}: its field lies around {_center(field)} mm (LPS) and does not reach"
+                f" {what} around {_center(grid)} mm; they belong to different spaces, or the"
+                " transform is to be inverted"
+            )
+
     @overload
     def apply(
         self,
@@ -68,6 +271,9 @@ class Transform:
         reference: images.ImageLike | None = ...,
         interpolation: str = ...,
         background: float | None = ...,
+        *,
+        dtype: Any = ...,
+        modulate: bool = ...,
     ) -> sitk.Image: ...
 
     @overload
@@ -77,6 +283,9 @@ class Transform:
         reference: images.ImageLike | None = ...,
         interpolation: str = ...,
         background: float | None = ...,
+        *,
+        dtype: Any = ...,
+        modulate: bool = ...,
     ) -> images.Volume: ...
 
     def apply(
@@ -85,68 +294,77 @@ class Transform:
         reference: images.ImageLike | None = None,
         interpolation: str = "linear",
         background: float | None = None,
+        *,
+        dtype: Any = None,
+        modulate: bool = False,
     ) -> Any:
         """Resample an image or label map of the moving space onto the fixed image's grid.
 
         Parameters
         ----------
         image : ImageLike
-            With its geometry, which a numpy array does not have.
+            With its geometry, which a numpy array does not have. One with a fourth axis is done
+            frame by frame.
         reference : ImageLike, optional
             Image whose grid the result gets: by default the fixed one's, where the transform holds
             it.
-        interpolation : {"linear", "nearest"}
-            "nearest" for label maps.
+        interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
+            "cubic" is a B-spline of third order, "sinc" windowed (Lanczos); "nearest" and "label"
+            are for label maps: the latter, the label that weighs most, makes no staircase.
         background : float, optional
-            Value outside the image: by default its minimum, 0 with "nearest".
+            Value outside the image: by default its minimum; 0 for labels and with `modulate`.
+        dtype : numpy dtype, optional
+            Of the result: by default the image's. Integers are rounded and clamped.
+        modulate : bool
+            Multiply by the Jacobian determinant: sums over a region, as of tissue per voxel, stay.
+            Integers become float32.
 
         Returns
         -------
         same kind as `image`
-            A path gives a SimpleITK image. "linear" gives float32, "nearest" keeps the dtype.
+            A path gives a SimpleITK image.
 
         Raises
         ------
         InvalidArgumentError
-            There is no grid for the result, the image has no geometry, or the interpolation
-            another name.
+            There is no grid for the result, the image has no geometry or holds vectors or tensors,
+            the interpolation has another name, or transform and grid lie apart.
         """
         if isinstance(image, np.ndarray):
             raise errors.InvalidArgumentError(
                 "a numpy array does not say where it lies; give morphseek.Image(array, spacing,"
                 " origin, direction)"
             )
-        grid = self._grid if reference is None else images.read(reference, "reference").grid
-        if grid is None:
-            raise errors.InvalidArgumentError(
-                f"a {self._transform.GetName()} holds no grid for the result; give the fixed image"
-                " as reference"
+        grid = self.on(reference)
+        kind = checked_dtype(dtype)
+        return images.Frames(image, "moving").map(
+            lambda frame: resample(
+                frame, grid, self._transform, interpolation, background, kind, modulate
             )
-        source = images.read(image, "moving")
-        moved = resample(source, grid, self._transform, interpolation, background)
-        return images.as_kind_of(image, moved)
+        )
 
 
 def read_transform(path: str | os.PathLike[str]) -> Transform:
-    """Read a saved transform: ``transform.h5`` of a registration, or any ``.h5`` or ``.tfm``.
+    """Read a saved transform: ``transform.h5`` of a registration, or a file of another program;
+    the same as :meth:`Transform.load`.
 
     >>> import morphseek
     >>> transform = morphseek.read_transform("out/transform.h5")  # doctest: +SKIP
     >>> warped = transform.apply("moving.nii.gz")  # doctest: +SKIP
     """
-    return Transform(path)
+    return Transform.load(path)
+
+
+def _said(image: images.ImageLike) -> str:
+    return str(image) if isinstance(image, (str, os.PathLike)) else "image"
+
+
+def _center(grid: np.ndarray) -> str:
+    middle = images.index_to_physical(grid) @ [*((grid[:3] - 1) / 2), 1]
+    return "(" + ", ".join(f"{v:.0f}" for v in middle[:3]) + ")"
 
 
 def _field_grid(transform: sitk.Transform) -> Doubles | None:
     """Return the grid of the displacement field that acts first, if that is what does."""
-    while transform.GetTransformEnum() == sitk.sitkComposite:
-        parts = sitk.CompositeTransform(transform)
-        if not parts.GetNumberOfTransforms():
-            return None
-        transform = parts.GetNthTransform(parts.GetNumberOfTransforms() - 1)
-    if transform.GetTransformEnum() != sitk.sitkDisplacementField:
-        return None
-    size, origin, spacing, direction = np.split(
-        np.array(transform.GetFixedParameters(), dtype=np.float64), (3, 6, 9)
-    )
-    return np.concatenate([size, spacing, origin, direction])
+    parts = parts_of(transform)
+    return grid_of_field(parts[-1]) if parts and is_field(parts[-1]) else None

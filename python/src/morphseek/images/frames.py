@@ -1,0 +1,90 @@
+"""Images with a fourth axis, frame by frame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+from .convert import as_kind_of, read
+from .files import read_path
+from .image import Image, ImageLike
+
+# NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
+_TURNING = {"1003", "1004", "1005", "1006", "1007", "1010"}
+_HARMONICS = {6, 15, 28, 45, 66, 91}  # numbers of even spherical harmonics; 6 are a tensor's, too
+
+
+class Frames:
+    """The volumes of an image: one, or those along its fourth axis."""
+
+    def __init__(self, source: ImageLike, name: str):
+        self._source, self.name = source, name
+        self._series: Any = None
+        if isinstance(source, (str, os.PathLike)):
+            self.name = f"{name}: {source}"
+            try:
+                self._series = read_path(Path(source), name)
+            except errors.InputUnreadableError as error:
+                if "Unknown PixelType" in str(error):  # ITK's for a tensor
+                    raise self._turning("tensors") from None
+                raise
+        elif isinstance(source, sitk.Image):
+            self._series = source
+        elif hasattr(source, "slicer") and hasattr(source, "dataobj"):
+            shape = source.dataobj.shape
+            self._series = source if len(shape) == 4 and shape[3] > 1 else None
+        if isinstance(self._series, sitk.Image):
+            self._check_scalar(self._series)
+            if self._series.GetDimension() != 4 or self._series.GetSize()[3] == 1:
+                self._source, self._series = self._series, None
+
+    def _check_scalar(self, image: sitk.Image) -> None:
+        count, keys = image.GetNumberOfComponentsPerPixel(), image.GetMetaDataKeys()
+        intent = image.GetMetaData("intent_code") if "intent_code" in keys else "0"
+        by_mrtrix = "descrip" in keys and image.GetMetaData("descrip").startswith("MRtrix")
+        frames = image.GetSize()[3] if image.GetDimension() == 4 else 1
+        if count > 1 or intent in _TURNING or (by_mrtrix and frames in _HARMONICS):
+            raise self._turning(f"{max(count, frames)} numbers a voxel")
+
+    def _turning(self, held: str) -> errors.MorphSeekError:
+        return errors.InvalidArgumentError(
+            f"{self.name} holds {held} that turn with the tissue (vectors, a tensor, an FOD); only"
+            " scalar images and label maps are resampled here: use the program that made it, with"
+            " the transform converted by morphseek convert"
+        )
+
+    def __iter__(self) -> Iterator[Image]:
+        if self._series is None:
+            yield read(self._source, self.name)
+        elif isinstance(self._series, sitk.Image):
+            size = [*self._series.GetSize()[:3], 0]
+            for k in range(self._series.GetSize()[3]):
+                yield read(sitk.Extract(self._series, size, [0, 0, 0, k]), self.name)
+        else:
+            for k in range(self._series.shape[3]):
+                yield read(self._series.slicer[..., k], self.name)
+
+    def map(self, function: Callable[[Image], Image]) -> Any:
+        """Return what a function makes of each volume, as an image of the source's kind."""
+        if self._series is None:
+            return as_kind_of(self._source, function(next(iter(self))))
+        made = [function(frame) for frame in self]
+        if isinstance(self._series, sitk.Image):
+            origin, step = self._series.GetOrigin()[3], self._series.GetSpacing()[3]
+            return sitk.JoinSeries([frame.to_sitk() for frame in made], origin, step)
+        first = as_kind_of(self._series.slicer[..., 0], made[0])
+        joined = type(first)(
+            np.stack([frame.array.T for frame in made], axis=-1), first.affine, first.header
+        )
+        if hasattr(joined.header, "set_zooms"):
+            joined.header.set_zooms((*joined.header.get_zooms()[:3], *self._zoom()))
+        return joined
+
+    def _zoom(self) -> tuple[float, ...]:
+        return tuple(float(z) for z in self._series.header.get_zooms()[3:4])

@@ -1,0 +1,245 @@
+"""Files of points, surfaces and tracts under a transform.
+
+Their points go from the fixed to the moving space: the opposite way to images.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import errors, images
+from .._features import needed
+from .._files import check_path, check_regular, write_with
+from ..landmarks import Landmarks
+from .saved import Transform
+
+POINTS = (".mrk.json", ".fcsv", ".csv")
+SURFACES = (".vtk", ".vtp", ".stl", ".ply", ".gii")
+TRACTS = (".tck", ".trk")
+_RAS = np.array([-1.0, -1.0, 1.0])  # to LPS, and back
+_SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
+
+
+def is_geometry(path: str | os.PathLike[str]) -> bool:
+    """Whether a file's ending is one of points, surfaces or tracts."""
+    return _ending(path, (*POINTS, *SURFACES, *TRACTS)) != ""
+
+
+def carry(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    transform: Transform,
+    reference: images.ImageLike | None = None,
+) -> int:
+    """Map the points of a file from fixed to moving space and write them; return how many.
+
+    Parameters
+    ----------
+    source, out : path
+        Points of one ending can be written as another one's, so can surfaces, so can tracts.
+    reference : ImageLike, optional
+        The image of the space that they go to, which a ``.trk`` names in its header.
+
+    Raises
+    ------
+    InputUnreadableError
+        The file cannot be read, or does not say where its points lie.
+    """
+    source, out = Path(source), Path(out)
+    check_path(source, "input", errors.InputUnreadableError)
+    check_regular(source, "input")
+    if not source.is_file():
+        raise errors.InputUnreadableError(f"input: {source} does not exist; check the path")
+    for endings, function in ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts)):
+        if _ending(source, endings):
+            if not _ending(out, endings):
+                raise errors.OutputUnwritableError(
+                    f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the"
+                    " file such an ending"
+                )
+            return function(source, out, transform, reference)
+    raise errors.InputUnreadableError(f"input: {source} has no points, surface or tracts")
+
+
+def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> str:
+    return next((e for e in endings if os.fspath(path).lower().endswith(e)), "")
+
+
+def _points(source: Path, out: Path, transform: Transform, reference: Any) -> int:
+    points = Landmarks.read(source, "input")
+    Landmarks(transform.transform_points(points.points), points.names).write(out)
+    return len(points)
+
+
+@contextlib.contextmanager
+def _library(name: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise errors.InvalidArgumentError(needed(name, str(path), error)) from None
+
+
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[None]:
+    """Make what a library raises for a bad file our error."""
+    try:
+        yield
+    except errors.MorphSeekError:
+        raise
+    except Exception as error:  # each library has its own, and some have none
+        reason = " ".join(str(error).split())
+        raise errors.InputUnreadableError(f"input: {path} cannot be read: {reason}") from None
+
+
+def _checked(points: np.ndarray, path: Path) -> np.ndarray:
+    if not len(points):
+        raise errors.InputUnreadableError(f"input: {path} has no points")
+    if not np.isfinite(points).all():
+        raise errors.InputUnreadableError(f"input: {path} has points that are no numbers")
+    return points
+
+
+def _surface(source: Path, out: Path, transform: Transform, reference: Any) -> int:
+    one, other = _ending(source, (".gii",)), _ending(out, (".gii",))
+    if one != other:
+        raise errors.OutputUnwritableError(
+            f"{out}: a .gii stays a .gii, and other surfaces none; give the file another ending"
+        )
+    return (_gifti if one else _mesh)(source, out, transform)
+
+
+def _gifti(source: Path, out: Path, transform: Transform) -> int:
+    with _library("surfaces", source):
+        import nibabel
+    with _read(source):
+        surface: Any = nibabel.load(source)
+        arrays = surface.get_arrays_from_intent("NIFTI_INTENT_POINTSET")
+        if len(arrays) != 1:
+            raise errors.InputUnreadableError(
+                f"input: {source} has {len(arrays)} sets of points; give one surface"
+            )
+        pointset = arrays[0]
+        shifted = [float(pointset.meta.get(f"VolGeomC_{axis}", 0)) for axis in "RAS"]
+    if any(shifted):
+        raise errors.InputUnreadableError(
+            f"input: {source} counts from FreeSurfer's own centre {shifted}; write it anew with"
+            " mris_convert --to-scanner"
+        )
+    points = _checked(np.asarray(pointset.data, dtype=np.float64), source)
+    moved = transform.transform_points(points * _RAS) * _RAS
+    pointset.data = moved.astype(pointset.data.dtype)
+    write_with(lambda temporary: nibabel.save(surface, temporary), out)
+    return len(points)
+
+
+def _mesh(source: Path, out: Path, transform: Transform) -> int:
+    with _library("surfaces", source):
+        from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
+        from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
+        from vtkmodules.vtkCommonCore import vtkPoints
+    readers: dict[str, Any] = {
+        ".vtk": vtkIOLegacy.vtkPolyDataReader,
+        ".vtp": vtkIOXML.vtkXMLPolyDataReader,
+        ".stl": vtkIOGeometry.vtkSTLReader,
+        ".ply": vtkIOPLY.vtkPLYReader,
+    }
+    writers: dict[str, Any] = {
+        ".vtk": vtkIOLegacy.vtkPolyDataWriter,
+        ".vtp": vtkIOXML.vtkXMLPolyDataWriter,
+        ".stl": vtkIOGeometry.vtkSTLWriter,
+        ".ply": vtkIOPLY.vtkPLYWriter,
+    }
+    reader = readers[_ending(source, SURFACES)]()
+    reader.SetFileName(str(source))
+    reader.GlobalWarningDisplayOff()
+    reader.Update()
+    mesh = reader.GetOutput()
+    count = mesh.GetNumberOfPoints()
+    if not count:
+        raise errors.InputUnreadableError(f"input: {source} has no points of a surface")
+    # Slicer says the space in a comment, and takes LPS where there is none
+    with open(source, "rb") as file:
+        said = _SPACE.search(file.read(1024))
+    signs = _RAS if said and said[1].upper() == b"RAS" else np.ones(3)
+    points = _checked(vtk_to_numpy(mesh.GetPoints().GetData()).astype(np.float64), source)
+    moved = transform.transform_points(points * signs)  # and in LPS from here on
+    placed = vtkPoints()
+    placed.SetData(numpy_to_vtk(moved, deep=True))
+    mesh.SetPoints(placed)
+    for data in (mesh.GetPointData(), mesh.GetCellData()):
+        if data.GetNormals() is not None:  # they would have to be turned
+            data.RemoveArray(data.GetNormals().GetName())
+    writer = writers[_ending(out, SURFACES)]()
+    note = "SPACE=LPS"
+    if hasattr(writer, "SetHeader"):
+        writer.SetHeader(f"MorphSeek. {note}")
+    elif hasattr(writer, "AddComment"):
+        writer.AddComment(note)
+    if hasattr(writer, "SetFileTypeToBinary"):
+        writer.SetFileTypeToBinary()
+    writer.SetInputData(mesh)
+
+    def put(temporary: Path) -> None:
+        writer.SetFileName(str(temporary))
+        if not writer.Write():
+            raise OSError(None, "VTK does not say why")
+
+    write_with(put, out)
+    return count
+
+
+def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> int:
+    with _library("surfaces", source):
+        from nibabel import streamlines as library
+    streamlines: Any = library
+    with _read(source):
+        found = streamlines.load(source)
+        tracts = [np.asarray(line, dtype=np.float64) for line in found.streamlines]  # RAS mm
+    lengths = [len(line) for line in tracts]
+    count = sum(lengths)
+    if count:
+        points = _checked(np.concatenate(tracts), source)
+        moved = transform.transform_points(points * _RAS) * _RAS
+        tracts = np.split(moved.astype(np.float32), np.cumsum(lengths)[:-1])
+    more = {}
+    if _ending(out, (".trk",)):  # a .tck has room for places alone
+        old = found.tractogram
+        more = {
+            "data_per_streamline": old.data_per_streamline,
+            "data_per_point": old.data_per_point,
+        }
+    made = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
+    same = _ending(source, TRACTS) == _ending(out, TRACTS)
+    header = dict(found.header.items()) if same else {}
+    if _ending(out, (".tck",)):
+        file = streamlines.TckFile(made, header)
+    else:
+        if reference is not None:
+            header = _trk_header(header, images.read(reference, "reference").grid)
+        elif not same:
+            raise errors.InvalidArgumentError(
+                f"{out}: a .trk says on which image its tracts lie; give it as reference"
+            )
+        file = streamlines.TrkFile(made, header)
+    write_with(lambda temporary: file.save(str(temporary)), out)
+    return count
+
+
+def _trk_header(header: dict[str, Any], grid: np.ndarray) -> dict[str, Any]:
+    to_ras = np.diag([-1.0, -1.0, 1.0, 1.0]) @ images.index_to_physical(grid)
+    axes = np.abs(to_ras[:3, :3] / grid[3:6]).argmax(axis=0)
+    letters = ("LR", "PA", "IS")
+    order = "".join(letters[a][int(to_ras[a, k] > 0)] for k, a in enumerate(axes))
+    return header | {
+        "voxel_to_rasmm": to_ras.astype(np.float32),
+        "dimensions": grid[:3].astype(np.int16),
+        "voxel_sizes": grid[3:6].astype(np.float32),
+        "voxel_order": order.encode(),
+    }

@@ -1,0 +1,49 @@
+"""ANTs: PREFIX0GenericAffine.mat and PREFIX1Warp.nii.gz."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ... import images
+from ..._files import output_folder
+from .. import files
+from ..linear import linear
+from . import field, itk
+from .job import Job, Loaded, Source
+
+PAIR = ("0GenericAffine.mat", "1Warp.nii.gz")
+
+
+def read(source: Source) -> Loaded:
+    return (field if source.path.name.lower().endswith(field.ENDINGS) else itk).read(source)
+
+
+def write(job: Job) -> list[Path]:
+    if job.ending == ".mat":
+        files.write(job.path, linear(job.matrix()))
+        return [job.path]
+    if job.ending:
+        return field.write(job)
+    return write_pair(job, *PAIR, write_matrix)
+
+
+def write_matrix(path: Path, matrix: np.ndarray) -> None:
+    files.write(path, linear(matrix))
+
+
+def write_pair(
+    job: Job, matrix_name: str, field_name: str, put_matrix: Callable[[Path, np.ndarray], None]
+) -> list[Path]:
+    """Write a matrix and the field that acts before it, together or not at all."""
+    matrix, bend = job.split()
+    made = []
+    with output_folder(job.path.parent, (job.path.name + field_name,)) as folder:
+        put_matrix(folder / (job.path.name + matrix_name), matrix)
+        made.append(matrix_name)
+        if bend is not None:
+            images.write(folder / (job.path.name + field_name), field.vector_image(*bend))
+            made.append(field_name)
+    return [job.path.with_name(job.path.name + name) for name in made]

@@ -1,0 +1,88 @@
+"""FSL: FLIRT's matrices, from moving to fixed, and relative warps.
+
+Both count in millimetres from the first voxel along the axes of the image, whose first one is
+turned where the image is not left-handed (det of its affine above 0).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import SimpleITK as sitk
+
+from ... import errors, images
+from ..._files import write_text
+from ...images.files import read_path
+from ..parts import field_part
+from .field import ENDINGS, write_nifti
+from .greedy import matrix_of, text_of
+from .job import Job, Loaded, Source, mapped, points_of
+
+_WARP, _COEFFICIENTS = 2006, (2007, 2008, 2009, 2016)  # NIfTI's intent codes
+
+
+def to_fsl(grid: np.ndarray) -> np.ndarray:
+    """Return the 4x4 matrix from LPS mm to FSL's mm of an image."""
+    scaled = np.diag([*grid[3:6], 1.0])
+    if np.linalg.det(grid[9:18].reshape(3, 3)) > 0:
+        scaled[0, 0], scaled[0, 3] = -grid[3], (grid[0] - 1) * grid[3]
+    return scaled @ np.linalg.inv(images.index_to_physical(grid))
+
+
+def read(source: Source) -> Loaded:
+    moving = source.moving_grid
+    warp = source.path.name.lower().endswith(ENDINGS)
+    if moving is None or (source.grid is None and not warp):
+        raise errors.InvalidArgumentError(
+            f"transform: {source.path} is of FSL, which counts from the images' corners; give the"
+            f" {'' if warp else 'fixed image as reference and the '}moving image"
+        )
+    if warp:
+        return _read_warp(source, moving)
+    assert source.grid is not None
+    there = matrix_of(source)
+    source.matrix(there)  # whether it can be inverted
+    matrix = np.linalg.inv(to_fsl(moving)) @ np.linalg.inv(there) @ to_fsl(source.grid)
+    return Loaded(source.matrix(matrix), source.grid, moving)
+
+
+def _read_warp(source: Source, moving: np.ndarray) -> Loaded:
+    image = read_path(source.path, "transform")
+    intent = image.GetMetaData("intent_code") if image.HasMetaDataKey("intent_code") else "0"
+    if int(intent) in _COEFFICIENTS:
+        raise source.unreadable(
+            "has spline coefficients; make a field of it: convertwarp --warp1=... --relout"
+        )
+    if image.GetDimension() != 4 or image.GetSize()[3] != 3:
+        raise source.unreadable("is no warp of FSL, which has three volumes")
+    array = sitk.GetArrayFromImage(image).astype(np.float64)
+    first = sitk.Extract(image, [*image.GetSize()[:3], 0], [0, 0, 0, 0])
+    grid = images.grid_of(first)
+    place, vectors = points_of(grid), np.moveaxis(array, 0, -1)
+    here = mapped(to_fsl(grid), place)
+    if np.var(vectors - here, axis=(0, 1, 2)).sum() < np.var(vectors, axis=(0, 1, 2)).sum():
+        raise source.unreadable(
+            "has absolute places; make displacements of them: convertwarp --absolute --relout"
+        )
+    there = mapped(np.linalg.inv(to_fsl(moving)), here + vectors)
+    return Loaded(field_part(there - place, grid), grid, moving)
+
+
+def write(job: Job) -> list[Path]:
+    assert job.moving_grid is not None
+    there = to_fsl(job.moving_grid)
+    if job.ending == ".mat":
+        matrix = there @ job.matrix() @ np.linalg.inv(to_fsl(job.grid))
+        write_text(job.path, text_of(np.linalg.inv(matrix)))
+        return [job.path]
+    grid = job.grid
+    place = points_of(grid)
+    moved = place + np.array(job.field_on(grid), dtype=np.float64)
+    vectors = (mapped(there, moved) - mapped(to_fsl(grid), place)).astype(np.float32)
+    frames = [
+        images.placed(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k])), grid)
+        for k in range(3)
+    ]
+    write_nifti(job.path, sitk.JoinSeries(frames), _WARP)
+    return [job.path]

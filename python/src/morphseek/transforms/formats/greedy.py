@@ -1,0 +1,57 @@
+"""greedy and c3d: a 4x4 matrix in RAS mm as text, and fields as ITK's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..._files import write_text
+from . import field
+from .ants import write_pair
+from .job import RAS, Job, Loaded, Source
+
+PAIR = ("_affine.mat", "_warp.nii.gz")
+
+
+def rows(text: str) -> np.ndarray | None:
+    """Return the 4x4 numbers that are all of a text; None of another one."""
+    try:
+        found = [
+            [float(cell) for cell in line.split()] for line in text.splitlines() if line.strip()
+        ]
+    except ValueError:
+        return None
+    return np.array(found) if len(found) == 4 and all(len(r) == 4 for r in found) else None
+
+
+def matrix_of(source: Source) -> np.ndarray:
+    """Return the 4x4 numbers of a text file."""
+    found = rows(source.text())
+    if found is None:
+        raise source.unreadable("is not a matrix of 4 rows of 4 numbers")
+    return found
+
+
+def text_of(matrix: np.ndarray) -> str:
+    return "".join(" ".join(f"{v:.12g}" for v in row) + "\n" for row in matrix)
+
+
+def read(source: Source) -> Loaded:
+    if source.path.name.lower().endswith(field.ENDINGS):
+        return field.read(source)
+    matrix = source.matrix(RAS @ matrix_of(source) @ RAS)
+    return Loaded(matrix, source.grid, source.moving_grid)
+
+
+def write(job: Job) -> list[Path]:
+    if job.ending == ".nii.gz":
+        return field.write(job)
+    if job.ending:
+        _write_matrix(job.path, job.matrix())
+        return [job.path]
+    return write_pair(job, *PAIR, _write_matrix)
+
+
+def _write_matrix(path: Path, matrix: np.ndarray) -> None:
+    write_text(path, text_of(RAS @ matrix @ RAS))

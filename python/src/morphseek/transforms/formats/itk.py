@@ -1,0 +1,49 @@
+"""ITK's transform files, which ANTs and 3D Slicer have, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import SimpleITK as sitk
+
+from ..._itk import HDF5
+from .. import files, h5
+from ..linear import linear, linear_part
+from ..parts import composed, is_field, parts_of, vectors_of
+from .job import Job, Loaded, Source
+
+ENDINGS = (".h5", ".hdf5", ".tfm", ".txt", ".mat")
+
+
+def read(source: Source) -> Loaded:
+    transform = files.read(source.path)
+    return Loaded(transform, *files.grids(source.path))
+
+
+def write(job: Job) -> list[Path]:
+    if job.ending == ".mat":
+        files.write(job.path, linear(job.matrix()))
+        return [job.path]
+    if job.ending not in HDF5:
+        files.write(job.path, composed(job.parts))
+        return [job.path]
+    merged = composed(job.parts)
+    parts = parts_of(merged)
+    if len(parts) > h5.MOST or not all(part.IsLinear() or is_field(part) for part in parts):
+        files.write(job.path, merged)
+    else:
+        files.write_parts(job.path, [_part(p) for p in parts], job.own_grid, job.moving_grid)
+    return [job.path]
+
+
+def _part(part: sitk.Transform) -> h5.Part:
+    if is_field(part):
+        vectors, grid = vectors_of(part)
+        size, spacing, origin, direction = np.split(grid, (3, 6, 9))
+        fixed = np.concatenate([size, origin, spacing, direction])
+        return h5.Part("DisplacementFieldTransform", fixed, vectors.astype(np.float32))
+    matrix = linear_part(part)
+    return h5.Part(
+        "AffineTransform", np.zeros(3), np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
+    )

@@ -1,0 +1,167 @@
+"""What readers are given and give, and what writers are given."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import SimpleITK as sitk
+
+from ... import errors, images
+from ..._engine.bindings import Doubles
+from ..linear import linear, linear_part
+from ..parts import field_on, is_field, parts_of, vectors_of
+
+#: Where a deformation can go.
+FIELDS = (".h5", ".nii.gz", ".nrrd")
+RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
+
+
+def points_of(grid: np.ndarray) -> np.ndarray:
+    """Return the places of a grid's voxels, LPS mm of shape (z, y, x, 3)."""
+    index = np.moveaxis(np.indices([int(n) for n in grid[2::-1]])[::-1], 0, -1)
+    return mapped(images.index_to_physical(grid), index)
+
+
+def mapped(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return points, components last, under a 4x4 matrix."""
+    return points @ matrix[:3, :3].T + matrix[:3, 3]
+
+
+class Loaded(NamedTuple):
+    """A transform, fixed to moving, and where the images lie, if the file says so."""
+
+    transform: sitk.Transform
+    grid: np.ndarray | None = None
+    moving_grid: np.ndarray | None = None
+
+
+class Source(NamedTuple):
+    """A file to read, and the images' grids where they were given."""
+
+    path: Path
+    grid: np.ndarray | None
+    moving_grid: np.ndarray | None
+
+    def unreadable(self, why: str) -> errors.InputUnreadableError:
+        return errors.InputUnreadableError(f"transform: {self.path} {why}")
+
+    def text(self) -> str:
+        if not self.path.is_file():
+            raise errors.InputUnreadableError(
+                f"transform: {self.path} does not exist; check the path"
+            )
+        try:
+            return self.path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise self.unreadable(
+                f"cannot be read as text: {getattr(error, 'strerror', None) or 'it is binary'}"
+            ) from None
+
+    def matrix(self, matrix: np.ndarray) -> sitk.AffineTransform:
+        """Return a 4x4 LPS matrix of the file as a transform."""
+        try:
+            return linear(matrix)
+        except errors.SingularTransformError:
+            raise errors.SingularTransformError(
+                f"transform: {self.path} has a matrix that cannot be inverted; correct it"
+            ) from None
+        except errors.InvalidArgumentError:
+            raise self.unreadable(
+                "has a matrix that is none: it needs 4 x 4 finite numbers, the last row 0 0 0 1"
+            ) from None
+
+
+class Held(Protocol):
+    """A :class:`morphseek.Transform`, as far as writers need it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def grid(self) -> Doubles | None: ...
+
+    @property
+    def moving_grid(self) -> Doubles | None: ...
+
+    @property
+    def is_linear(self) -> bool: ...
+
+    def to_sitk(self) -> sitk.Transform: ...
+
+    def on(self, reference: images.ImageLike | None) -> Doubles: ...
+
+
+class Job:
+    """A transform to write, in the forms that formats ask for."""
+
+    def __init__(
+        self,
+        held: Held,
+        path: Path,
+        ending: str,
+        grid: np.ndarray | None,
+        moving_grid: np.ndarray | None,
+        reference: Any = None,
+        moving: Any = None,
+    ):
+        self.transform, self.is_linear, self.name = held.to_sitk(), held.is_linear, held.name
+        self.path, self.ending = path, ending
+        self.own_grid, self.moving_grid = grid, moving_grid
+        self.named = tuple(
+            Path(each).name if isinstance(each, (str, Path)) else "" for each in (reference, moving)
+        )
+        self._asked = reference is not None
+
+    @functools.cached_property
+    def parts(self) -> list[sitk.Transform]:
+        return parts_of(self.transform)
+
+    @property
+    def grid(self) -> np.ndarray:
+        """The fixed image's grid."""
+        if self.own_grid is None:
+            raise errors.InvalidArgumentError(
+                f"{self.path}: a field needs a grid, which {self.name} does not hold; give the"
+                " fixed image as reference"
+            )
+        return self.own_grid
+
+    def matrix(self) -> np.ndarray:
+        """Return the transform as 4x4 LPS matrix, or say that it is none."""
+        if not self.is_linear:
+            raise errors.InvalidArgumentError(
+                f"{self.path}: {self.name} bends, and {self.ending} holds a matrix alone; write it"
+                f" to one of {', '.join(FIELDS)}"
+            )
+        return self._matrix(self.parts)
+
+    @staticmethod
+    def _matrix(parts: list[sitk.Transform]) -> np.ndarray:
+        matrix = np.eye(4)
+        for part in parts:
+            matrix = matrix @ linear_part(part)
+        return matrix
+
+    def field(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the whole displacement, LPS mm of shape (z, y, x, 3), and its grid."""
+        if not self._asked and len(self.parts) == 1 and is_field(self.parts[0]):
+            return vectors_of(self.parts[0])  # as it is, with its margin
+        return field_on(self.transform, self.grid), self.grid
+
+    def field_on(self, grid: np.ndarray) -> np.ndarray:
+        """Return the whole displacement on a grid, LPS mm of shape (z, y, x, 3)."""
+        return field_on(self.transform, grid)
+
+    def split(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+        """Return a matrix and a field that acts before it, in the grid that it has, for formats
+        of two files; no field for a linear transform.
+        """
+        if self.is_linear:
+            return self._matrix(self.parts), None
+        *others, first = self.parts
+        if not self._asked and is_field(first) and all(part.IsLinear() for part in others):
+            return self._matrix(others), vectors_of(first)
+        return np.eye(4), self.field()

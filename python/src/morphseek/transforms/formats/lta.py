@@ -1,0 +1,109 @@
+"""FreeSurfer's linear transforms, from the moving image (src) to the fixed one (dst), in RAS."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from ... import images
+from ..._files import write_text
+from .job import RAS, Job, Loaded, Source
+
+_VOXELS, _RAS_TO_RAS = 0, 1
+
+
+def read(source: Source) -> Loaded:
+    text = re.sub(r"#.*", "", source.text())
+    kind = re.search(r"^type\s*=\s*(\d+)", text, re.M)
+    found = re.search(r"^\s*1\s+4\s+4\s*$\s*((?:[-+.\deE]+|nan|inf|\s)+)", text, re.M | re.I)
+    numbers = found[1].split()[:16] if found else []
+    count = re.search(r"^nxforms\s*=\s*(\d+)", text, re.M)
+    if kind is None or len(numbers) < 16:
+        raise source.unreadable("is no .lta, or is cut short: it needs a type and 4 x 4 numbers")
+    if count and int(count[1]) != 1:
+        raise source.unreadable(f"holds {count[1]} transforms; save one alone")
+    matrix = np.array(numbers, dtype=np.float64).reshape(4, 4)
+    moving, fixed = _volume(text, "src"), _volume(text, "dst")
+    if int(kind[1]) == _VOXELS:
+        if moving is None or fixed is None:
+            raise source.unreadable(
+                "counts in voxels and has no volume info; write it anew: lta_convert --outlta"
+            )
+        matrix = RAS @ _ras(fixed) @ matrix @ np.linalg.inv(_ras(moving)) @ RAS
+    elif int(kind[1]) == _RAS_TO_RAS:
+        matrix = RAS @ matrix @ RAS
+    else:
+        raise source.unreadable(
+            f"is of type {kind[1]}; only voxel to voxel (0) and RAS to RAS (1) are read: write it"
+            " anew with lta_convert --outlta"
+        )
+    source.matrix(matrix)  # whether it can be inverted
+    return Loaded(
+        source.matrix(np.linalg.inv(matrix)),
+        fixed if source.grid is None else source.grid,
+        moving if source.moving_grid is None else source.moving_grid,
+    )
+
+
+def _ras(grid: np.ndarray) -> np.ndarray:
+    return RAS @ images.index_to_physical(grid)
+
+
+def _volume(text: str, which: str) -> np.ndarray | None:
+    """Return the grid of the volume info of src or dst; None where it is not valid."""
+    block = re.search(rf"^{which} volume info\s*$(.*?)(?=^\w+ volume info|\Z)", text, re.M | re.S)
+    said = dict(re.findall(r"^\s*(\w+)\s*=\s*(.*?)\s*$", block[1] if block else "", re.M))
+    try:
+        if int(said["valid"].split()[0]) != 1:
+            return None
+        size, spacing, center = (
+            np.array(said[key].split()[:3], dtype=np.float64)
+            for key in ("volume", "voxelsize", "cras")
+        )
+        axes = np.array([said[f"{axis}ras"].split()[:3] for axis in "xyz"], dtype=np.float64).T
+    except (KeyError, ValueError, IndexError):
+        return None
+    if axes.shape != (3, 3) or not (spacing > 0).all() or abs(np.linalg.det(axes)) < 1e-6:
+        return None
+    direction = RAS[:3, :3] @ axes
+    origin = RAS[:3, :3] @ center - direction @ (spacing * size / 2)
+    return np.concatenate([size, spacing, origin, direction.ravel()])
+
+
+def write(job: Job) -> list[Path]:
+    assert job.moving_grid is not None
+    matrix = RAS @ np.linalg.inv(job.matrix()) @ RAS
+    lines = [
+        f"type      = {_RAS_TO_RAS} # LINEAR_RAS_TO_RAS",
+        "nxforms   = 1",
+        "mean      = 0.0000 0.0000 0.0000",
+        "sigma     = 1.0000",
+        "1 4 4",
+        *(" ".join(f"{v:.15e}" for v in row) for row in matrix),
+    ]
+    fixed_name, moving_name = job.named
+    for which, grid, name in (
+        ("src", job.moving_grid, moving_name or "moving.nii.gz"),
+        ("dst", job.grid, fixed_name or "fixed.nii.gz"),
+    ):
+        lines += [f"{which} volume info", "valid = 1  # volume info valid", f"filename = {name}"]
+        lines += _info(grid)
+    write_text(job.path, "\n".join(lines) + "\n")
+    return [job.path]
+
+
+def _info(grid: np.ndarray) -> list[str]:
+    axes = RAS[:3, :3] @ grid[9:18].reshape(3, 3)
+    center = RAS[:3, :3] @ grid[6:9] + axes @ (grid[3:6] * grid[:3] / 2)
+
+    def said(values: np.ndarray) -> str:
+        return " ".join(f"{v:.15e}" for v in values)
+
+    return [
+        "volume = " + " ".join(str(int(n)) for n in grid[:3]),
+        f"voxelsize = {said(grid[3:6])}",
+        *(f"{axis}ras   = {said(axes[:, k])}" for k, axis in enumerate("xyz")),
+        f"cras   = {said(center)}",
+    ]

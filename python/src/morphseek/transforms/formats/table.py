@@ -1,0 +1,177 @@
+"""The table of formats."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import errors, images
+from ..._files import check_path, check_regular
+from ..._formats import NAMES
+from ..._itk import HDF5
+from . import ants, elastix, field, fsl, greedy, itk, lta, x5
+from .job import FIELDS, Held, Job, Loaded, Source
+
+
+class Format(NamedTuple):
+    """A format by its name."""
+
+    name: str
+    of: str
+    """Whose it is."""
+    read: Callable[[Source], Loaded]
+    write: Callable[[Job], Any]
+    bends: bool
+    """Whether it holds a deformation."""
+    endings: tuple[str, ...]
+    """What a file to write ends with; the first format with an ending has it by default."""
+    prefix: tuple[str, ...] = ()
+    """What a name without an ending is followed by, where it stands for several files."""
+    asks: tuple[str, ...] = ()
+    """Images that it cannot do without."""
+
+
+FORMATS = (
+    Format("itk", "ITK, ANTs, Slicer", itk.read, itk.write, True, itk.ENDINGS),
+    Format("field", "ITK, ANTs, Slicer", field.read, field.write, True, field.ENDINGS),
+    Format("field-ras", "Slicer", field.read, field.write_ras, True, (".nii", ".nii.gz")),
+    Format("ants", "ANTs", ants.read, ants.write, True, (".mat", ".nii.gz"), ants.PAIR),
+    Format("fsl", "FSL", fsl.read, fsl.write, True, (".mat", ".nii.gz"),
+           asks=("reference", "moving")),
+    Format("greedy", "greedy, ITK-SNAP", greedy.read, greedy.write, True,
+           (".mat", ".txt", ".nii.gz"), greedy.PAIR),
+    Format("lta", "FreeSurfer", lta.read, lta.write, False, (".lta",),
+           asks=("reference", "moving")),
+    Format("elastix", "elastix", elastix.read, elastix.write, False, (".txt",)),
+    Format("x5", "nitransforms", x5.read, x5.write, True, (".x5",)),
+)  # fmt: skip
+_BY_NAME = {each.name: each for each in FORMATS}
+
+
+def split(
+    path: str | os.PathLike[str], format: str | None = None
+) -> tuple[str | os.PathLike[str], bool, str | None]:
+    """Return the path, whether its inverse is meant, and its format: all three may be said by a
+    name such as ``a.mat@greedy@inverse``.
+    """
+    text, inverse = os.fspath(path), False
+    while not os.path.exists(text):
+        text, at, word = text.rpartition("@")
+        if not at or word not in ("inverse", *NAMES):
+            return path, False, format
+        inverse, format = (not inverse, format) if word == "inverse" else (inverse, word)
+        path = type(path)(text) if isinstance(path, Path) else text
+    return path, inverse, format
+
+
+def load(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    reference: images.ImageLike | None = None,
+    moving: images.ImageLike | None = None,
+) -> Loaded:
+    """Read a file, of the format that its content says where none is given."""
+    path = Path(path)
+    check_path(path, "transform", errors.InputUnreadableError)
+    check_regular(path, "transform")
+    kind = _known(format) if format is not None else _found(path)
+    source = Source(path, _grid(reference, "reference"), _grid(moving, "moving"))
+    return kind.read(source)
+
+
+def save(
+    held: Held,
+    path: str | os.PathLike[str],
+    format: str | None,
+    reference: images.ImageLike | None,
+    moving: images.ImageLike | None,
+) -> list[Path]:
+    """Write a transform; return the files."""
+    path = Path(path)
+    kind = _known(format) if format is not None else _by_ending(path)
+    ending = _ending(path, kind.endings)
+    if not ending and (path.suffix or not kind.prefix):
+        or_none = ", or no ending" if kind.prefix else ""
+        raise errors.OutputUnwritableError(
+            f"{path}: the format {kind.name} is written to {', '.join(kind.endings)}{or_none};"
+            " give the file another ending"
+        )
+    if not kind.bends and not held.is_linear:
+        raise errors.InvalidArgumentError(
+            f"{path}: {kind.name} holds a rigid or affine transform alone, and {held.name} bends;"
+            f" write a deformation as one of {', '.join(FIELDS)}"
+        )
+    grid = held.grid if reference is None else held.on(reference)
+    there = held.moving_grid if moving is None else _grid(moving, "moving")
+    for what, known in (("reference", grid), ("moving", there)):
+        if what in kind.asks and known is None:
+            image = {"reference": "fixed image as reference", "moving": "moving image"}[what]
+            raise errors.InvalidArgumentError(
+                f"{path}: the format {kind.name} counts from the images' corners; give the {image}"
+            )
+    return list(kind.write(Job(held, path, ending, grid, there, reference, moving)))
+
+
+def outputs(path: Path, format: str | None) -> list[str]:
+    """Return the names of the files that a transform may be written to."""
+    kind = _known(format) if format is not None else _by_ending(path)
+    if _ending(path, kind.endings):
+        return [path.name]
+    return [path.name + name for name in kind.prefix]
+
+
+def _grid(image: images.ImageLike | None, name: str) -> np.ndarray | None:
+    return None if image is None else next(iter(images.Frames(image, name))).grid
+
+
+def _known(name: str) -> Format:
+    if name not in _BY_NAME:
+        raise errors.InvalidArgumentError(
+            f"there is no format {name!r}; it must be one of {', '.join(NAMES)}"
+        )
+    return _BY_NAME[name]
+
+
+def _ending(path: Path, endings: tuple[str, ...]) -> str:
+    return next((e for e in endings if path.name.lower().endswith(e)), "")
+
+
+def _by_ending(path: Path) -> Format:
+    for each in FORMATS:
+        if _ending(path, each.endings):
+            return each
+    raise errors.OutputUnwritableError(
+        f"{path}: its ending is that of no transform; use .h5, .tfm, .nii.gz, .nrrd, .lta or .x5,"
+        f" or say the format: {', '.join(NAMES)}"
+    )
+
+
+def _found(path: Path) -> Format:
+    """Return the format of a file by its ending and its content."""
+    name = path.name.lower()
+    if name.endswith((".lta", ".x5")):
+        return _BY_NAME[name[-3:].lstrip(".")]
+    if name.endswith(field.ENDINGS):
+        return _BY_NAME["field"]
+    if name.endswith((*HDF5, ".tfm", ".xfm")) or not path.is_file():
+        return _BY_NAME["itk"]
+    try:
+        with open(path, "rb") as file:
+            head = file.read(1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return _BY_NAME["itk"]  # which says why
+    if head.startswith("#Insight Transform"):
+        return _BY_NAME["itk"]
+    if re.search(r"^\s*\(Transform ", head, re.M):
+        return _BY_NAME["elastix"]
+    if greedy.rows(head) is not None:
+        raise errors.InputUnreadableError(
+            f"transform: {path} is a matrix that does not say whose: give the format, greedy (RAS"
+            " mm, fixed to moving) or fsl (FLIRT's, with both images)"
+        )
+    return _BY_NAME["itk"]

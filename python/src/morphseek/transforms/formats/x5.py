@@ -1,0 +1,90 @@
+"""X5, the draft format of BIDS, by nitransforms: a matrix or a field of displacements, in RAS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import errors, images
+from ..._engine.bindings import shape_of
+from ..._features import needed
+from ..._files import write_with
+from ..parts import field_part
+from .job import RAS, Job, Loaded, Source, points_of
+
+
+def _library(path: Path) -> Any:
+    try:
+        from nitransforms.io import x5
+    except ImportError as error:
+        raise errors.InvalidArgumentError(needed("x5", f"{path}: for X5", error)) from None
+    return x5
+
+
+def read(source: Source) -> Loaded:
+    library = _library(source.path)
+    if not source.path.is_file():
+        raise source.unreadable("does not exist; check the path")
+    try:
+        found = library.from_filename(source.path)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise source.unreadable(f"cannot be read as X5: {error}") from None
+    if len(found) != 1:
+        raise source.unreadable(f"holds {len(found)} transforms; save one alone")
+    grid = _grid(found[0].domain) if source.grid is None else source.grid
+    values = np.asarray(found[0].transform, dtype=np.float64)
+    if found[0].type == "linear" and values.size == 16:
+        matrix = source.matrix(RAS @ values.reshape(4, 4) @ RAS)
+        return Loaded(matrix, grid, source.moving_grid)
+    if found[0].subtype != "densefield" or grid is None:
+        raise source.unreadable(
+            f"holds a transform ({found[0].type}, {found[0].subtype}) that is no matrix and no"
+            " dense field"
+        )
+    own = _grid(found[0].domain)
+    assert own is not None
+    if values.shape != (*shape_of(own)[::-1], 3):
+        raise source.unreadable(f"has a field of shape {values.shape}, and another domain")
+    vectors = values.transpose(2, 1, 0, 3) @ RAS[:3, :3]
+    if found[0].representation != "displacements":
+        vectors = vectors - points_of(own)
+    return Loaded(field_part(vectors, own), own, source.moving_grid)
+
+
+def _grid(domain: Any) -> np.ndarray | None:
+    if domain is None or not domain.grid or len(domain.size) != 3:
+        return None
+    m = RAS @ np.asarray(domain.mapping, dtype=np.float64)
+    spacing = np.linalg.norm(m[:3, :3], axis=0)
+    direction = m[:3, :3] / np.where(spacing > 0, spacing, 1)
+    return np.concatenate([domain.size, spacing, m[:3, 3], direction.ravel()]).astype(np.float64)
+
+
+def write(job: Job) -> list[Path]:
+    library = _library(job.path)
+    domain = None
+    dimensions: tuple[str, ...] = ("space", "space")
+    more: dict[str, str] = {}
+    if job.is_linear:
+        values, kind = RAS @ job.matrix() @ RAS, "linear"
+        grid = job.own_grid
+    else:
+        vectors, grid = job.field()
+        values = np.ascontiguousarray((vectors @ RAS[:3, :3]).transpose(2, 1, 0, 3), np.float32)
+        kind, dimensions = "nonlinear", ("space", "space", "space", "vector")
+        more = {"subtype": "densefield", "representation": "displacements"}
+    if grid is not None:
+        domain = library.X5Domain(
+            grid=True,
+            size=tuple(int(n) for n in grid[:3]),
+            mapping=RAS @ images.index_to_physical(grid),
+            coordinates="cartesian",
+        )
+    node = library.X5Transform(
+        type=kind, transform=values, dimension_kinds=dimensions, domain=domain,
+        metadata={"WrittenBy": "MorphSeek"}, **more,
+    )  # fmt: skip
+    write_with(lambda temporary: library.to_filename(temporary, [node]), job.path)
+    return [job.path]

@@ -1,0 +1,127 @@
+"""SimpleITK's transforms taken apart and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+from .._engine.bindings import Doubles, Floats
+from ..images import grid_of, index_to_physical, placed
+from .linear import linear, linear_part
+
+
+def parts_of(transform: sitk.Transform) -> list[sitk.Transform]:
+    """Return what a transform is made of, composites dissolved; the last one acts first."""
+    if transform.GetTransformEnum() != sitk.sitkComposite:
+        return [transform]
+    composite = sitk.CompositeTransform(transform)
+    count = composite.GetNumberOfTransforms()
+    return [part for i in range(count) for part in parts_of(composite.GetNthTransform(i))]
+
+
+def composed(parts: Sequence[sitk.Transform]) -> sitk.Transform:
+    """Return one transform of parts, the last of which acts first; linear neighbours become one."""
+    merged: list[sitk.Transform] = []
+    for part in parts:
+        if merged and merged[-1].IsLinear() and part.IsLinear():
+            merged[-1] = linear(linear_part(merged[-1]) @ linear_part(part))
+        else:
+            merged.append(part)
+    if not merged:
+        return linear(np.eye(4))
+    return merged[0] if len(merged) == 1 else sitk.CompositeTransform(merged)
+
+
+def is_field(part: sitk.Transform) -> bool:
+    return bool(part.GetTransformEnum() == sitk.sitkDisplacementField)
+
+
+def field_part(displacement: np.ndarray, grid: Doubles) -> sitk.DisplacementFieldTransform:
+    """Return displacements, LPS mm of shape (z, y, x, 3), as SimpleITK's transform."""
+    vectors = np.ascontiguousarray(displacement, dtype=np.float64)
+    return sitk.DisplacementFieldTransform(
+        placed(sitk.GetImageFromArray(vectors, isVector=True), grid)
+    )
+
+
+def vectors_of(part: sitk.Transform) -> tuple[np.ndarray, Doubles]:
+    """Return the displacements of a field, LPS mm of shape (z, y, x, 3), and their grid."""
+    image = sitk.DisplacementFieldTransform(part).GetDisplacementField()
+    return sitk.GetArrayFromImage(image), grid_of(image)
+
+
+def grid_of_field(part: sitk.Transform) -> Doubles:
+    """Return the grid of a displacement field's transform."""
+    size, origin, spacing, direction = np.split(
+        np.array(part.GetFixedParameters(), dtype=np.float64), (3, 6, 9)
+    )
+    return np.concatenate([size, spacing, origin, direction])
+
+
+def grid_of_spline(part: sitk.Transform) -> Doubles:
+    """Return a grid over the domain of a B-spline, four voxels a cell of its mesh."""
+    spline = sitk.BSplineTransform(part)
+    size = 4 * np.array(spline.GetTransformDomainMeshSize()) + 1
+    extent = np.array(spline.GetTransformDomainPhysicalDimensions())
+    origin, direction = spline.GetTransformDomainOrigin(), spline.GetTransformDomainDirection()
+    return np.array([*size, *(extent / (size - 1)), *origin, *direction], dtype=np.float64)
+
+
+def field_on(transform: sitk.Transform, grid: np.ndarray) -> Floats:
+    """Return a transform's displacements at the voxels of a grid: float32, LPS mm (z, y, x, 3)."""
+    size, spacing, origin, direction = (a.tolist() for a in np.split(grid, (3, 6, 9)))
+    image = sitk.TransformToDisplacementField(
+        transform, sitk.sitkVectorFloat32, [int(n) for n in size], origin, spacing, direction
+    )
+    found: Floats = sitk.GetArrayFromImage(image)
+    return found
+
+
+def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
+    """Return the inverse of a part that is no composite, as parts."""
+    if part.IsLinear():
+        matrix = linear_part(part)
+        if abs(np.linalg.det(matrix[:3, :3])) < 1e-12:
+            raise errors.SingularTransformError(
+                f"{name}: its matrix {matrix[:3, :3].round(6).tolist()} is singular, so there is no"
+                " inverse; correct the file"
+            )
+        return [linear(np.linalg.inv(matrix))]
+    from .dense import DenseTransform
+
+    if is_field(part):
+        vectors, grid = vectors_of(part)
+    elif part.GetTransformEnum() == sitk.sitkBSplineTransform:
+        grid = grid_of_spline(part)
+        vectors = field_on(part, grid)
+    else:
+        raise errors.InvalidArgumentError(
+            f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
+            " morphseek convert FILE --reference FIXED --out field.nii.gz"
+        )
+    forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid))
+    return parts_of(forward.inverse().to_sitk())
+
+
+def _reached(vectors: np.ndarray, grid: Doubles) -> Doubles:
+    """Return a grid over what a field's voxels are moved to, along the same axes, as fine."""
+    to_index = np.linalg.inv(index_to_physical(grid)[:3, :3])
+    moved = vectors.reshape(-1, 3) @ to_index.T
+    z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
+    moved = moved.reshape(vectors.shape)
+    low, high = np.empty(3), np.empty(3)
+    for axis, place in enumerate((x, y[:, None], z[:, None, None])):
+        at = moved[..., axis] + place
+        low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
+    if (high - low + 1).prod() > 8 * grid[:3].prod() + 1e6:
+        raise errors.InvalidArgumentError(
+            "the transform spreads its grid so far that its inverse would not fit; check it:"
+            " morphseek check FILE"
+        )
+    made = grid.copy()
+    made[:3] = high - low + 1
+    made[6:9] += grid[9:18].reshape(3, 3) @ (low * grid[3:6])
+    return made

@@ -1,0 +1,154 @@
+"""What a transform is, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .._engine import bindings
+from ..images import index_to_physical
+from .linear import linear_part
+from .parts import field_on, grid_of_field, is_field, parts_of, vectors_of
+
+_RIGID = 1e-4  # by how much scales may differ from one, and axes from right angles
+
+
+def problems(transform: sitk.Transform) -> list[str]:
+    """Return what makes a 3-D transform useless, as what follows its name in a sentence."""
+    found = []
+    for part in parts_of(transform):
+        if is_field(part):
+            image = sitk.DisplacementFieldTransform(part).GetDisplacementField()
+            vectors = sitk.GetArrayViewFromImage(image)
+            if not np.isfinite(vectors.sum()):
+                wrong = int((~np.isfinite(vectors).all(axis=-1)).sum())
+                found.append(
+                    f"has no number (NaN or Inf) as displacement of {wrong} voxels; make it anew"
+                )
+        elif not np.isfinite([*part.GetParameters(), *part.GetFixedParameters()]).all():
+            found.append("has parameters that are no numbers (NaN or Inf); make it anew")
+        elif part.IsLinear():
+            matrix = linear_part(part)[:3, :3]
+            if abs(np.linalg.det(matrix)) < 1e-12:
+                found.append(
+                    f"has the matrix {matrix.round(6).tolist()}, which is singular: it maps space"
+                    " to a plane; correct it"
+                )
+    return found
+
+
+def summary(transform: sitk.Transform, grid: np.ndarray | None) -> dict[str, Any]:
+    """Return what :meth:`Transform.summary` does."""
+    parts = parts_of(transform)
+    linear = [part for part in parts if part.IsLinear()]
+    found: dict[str, Any] = {
+        "kind": _kind(linear_of(parts)) if len(linear) == len(parts) else "deformable",
+        "parts": [_named(part) for part in reversed(parts)],
+        "space": "LPS, mm",
+    }
+    if linear:
+        found["linear"] = _matrix(linear_of(linear))
+    if grid is None:
+        return found
+    size, spacing, origin, direction = (a.tolist() for a in np.split(grid, (3, 6, 9)))
+    found["grid"] = {
+        "size": [int(n) for n in size],
+        "spacing": spacing,
+        "origin": origin,
+        "direction": direction,
+    }
+    field = bindings.from_mm(field_on(transform, grid), grid)
+    found.update(bindings.regularity(field, grid))
+    if parts and is_field(parts[-1]):
+        vectors, _ = vectors_of(parts[-1])
+        found["border_mm"] = _at_border(vectors)
+    return found
+
+
+def linear_of(parts: list[sitk.Transform]) -> np.ndarray:
+    """Return the matrix of linear parts, the last of which acts first."""
+    matrix = np.eye(4)
+    for part in parts:
+        matrix = matrix @ linear_part(part)
+    return matrix
+
+
+def _named(part: sitk.Transform) -> str:
+    if not is_field(part):
+        return str(part.GetName())
+    grid = grid_of_field(part)
+    size, spacing = (" x ".join(f"{v:g}" for v in a) for a in (grid[:3], grid[3:6]))
+    return f"{part.GetName()}, {size} vectors of {spacing} mm"
+
+
+def _at_border(vectors: np.ndarray) -> float:
+    """Return the longest displacement at the outermost voxels, where the field ends."""
+    lengths = np.linalg.norm(vectors, axis=-1)
+    inner = tuple(slice(1, -1) for _ in range(3))
+    lengths[inner] = 0
+    return float(lengths.max())
+
+
+def _matrix(matrix: np.ndarray) -> dict[str, Any]:
+    a = matrix[:3, :3]
+    u, scales, v = np.linalg.svd(a)
+    rotation = u @ v * np.sign(np.linalg.det(u @ v))
+    angle = np.degrees(np.arccos(np.clip((np.trace(rotation) - 1) / 2, -1, 1)))
+    return {
+        "matrix": matrix.tolist(),
+        "determinant": float(np.linalg.det(a)),
+        "rotation_degrees": float(angle),
+        "scales": scales.tolist(),
+        "translation_mm": matrix[:3, 3].tolist(),
+    }
+
+
+def _kind(matrix: np.ndarray) -> str:
+    a = matrix[:3, :3]
+    if np.allclose(a, np.eye(3), atol=1e-9):
+        return "identity" if np.allclose(matrix[:3, 3], 0, atol=1e-9) else "translation"
+    scales = np.linalg.svd(a, compute_uv=False)
+    if np.ptp(scales) > _RIGID:
+        return "affine"
+    mirrored = " with a mirror" if np.linalg.det(a) < 0 else ""
+    return ("rigid" if abs(scales[0] - 1) < _RIGID else "similarity") + mirrored
+
+
+def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a summary as what a person reads: names and values."""
+    said = [("kind", found["kind"]), ("space", found["space"])]
+    said += [("parts" if not k else "", name) for k, name in enumerate(found["parts"])]
+    if of := found.get("linear"):
+        said += [
+            ("rotation", f"{of['rotation_degrees']:.2f} degrees"),
+            ("scales", ", ".join(f"{s:.4f}" for s in of["scales"])),
+            ("translation", ", ".join(f"{t:.2f}" for t in of["translation_mm"]) + " mm"),
+        ]
+    if grid := found.get("grid"):
+        size = " x ".join(map(str, grid["size"]))
+        m = np.array([*grid["size"], *grid["spacing"], *grid["origin"], *grid["direction"]])
+        middle = index_to_physical(m) @ [*((m[:3] - 1) / 2), 1]
+        said += [
+            (
+                "grid",
+                f"{size} voxels of {' x '.join(f'{s:g}' for s in grid['spacing'])} mm around"
+                f" {', '.join(f'{v:.1f}' for v in middle[:3])}",
+            ),
+            (
+                "displacement",
+                f"{found['displacement_max_mm']:.2f} mm at most,"
+                f" {found['displacement_mean_mm']:.2f} mm on average",
+            ),
+            ("Jacobian", f"{found['jacobian_min']:.3f} to {found['jacobian_max']:.3f}"),
+            ("folding (NJD)", f"{found['njd_percent']:.4f} %"),
+        ]
+    if found.get("border_mm", 0) > 0:
+        said.append(
+            (
+                "at the border",
+                f"up to {found['border_mm']:.2f} mm; ITK's readers take none beyond it",
+            )
+        )
+    return said

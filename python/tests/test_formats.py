@@ -1,0 +1,402 @@
+"""Transforms in other programs' formats: what is written is read by them, and the other way round.
+
+The truth is SimpleITK's composite of a matrix and a field, made here by numpy. `pytest -s` prints
+the table of docs/transforms.md. ANTs, greedy and elastix are in the extra morphseek[benchmark].
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+from helpers import blob, oblique
+from morphseek import Transform, errors, images
+
+RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
+LINEAR = np.array(
+    [[1.05, 0.06, 0.01, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0.03, 1.02, 1.0], [0, 0, 0, 1]]
+)
+
+
+def need(name: str) -> ModuleType:
+    """Import another program's package, or skip; what it warns of is not ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            pytest.skip(f"needs {name}: {error}")
+
+
+class Case(NamedTuple):
+    fixed: images.Image
+    moving: images.Image
+    folder: Path
+    bent: sitk.Transform
+    linear: sitk.Transform
+    points: np.ndarray
+    """Some of the fixed image's voxels, where interpolation plays no part."""
+
+    def transform(self, bends: bool) -> Transform:
+        return Transform(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
+
+    def truth(self, bends: bool) -> np.ndarray:
+        transform = self.bent if bends else self.linear
+        return np.array([transform.TransformPoint(p) for p in self.points.tolist()])
+
+    @property
+    def given(self) -> dict[str, images.Image]:
+        return {"reference": self.fixed, "moving": self.moving}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """Oblique grids, of which one is right-handed and one is left-handed."""
+    fixed = oblique(blob((15, 18, 21)))
+    a = 0.25
+    turn = np.array([[0, -np.cos(a), np.sin(a)], [-1, 0, 0], [0, np.sin(a), np.cos(a)]])
+    turn[:, 0] *= np.sign(np.linalg.det(turn)) * -1
+    spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
+    center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
+    center = (LINEAR @ [*center, 1])[:3]
+    origin = center - turn @ (spacing * (size - 1) / 2)
+    moving = images.Image(
+        blob((22, 17, 30), 0.1), tuple(spacing), tuple(origin), tuple(turn.ravel())
+    )
+    assert np.linalg.det(turn) < 0 < np.linalg.det(fixed.index_to_physical)
+    index = np.moveaxis(np.indices(fixed.array.shape)[::-1], 0, -1)
+    m = fixed.index_to_physical
+    p = index @ m[:3, :3].T + m[:3, 3]
+    window = np.prod(np.sin(np.pi * index / (np.array(fixed.array.shape[::-1]) - 1)), axis=-1)
+    bend = 2.5 * np.sin(p / 6 + [0, 1, 2]) * window[..., None]
+    field = sitk.GetImageFromArray(bend, isVector=True)
+    field.CopyInformation(fixed.to_sitk())
+    linear = sitk.AffineTransform(3)
+    linear.SetMatrix(LINEAR[:3, :3].ravel())
+    linear.SetTranslation(LINEAR[:3, 3])
+    bent = sitk.CompositeTransform([linear, sitk.DisplacementFieldTransform(field)])
+    inner = p[2:-2, 2:-2, 2:-2].reshape(-1, 3)
+    points = inner[np.random.default_rng(3).choice(len(inner), 200, replace=False)]
+    for name, image in (("fixed", fixed), ("moving", moving)):
+        images.write(tmp_path / f"{name}.nii.gz", image)
+    return Case(fixed, moving, tmp_path, bent, linear, points)
+
+
+def agree(name: str, found: Any, truth: np.ndarray, most: float) -> None:
+    """See that points agree, mm, and print by how much."""
+    off = np.linalg.norm(np.asarray(found, dtype=np.float64) - truth, axis=1)
+    assert np.linalg.norm(truth - truth.mean(axis=0), axis=1).max() > 5
+    print(f"| {name} | {off.max():.1e} |")
+    assert off.max() < most, name
+
+
+def ras(points: np.ndarray) -> np.ndarray:
+    return points * [-1, -1, 1]
+
+
+def sitk_points(transform: sitk.Transform, points: np.ndarray) -> np.ndarray:
+    return np.array([transform.TransformPoint(p) for p in points.tolist()])
+
+
+def back(case: Case, path: Any, bends: bool, most: float, format: str | None = None) -> None:
+    """See that we read a file as it was meant."""
+    ours = Transform.load(path, format, **case.given)
+    agree(f"{Path(path).name} read", ours.transform_points(case.points), case.truth(bends), most)
+
+
+@pytest.mark.parametrize("bends", [True, False])
+@pytest.mark.parametrize("ending", [".h5", ".tfm", ".txt"])
+def test_itk(case: Case, ending: str, bends: bool):
+    case.transform(bends).save(case.folder / f"t{ending}")
+    read = sitk.ReadTransform(str(case.folder / f"t{ending}"))
+    agree(f"itk {ending}, SimpleITK", sitk_points(read, case.points), case.truth(bends), 1e-5)
+    back(case, case.folder / f"t{ending}", bends, 1e-5)
+    sitk.WriteTransform(case.bent if bends else case.linear, str(case.folder / f"o{ending}"))
+    back(case, case.folder / f"o{ending}", bends, 1e-9)
+
+
+@pytest.mark.parametrize("ending", [".nii.gz", ".nrrd", ".mha"])
+def test_field(case: Case, ending: str):
+    path = case.folder / f"t{ending}"
+    case.transform(True).save(path)
+    image = sitk.ReadImage(str(path), sitk.sitkVectorFloat64)
+    read = sitk.DisplacementFieldTransform(image)
+    agree(f"field {ending}, SimpleITK", sitk_points(read, case.points), case.truth(True), 1e-5)
+    back(case, path, True, 1e-5)
+
+
+def test_field_by_nitransforms(case: Case):
+    need("nitransforms")
+    from nitransforms.nonlinear import DenseFieldTransform
+
+    case.transform(True).save(case.folder / "t.nii.gz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = DenseFieldTransform.from_filename(str(case.folder / "t.nii.gz"), fmt="itk")
+        found = read.map(ras(case.points))
+        agree("field .nii.gz, nitransforms", ras(found), case.truth(True), 1e-4)
+        read.to_filename(str(case.folder / "theirs.nii.gz"), fmt="itk")
+    back(case, case.folder / "theirs.nii.gz", True, 1e-4)
+
+
+def test_field_in_ras(case: Case):
+    """Slicer's NIfTI: the numbers in the file are RAS, its intent says displacements."""
+    path = case.folder / "t.nii.gz"
+    case.transform(True).save(path, "field-ras")
+    image = nibabel.load(path)
+    assert int(image.header["intent_code"]) == 1006
+    vectors = np.asarray(image.dataobj)[:, :, :, 0]
+    index = np.rint(
+        np.linalg.inv(image.affine) @ np.vstack([ras(case.points).T, np.ones(len(case.points))])
+    )[:3].astype(int)
+    moved = ras(case.points) + vectors[tuple(index)]
+    agree("field-ras .nii.gz, nibabel", ras(moved), case.truth(True), 1e-4)
+    back(case, path, True, 1e-4)
+
+
+@pytest.mark.parametrize("bends", [True, False])
+def test_ants(case: Case, bends: bool):
+    ants = need("ants")
+    files = case.transform(bends).save(case.folder / "a_", "ants")
+    assert [f.name for f in files] == ["a_0GenericAffine.mat", "a_1Warp.nii.gz"][: 1 + bends]
+    import pandas
+
+    table = pandas.DataFrame(case.points, columns=["x", "y", "z"])
+    names = [str(f) for f in files[::-1]]  # the warp first, as antsApplyTransforms wants it
+    found = ants.apply_transforms_to_points(3, table, names)[["x", "y", "z"]].to_numpy()
+    agree(f"ants, ANTs points, {len(files)} files", found, case.truth(bends), 1e-3)
+    fixed, moving = (ants.image_read(str(case.folder / f"{n}.nii.gz")) for n in ("fixed", "moving"))
+    warped = ants.apply_transforms(fixed, moving, names, interpolator="linear").numpy().T
+    ours = case.transform(bends).apply(case.moving, background=0.0).array
+    inner = (slice(2, -2),) * 3
+    assert np.ptp(warped[inner]) > 0.5
+    off = np.abs(warped - ours)[inner]
+    print(f"| ants image, values of 0 to 1.5 | {off.max():.1e} |")
+    assert np.percentile(off, 99) < 1e-3 and off.max() < 0.05
+    chain = [f"{name}" for name in names]
+    whole = Transform.load(chain[-1])
+    if bends:
+        whole = whole @ Transform.load(chain[0])
+    agree("ants read", whole.transform_points(case.points), case.truth(bends), 1e-4)
+    theirs = ants.create_ants_transform(
+        transform_type="AffineTransform", matrix=LINEAR[:3, :3], translation=LINEAR[:3, 3]
+    )
+    ants.write_transform(theirs, str(case.folder / "theirs.mat"))
+    back(case, case.folder / "theirs.mat", False, 1e-4)
+
+
+@pytest.mark.parametrize("ending", [".h5", ".nii.gz"])
+def test_ants_reads_one_file(case: Case, ending: str):
+    ants = need("ants")
+    case.transform(True).save(case.folder / f"t{ending}")
+    import pandas
+
+    table = pandas.DataFrame(case.points, columns=["x", "y", "z"])
+    found = ants.apply_transforms_to_points(3, table, [str(case.folder / f"t{ending}")])
+    agree(f"{ending}, ANTs points", found[["x", "y", "z"]].to_numpy(), case.truth(True), 1e-3)
+
+
+def test_fsl_matrix(case: Case):
+    need("nitransforms")
+    from nitransforms.linear import Affine, load
+
+    fixed, moving = (case.folder / f"{n}.nii.gz" for n in ("fixed", "moving"))
+    case.transform(False).save(case.folder / "t.mat", "fsl")
+    read = load(str(case.folder / "t.mat"), fmt="fsl", reference=str(fixed), moving=str(moving))
+    agree("fsl .mat, nitransforms", ras(read.map(ras(case.points))), case.truth(False), 1e-4)
+    theirs = Affine(RAS @ LINEAR @ RAS, reference=str(fixed))
+    theirs.to_filename(str(case.folder / "theirs.mat"), fmt="fsl", moving=str(moving))
+    back(case, case.folder / "theirs.mat", False, 1e-4, "fsl")
+
+
+def fsl_images(case: Case) -> list[Any]:
+    need("fsl.transform.fnirt")
+    from fsl.data.image import Image
+
+    return [Image(str(case.folder / f"{n}.nii.gz")) for n in ("fixed", "moving")]
+
+
+def test_fsl_matrix_by_fslpy(case: Case):
+    fixed, moving = fsl_images(case)
+    from fsl.transform import flirt
+
+    case.transform(False).save(case.folder / "t.mat", "fsl")
+    matrix = flirt.readFlirt(str(case.folder / "t.mat"))
+    world = np.linalg.inv(flirt.fromFlirt(matrix, moving, fixed, "world", "world"))
+    found = ras(case.points) @ world[:3, :3].T + world[:3, 3]
+    agree("fsl .mat, fslpy", ras(found), case.truth(False), 1e-4)
+    flirt.writeFlirt(
+        flirt.toFlirt(np.linalg.inv(RAS @ LINEAR @ RAS), moving, fixed, "world", "world"),
+        str(case.folder / "theirs.mat"),
+    )
+    back(case, case.folder / "theirs.mat", False, 1e-4, "fsl")
+
+
+def test_fsl_warp(case: Case):
+    fixed, moving = fsl_images(case)
+    from fsl.transform import fnirt, nonlinear
+
+    case.transform(True).save(case.folder / "t.nii.gz", "fsl")
+    assert int(nibabel.load(case.folder / "t.nii.gz").header["intent_code"]) == 2006
+    read = fnirt.readFnirt(str(case.folder / "t.nii.gz"), src=moving, ref=fixed)
+    assert read.deformationType == "relative"
+    found = read.transform(ras(case.points), from_="world", to="world")
+    agree("fsl warp, fslpy", ras(found), case.truth(True), 1e-3)
+    back(case, case.folder / "t.nii.gz", True, 1e-4, "fsl")
+    absolute = nonlinear.convertDeformationType(read, "absolute")
+    absolute = nibabel.Nifti1Image(np.asarray(absolute, np.float32), fixed.voxToWorldMat)
+    absolute.header.set_intent(2006)
+    nibabel.save(absolute, case.folder / "absolute.nii.gz")
+    with pytest.raises(errors.InputUnreadableError, match="absolute.nii.gz has absolute places"):
+        Transform.load(case.folder / "absolute.nii.gz", "fsl", **case.given)
+    absolute.header["intent_code"] = 2009
+    nibabel.save(absolute, case.folder / "spline.nii.gz")
+    with pytest.raises(errors.InputUnreadableError, match="convertwarp"):
+        Transform.load(case.folder / "spline.nii.gz", "fsl", **case.given)
+
+
+@pytest.mark.parametrize("bends", [True, False])
+def test_greedy(case: Case, bends: bool):
+    greedy = need("picsl_greedy").Greedy3D()
+    files = case.transform(bends).save(case.folder / "g", "greedy")
+    assert [f.name for f in files] == ["g_affine.mat", "g_warp.nii.gz"][: 1 + bends]
+    chain = " ".join(str(f) for f in files[::-1])
+    fixed = case.folder / "fixed.nii.gz"
+    greedy.execute(f"-rf {fixed} -rc {case.folder}/total.mha -r {chain}")
+    total = sitk.ReadImage(str(case.folder / "total.mha"), sitk.sitkVectorFloat64)
+    found = sitk_points(sitk.DisplacementFieldTransform(total), case.points)
+    agree(f"greedy, {len(files)} files", found, case.truth(bends), 1e-3)
+    if not bends:
+        back(case, case.folder / "g_affine.mat", False, 1e-4, "greedy")
+
+
+def test_greedys_own(case: Case):
+    """What greedy found is read as greedy applies it."""
+    greedy = need("picsl_greedy").Greedy3D()
+    fixed, moving, out = (case.folder / n for n in ("fixed.nii.gz", "moving.nii.gz", "total.mha"))
+    common = f"-i {fixed} {moving} -threads 1 -m NCC 2x2x2 -n 10"
+    greedy.execute(f"{common} -a -ia-image-centers -o {case.folder}/affine.mat")
+    greedy.execute(f"{common} -it {case.folder}/affine.mat -o {case.folder}/warp.nii.gz")
+    greedy.execute(f"-rf {fixed} -rc {out} -r {case.folder}/warp.nii.gz {case.folder}/affine.mat")
+    total = sitk.DisplacementFieldTransform(sitk.ReadImage(str(out), sitk.sitkVectorFloat64))
+    affine = Transform.load(f"{case.folder}/affine.mat@greedy")
+    ours = affine @ Transform.load(case.folder / "warp.nii.gz")
+    agree("greedy read", ours.transform_points(case.points), sitk_points(total, case.points), 1e-3)
+
+
+def test_lta(case: Case):
+    need("nitransforms")
+    from nitransforms.linear import Affine, load
+
+    fixed, moving = (case.folder / f"{n}.nii.gz" for n in ("fixed", "moving"))
+    path = case.folder / "t.lta"
+    case.transform(False).save(path)
+    read = load(str(path), fmt="fs", reference=str(fixed), moving=str(moving))
+    agree("lta, nitransforms", ras(read.map(ras(case.points))), case.truth(False), 1e-4)
+    back(case, path, False, 1e-9)
+    kept = Transform.load(path)
+    np.testing.assert_allclose(kept.grid, case.fixed.grid, atol=1e-9)
+    np.testing.assert_allclose(kept.moving_grid, case.moving.grid, atol=1e-9)
+    theirs = Affine(RAS @ LINEAR @ RAS, reference=str(fixed))
+    theirs.to_filename(str(case.folder / "theirs.lta"), fmt="fs", moving=str(moving))
+    back(case, case.folder / "theirs.lta", False, 1e-3)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_lta_by_the_formula(case: Case, kind: int):
+    """RAS to RAS (1) and voxel to voxel (0), moving to fixed, as lta_convert has them."""
+    to_fixed = np.linalg.inv(RAS @ LINEAR @ RAS)
+    if kind == 0:
+        voxels = [RAS @ i.index_to_physical for i in (case.fixed, case.moving)]
+        to_fixed = np.linalg.inv(voxels[0]) @ to_fixed @ voxels[1]
+    case.transform(False).save(case.folder / "t.lta")
+    _, _, tail = (case.folder / "t.lta").read_text().partition("src volume info")
+    rows = "\n".join(" ".join(f"{v:.12f}" for v in row) for row in to_fixed)
+    text = f"# made by hand\ntype = {kind}\nnxforms = 1\nmean = 0 0 0\nsigma = 1\n1 4 4\n{rows}\n"
+    (case.folder / "theirs.lta").write_text(text + "src volume info" + tail)
+    back(case, case.folder / "theirs.lta", False, 1e-6)
+
+
+@pytest.mark.parametrize("bends", [True, False])
+def test_x5(case: Case, bends: bool):
+    need("nitransforms")
+    from nitransforms.io import x5
+    from nitransforms.linear import Affine
+    from nitransforms.nonlinear import DenseFieldTransform
+
+    path = case.folder / "t.x5"
+    case.transform(bends).save(path)
+    kind = DenseFieldTransform if bends else Affine
+    read = kind.from_filename(str(path), fmt="X5")
+    agree(
+        f"x5, nitransforms {kind.__name__}",
+        ras(read.map(ras(case.points))),
+        case.truth(bends),
+        1e-4,
+    )
+    back(case, path, bends, 1e-4)
+    x5.to_filename(str(case.folder / "theirs.x5"), [read.to_x5()])
+    back(case, case.folder / "theirs.x5", bends, 1e-4)
+
+
+def transformix(itk: Any, case: Case, parameters: list[Path]) -> sitk.DisplacementFieldTransform:
+    """Return the field that elastix makes of parameter files."""
+    found = itk.ParameterObject.New()
+    for path in parameters:
+        found.AddParameterFile(str(path))
+    moving = itk.imread(str(case.folder / "moving.nii.gz"), itk.F)
+    out = str(case.folder)
+    field = itk.transformix_deformation_field(moving, found, output_directory=out)
+    itk.imwrite(field, str(case.folder / "total.mha"))
+    read = sitk.ReadImage(str(case.folder / "total.mha"), sitk.sitkVectorFloat64)
+    return sitk.DisplacementFieldTransform(read)
+
+
+def test_elastix(case: Case):
+    itk = need("itk")
+    if not hasattr(itk, "ParameterObject"):
+        pytest.skip("needs itk-elastix")
+    case.transform(False).save(case.folder / "t.txt", "elastix")
+    read = transformix(itk, case, [case.folder / "t.txt"])
+    agree("elastix .txt, transformix", sitk_points(read, case.points), case.truth(False), 1e-3)
+    back(case, case.folder / "t.txt", False, 1e-9)
+    np.testing.assert_allclose(
+        Transform.load(case.folder / "t.txt").grid, case.fixed.grid, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("kinds", [["translation"], ["rigid", "affine"], ["affine", "bspline"]])
+def test_elastix_own(case: Case, kinds: list[str]):
+    """What elastix found is read as transformix applies it, the chain of files, too."""
+    itk = need("itk")
+    if not hasattr(itk, "ParameterObject"):
+        pytest.skip("needs itk-elastix")
+    fixed, moving = (
+        itk.imread(str(case.folder / f"{n}.nii.gz"), itk.F) for n in ("fixed", "moving")
+    )
+    parameters = itk.ParameterObject.New()
+    for kind in kinds:
+        plan = parameters.GetDefaultParameterMap(kind, 2, 12.0)
+        plan["MaximumNumberOfIterations"] = ("20",)
+        plan["AutomaticTransformInitialization"] = ("true",)
+        plan["WriteResultImage"] = ("false",)
+        parameters.AddParameterMap(plan)
+    itk.elastix_registration_method(
+        fixed, moving, parameter_object=parameters, output_directory=str(case.folder)
+    )
+    files = [case.folder / f"TransformParameters.{k}.txt" for k in range(len(kinds))]
+    read = transformix(itk, case, files)
+    ours = Transform.load(files[-1])
+    assert ours.is_linear == ("bspline" not in kinds)
+    agree(
+        f"elastix {' and '.join(kinds)} read",
+        ours.transform_points(case.points), sitk_points(read, case.points), 1e-3,
+    )  # fmt: skip

@@ -1,0 +1,659 @@
+"""Transforms as things: composed, inverted, applied to images, points, surfaces and tracts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from click.testing import CliRunner
+
+import morphseek
+from helpers import blob, oblique
+from morphseek import DenseTransform, Image, Landmarks, Transform, errors, images
+from morphseek.cli import app
+from morphseek.transforms import carried
+
+
+def bend_of(image: Image, size: float = 2.0) -> sitk.DisplacementFieldTransform:
+    """A smooth field that is none at the border."""
+    index = np.moveaxis(np.indices(image.array.shape)[::-1], 0, -1)
+    m = image.index_to_physical
+    p = index @ m[:3, :3].T + m[:3, 3]
+    window = np.prod(np.sin(np.pi * index / (np.array(image.array.shape[::-1]) - 1)), axis=-1)
+    field = sitk.GetImageFromArray(size * np.sin(p / 7 + [0, 1, 2]) * window[..., None], True)
+    field.CopyInformation(image.to_sitk())
+    return sitk.DisplacementFieldTransform(field)
+
+
+def affine_of(*rows: list[float]) -> sitk.AffineTransform:
+    made = sitk.AffineTransform(3)
+    matrix = np.array(rows)
+    made.SetMatrix(matrix[:, :3].ravel())
+    made.SetTranslation(matrix[:, 3])
+    return made
+
+
+A = affine_of([1.04, 0.05, 0, 1.5], [-0.03, 0.95, 0.02, -2], [0, 0.01, 1.03, 1])
+FAR = affine_of([1, 0, 0, 1e4], [0, 1, 0, 0], [0, 0, 1, 0])
+
+
+@pytest.fixture(scope="module")
+def fixed() -> Image:
+    return oblique(blob((15, 18, 21), noise=0))
+
+
+@pytest.fixture
+def bent(fixed: Image) -> sitk.Transform:
+    return sitk.CompositeTransform([A, bend_of(fixed)])
+
+
+@pytest.fixture
+def inside(fixed: Image) -> np.ndarray:
+    m = fixed.index_to_physical
+    index = np.random.default_rng(0).uniform(4, np.array(fixed.array.shape[::-1]) - 5, (60, 3))
+    return index @ m[:3, :3].T + m[:3, 3]
+
+
+def by_itk(transform: sitk.Transform, points: np.ndarray) -> np.ndarray:
+    return np.array([transform.TransformPoint(p) for p in points.tolist()])
+
+
+def test_the_last_one_acts_first(bent: sitk.Transform, fixed: Image, inside: np.ndarray):
+    shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
+    for one, other in ((bent, shift), (shift, bent), (bent, bent), (A, shift)):
+        both = Transform(one) @ Transform(other)
+        expected = by_itk(one, by_itk(other, inside))
+        np.testing.assert_allclose(both.transform_points(inside), expected, atol=1e-9)
+        np.testing.assert_allclose(
+            by_itk(sitk.CompositeTransform([one, other]), inside), expected, atol=1e-9
+        )
+        assert both.is_linear == (bent not in (one, other))
+    wrong = by_itk(shift, by_itk(bent, inside))
+    assert np.abs(by_itk(bent, by_itk(shift, inside)) - wrong).max() > 0.1  # the order matters
+    grids = Transform(A, fixed.grid, fixed.grid + 1), Transform(A, fixed.grid + 2, fixed.grid + 3)
+    both = grids[0] @ grids[1]
+    np.testing.assert_array_equal(both.grid, grids[1].grid)
+    np.testing.assert_array_equal(both.moving_grid, grids[0].moving_grid)
+
+
+def test_an_inverse_comes_back(bent: sitk.Transform, inside: np.ndarray):
+    spline = sitk.BSplineTransformInitializer(oblique(blob((15, 18, 21))).to_sitk(), [4, 4, 4])
+    rng = np.random.default_rng(1)
+    spline.SetParameters(rng.normal(0, 1.0, spline.GetNumberOfParameters()).tolist())
+    both = sitk.CompositeTransform([bent, A])
+    for name, forward, most in (
+        ("linear", A, 1e-9), ("bent", bent, 0.1), ("bent, then linear", both, 0.1),
+        ("spline", spline, 0.1),
+    ):  # fmt: skip
+        there = by_itk(forward, inside)
+        assert np.abs(there - inside).max() > 0.3, name
+        inverse = Transform(forward).inverse()
+        off = np.abs(inverse.transform_points(there) - inside).max()
+        assert off < most, (name, off)
+    with pytest.raises(errors.SingularTransformError):
+        Transform(np.diag([1.0, 1, 0, 1]))
+
+
+def test_a_result_gives_its_transform(result: morphseek.RegistrationResult, tmp_path: Path):
+    points = [[0.0, 0.0, 0.0], [20.0, -30.0, -50.0]]
+    transform = result.transform
+    np.testing.assert_allclose(
+        transform.transform_points(points), result.transform_points(points), atol=1e-4
+    )
+    np.testing.assert_allclose(transform.jacobian(), result.jacobian(), atol=1e-4)
+    np.testing.assert_allclose(transform.displacement_mm(), result.displacement_mm, atol=1e-4)
+    expected = (result.initial @ [*points[1], 1])[:3]
+    assert result.stages["initial"].is_linear
+    np.testing.assert_allclose(
+        result.stages["initial"].transform_points(points)[1], expected, atol=1e-9
+    )
+    np.testing.assert_array_equal(
+        result.stages["final"].transform_points(points), transform.transform_points(points)
+    )
+    chained = (result @ Transform(A)).transform_points(points)
+    np.testing.assert_allclose(
+        chained, transform.transform_points(by_itk(A, np.array(points))), atol=1e-9
+    )
+    transform.save(tmp_path / "t.h5")
+    result.write_transform(tmp_path / "r.h5")
+    for name in ("t.h5", "r.h5"):  # both grids come along
+        read = Transform.load(tmp_path / name)
+        np.testing.assert_array_equal(read.grid, result.grid)
+        np.testing.assert_array_equal(read.moving_grid, result.moving_grid)
+        np.testing.assert_array_equal(read.inverse().grid, result.moving_grid)
+
+
+def test_many_parts_are_kept(bent: sitk.Transform, inside: np.ndarray, tmp_path: Path):
+    """More than a node of our own writer of HDF5 holds."""
+    whole, expected = Transform(bent), inside
+    for _ in range(5):
+        expected = by_itk(bent, expected)
+    for _ in range(4):
+        whole = whole @ Transform(bent)
+    whole.save(tmp_path / "t.h5")
+    found = by_itk(sitk.ReadTransform(str(tmp_path / "t.h5")), inside)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+HOW = {
+    "linear": sitk.sitkLinear, "cubic": sitk.sitkBSpline3, "sinc": sitk.sitkLanczosWindowedSinc,
+    "nearest": sitk.sitkNearestNeighbor,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_the_type_stays(bent: sitk.Transform, fixed: Image, how: str):
+    """Integers are rounded and clamped: SimpleITK's floats, by numpy."""
+    hounsfield = fixed.like((fixed.array * 2500 - 1000).astype(np.int16))
+    floats = sitk.GetArrayFromImage(
+        sitk.Resample(
+            sitk.Cast(hounsfield.to_sitk(), sitk.sitkFloat64), fixed.to_sitk(), bent, HOW[how], -5
+        )
+    )
+    found = Transform(bent).apply(hounsfield, fixed, how, -5)
+    assert found.array.dtype == np.int16 and np.ptp(found.array) > 1000
+    assert np.abs(found.array - np.rint(floats)).max() <= 1  # a tie
+    assert (found.array != np.rint(floats)).mean() < 1e-3
+    as_float = Transform(bent).apply(hounsfield, fixed, how, -5, dtype="float32")
+    np.testing.assert_allclose(as_float.array, floats, atol=2e-3)
+
+
+def test_no_value_wraps(fixed: Image):
+    """A cubic overshoots at an edge."""
+    array = np.zeros(fixed.array.shape, np.uint8)
+    array[:, :, 8:12] = 255
+    shift = Transform(sitk.TranslationTransform(3, (0.3, 0.2, 0.0)))
+    floats = shift.apply(fixed.like(array.astype(np.float32)), fixed, "cubic").array
+    assert floats.min() < -1 and floats.max() > 256
+    found = shift.apply(fixed.like(array), fixed, "cubic").array
+    np.testing.assert_array_equal(found, np.clip(np.rint(floats), 0, 255))
+    as_bytes = shift.apply(fixed.like(array * 1000.0 - 300), fixed, dtype=np.uint8).array
+    assert set(np.unique(as_bytes)) <= {0, 255} and as_bytes.max() == 255
+    holes = fixed.like(np.where(array == 255, np.nan, 1.0))
+    filled = shift.apply(holes, fixed, "cubic", 1.0)
+    np.testing.assert_allclose(filled.array[2:-2, 2:-2, 2:-2], 1)
+    with pytest.raises(errors.InvalidArgumentError, match="dtype is 'complex64'"):
+        shift.apply(fixed, fixed, dtype="complex64")
+
+
+def test_a_result_keeps_the_type(result: morphseek.RegistrationResult, pair: Any):
+    hounsfield = np.rint(pair.moving.array).astype(np.int16)
+    found = result.apply(hounsfield)
+    assert found.dtype == np.int16
+    floats = result.apply(hounsfield.astype(np.float32))
+    assert floats.dtype == np.float32
+    np.testing.assert_array_equal(found, np.rint(floats))
+    cubic = result.apply(hounsfield, interpolation="cubic")
+    assert cubic.dtype == np.int16 and 0 < (cubic != found).mean() < 1
+    expected = result.transform.apply(pair.moving.like(hounsfield), interpolation="cubic")
+    np.testing.assert_array_equal(cubic, expected.array)
+
+
+def bodies(points: np.ndarray) -> np.ndarray:
+    """Four bodies with known borders, one of them small."""
+    x, y, z = np.moveaxis(points, -1, 0)
+    found = np.zeros(x.shape, np.uint8)
+    found[(x / 28) ** 2 + (y / 22) ** 2 + (z / 18) ** 2 < 1] = 1
+    found[((x - 8) / 10) ** 2 + ((y + 3) / 7) ** 2 + ((z - 2) / 8) ** 2 < 1] = 2
+    found[(x + 10) ** 2 + (y - 4) ** 2 + (z + 3) ** 2 < 25] = 3
+    return found
+
+
+def on_cube(size: int, spacing: float) -> tuple[Image, np.ndarray]:
+    origin = -(size - 1) / 2 * spacing
+    index = np.moveaxis(np.indices((size,) * 3)[::-1], 0, -1)
+    blank = np.zeros((size,) * 3, np.uint8)
+    return Image(blank, (spacing,) * 3, (origin,) * 3), index * spacing + origin
+
+
+def test_labels_without_staircase():
+    """Of 2 mm voxels on 1 mm: fewer are wrong, borders are smoother, and no small label goes."""
+    moving, places = on_cube(36, 2.0)
+    fixed, points = on_cube(66, 1.0)
+    turn = sitk.Euler3DTransform()
+    turn.SetRotation(0.2, 0.15, -0.3)
+    truth = bodies(points @ np.reshape(turn.GetMatrix(), (3, 3)).T)
+    wrong, faces, small = {}, {}, {}
+    for how in ("nearest", "label"):
+        found = Transform(turn).apply(moving.like(bodies(places)), fixed, how).array
+        assert found.dtype == np.uint8 and set(np.unique(found)) == {0, 1, 2, 3}
+        wrong[how] = (found != truth).mean()
+        faces[how] = sum(
+            (np.diff((found == k).astype(np.int8), axis=axis) != 0).sum()
+            for k in (1, 2, 3)
+            for axis in range(3)
+        )
+        small[how] = (
+            2 * ((found == 3) & (truth == 3)).sum() / ((found == 3).sum() + (truth == 3).sum())
+        )
+    assert wrong["label"] < 0.75 * wrong["nearest"] and faces["label"] < 0.9 * faces["nearest"]
+    assert small["label"] > small["nearest"]
+    large = moving.like(bodies(places).astype(np.uint64) << np.uint64(60))
+    kept = Transform(turn).apply(large, fixed, "label").array
+    np.testing.assert_array_equal(
+        kept >> np.uint64(60),
+        Transform(turn).apply(moving.like(bodies(places)), fixed, "label").array,
+    )
+
+
+def test_modulated_sums_stay(fixed: Image):
+    """The sum over space, times the voxel's volume, of a body that a map shrinks by a third."""
+    moving, places = on_cube(48, 1.0)
+    density = moving.like(np.exp(-(places**2).sum(axis=-1) / 50).astype(np.float32))
+    larger = Transform(np.diag([1.2, 1.1, 1.15, 1.0]))
+    before = density.array.sum(dtype=np.float64)
+    plain = larger.apply(density, moving).array.sum(dtype=np.float64)
+    kept = larger.apply(density, moving, modulate=True).array.sum(dtype=np.float64)
+    assert plain < 0.7 * before and abs(kept / before - 1) < 2e-3
+    bend = Transform(bend_of(moving, 3.0))
+    x, y, z = np.moveaxis(places - [8, 4, 0], -1, 0)  # beside the middle
+    blot = moving.like(np.exp(-(x**2 + y**2 + z**2) / 30).astype(np.float32))
+    before, plain = blot.array.sum(), bend.apply(blot).array.sum()
+    kept = bend.apply(blot, modulate=True).array.sum()
+    assert abs(plain / before - 1) > 0.05 and abs(kept / before - 1) < 3e-3
+    counts = fixed.like((fixed.array * 100).astype(np.int16))
+    assert bend.apply(counts, modulate=True).array.dtype == np.float32
+    with pytest.raises(errors.InvalidArgumentError, match="modulate"):
+        bend.apply(counts, interpolation="nearest", modulate=True)
+
+
+def test_frames(bent: sitk.Transform, fixed: Image, tmp_path: Path):
+    frames = [fixed.like((fixed.array * 100 * (k + 1)).astype(np.int16)) for k in range(3)]
+    expected = [Transform(bent).apply(frame, fixed).array for frame in frames]
+    series = sitk.JoinSeries([frame.to_sitk() for frame in frames], 1.5, 2.5)
+    sitk.WriteImage(series, str(tmp_path / "series.nii.gz"))
+    nib = nibabel.load(tmp_path / "series.nii.gz")
+    found = Transform(bent).apply(tmp_path / "series.nii.gz", fixed)
+    assert found.GetDimension() == 4 and found.GetSpacing()[3] == pytest.approx(2.5)
+    for made in (
+        sitk.GetArrayFromImage(found),
+        sitk.GetArrayFromImage(Transform(bent).apply(series, fixed)),
+        np.asarray(Transform(bent).apply(nib, fixed).dataobj).T,
+    ):
+        assert made.dtype == np.int16
+        np.testing.assert_array_equal(made, expected)
+    assert Transform(bent).apply(nib, fixed).header.get_zooms()[3] == pytest.approx(2.5)
+
+
+def test_what_turns_is_refused(bent: sitk.Transform, fixed: Image, tmp_path: Path):
+    nifti = nibabel.Nifti1Image(np.zeros((5, 6, 7, 1, 6), np.float32), np.eye(4))
+    nifti.header.set_intent("symmetric matrix", (3,))
+    nibabel.save(nifti, tmp_path / "tensor.nii.gz")
+    vectors = sitk.GetImageFromArray(np.zeros((5, 6, 7, 3), np.float32), isVector=True)
+    sitk.WriteImage(vectors, str(tmp_path / "vectors.nrrd"))
+    fod = nibabel.Nifti1Image(np.zeros((5, 6, 7, 45), np.float32), np.eye(4))
+    fod.header["descrip"] = b"MRtrix version: 3.0.4"
+    nibabel.save(fod, tmp_path / "fod.nii")
+    for name in ("tensor.nii.gz", "vectors.nrrd", "fod.nii"):
+        with pytest.raises(errors.InvalidArgumentError, match=rf"{name}.*turn with the tissue"):
+            Transform(bent).apply(tmp_path / name, fixed)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".fcsv", ".mrk.json"])
+def test_points(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_path: Path):
+    names = [f"p,{k}" for k in range(len(inside))]
+    Landmarks(inside, names).write(tmp_path / f"in{ending}")
+    again = Landmarks.read(tmp_path / f"in{ending}")
+    np.testing.assert_array_equal(again.points, inside)
+    assert list(again.names) == names
+    for other in (".csv", ".fcsv", ".mrk.json"):
+        carried.carry(tmp_path / f"in{ending}", tmp_path / f"out{other}", Transform(bent))
+        found = Landmarks.read(tmp_path / f"out{other}")
+        np.testing.assert_allclose(found.points, by_itk(bent, inside), atol=1e-9)
+        assert list(found.names) == names
+    with pytest.raises(errors.OutputUnwritableError, match=r"out\.txt.*\.mrk\.json"):
+        carried.carry(tmp_path / f"in{ending}", tmp_path / "out.txt", Transform(bent))
+
+
+SIGNS = np.array([-1, -1, 1])
+
+
+def test_gifti(bent: sitk.Transform, inside: np.ndarray, tmp_path: Path):
+    points = nibabel.gifti.GiftiDataArray(
+        (inside * SIGNS).astype(np.float32), intent="NIFTI_INTENT_POINTSET"
+    )
+    faces = nibabel.gifti.GiftiDataArray(
+        np.array([[0, 1, 2]], np.int32), intent="NIFTI_INTENT_TRIANGLE"
+    )
+    nibabel.save(nibabel.gifti.GiftiImage(darrays=[points, faces]), tmp_path / "in.surf.gii")
+    assert carried.carry(tmp_path / "in.surf.gii", tmp_path / "out.surf.gii", Transform(bent)) == 60
+    found = nibabel.load(tmp_path / "out.surf.gii")
+    moved, kept = (a.data for a in found.darrays)
+    np.testing.assert_allclose(moved * SIGNS, by_itk(bent, inside), atol=1e-4)
+    np.testing.assert_array_equal(kept, [[0, 1, 2]])
+    points.meta["VolGeomC_R"] = "5.0"
+    nibabel.save(nibabel.gifti.GiftiImage(darrays=[points, faces]), tmp_path / "in.surf.gii")
+    with pytest.raises(errors.InputUnreadableError, match="in.surf.gii.*--to-scanner"):
+        carried.carry(tmp_path / "in.surf.gii", tmp_path / "other.gii", Transform(bent))
+    assert not (tmp_path / "other.gii").exists()
+
+
+@pytest.mark.parametrize("ending", [".tck", ".trk"])
+def test_tracts(
+    bent: sitk.Transform, fixed: Image, inside: np.ndarray, ending: str, tmp_path: Path
+):
+    lines = [(inside[a:b] * SIGNS).astype(np.float32) for a, b in ((0, 20), (20, 21), (21, 60))]
+    weights = {"w": np.array([[1.0], [2.0], [3.0]])} if ending == ".trk" else None
+    made = nibabel.streamlines.Tractogram(lines, weights, affine_to_rasmm=np.eye(4))
+    nibabel.streamlines.save(made, str(tmp_path / f"in{ending}"))
+    for other in (ending, ".tck", ".trk"):
+        out = tmp_path / f"out{other}"
+        assert carried.carry(tmp_path / f"in{ending}", out, Transform(bent), fixed) == 60
+        found = nibabel.streamlines.load(out)
+        assert [len(line) for line in found.streamlines] == [20, 1, 39]
+        np.testing.assert_allclose(
+            np.concatenate(list(found.streamlines)) * SIGNS, by_itk(bent, inside), atol=1e-3
+        )
+        if weights and other == ".trk":
+            kept = found.tractogram.data_per_streamline["w"]
+            np.testing.assert_array_equal(kept, weights["w"])
+    header = nibabel.streamlines.load(tmp_path / "out.trk").header
+    np.testing.assert_allclose(
+        header["voxel_to_rasmm"], np.diag([-1, -1, 1, 1]) @ fixed.index_to_physical, rtol=1e-5
+    )
+    assert list(header["dimensions"]) == [21, 18, 15]
+    if ending == ".tck":
+        with pytest.raises(errors.InvalidArgumentError, match="reference"):
+            carried.carry(tmp_path / "in.tck", tmp_path / "none.trk", Transform(bent))
+    (tmp_path / f"cut{ending}").write_bytes((tmp_path / f"in{ending}").read_bytes()[:300])
+    with pytest.raises(errors.InputUnreadableError, match=f"cut{ending}"):
+        carried.carry(tmp_path / f"cut{ending}", tmp_path / f"o{ending}", Transform(bent))
+
+
+@pytest.mark.parametrize("ending", [".vtk", ".vtp", ".stl", ".ply"])
+def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_path: Path):
+    """Without a note of their space they are in LPS; Slicer's note says RAS."""
+    pytest.importorskip("vtkmodules", reason="needs morphseek[surfaces]")
+    from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
+    from vtkmodules.vtkCommonCore import vtkPoints
+    from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkPolyData
+    from vtkmodules.vtkIOGeometry import vtkSTLReader, vtkSTLWriter
+    from vtkmodules.vtkIOLegacy import vtkPolyDataReader, vtkPolyDataWriter
+    from vtkmodules.vtkIOPLY import vtkPLYReader, vtkPLYWriter
+    from vtkmodules.vtkIOXML import vtkXMLPolyDataReader, vtkXMLPolyDataWriter
+
+    readers = {
+        ".vtk": vtkPolyDataReader, ".vtp": vtkXMLPolyDataReader, ".stl": vtkSTLReader,
+        ".ply": vtkPLYReader,
+    }  # fmt: skip
+    writers = {
+        ".vtk": vtkPolyDataWriter, ".vtp": vtkXMLPolyDataWriter, ".stl": vtkSTLWriter,
+        ".ply": vtkPLYWriter,
+    }  # fmt: skip
+    for note, signs in (("", 1), ("SPACE=RAS", SIGNS)):
+        if note and ending not in (".vtk", ".stl"):
+            continue
+        mesh, points, cells = vtkPolyData(), vtkPoints(), vtkCellArray()
+        points.SetData(numpy_to_vtk((inside * signs).astype(np.float32), deep=True))
+        for k in range(0, 60, 3):
+            cells.InsertNextCell(3, [k, k + 1, k + 2])
+        mesh.SetPoints(points)
+        mesh.SetPolys(cells)
+        writer = writers[ending]()
+        if note:
+            writer.SetHeader(f"3D Slicer output. {note}")
+        writer.SetFileName(str(tmp_path / f"in{ending}"))
+        writer.SetInputData(mesh)
+        assert writer.Write()
+        for other in readers:
+            out = tmp_path / f"out{other}"
+            carried.carry(tmp_path / f"in{ending}", out, Transform(bent))
+            reader = readers[other]()
+            reader.SetFileName(str(out))
+            reader.Update()
+            found = vtk_to_numpy(reader.GetOutput().GetPoints().GetData())
+            assert reader.GetOutput().GetNumberOfPolys() == 20
+            np.testing.assert_allclose(found, by_itk(bent, inside), atol=1e-4)
+            carried.carry(
+                out, tmp_path / f"again{other}", Transform(bent).inverse()
+            )  # its own note
+            reader.SetFileName(str(tmp_path / f"again{other}"))
+            reader.Update()
+            again = vtk_to_numpy(reader.GetOutput().GetPoints().GetData())
+            np.testing.assert_allclose(again, inside, atol=0.1)
+    (tmp_path / f"no{ending}").write_text("nothing\n")
+    with pytest.raises(errors.InputUnreadableError, match=f"no{ending}"):
+        carried.carry(tmp_path / f"no{ending}", tmp_path / f"o{ending}", Transform(bent))
+    assert not (tmp_path / f"o{ending}").exists()
+
+
+# What is wrong, how it is made, what is asked of it, and what is said.
+
+
+def nan_field(folder: Path, fixed: Image) -> Path:
+    vectors = np.zeros((*fixed.array.shape, 3), np.float32)
+    vectors[3, 4, 5, 1] = np.nan
+    image = sitk.GetImageFromArray(vectors, isVector=True)
+    image.CopyInformation(fixed.to_sitk())
+    sitk.WriteImage(image, str(folder / "bad.nrrd"))
+    return folder / "bad.nrrd"
+
+
+def text(name: str, content: str) -> Any:
+    def make(folder: Path, fixed: Image) -> Path:
+        (folder / name).write_text(content)
+        return folder / name
+
+    return make
+
+
+def matrix_file(name: str, *rows: list[float]) -> Any:
+    lines = "#Insight Transform File V1.0\n#Transform 0\nTransform: AffineTransform_double_3_3\n"
+    numbers = [*np.array(rows)[:, :3].ravel(), *np.array(rows)[:, 3]]
+    lines += f"Parameters: {' '.join(map(str, numbers))}\nFixedParameters: 0 0 0\n"
+    return text(name, lines)
+
+
+def flat(folder: Path, fixed: Image) -> Path:
+    sitk.WriteTransform(sitk.Euler2DTransform(), str(folder / "flat.tfm"))
+    return folder / "flat.tfm"
+
+
+def flat_field(folder: Path, fixed: Image) -> Path:
+    image = sitk.GetImageFromArray(np.zeros((5, 6, 2), np.float32), isVector=True)
+    sitk.WriteImage(image, str(folder / "flat.nrrd"))
+    return folder / "flat.nrrd"
+
+
+def scalar(folder: Path, fixed: Image) -> Path:
+    images.write(folder / "image.nii.gz", fixed)
+    return folder / "image.nii.gz"
+
+
+def half(name: str, format: str) -> Any:
+    def make(folder: Path, fixed: Image) -> Path:
+        path = folder / name
+        Transform(A, fixed.grid, fixed.grid).save(path, format)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 4])
+        return path
+
+    return make
+
+
+ELASTIX = '(Transform "{}")\n(TransformParameters {})\n(CenterOfRotationPoint 0 0 0)\n'
+BAD: dict[str, tuple[Any, str]] = {
+    "NaN in a field": (nan_field, "bad.nrrd has no number .NaN or Inf. as displacement of 1 voxel"),
+    "NaN in a matrix": (matrix_file("n.tfm", [1, 0, 0, "nan"], [0, 1, 0, 0], [0, 0, 1, 0]),
+                        "n.tfm"),
+    "singular": (matrix_file("s.tfm", [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]), "s.tfm.*singular"),
+    "2-D": (flat, "flat.tfm.*2-D.*3-D"),
+    "a 2-D field": (flat_field, "flat.nrrd.*2-D.*3-D"),
+    "an image": (scalar, "image.nii.gz is an image and no displacement field"),
+    "a matrix of nobody": (text("m.mat", "1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n"),
+                           "m.mat is a matrix that does not say whose.*greedy"),
+    "half an lta": (half("h.lta", "lta"), "h.lta is no .lta, or is cut short"),
+    "an lta of another type": (
+        text("o.lta", "type = 14\nnxforms = 1\n1 4 4\n1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n"),
+        "o.lta is of type 14"),
+    "a singular lta": (
+        text("z.lta", "type = 1\nnxforms = 1\n1 4 4\n1 0 0 0\n0 1 0 0\n0 0 0 0\n0 0 0 1\n"),
+        "z.lta has a matrix that cannot be inverted"),
+    "elastix, too few": (text("e.txt", ELASTIX.format("AffineTransform", "1 0 0")),
+                         "e.txt has 3 parameters.*12"),
+    "elastix, unknown": (text("u.txt", ELASTIX.format("SplineKernelTransform", "1 0 0")),
+                         "u.txt is a SplineKernelTransform"),
+    "elastix, NaN": (text("n.txt", ELASTIX.format("TranslationTransform", "1 0 nan")),
+                     "n.txt has parameters that are no numbers"),
+    "elastix, a ring": (
+        text("r.txt", ELASTIX.format("TranslationTransform", "1 0 0")
+             + '(InitialTransformParameterFileName "r.txt")\n'), "r.txt begins with more than 20"),
+    "elastix, without its first": (
+        text("f.txt", ELASTIX.format("TranslationTransform", "1 0 0")
+             + '(InitialTransformParameterFileName "gone.txt")\n'), "gone.txt does not exist"),
+    "not there": (lambda folder, fixed: folder / "none.lta", "none.lta does not exist"),
+    "a folder": (lambda folder, fixed: folder, "is a folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_files(what: str, fixed: Image, tmp_path: Path):
+    make, said = BAD[what]
+    path = make(tmp_path, fixed)
+    with pytest.raises(errors.MorphSeekError, match=said) as caught:
+        Transform.load(path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 3 or what == "2-D"
+    done = CliRunner().invoke(app, ["check", str(path)])
+    assert done.exit_code == caught.value.exit_code and not done.stdout
+
+
+def test_what_a_format_cannot_hold(bent: sitk.Transform, fixed: Image, tmp_path: Path):
+    bends, straight = Transform(bent), Transform(A)
+    far = Image(fixed.array, origin=(5e3, 0.0, 0.0))
+    for call, said in (
+        (lambda: bends.save(tmp_path / "a.lta"), r"a\.lta: lta holds a rigid or affine.*\.h5"),
+        (lambda: bends.save(tmp_path / "a.mat"), r"a\.mat.*bends.*\.h5"),
+        (lambda: bends.save(tmp_path / "a.txt", "elastix"), r"a\.txt: elastix holds.*bends"),
+        (lambda: bends.save(tmp_path / "a.mat", "fsl", fixed, fixed), r"a\.mat.*bends"),
+        (lambda: straight.save(tmp_path / "a.nii.gz"), r"a\.nii\.gz: a field needs a grid.*fixed"),
+        (lambda: straight.save(tmp_path / "a.lta"), r"a\.lta: the format lta.*fixed image"),
+        (lambda: straight.save(tmp_path / "a.mat", "fsl", fixed), r"a\.mat.*give the moving image"),
+        (lambda: straight.save(tmp_path / "a.foo"), r"a\.foo: its ending"),
+        (lambda: straight.save(tmp_path / "a.foo", "ants"), r"a\.foo: the format ants.*no ending"),
+        (lambda: straight.save(tmp_path / "a.h5", "afni"), "no format 'afni'"),
+        (lambda: straight.save(tmp_path / "no" / "a.tfm"), "no folder"),
+        (lambda: bends.apply(fixed, far), r"field lies around.*different spaces"),
+        (lambda: bends.jacobian(far), "does not reach the reference"),
+        (lambda: bends.save(tmp_path / "a.nii.gz", reference=far), "different spaces"),
+        (lambda: straight.jacobian(), "holds no grid"),
+        (lambda: Transform.load("a@inverse@b"), "a@inverse@b does not exist"),
+    ):
+        with pytest.raises(errors.MorphSeekError, match=said):
+            call()
+        assert not list(tmp_path.iterdir()), said
+    (tmp_path / "m.mat").write_text("1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n")
+    for given in ({}, {"reference": fixed}, {"moving": fixed}):
+        with pytest.raises(errors.InvalidArgumentError, match=r"m\.mat is of FSL.*moving image"):
+            Transform.load(tmp_path / "m.mat", "fsl", **given)
+
+
+def test_names_may_have_an_at(bent: sitk.Transform, inside: np.ndarray, tmp_path: Path):
+    Transform(A).save(tmp_path / "a@inverse.tfm")
+    there = by_itk(A, inside)
+    found = Transform.load(tmp_path / "a@inverse.tfm").transform_points(inside)
+    np.testing.assert_allclose(found, there, atol=1e-9)
+    found = Transform.load(tmp_path / "a@inverse.tfm@inverse").transform_points(there)
+    np.testing.assert_allclose(found, inside, atol=1e-9)
+    (tmp_path / "a@inverse.tfm").rename(tmp_path / "b.tfm@inverse")
+    with pytest.raises(errors.InputUnreadableError, match="is no transform"):  # ITK asks its ending
+        Transform.load(tmp_path / "b.tfm@inverse")
+
+
+def run(*arguments: Any, expect: int = 0) -> Any:
+    done = CliRunner().invoke(app, [str(a) for a in (*arguments, "--json")])
+    assert done.exit_code == expect, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tmp_path: Path):
+    t, shift = tmp_path / "t.h5", tmp_path / "shift.tfm"
+    Transform(bent, fixed.grid, fixed.grid).save(t)
+    sitk.WriteTransform(sitk.TranslationTransform(3, (1.0, 2.0, 3.0)), str(shift))
+    moving = tmp_path / "moving.nii.gz"
+    images.write(moving, fixed.like((fixed.array * 1000).astype(np.int16)))
+
+    # several, in the order in which a point goes through them, as antsApplyTransforms
+    Landmarks(inside).write(tmp_path / "p.csv")
+    run("apply", "-t", t, "-t", f"{shift}@inverse", "-i", tmp_path / "p.csv",
+        "-o", tmp_path / "q.csv")  # fmt: skip
+    found = Landmarks.read(tmp_path / "q.csv").points
+    np.testing.assert_allclose(found, by_itk(bent, inside) - [1, 2, 3], atol=1e-4)
+    run("compose", t, f"{shift}@inverse", "-o", tmp_path / "both.h5")
+    both = sitk.ReadTransform(str(tmp_path / "both.h5"))
+    np.testing.assert_allclose(by_itk(both, inside), found, atol=1e-4)
+    run("apply", "-t", t, "-t", f"{shift}@inverse", "--inverse", "-i", tmp_path / "q.csv",
+        "-o", tmp_path / "back.csv")  # fmt: skip
+    np.testing.assert_allclose(Landmarks.read(tmp_path / "back.csv").points, inside, atol=0.1)
+
+    out = tmp_path / "out.nii.gz"
+    run("apply", "-t", t, "-i", moving, "-o", out, "--interpolation", "cubic", "--fill", -7)
+    image = sitk.ReadImage(str(out))
+    assert image.GetPixelID() == sitk.sitkInt16
+    expected = Transform(bent).apply(images.read(moving), fixed, "cubic", -7).array
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(image), expected)
+    run("apply", "-t", t, "-i", moving, "-o", out, "--dtype", "float32", "--modulate")
+    assert sitk.ReadImage(str(out)).GetPixelID() == sitk.sitkFloat32
+
+    assert run("invert", t, "-o", tmp_path / "inv.h5") == {"out": [str(tmp_path / "inv.h5")]}
+    inverse = sitk.ReadTransform(str(tmp_path / "inv.h5"))
+    np.testing.assert_allclose(by_itk(inverse, by_itk(bent, inside)), inside, atol=0.1)
+    files = run("convert", t, "--to", "ants", "-o", tmp_path / "a_")["out"]
+    assert [Path(f).name for f in files] == ["a_0GenericAffine.mat", "a_1Warp.nii.gz"]
+    run("convert", tmp_path / "a_0GenericAffine.mat", "-o", tmp_path / "a.lta",
+        "-r", moving, "--moving", moving)  # fmt: skip
+    assert "filename = moving.nii.gz" in (tmp_path / "a.lta").read_text()
+
+    said = run("jacobian", t, "-o", tmp_path / "j.nii.gz")
+    values = images.read(tmp_path / "j.nii.gz").array
+    assert said["njd_percent"] == 0 and said["max"] == pytest.approx(values.max())
+    u = Transform(bent).displacement_mm(fixed) @ np.linalg.inv(fixed.index_to_physical[:3, :3]).T
+    gradient = np.stack([np.stack(np.gradient(u[..., k])[::-1], -1) for k in range(3)], -2)
+    np.testing.assert_allclose(values, np.linalg.det(gradient + np.eye(3)), atol=1e-4)
+    run("jacobian", t, "-o", tmp_path / "j.nii.gz", "--log")
+    np.testing.assert_allclose(images.read(tmp_path / "j.nii.gz").array, np.log(values), atol=1e-5)
+
+    said = run("check", t)
+    assert said["kind"] == "deformable" and said["njd_percent"] == 0
+    assert said["grid"]["size"] == [21, 18, 15]
+    lengths = np.linalg.norm(Transform(bent).displacement_mm(fixed), axis=-1)
+    assert said["displacement_max_mm"] == pytest.approx(lengths.max(), rel=1e-3)
+    assert run("check", tmp_path / "a.lta")["kind"] == "affine"
+    assert run("check", shift)["kind"] == "translation"
+    words = CliRunner().invoke(app, ["check", str(t)]).stdout
+    assert "DisplacementFieldTransform" in words and "folding" in words
+
+    before = t.read_bytes()
+    for arguments in (
+        ["compose", t, shift, "-o", t], ["invert", t, "-o", t], ["convert", t, "-o", t],
+        ["jacobian", t, "-o", t],
+    ):  # fmt: skip
+        assert "would be written" in run(*arguments, expect=2)["error"]["message"]
+    assert t.read_bytes() == before
+    message = run("convert", t, "-o", tmp_path / "no.lta", expect=2)["error"]["message"]
+    assert "t.h5 bends" in message and not (tmp_path / "no.lta").exists()
+
+
+@pytest.mark.parametrize(
+    "matrix, kind",
+    [
+        (np.eye(4), "identity"), (np.diag([2.0, 2, 2, 1]), "similarity"),
+        (np.diag([2.0, 1, 1, 1]), "affine"), (np.diag([-1.0, 1, 1, 1]), "rigid with a mirror"),
+    ],
+)  # fmt: skip
+def test_kinds(matrix: np.ndarray, kind: str):
+    assert Transform(matrix).summary()["kind"] == kind
+
+
+def test_a_fold_is_told(fixed: Image, tmp_path: Path):
+    m = fixed.index_to_physical
+    u = np.zeros((3, *fixed.array.shape), np.float32)
+    u[2, 5:9, 6:10, 8] = 3
+    DenseTransform(u, fixed.grid, fixed.grid).write_transform(tmp_path / "t.h5")
+    said = Transform.load(tmp_path / "t.h5").summary()
+    assert said["njd_percent"] > 0 > said["jacobian_min"]
+    assert said["displacement_max_mm"] == pytest.approx(3 * np.linalg.norm(m[:3, 0]), rel=1e-4)
