@@ -1,7 +1,8 @@
 // MorphSeekRegistration: registers two image files, as a command-line module of the Slicer Execution Model.
 //
 // Exit codes are those of the `morphseek` command (ms_errors_json): 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a
-// device or memory; 6 the output; 130 cancelled; 1 a defect. Outputs appear all together at the end, or not at all.
+// device or memory; 6 the output; 128 and its number for a signal (130 for Ctrl-C); 1 a defect. Outputs appear all together at the end,
+// or not at all.
 #include "ImageFile.h"
 #include "MorphSeekRegistrationXml.h"
 #include "itkCommand.h"
@@ -33,11 +34,13 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <random>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -519,6 +522,82 @@ ReadTransform(const std::string & path)
   throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds no 3-D transform" };
 }
 
+// ----------------------------------------------------------------------------------------------------------------- Signals
+
+// The end of the process by a signal, in whatever phase: a reader of ITK cannot be told to stop, so that a thread of its own takes away
+// what is half written and ends the process. Who holds the lock is not interrupted.
+struct Ending
+{
+  std::mutex         lock;
+  std::set<fs::path> folders;         // to be taken away
+  bool               finished{ false }; // the outputs are in their places
+};
+
+Ending &
+TheEnding()
+{
+  static Ending * ending = new Ending; // a thread may look at it to the last
+  return *ending;
+}
+
+std::atomic<int> signalled{ 0 };
+
+[[noreturn]] void
+EndBySignal(int number)
+{
+  Ending & ending = TheEnding();
+  ending.lock.lock(); // for good: nothing more is begun, and main does not return
+  if (ending.finished)
+  {
+    ending.lock.unlock();
+    for (;;)
+    {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+  for (const fs::path & folder : ending.folders)
+  {
+    std::error_code error;
+    for (int i = 0; i < 100; ++i) // a writer may still add a file while the others go
+    {
+      fs::remove_all(folder, error);
+      if (!error && !fs::exists(folder, error))
+      {
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  std::cerr << "MorphSeekRegistration: cancelled" << std::endl;
+  std::_Exit(128 + number);
+}
+
+void
+StopOnSignals()
+{
+#ifndef _WIN32 // the handler runs on the stack that the Go runtime's threads have for signals
+  for (const int number : { SIGINT, SIGTERM, SIGHUP })
+  {
+    struct sigaction action = {}, before = {};
+    action.sa_handler = [](int n) { signalled = n; };
+    action.sa_flags = SA_ONSTACK | SA_RESTART;
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) // nohup holds
+    {
+      sigaction(number, &action, nullptr);
+    }
+  }
+#else
+  std::signal(SIGINT, [](int n) { signalled = n; });
+#endif
+  std::thread([] {
+    while (signalled == 0)
+    {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EndBySignal(signalled);
+  }).detach();
+}
+
 // ----------------------------------------------------------------------------------------------------------------- Outputs
 
 // Paths that are taken, and by what: the role of each.
@@ -695,6 +774,7 @@ public:
 
   ~Outputs()
   {
+    const std::lock_guard<std::mutex> alone(TheEnding().lock);
     for (const auto & folder : m_Folders)
     {
       std::error_code ignored;
@@ -725,9 +805,13 @@ public:
     const fs::path temporary =
       fs::absolute(path).parent_path() / (".morphseek-" + std::to_string(std::random_device{}()));
     std::error_code error;
-    if (!fs::create_directory(temporary, error))
     {
-      throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
+      const std::lock_guard<std::mutex> alone(TheEnding().lock);
+      if (!fs::create_directory(temporary, error))
+      {
+        throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
+      }
+      TheEnding().folders.insert(temporary);
     }
     fs::permissions(temporary, fs::perms::owner_all, error); // it will hold a patient's voxels
     m_Folders[flag] = temporary;
@@ -795,6 +879,7 @@ public:
   void
   Publish()
   {
+    const std::lock_guard<std::mutex> alone(TheEnding().lock);
     for (const auto & folder : m_Folders)
     {
       for (const auto & file : fs::directory_iterator(folder.second))
@@ -808,6 +893,7 @@ public:
         }
       }
     }
+    TheEnding().finished = true;
   }
 
 private:
@@ -911,23 +997,7 @@ StandIn()
 
 // --------------------------------------------------------------------------------------------------------- The registration
 
-std::atomic<bool> interrupted{ false };
-
-void
-StopOnSignals()
-{
-#ifndef _WIN32 // the handler runs on the stack that the Go runtime's threads have for signals
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = SA_ONSTACK | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-#else
-  std::signal(SIGINT, [](int) { interrupted = true; });
-#endif
-}
-
-// Tells the host about a filter's progress, in the words of the Slicer Execution Model, and stops it on a signal.
+// Tells the host about a filter's progress, in the words of the Slicer Execution Model.
 class Narrator : public itk::Command
 {
 public:
@@ -948,10 +1018,6 @@ public:
     }
     else if (itk::ProgressEvent().CheckEvent(&event))
     {
-      if (interrupted)
-      {
-        filter->AbortGenerateDataOn();
-      }
       if (filter->GetProgress() > m_Told)
       {
         m_Told = filter->GetProgress();
@@ -1081,10 +1147,6 @@ Register(const Arguments & arguments)
   outputs.Write("output-transform", [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
   outputs.Write("report", [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
   outputs.Write("returnparameterfile", [&](const std::string & path) { WriteText(ReturnParameters(*filter), path); });
-  if (interrupted)
-  {
-    throw itk::ProcessAborted(__FILE__, __LINE__);
-  }
   outputs.Publish();
 }
 
@@ -1105,6 +1167,7 @@ ExitCode(ms_status code)
 int
 Fail(ms_status code, const std::string & message)
 {
+  const std::lock_guard<std::mutex> alone(TheEnding().lock); // where a signal came first, it has the word
   std::cerr << "MorphSeekRegistration: " << message << std::endl;
   return ExitCode(code);
 }
@@ -1145,10 +1208,6 @@ main(int argc, char ** argv)
   catch (const itk::MorphSeekException & error)
   {
     return Fail(error.GetCode(), error.GetDescription());
-  }
-  catch (const itk::ProcessAborted &)
-  {
-    return Fail(MS_ERR_CANCELLED, "cancelled");
   }
   catch (const std::bad_alloc &)
   {
