@@ -12,6 +12,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Fields of protobuf as bytes.
@@ -153,4 +154,50 @@ func TestRunsWhatWasVerified(t *testing.T) {
 	if err := runner.Run(context.Background(), s); err != nil {
 		t.Error(err)
 	}
+}
+
+// Any bytes as a part of the graph, with a manifest that says so.
+func FuzzGraph(f *testing.F) {
+	tiny := read(f, "tiny.onnx")
+	for _, seed := range [][]byte{
+		nil, node("Relu", text(7, "ai.onnx")), lengthed(15), node("If", attribute(lengthed(6, node("EPContext")))),
+		lengthed(5, counted(14, 1)), lengthed(11, text(1, "steps")), {0x0a, 0x80}, {0xff, 0xff, 0xff, 0xff, 0x0f},
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := Parse(resigned(t, tiny, data), "fuzz")
+		if fault.CodeOf(err) == fault.ModelTampered || fault.CodeOf(err) == fault.Internal {
+			t.Errorf("got %v", err)
+		}
+		if err != nil {
+			return
+		}
+		if o, err := scanONNX(m.runnable()); err != nil || !bytes.Equal(o.graph, m.graph) {
+			t.Errorf("another graph is run (%v)", err)
+		}
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	file, err := scanONNX(read(f, "tiny.onnx"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	sound := file.metadata[manifestKey]
+	for _, seed := range []string{"", "{}", sound, strings.Replace(sound, "null", "1e300", 1), strings.Repeat("[", 20000), `{"format": 1, "format": 2}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := parseManifest(text)
+		if err != nil || m.Format != Format {
+			return
+		}
+		g := m.Grid(volume.Geometry{Size: [3]int{40, 30, 60}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for a, n := range g.Size {
+			if n < 1 || n%m.SizeMultiple != 0 || !(g.Spacing[a] > 0) {
+				t.Errorf("%+v makes the grid %+v", m, g)
+			}
+		}
+	})
 }
