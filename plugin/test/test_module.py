@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import SimpleITK as sitk
 
@@ -727,8 +728,10 @@ def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
         assert not list(out.iterdir()), arguments
 
 
-def end_by(number, out, arguments, *, line=None, delay=0.0):
-    """Signal a run after a line of its output, or after a while; return exit code and seconds."""
+def end_by(number, out, arguments, *, line=None, opened=None, delay=0.0):
+    """Signal a run after a line of its output, or when it has a file open, or after a while; return
+    exit code and seconds.
+    """
     with subprocess.Popen(
         [EXECUTABLE, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -737,6 +740,9 @@ def end_by(number, out, arguments, *, line=None, delay=0.0):
     ) as process:
         while line is not None and line not in process.stdout.readline():
             pass
+        while opened is not None and process.poll() is None:
+            if str(opened) in {file.path for file in psutil.Process(process.pid).open_files()}:
+                break
         time.sleep(delay)
         started = time.monotonic()
         process.send_signal(number)
@@ -761,7 +767,7 @@ PHASES = ("reading", "reading labels", "registering", "writing")
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_every_phase(pair, long_to_read, tmp_path, phase, name):
-    fixed, more, when = pair / "fixed.nii.gz", list(QUICK), {"delay": 0.4}
+    fixed, more, when = pair / "fixed.nii.gz", list(QUICK), {"opened": long_to_read}
     if phase == "reading":
         fixed = long_to_read
     elif phase == "reading labels":

@@ -254,7 +254,7 @@ def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
             cells = [_number(v) for v in place] if len(place) == 3 else [math.nan] * 3
             points.append([s * v for s, v in zip(_SIGNS[space.lower()], cells)])
             names.append(str(point.get("label") or point.get("id") or i + 1))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise errors.InputUnreadableError(
             f"{name}: {path} is not 3D Slicer's list of points (.mrk.json): {error!r}"
         ) from None

@@ -266,7 +266,9 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
             np.array(report.pop("initial_transform"), dtype=np.float64),
             report.pop("options"),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+    ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: {error!r}"
         ) from None
@@ -292,7 +294,12 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: its initial transform cannot be inverted"
         )
-    displacement = bindings.from_mm(mm, grid)
+    try:
+        displacement = bindings.from_mm(mm, grid)
+    except errors.MorphSeekError as error:
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: {error}"
+        ) from None
     warped = images.read(folder / "warped.nii.gz", "warped").float32()
     uncertainty = (
         images.read(folder / "uncertainty.nrrd", "uncertainty").float32()

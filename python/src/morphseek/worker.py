@@ -38,6 +38,7 @@ import shutil
 import signal
 import sys
 import threading
+import tokenize
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,9 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         ]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
         options, initial = request.get("options", {}), request.get("initial_transform")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+    ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{folder / 'request.json'} is not a request: {error!r}"
         ) from None
@@ -127,7 +130,14 @@ def _told(progress: Progress) -> dict[str, Any]:
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
     _files.check_regular(folder / entry["file"], name)
-    array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+    try:
+        array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+    except (
+        ValueError, SyntaxError, EOFError, OverflowError, MemoryError, tokenize.TokenError
+    ) as error:  # fmt: skip
+        raise errors.InputUnreadableError(
+            f"{name}: {folder / entry['file']} is no array: {error!r}"
+        ) from None
     spacing, origin, direction = (
         tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
     )

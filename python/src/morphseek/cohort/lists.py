@@ -46,7 +46,7 @@ def read_pairs(
             raise errors.InputUnreadableError(
                 f"pairs: {path} cannot be read: {error.strerror}"
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise errors.InputUnreadableError(
                 f"pairs: {path} is not a list of pairs: {error}"
             ) from None
