@@ -953,3 +953,9 @@ def test_a_pipe_is_refused(pair, tmp_path, flag):
     more += ["--output-labels", tmp_path / "labels.mha"] if flag == "--moving-labels" else []
     done = run(*images, *QUICK, *more, "--report", tmp_path / "report.json")
     assert done.returncode == 3 and f"{pipe} is a pipe" in done.stderr
+
+
+def test_no_damaged_file_does_harm():
+    import mutants
+
+    assert mutants.run_module(60, EXECUTABLE) == []

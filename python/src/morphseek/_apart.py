@@ -14,10 +14,11 @@ from pathlib import Path
 
 from . import errors
 
+_THREADS = "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
 _RATIO = 1032  # deflate packs no denser
 _START = 30.0  # seconds that a busy machine may take to begin
 _SECONDS_PER_MB = 0.2
-_ALLOWANCE = 512 << 20
+_ALLOWANCE = 200 << 20
 
 
 @contextlib.contextmanager
@@ -37,9 +38,7 @@ def plain(kind: str, path: Path, what: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="morphseek-") as name:
         out = Path(name, "out.h5" if kind == "transform" else "out.mha")
         said = Path(name, "said")
-        call = (
-            "import sys; sys.path[:] = sys.argv[6:]; from morphseek import _apart; _apart.main()"
-        )
+        call = "import sys; sys.path[:] = sys.argv[6:]; from morphseek import _apart; _apart.main()"
         command = [sys.executable, "-I", "-c", call, kind, os.fspath(path.absolute()), str(out),
                    str(said), str(memory), *map(os.path.abspath, sys.path)]  # fmt: skip
         try:
@@ -48,6 +47,8 @@ def plain(kind: str, path: Path, what: str) -> Iterator[Path]:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                # what threads reserve would count
+                env={**os.environ, "MALLOC_ARENA_MAX": "1", _THREADS: "1"},
                 timeout=_START + _SECONDS_PER_MB * size / 2**20,
                 check=False,
             ).returncode

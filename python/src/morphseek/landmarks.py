@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 import math
 import os
 import re
@@ -17,6 +16,7 @@ import numpy as np
 from . import errors
 from ._engine.bindings import Doubles
 from ._files import check_path, check_regular
+from ._json import check_size, parse
 from ._tables import read_table
 from .transforms.points import checked_points
 
@@ -174,6 +174,7 @@ def check_inside(landmarks: Landmarks, grid: Doubles, image: str) -> str:
 def _text(path: Path, name: str) -> str:
     check_regular(path, name)
     try:
+        check_size(path)
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: no text
         raise errors.InputUnreadableError(
@@ -233,7 +234,7 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
 
 def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
     try:
-        lists = json.loads(_text(path, name))["markups"]
+        lists = parse(_text(path, name))["markups"]
         if len(lists) != 1:
             raise errors.InputUnreadableError(
                 f"{name}: {path} holds {len(lists)} lists of points; save one alone"
@@ -254,7 +255,7 @@ def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
             cells = [_number(v) for v in place] if len(place) == 3 else [math.nan] * 3
             points.append([s * v for s, v in zip(_SIGNS[space.lower()], cells)])
             names.append(str(point.get("label") or point.get("id") or i + 1))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.InputUnreadableError(
             f"{name}: {path} is not 3D Slicer's list of points (.mrk.json): {error!r}"
         ) from None

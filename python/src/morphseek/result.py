@@ -14,6 +14,7 @@ import numpy as np
 from . import _files, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
+from ._json import read as read_json
 from .transforms.dense import DenseTransform, read_only
 from .verdict import Verdict, explain
 
@@ -256,9 +257,8 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
     folder = Path(folder)
     path = folder / "report.json"
-    _files.check_regular(path, "result")
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = read_json(path, "result")
         grid, moving_grid = (
             np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
         )
@@ -267,7 +267,7 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
             report.pop("options"),
         )
     except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
     ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: {error!r}"

@@ -46,7 +46,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _files, errors, images
+from . import _files, _json, errors, images
 from ._engine import core
 from .progress import Progress
 from .registration import register
@@ -62,9 +62,8 @@ others are float32 (z, y, x) on the fixed grid.
 
 def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     """Do what ``request.json`` in a folder says; return the result line's content."""
-    _files.check_regular(folder / "request.json", "request")
     try:
-        request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+        request = _json.read(folder / "request.json", "request")
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
         masks: dict[str, Any] = {
             name: _read(folder, request[name], name)
@@ -78,7 +77,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
         options, initial = request.get("options", {}), request.get("initial_transform")
     except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
     ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{folder / 'request.json'} is not a request: {error!r}"

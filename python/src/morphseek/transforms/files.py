@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def _read_text(path: Path) -> list[h5.Part] | None:
             if match[1] in found[-1]:
                 return None
             found[-1][match[1]] = match[2]
-        parts = []
+        parts: list[h5.Part] = []
         for one in found:
             kind = _KIND.fullmatch(one["Transform"])
             if kind is None:
@@ -143,9 +143,7 @@ def _read_text(path: Path) -> list[h5.Part] | None:
 
 
 _NUMBERS = ("FixedParameters", "Parameters")
-_SIDE_BY_SIDE = (
-    "it holds {} transforms side by side; write them as one composite transform"
-)
+_SIDE_BY_SIDE = "it holds {} transforms side by side; write them as one composite transform"
 
 
 def _is_hdf5(path: Path) -> bool:
@@ -167,7 +165,7 @@ def _read_by_itk(path: Path) -> sitk.Transform:
     return found
 
 
-_CLASSES = {
+_CLASSES: dict[str, Callable[[], Any]] = {
     "AffineTransform": lambda: sitk.AffineTransform(3),
     "BSplineTransform": lambda: sitk.BSplineTransform(3),
     "Euler3DTransform": sitk.Euler3DTransform,

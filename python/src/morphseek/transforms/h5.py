@@ -19,7 +19,9 @@ import numpy as np
 _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
 _SEAL = "MorphSeekChecksum"
-_BEGINNING = b"\x89HDF\r\n\x1a\n" + struct.pack("<BBBxBBBxHHI", 0, 0, 0, 0, 8, 8, _LEAF, _INTERNAL, 0)
+_BEGINNING = b"\x89HDF\r\n\x1a\n" + struct.pack(
+    "<BBBxBBBxHHI", 0, 0, 0, 0, 8, 8, _LEAF, _INTERNAL, 0
+)
 
 
 def _kind(size: int, sign: int, exponent: int, exponent_bits: int, bias: int) -> bytes:
