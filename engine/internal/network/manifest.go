@@ -145,6 +145,20 @@ func (m Manifest) check() error {
 	return nil
 }
 
+// Lengths returns what the network is made for along x, y, z, mm: its only grid, or else its least; 0 where the manifest does not say.
+func (m Manifest) Lengths() (mm [3]float64) {
+	size := m.MinSize
+	if m.Size != nil {
+		size = *m.Size
+	}
+	for a, s := range m.SpacingMM {
+		if s != nil {
+			mm[2-a] = float64(size[a]) * *s
+		}
+	}
+	return mm
+}
+
 // Grid returns the network grid for a fixed image. Where the model runs on one size and the image is larger, its voxels are so, too.
 func (m Manifest) Grid(fixed volume.Geometry) volume.Geometry {
 	var spacing [3]float64
