@@ -106,7 +106,10 @@ def _check_claim(stored: Stored, name: str) -> None:
 def limit() -> float:
     """Return how many GiB a file may claim."""
     try:
-        return float(os.environ.get(LIMIT) or _DEFAULT_LIMIT_GB)
+        most = float(os.environ.get(LIMIT) or _DEFAULT_LIMIT_GB)
+        if most > 0:  # which NaN is not
+            return most
+        raise ValueError
     except ValueError:
         raise errors.InvalidArgumentError(
             f"{LIMIT} is {os.environ[LIMIT]!r}; it must be a number of GiB"
