@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -19,6 +20,74 @@ func (e *Engine) model(name string) (*network.Model, error) {
 		return nil, nil
 	}
 	return network.Load(name, e.cfg.ModelDir)
+}
+
+const (
+	// mostBeyond is how many times the voxels of a network's least grid it is run on, where these are more than plainGrid: a network for a
+	// hippocampus took eight minutes over a torso, and what it says of it means nothing.
+	mostBeyond, plainGrid = 64, 1 << 23
+	// otherLength is by what factor a field of view or voxels are another kind of image than a network is made for.
+	otherLength = 3
+	// airOfCT is an intensity that CT has and MR has not.
+	airOfCT = -200
+)
+
+// checkModel compares the images with what the manifest says that the network is made for: it warns where they differ, and refuses a grid
+// that would take for ever.
+func (r *registration) checkModel() error {
+	m := r.model.Manifest
+	least := m.MinSize
+	if m.Size != nil {
+		least = *m.Size
+	}
+	made := 1
+	for _, n := range least {
+		made *= max(n, 1)
+	}
+	if grid := m.Grid(r.fixed.Geometry); grid.Voxels() > max(plainGrid, mostBeyond*made) {
+		return fault.New(fault.InvalidArgument,
+			"model %s is made for images of about %s, the fixed volume is of %s, and the network would run on %d million voxels; crop the volumes to what it is made for, or choose another model",
+			m.Name, inMM(m.Lengths()), inMM(extent(r.fixed.Geometry)), grid.Voxels()/1e6)
+	}
+	for _, image := range []struct {
+		name string
+		v    *volume.Volume
+	}{{"fixed", r.fixed}, {"moving", r.moving}} {
+		g, longer := image.v.Geometry, 0.0
+		made, found := m.Lengths(), extent(g)
+		coarser := 0.0
+		for a := range 3 {
+			if made[a] > 0 {
+				longer = max(longer, found[a]/made[a])
+			}
+			if s := m.SpacingMM[2-a]; s != nil {
+				coarser = max(coarser, g.Spacing[a] / *s)
+			}
+		}
+		if longer > otherLength && min(made[0], made[1], made[2]) > 0 {
+			r.warn(fmt.Sprintf("Model %s is made for images of about %s, and the %s volume is of %s: its result there means little; crop the volumes, or choose another model.",
+				m.Name, inMM(made), image.name, inMM(found)))
+		}
+		if coarser > otherLength {
+			r.warn(fmt.Sprintf("Model %s is made for finer voxels than those of the %s volume, of %.3g x %.3g x %.3g mm.", m.Name, image.name, g.Spacing[0], g.Spacing[1], g.Spacing[2]))
+		}
+		if low := image.v.Percentiles(1, 99)[0]; m.Modality == "mr" && low < airOfCT {
+			r.warn(fmt.Sprintf("Model %s is made for MR, and the %s volume has intensities about %.0f, as CT has.", m.Name, image.name, low))
+		}
+	}
+	return nil
+}
+
+// extent returns the lengths of a grid along its axes, mm.
+func extent(g volume.Geometry) (mm [3]float64) {
+	for a, n := range g.Size {
+		mm[a] = float64(n) * g.Spacing[a]
+	}
+	return mm
+}
+
+func inMM(lengths [3]float64) string {
+	return fmt.Sprintf("%.0f x %.0f x %.0f mm", lengths[0], lengths[1], lengths[2])
 }
 
 // network runs the step graph T times on the network grid, each time keeping the best trajectory.

@@ -125,6 +125,9 @@ func (r *registration) prepare() error {
 	if r.model == nil {
 		return nil
 	}
+	if err := r.checkModel(); err != nil {
+		return err
+	}
 	began := time.Now()
 	runner, note, err := r.engine.sessions.Get(r.model, r.opt.Device, r.opt.Threads)
 	if err != nil {

@@ -614,7 +614,12 @@ Check(const fs::path & path)
     throw Unsound(said.str());
   }
   const char * const set = std::getenv("MORPHSEEK_INPUT_LIMIT_GB");
-  const double       limit = set && *set ? std::strtod(set, nullptr) : 64;
+  char *             end = nullptr;
+  const double       limit = set && *set ? std::strtod(set, &end) : 64;
+  if (!(limit > 0) || (end != nullptr && *end != 0))
+  {
+    throw Unsound(std::string("MORPHSEEK_INPUT_LIMIT_GB is ") + Quoted(set) + "; it must be a number of GiB");
+  }
   if (stored.size > limit * (1 << 30))
   {
     said << "its header claims " << stored.size / (1 << 30) << " GiB of voxels, more than " << limit

@@ -1,7 +1,8 @@
 // MorphSeekRegistration: registers two image files, as a command-line module of the Slicer Execution Model.
 //
 // Exit codes are those of the `morphseek` command (ms_errors_json): 0 done; 2 wrong usage; 3 an input; 4 a model; 5 the runtime, a
-// device or memory; 6 the output; 130 cancelled; 1 a defect. Outputs appear all together at the end, or not at all.
+// device or memory; 6 the output; 128 and its number for a signal (130 for Ctrl-C); 1 a defect. Outputs appear all together at the end,
+// or not at all.
 #include "ImageFile.h"
 #include "MorphSeekRegistrationXml.h"
 #include "itkCommand.h"
@@ -33,12 +34,24 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <random>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <vector>
+
+#ifdef __linux__
+#  include <cerrno>
+#  include <fcntl.h>
+#  include <malloc.h>
+#  include <spawn.h>
+#  include <sys/resource.h>
+#  include <sys/wait.h>
+#  include <unistd.h>
+#endif
 
 namespace fs = std::filesystem;
 
@@ -48,6 +61,8 @@ using VolumeType = itk::Image<float, 3>;
 using MaskType = itk::Image<unsigned char, 3>;
 using LabelType = itk::Image<double, 3>; // ITK's nearest neighbour computes in double, whatever the type
 using FilterType = itk::MorphSeekRegistrationFilter<VolumeType>;
+
+const char * const tryTransform = "--try-transform"; // this program's word to itself
 
 // A failure with its status code and a sentence for people.
 struct Failure
@@ -188,6 +203,89 @@ PrintHelp()
     std::cout << " --" << flag;
   }
   std::cout << "\nResearch software; not a medical device.\n";
+}
+
+// ----------------------------------------------------------------------------------------------------------------- Signals
+
+// The end of the process by a signal, in whatever phase: a reader of ITK cannot be told to stop, so that a thread of its own takes away
+// what is half written and ends the process. Who holds the lock is not interrupted.
+struct Ending
+{
+  std::mutex         lock;
+  std::set<fs::path> folders;           // to be taken away
+  bool               finished{ false }; // the outputs are in their places
+  std::atomic<long>  child{ 0 };        // a process that reads for this one
+};
+
+Ending &
+TheEnding()
+{
+  static Ending * ending = new Ending; // a thread may look at it to the last
+  return *ending;
+}
+
+std::atomic<int> signalled{ 0 };
+
+[[noreturn]] void
+EndBySignal(int number)
+{
+  Ending & ending = TheEnding();
+  ending.lock.lock(); // for good: nothing more is begun, and main does not return
+  if (ending.finished)
+  {
+    ending.lock.unlock();
+    for (;;)
+    {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+#ifndef _WIN32
+  if (ending.child > 0)
+  {
+    kill(static_cast<pid_t>(ending.child), SIGKILL);
+  }
+#endif
+  for (const fs::path & folder : ending.folders)
+  {
+    std::error_code error;
+    for (int i = 0; i < 100; ++i) // a writer may still add a file while the others go
+    {
+      fs::remove_all(folder, error);
+      if (!error && !fs::exists(folder, error))
+      {
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  std::cerr << "MorphSeekRegistration: cancelled" << std::endl;
+  std::_Exit(128 + number);
+}
+
+void
+StopOnSignals()
+{
+#ifndef _WIN32 // the handler runs on the stack that the Go runtime's threads have for signals
+  for (const int number : { SIGINT, SIGTERM, SIGHUP })
+  {
+    struct sigaction action = {}, before = {};
+    action.sa_handler = [](int n) { signalled = n; };
+    action.sa_flags = SA_ONSTACK | SA_RESTART;
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) // nohup holds
+    {
+      sigaction(number, &action, nullptr);
+    }
+  }
+#else
+  std::signal(SIGINT, [](int n) { signalled = n; });
+#endif
+  std::thread([] {
+    while (signalled == 0)
+    {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EndBySignal(signalled);
+  }).detach();
 }
 
 // ------------------------------------------------------------------------------------------------------------------ Inputs
@@ -364,9 +462,16 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     imagefile::Check(path);
     if (fs::is_directory(path))
     {
+      size_t count = 0;
       for (const auto & entry : fs::directory_iterator(path)) // GDCM opens all of them
       {
         imagefile::RequireRegular(entry.path());
+        if (++count > 20000) // a series has a few thousand
+        {
+          throw Failure{ MS_ERR_INPUT_UNREADABLE,
+                         name + ": the folder " + path +
+                           " holds more than 20000 files; give a folder with the slices of one series" };
+        }
       }
       auto reader = itk::ImageSeriesReader<TImage>::New();
       reader->SetImageIO(itk::GDCMImageIO::New());
@@ -484,12 +589,103 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
   return labels;
 }
 
+// Reads a transform's file in a process of its own first: ITK's readers of transforms, HDF5 above all, end the process over some damaged
+// files and allocate what others claim.
+void
+TryTransform(const std::string & path)
+{
+#ifdef __linux__
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+  {
+    return; // so few descriptors are left that reading will fail in words
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  std::string own = "/proc/self/exe", flag = tryTransform, file = path;
+  char *      arguments[] = { &own[0], &flag[0], &file[0], nullptr };
+  pid_t       child = 0;
+  const int   failed = posix_spawn(&child, own.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string said;
+  char        buffer[4096];
+  TheEnding().child = child;
+  for (ssize_t count; failed == 0 && (count = read(ends[0], buffer, sizeof buffer)) != 0;)
+  {
+    if (count > 0)
+    {
+      said.append(buffer, static_cast<size_t>(count));
+    }
+    else if (errno != EINTR)
+    {
+      break;
+    }
+  }
+  close(ends[0]);
+  int status = 0;
+  while (failed == 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+  {
+  }
+  TheEnding().child = 0;
+  if (failed == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+  {
+    throw imagefile::Unsound(said.empty() ? "its reader does not come to an end over it; it is damaged, or no transform"
+                                          : said);
+  }
+#else
+  static_cast<void>(path);
+#endif
+}
+
+#ifdef __linux__
+// The other side of TryTransform: reads within limits and says on standard output what is wrong.
+int
+ReadForAnother(const std::string & path)
+{
+  std::error_code unknown;
+  const auto      size = static_cast<double>(fs::file_size(path, unknown));
+  const auto      limit = [](int what, double most) {
+    const struct rlimit set = { static_cast<rlim_t>(most), RLIM_INFINITY };
+    setrlimit(static_cast<__rlimit_resource_t>(what), &set);
+  };
+  std::ifstream statm("/proc/self/statm"); // pages
+  double        pages = 0;
+  statm >> pages;
+  mallopt(M_ARENA_MAX, 1); // what threads reserve would count
+  itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(1);
+  limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_CPU, 8 + size / 1e7);
+  limit(RLIMIT_AS, pages * static_cast<double>(sysconf(_SC_PAGESIZE)) + (1 << 28) + 8 * 1032 * size);
+  try
+  {
+    auto reader = itk::TransformFileReaderTemplate<double>::New();
+    reader->SetFileName(path);
+    reader->Update();
+    return 0;
+  }
+  catch (const itk::ExceptionObject & error)
+  {
+    std::cout << Reason(error);
+  }
+  catch (const std::exception & error)
+  {
+    std::cout << "it claims more than it can hold";
+  }
+  std::cout.flush();
+  return 3;
+}
+#endif
+
 FilterType::InitialTransformType::ConstPointer
 ReadTransform(const std::string & path)
 {
   try
   {
     imagefile::RequireRegular(path);
+    TryTransform(path);
     auto reader = itk::TransformFileReaderTemplate<double>::New();
     reader->SetFileName(path);
     reader->Update();
@@ -515,6 +711,10 @@ ReadTransform(const std::string & path)
   catch (const itk::ExceptionObject & error)
   {
     throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + Reason(error) };
+  }
+  catch (const std::exception & error)
+  {
+    throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + error.what() };
   }
   throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds no 3-D transform" };
 }
@@ -695,6 +895,7 @@ public:
 
   ~Outputs()
   {
+    const std::lock_guard<std::mutex> alone(TheEnding().lock);
     for (const auto & folder : m_Folders)
     {
       std::error_code ignored;
@@ -725,9 +926,13 @@ public:
     const fs::path temporary =
       fs::absolute(path).parent_path() / (".morphseek-" + std::to_string(std::random_device{}()));
     std::error_code error;
-    if (!fs::create_directory(temporary, error))
     {
-      throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
+      const std::lock_guard<std::mutex> alone(TheEnding().lock);
+      if (!fs::create_directory(temporary, error))
+      {
+        throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + error.message() };
+      }
+      TheEnding().folders.insert(temporary);
     }
     fs::permissions(temporary, fs::perms::owner_all, error); // it will hold a patient's voxels
     m_Folders[flag] = temporary;
@@ -795,6 +1000,7 @@ public:
   void
   Publish()
   {
+    const std::lock_guard<std::mutex> alone(TheEnding().lock);
     for (const auto & folder : m_Folders)
     {
       for (const auto & file : fs::directory_iterator(folder.second))
@@ -808,6 +1014,7 @@ public:
         }
       }
     }
+    TheEnding().finished = true;
   }
 
 private:
@@ -911,23 +1118,7 @@ StandIn()
 
 // --------------------------------------------------------------------------------------------------------- The registration
 
-std::atomic<bool> interrupted{ false };
-
-void
-StopOnSignals()
-{
-#ifndef _WIN32 // the handler runs on the stack that the Go runtime's threads have for signals
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = SA_ONSTACK | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-#else
-  std::signal(SIGINT, [](int) { interrupted = true; });
-#endif
-}
-
-// Tells the host about a filter's progress, in the words of the Slicer Execution Model, and stops it on a signal.
+// Tells the host about a filter's progress, in the words of the Slicer Execution Model.
 class Narrator : public itk::Command
 {
 public:
@@ -948,10 +1139,6 @@ public:
     }
     else if (itk::ProgressEvent().CheckEvent(&event))
     {
-      if (interrupted)
-      {
-        filter->AbortGenerateDataOn();
-      }
       if (filter->GetProgress() > m_Told)
       {
         m_Told = filter->GetProgress();
@@ -1081,10 +1268,6 @@ Register(const Arguments & arguments)
   outputs.Write("output-transform", [&](const std::string & path) { WriteTransform(filter->GetTransform(), path); });
   outputs.Write("report", [&](const std::string & path) { WriteText(filter->GetMetrics() + "\n", path); });
   outputs.Write("returnparameterfile", [&](const std::string & path) { WriteText(ReturnParameters(*filter), path); });
-  if (interrupted)
-  {
-    throw itk::ProcessAborted(__FILE__, __LINE__);
-  }
   outputs.Publish();
 }
 
@@ -1105,6 +1288,7 @@ ExitCode(ms_status code)
 int
 Fail(ms_status code, const std::string & message)
 {
+  const std::lock_guard<std::mutex> alone(TheEnding().lock); // where a signal came first, it has the word
   std::cerr << "MorphSeekRegistration: " << message << std::endl;
   return ExitCode(code);
 }
@@ -1132,6 +1316,13 @@ main(int argc, char ** argv)
       return 0;
     }
   }
+#ifdef __linux__
+  if (argc == 3 && std::string(argv[1]) == tryTransform)
+  {
+    const int code = ReadForAnother(argv[2]);
+    std::_Exit(code); // what a damaged file left in memory is not looked at again
+  }
+#endif
   StopOnSignals();
   try
   {
@@ -1145,10 +1336,6 @@ main(int argc, char ** argv)
   catch (const itk::MorphSeekException & error)
   {
     return Fail(error.GetCode(), error.GetDescription());
-  }
-  catch (const itk::ProcessAborted &)
-  {
-    return Fail(MS_ERR_CANCELLED, "cancelled");
   }
   catch (const std::bad_alloc &)
   {

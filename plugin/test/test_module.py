@@ -12,9 +12,11 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import SimpleITK as sitk
 
@@ -726,30 +728,85 @@ def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
         assert not list(out.iterdir()), arguments
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-def test_a_signal_cancels(pair, tmp_path):
-    arguments = (
-        pair / "fixed.nii.gz",
-        pair / "moving.nii.gz",
-        *QUICK[:-4],
-        "--refine",
-        "1000",
-        "--output-volume",
-        tmp_path / "warped.nrrd",
-    )
+def end_by(number, out, arguments, *, line=None, opened=None, delay=0.0):
+    """Signal a run after a line of its output, or when it has a file open, or after a while; return
+    exit code and seconds.
+    """
     with subprocess.Popen(
         [EXECUTABLE, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        for line in process.stdout:
-            if "progress" in line:
+        while line is not None and line not in process.stdout.readline():
+            pass
+        while opened is not None and process.poll() is None:
+            if str(opened) in {file.path for file in psutil.Process(process.pid).open_files()}:
                 break
-        process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130 and "cancelled" in stderr
-    assert not list(tmp_path.iterdir())
+        time.sleep(delay)
+        started = time.monotonic()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        seconds = time.monotonic() - started
+    assert not list(out.glob(".*")), "a folder with voxels stays"
+    return process.returncode, seconds, said
+
+
+@pytest.fixture(scope="module")
+def long_to_read(tmp_path_factory):
+    """A compressed file of 400 MB: seconds to read."""
+    path = tmp_path_factory.mktemp("long") / "zeros.mha"
+    sitk.WriteImage(sitk.Image(1024, 1024, 400, sitk.sitkUInt8), str(path), useCompression=True)
+    return path
+
+
+PHASES = ("reading", "reading labels", "registering", "writing")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_every_phase(pair, long_to_read, tmp_path, phase, name):
+    fixed, more, when = pair / "fixed.nii.gz", list(QUICK), {"opened": long_to_read}
+    if phase == "reading":
+        fixed = long_to_read
+    elif phase == "reading labels":
+        more += ["--moving-labels", long_to_read, "--output-labels", tmp_path / "labels.nii.gz"]
+    elif phase == "registering":
+        more, when = [*QUICK[:-4], "--refine", "1000"], {"line": "progress"}
+    else:
+        fixed = tmp_path.parent / f"{name}.nrrd"  # noise takes long to compress
+        noise = np.random.default_rng(1).normal(size=(96, 256, 256)).astype(np.float32)
+        sitk.WriteImage(sitk.GetImageFromArray(noise), str(fixed))
+        when = {"line": "filter-end"}
+    number = getattr(signal, name)
+    code, seconds, said = end_by(
+        number,
+        tmp_path,
+        [fixed, fixed if phase == "writing" else pair / "moving.nii.gz", *more]
+        + ["--output-volume", tmp_path / "warped.nrrd"]
+        + ["--output-transform", tmp_path / "transform.h5"],
+        **when,
+    )
+    assert code == 128 + number and "cancelled" in said, said
+    assert seconds < 2 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+def test_a_signal_at_any_time_leaves_all_or_nothing(pair, tmp_path):
+    ends = set()
+    for k in range(24):
+        out = tmp_path / str(k)
+        out.mkdir()
+        arguments = [pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK]
+        arguments += ["--output-volume", out / "warped.mhd", "--report", out / "report.json"]
+        code, seconds, said = end_by(signal.SIGTERM, out, arguments, delay=0.015 * k)
+        there = {path.name for path in out.iterdir()}
+        whole = {"warped.mhd", "warped.zraw", "report.json"}
+        assert (code, there) in [(143, set()), (-15, set()), (0, whole)], (k, said)
+        assert seconds < 2
+        ends.add(code)
+    assert ends >= {143}
 
 
 def test_needs_no_python(tmp_path):
@@ -896,3 +953,9 @@ def test_a_pipe_is_refused(pair, tmp_path, flag):
     more += ["--output-labels", tmp_path / "labels.mha"] if flag == "--moving-labels" else []
     done = run(*images, *QUICK, *more, "--report", tmp_path / "report.json")
     assert done.returncode == 3 and f"{pipe} is a pipe" in done.stderr
+
+
+def test_no_damaged_file_does_harm():
+    import mutants
+
+    assert mutants.run_module(60, EXECUTABLE) == []

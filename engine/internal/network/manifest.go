@@ -77,7 +77,41 @@ func parseManifest(text string) (m Manifest, err error) {
 	if err = known.Decode(new(Manifest)); err != nil {
 		return m, fmt.Errorf("the manifest has a key that format %d does not: %w", Format, err)
 	}
+	if err = unique(json.NewDecoder(strings.NewReader(text))); err != nil {
+		return m, err
+	}
 	return m, m.check()
+}
+
+// unique sees that no object of a value, which is JSON, has a key twice: readers differ in which they take, and encoding/json takes
+// another case for the same.
+func unique(in *json.Decoder) error {
+	first, err := in.Token()
+	if err != nil {
+		return err
+	}
+	if first != json.Delim('{') && first != json.Delim('[') {
+		return nil
+	}
+	keys := map[string]bool{}
+	for in.More() {
+		if first == json.Delim('{') {
+			key, err := in.Token()
+			if err != nil {
+				return err
+			}
+			folded := strings.ToLower(strings.ToUpper(key.(string))) // a decoder gives no other keys
+			if keys[folded] {
+				return fmt.Errorf("the manifest has the key %q twice", key)
+			}
+			keys[folded] = true
+		}
+		if err := unique(in); err != nil {
+			return err
+		}
+	}
+	_, err = in.Token()
+	return err
 }
 
 // check reports the first value that no network can be run with.
@@ -109,6 +143,20 @@ func (m Manifest) check() error {
 		}
 	}
 	return nil
+}
+
+// Lengths returns what the network is made for along x, y, z, mm: its only grid, or else its least; 0 where the manifest does not say.
+func (m Manifest) Lengths() (mm [3]float64) {
+	size := m.MinSize
+	if m.Size != nil {
+		size = *m.Size
+	}
+	for a, s := range m.SpacingMM {
+		if s != nil {
+			mm[2-a] = float64(size[a]) * *s
+		}
+	}
+	return mm
 }
 
 // Grid returns the network grid for a fixed image. Where the model runs on one size and the image is larger, its voxels are so, too.

@@ -51,7 +51,9 @@ type Model struct {
 	Path   string // empty: built in
 	Loops  bool   // a run may take several steps
 	counts bool   // and wants to know how many were taken before it
-	data   []byte
+
+	graph     []byte // what SHA256 is of
+	ir, opset uint64 // the versions of the file's form and of the operators
 }
 
 // tensors names what a run of the model takes and gives.
@@ -111,7 +113,7 @@ func Parse(data []byte, name string) (*Model, error) {
 		}
 	}
 	loops := file.inputs[stepsInput] && file.outputs[njdOutput]
-	return &Model{Manifest: manifest, Loops: loops, counts: loops && file.inputs[firstInput], data: data}, nil
+	return &Model{Manifest: manifest, Loops: loops, counts: loops && file.inputs[firstInput], graph: file.graph, ir: file.ir, opset: file.opset}, nil
 }
 
 // builtins are the bundles inside the library, verified once.

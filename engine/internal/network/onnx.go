@@ -5,40 +5,109 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // onnxFile is what a look at a ModelProto tells without ONNX Runtime.
 type onnxFile struct {
 	graph           []byte // the raw payload of the graph
 	metadata        map[string]string
-	opset           uint64 // of the default operator domain
+	ir, opset       uint64 // the latter of the default operator domain
 	inputs, outputs map[string]bool
 	external        string // what points outside the file; empty where nothing does
 }
 
-// Field numbers of onnx.proto. They are frozen by protobuf's rules.
 const (
-	modelGraph, modelOpset, modelMetadata, modelFunctions = 7, 8, 14, 25
-	opsetDomain, opsetVersion                             = 1, 2
-	entryKey, entryValue                                  = 1, 2
-	graphNode, graphInitializer, graphInput               = 1, 5, 11
-	graphOutput, graphSparse                              = 12, 15
-	valueName                                             = 1
-	nodeOpType, nodeAttribute                             = 4, 5
-	attrTensor, attrGraph, attrTensors, attrGraphs        = 5, 6, 10, 11
-	attrSparse, attrSparses                               = 22, 23
-	sparseValues, sparseIndices                           = 1, 2
-	tensorName, tensorExternalData, tensorDataLocation    = 8, 13, 14
-	locationExternal                                      = 1
-	maxGraphDepth                                         = 32
+	maxGraphDepth = 32
+	maxIR         = 127  // one byte in the file; ONNX counted to 13 in ten years
+	maxOpset      = 1000 // likewise 26
 )
+
+// message is a message of onnx.proto: what it may hold. What is not here is refused, and so is a second value of what has one: readers
+// differ in what they make of these.
+type message struct {
+	name   string
+	fields map[uint64]fieldOf
+}
+
+type fieldOf struct {
+	name   string
+	wires  string // the wire types that it may have, as digits
+	many   bool
+	inside *message // of a message that is looked into
+}
+
+// Numbers and names are those of onnx.proto; the numbers are frozen by protobuf's rules.
+var (
+	entryMessage = &message{"StringStringEntryProto", map[uint64]fieldOf{
+		1: {name: "key", wires: "2"}, 2: {name: "value", wires: "2"},
+	}}
+	opsetMessage = &message{"OperatorSetIdProto", map[uint64]fieldOf{
+		1: {name: "domain", wires: "2"}, 2: {name: "version", wires: "0"},
+	}}
+	valueMessage = &message{"ValueInfoProto", map[uint64]fieldOf{
+		1: {name: "name", wires: "2"}, 2: {name: "type", wires: "2"}, 3: {name: "doc_string", wires: "2"},
+		4: {name: "metadata_props", wires: "2", many: true, inside: entryMessage},
+	}}
+	tensorMessage = &message{"TensorProto", map[uint64]fieldOf{
+		1: {name: "dims", wires: "02", many: true}, 2: {name: "data_type", wires: "0"},
+		4: {name: "float_data", wires: "25", many: true}, 5: {name: "int32_data", wires: "02", many: true},
+		6: {name: "string_data", wires: "2", many: true}, 7: {name: "int64_data", wires: "02", many: true},
+		8: {name: "name", wires: "2"}, 9: {name: "raw_data", wires: "2"},
+		10: {name: "double_data", wires: "12", many: true}, 11: {name: "uint64_data", wires: "02", many: true},
+		12: {name: "doc_string", wires: "2"}, 13: {name: "external_data", wires: "2", many: true},
+		14: {name: "data_location", wires: "0"}, 16: {name: "metadata_props", wires: "2", many: true, inside: entryMessage},
+	}}
+	attributeMessage = &message{"AttributeProto", map[uint64]fieldOf{
+		1: {name: "name", wires: "2"}, 2: {name: "f", wires: "5"}, 3: {name: "i", wires: "0"}, 4: {name: "s", wires: "2"},
+		5: {name: "t", wires: "2", inside: tensorMessage}, 7: {name: "floats", wires: "25", many: true},
+		8: {name: "ints", wires: "02", many: true}, 9: {name: "strings", wires: "2", many: true},
+		10: {name: "tensors", wires: "2", many: true, inside: tensorMessage}, 13: {name: "doc_string", wires: "2"},
+		14: {name: "tp", wires: "2"}, 15: {name: "type_protos", wires: "2", many: true}, 20: {name: "type", wires: "0"},
+	}}
+	nodeMessage = &message{"NodeProto", map[uint64]fieldOf{
+		1: {name: "input", wires: "2", many: true}, 2: {name: "output", wires: "2", many: true}, 3: {name: "name", wires: "2"},
+		4: {name: "op_type", wires: "2"}, 5: {name: "attribute", wires: "2", many: true, inside: attributeMessage},
+		6: {name: "doc_string", wires: "2"}, 7: {name: "domain", wires: "2"},
+		9: {name: "metadata_props", wires: "2", many: true, inside: entryMessage},
+	}}
+	graphMessage = &message{"GraphProto", map[uint64]fieldOf{
+		1: {name: "node", wires: "2", many: true, inside: nodeMessage}, 2: {name: "name", wires: "2"},
+		5:  {name: "initializer", wires: "2", many: true, inside: tensorMessage},
+		10: {name: "doc_string", wires: "2"}, 11: {name: "input", wires: "2", many: true, inside: valueMessage},
+		12: {name: "output", wires: "2", many: true, inside: valueMessage},
+		13: {name: "value_info", wires: "2", many: true, inside: valueMessage},
+		14: {name: "quantization_annotation", wires: "2", many: true},
+		16: {name: "metadata_props", wires: "2", many: true, inside: entryMessage},
+	}}
+	modelMessage = &message{"ModelProto", map[uint64]fieldOf{
+		1: {name: "ir_version", wires: "0"}, 2: {name: "producer_name", wires: "2"}, 3: {name: "producer_version", wires: "2"},
+		4: {name: "domain", wires: "2"}, 5: {name: "model_version", wires: "0"}, 6: {name: "doc_string", wires: "2"},
+		7: {name: "graph", wires: "2", inside: graphMessage}, 8: {name: "opset_import", wires: "2", many: true, inside: opsetMessage},
+		14: {name: "metadata_props", wires: "2", many: true, inside: entryMessage},
+	}}
+
+	// Of what is refused, that which has a name.
+	refused = map[*message]map[uint64]string{
+		modelMessage:     {20: "training information", 25: "local functions; export it with functions inlined", 26: "a configuration of devices"},
+		graphMessage:     {15: "sparse initializers; store them as plain tensors"},
+		nodeMessage:      {8: "an overload of a function", 10: "a configuration of devices"},
+		attributeMessage: {21: "a reference to a function's attribute", 22: "a sparse tensor", 23: "sparse tensors"},
+		tensorMessage:    {3: "a part of a tensor"},
+	}
+)
+
+func init() { // a graph holds attributes that hold graphs
+	attributeMessage.fields[6] = fieldOf{name: "g", wires: "2", inside: graphMessage}
+	attributeMessage.fields[11] = fieldOf{name: "graphs", wires: "2", many: true, inside: graphMessage}
+}
 
 // wireField is one field of a protobuf message.
 type wireField struct {
-	number  uint64
-	varint  uint64 // wire type 0
-	payload []byte // wire type 2, aliasing the message
-	isBytes bool
+	number, wire uint64
+	varint       uint64 // wire type 0
+	payload      []byte // wire type 2, aliasing the message
 }
 
 var errWire = errors.New("the file is cut short or is not ONNX")
@@ -52,7 +121,7 @@ func fields(message []byte, visit func(wireField) error) error {
 			return errWire
 		}
 		b = b[n:]
-		f := wireField{number: tag >> 3}
+		f := wireField{number: tag >> 3, wire: tag & 7}
 		size := uint64(0)
 		switch tag & 7 {
 		case 0:
@@ -67,7 +136,7 @@ func fields(message []byte, visit func(wireField) error) error {
 			if n <= 0 {
 				return errWire
 			}
-			b, size, f.isBytes = b[n:], length, true
+			b, size = b[n:], length
 		case 5:
 			size = 4
 		default:
@@ -76,7 +145,7 @@ func fields(message []byte, visit func(wireField) error) error {
 		if size > uint64(len(b)) {
 			return errWire
 		}
-		if f.isBytes {
+		if f.wire == 2 {
 			f.payload = b[:size]
 		}
 		b = b[size:]
@@ -87,140 +156,147 @@ func fields(message []byte, visit func(wireField) error) error {
 	return nil
 }
 
-// scanONNX reads the parts of a ModelProto that a bundle is judged by. It fails on anything that is not well formed, on two
-// graphs, and on local functions (which the manifest's hash would not cover).
+// scanONNX reads the parts of a ModelProto that a bundle is judged by. It fails on anything that is not well formed or not in the tables
+// above.
 func scanONNX(data []byte) (*onnxFile, error) {
 	o := &onnxFile{metadata: map[string]string{}, inputs: map[string]bool{}, outputs: map[string]bool{}}
-	graphs := 0
-	err := fields(data, func(f wireField) error {
-		switch {
-		case f.number == modelGraph && f.isBytes:
-			graphs++
-			o.graph = f.payload
-		case f.number == modelFunctions:
-			return errors.New("the graph uses local functions; export it with functions inlined")
-		case f.number == modelOpset && f.isBytes:
-			domain, version, err := pair(f.payload, opsetDomain, opsetVersion)
-			if err != nil {
-				return err
-			}
-			if len(domain.payload) == 0 || string(domain.payload) == "ai.onnx" {
-				o.opset = version.varint
-			}
-		case f.number == modelMetadata && f.isBytes:
-			key, value, err := pair(f.payload, entryKey, entryValue)
-			if err != nil {
-				return err
-			}
-			o.metadata[string(key.payload)] = string(value.payload)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := o.look(data, modelMessage, 0); err != nil {
 		return nil, err
 	}
-	if graphs != 1 {
-		return nil, fmt.Errorf("the file holds %d graphs, not 1", graphs)
+	switch {
+	case o.graph == nil:
+		return nil, errors.New("the file holds no graph")
+	case o.ir < 1 || o.ir > maxIR:
+		return nil, fmt.Errorf("its ir_version is %d", o.ir)
+	case o.opset > maxOpset:
+		return nil, fmt.Errorf("its opset is %d", o.opset)
 	}
-	return o, o.scanGraph(o.graph, 0)
+	return o, nil
 }
 
-// pair returns the last fields numbered first and second of a message.
-func pair(message []byte, first, second uint64) (a, b wireField, err error) {
+// look goes through a message of a kind, and those in it. depth counts the graphs around it.
+func (o *onnxFile) look(data []byte, kind *message, depth int) error {
+	if depth > maxGraphDepth {
+		return errors.New("graphs are nested too deeply")
+	}
+	one := map[uint64]wireField{}
+	err := fields(data, func(f wireField) error {
+		field, known := kind.fields[f.number]
+		if !known {
+			if name, named := refused[kind][f.number]; named {
+				return fmt.Errorf("it has %s", name)
+			}
+			return fmt.Errorf("it has a field %d of %s that this library does not know", f.number, kind.name)
+		}
+		if !strings.Contains(field.wires, strconv.FormatUint(f.wire, 10)) {
+			return fmt.Errorf("%s.%s has a wrong type", kind.name, field.name)
+		}
+		if !field.many {
+			if _, twice := one[f.number]; twice {
+				return fmt.Errorf("it has %s.%s twice", kind.name, field.name)
+			}
+			one[f.number] = f
+		}
+		if err := o.note(f, kind, depth); err != nil || field.inside == nil {
+			return err
+		}
+		if kind == attributeMessage && field.inside == graphMessage {
+			return o.look(f.payload, field.inside, depth+1)
+		}
+		return o.look(f.payload, field.inside, depth)
+	})
+	if err != nil {
+		return err
+	}
+	return o.judge(one, kind)
+}
+
+// note keeps what a field of the outer messages says.
+func (o *onnxFile) note(f wireField, kind *message, depth int) error {
+	switch {
+	case kind == modelMessage && f.number == 7:
+		o.graph = f.payload
+	case kind == modelMessage && f.number == 14:
+		key, value, err := pair(f.payload)
+		if _, twice := o.metadata[string(key)]; twice {
+			return fmt.Errorf("it has the metadata %q twice", key)
+		}
+		o.metadata[string(key)] = string(value)
+		return err
+	case kind == graphMessage && depth == 0 && (f.number == 11 || f.number == 12):
+		names, what := o.inputs, "input"
+		if f.number == 12 {
+			names, what = o.outputs, "output"
+		}
+		name, _, err := pair(f.payload)
+		if names[string(name)] {
+			return fmt.Errorf("it has the %s %q twice", what, name)
+		}
+		names[string(name)] = true
+		return err
+	case kind == tensorMessage && f.number == 13:
+		o.external = "the data of a tensor"
+	}
+	return nil
+}
+
+// judge looks at a message by the fields of which it has one.
+func (o *onnxFile) judge(one map[uint64]wireField, kind *message) error {
+	switch kind {
+	case modelMessage:
+		o.ir = one[1].varint
+	case opsetMessage:
+		if !standard(one[1]) {
+			return fmt.Errorf("it uses operators of %q, which are not ONNX's own", one[1].payload)
+		}
+		if o.opset != 0 {
+			return errors.New("it names ONNX's operators twice")
+		}
+		o.opset = one[2].varint
+	case nodeMessage:
+		if string(one[4].payload) == "EPContext" {
+			o.external = "a compiled context (EPContext)" // refers to a file by name, or runs opaque device code
+		} else if !standard(one[7]) {
+			return fmt.Errorf("the operator %q is of %q, and not one of ONNX's own", one[4].payload, one[7].payload)
+		}
+	case tensorMessage:
+		switch location := one[14].varint; location {
+		case 0:
+		case 1:
+			o.external = fmt.Sprintf("tensor %q", one[8].payload)
+		default:
+			return fmt.Errorf("tensor %q lies in a place %d that is unknown", one[8].payload, location)
+		}
+	}
+	return nil
+}
+
+// standard says whether a domain of operators is ONNX's own.
+func standard(domain wireField) bool {
+	return len(domain.payload) == 0 || string(domain.payload) == "ai.onnx"
+}
+
+// pair returns the fields 1 and 2 of a message.
+func pair(message []byte) (a, b []byte, err error) {
 	err = fields(message, func(f wireField) error {
 		switch f.number {
-		case first:
-			a = f
-		case second:
-			b = f
+		case 1:
+			a = f.payload
+		case 2:
+			b = f.payload
 		}
 		return nil
 	})
 	return a, b, err
 }
 
-// scanGraph collects the names of the outermost graph's inputs and outputs and looks for tensors kept in other files, in this
-// graph and those nested in its nodes (Loop, If, Scan).
-func (o *onnxFile) scanGraph(graph []byte, depth int) error {
-	if depth > maxGraphDepth {
-		return errors.New("graphs are nested too deeply")
-	}
-	return fields(graph, func(f wireField) error {
-		if !f.isBytes {
-			return nil
-		}
-		switch f.number {
-		case graphNode:
-			return o.scanNode(f.payload, depth)
-		case graphInitializer:
-			return o.scanTensor(f.payload)
-		case graphSparse:
-			return o.scanSparse(f.payload)
-		case graphInput, graphOutput:
-			if depth > 0 {
-				return nil
-			}
-			name, _, err := pair(f.payload, valueName, 0)
-			if f.number == graphInput {
-				o.inputs[string(name.payload)] = true
-			} else {
-				o.outputs[string(name.payload)] = true
-			}
-			return err
-		}
-		return nil
-	})
-}
-
-func (o *onnxFile) scanNode(node []byte, depth int) error {
-	return fields(node, func(f wireField) error {
-		switch {
-		case f.number == nodeOpType && string(f.payload) == "EPContext":
-			o.external = "a compiled context (EPContext)" // refers to a file by name, or runs opaque device code
-		case f.number == nodeAttribute && f.isBytes:
-			return fields(f.payload, func(a wireField) error {
-				if !a.isBytes {
-					return nil
-				}
-				switch a.number {
-				case attrGraph, attrGraphs:
-					return o.scanGraph(a.payload, depth+1)
-				case attrTensor, attrTensors:
-					return o.scanTensor(a.payload)
-				case attrSparse, attrSparses:
-					return o.scanSparse(a.payload)
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-}
-
-func (o *onnxFile) scanSparse(sparse []byte) error {
-	return fields(sparse, func(f wireField) error {
-		if f.isBytes && (f.number == sparseValues || f.number == sparseIndices) {
-			return o.scanTensor(f.payload)
-		}
-		return nil
-	})
-}
-
-func (o *onnxFile) scanTensor(tensor []byte) error {
-	name, external := "", false
-	err := fields(tensor, func(f wireField) error {
-		switch f.number {
-		case tensorName:
-			name = string(f.payload)
-		case tensorExternalData:
-			external = true
-		case tensorDataLocation:
-			external = external || uint32(f.varint) == locationExternal // an enumeration: readers cut it, too
-		}
-		return nil
-	})
-	if external {
-		o.external = fmt.Sprintf("tensor %q", name)
-	}
-	return err
+// runnable returns the ModelProto that ONNX Runtime is given: the graph that was hashed, by the operators that were looked at, and nothing
+// else. Its beginning is ours, so that it cannot be taken for another format.
+func (m *Model) runnable() []byte {
+	var opset []byte
+	opset = binary.AppendUvarint(append(opset, 2<<3), m.opset)
+	model := make([]byte, 0, len(m.graph)+32)
+	model = append(model, 1<<3, byte(m.ir), 8<<3|2, byte(len(opset)))
+	model = append(append(model, opset...), 7<<3|2)
+	return append(binary.AppendUvarint(model, uint64(len(m.graph))), m.graph...)
 }

@@ -130,6 +130,8 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 		options.SetCpuMemArena(false),
 		// Idle threads must not spin: the engine's own loops run between the steps.
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
+		// Else it decides by the bytes, and could take another form of network for the one that was verified.
+		options.AddSessionConfigEntry("session.load_model_format", "ONNX"),
 	}
 	if err := errors.Join(settings...); err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 		return nil, err
 	}
 	inputs, outputs := m.tensors()
-	s, err := ort.NewDynamicAdvancedSessionWithONNXData(m.data, inputs, outputs, options)
+	s, err := ort.NewDynamicAdvancedSessionWithONNXData(m.runnable(), inputs, outputs, options)
 	if err != nil {
 		return nil, err
 	}

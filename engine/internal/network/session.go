@@ -66,9 +66,10 @@ type Sessions struct {
 }
 
 type sessionKey struct {
-	sha256  string
-	device  string
-	threads int
+	sha256    string
+	ir, opset uint64
+	device    string
+	threads   int
 }
 
 type session struct {
@@ -87,7 +88,7 @@ func NewSessions(library string) *Sessions {
 // why "auto" fell back to the CPU where there is a GPU or a runtime for one; else it is empty. Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable,
 // OutOfMemory; InvalidArgument where the process has loaded ONNX Runtime from elsewhere than asked for.
 func (s *Sessions) Get(m *Model, device string, threads int) (runner Runner, note string, err error) {
-	key := sessionKey{m.SHA256, device, threads}
+	key := sessionKey{m.SHA256, m.ir, m.opset, device, threads}
 	s.mu.Lock()
 	entry := s.open[key]
 	if entry == nil {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import errors
 from ._files import check_regular
+from ._json import check_size
 
 _SEPARATORS = ",;\t"
 
@@ -39,6 +40,7 @@ def read_table(
     text = "\0"
     check_regular(path, what)
     try:
+        check_size(path)
         with contextlib.suppress(UnicodeDecodeError):
             text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets put a mark in front
     except (OSError, ValueError) as error:  # ValueError: no path at all

@@ -18,6 +18,7 @@ import numpy as np
 from . import errors
 from ._engine.bindings import Doubles
 from ._files import check_path, check_regular, write_text
+from ._json import check_size, parse
 from ._tables import read_table
 from .transforms.points import checked_points
 
@@ -238,6 +239,7 @@ def check_inside(landmarks: Landmarks, grid: Doubles, image: str) -> str:
 def _text(path: Path, name: str) -> str:
     check_regular(path, name)
     try:
+        check_size(path)
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: no text
         raise errors.InputUnreadableError(
@@ -297,7 +299,7 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
 
 def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
     try:
-        lists = json.loads(_text(path, name))["markups"]
+        lists = parse(_text(path, name))["markups"]
         if len(lists) != 1:
             raise errors.InputUnreadableError(
                 f"{name}: {path} holds {len(lists)} lists of points; save one alone"

@@ -14,6 +14,7 @@ import numpy as np
 from . import _files, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
+from ._json import read as read_json
 from .transforms.dense import DenseTransform, read_only
 from .transforms.saved import Transform
 from .verdict import Verdict, explain
@@ -267,9 +268,8 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
     folder = Path(folder)
     path = folder / "report.json"
-    _files.check_regular(path, "result")
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = read_json(path, "result")
         grid, moving_grid = (
             np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
         )
@@ -277,7 +277,9 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
             np.array(report.pop("initial_transform"), dtype=np.float64),
             report.pop("options"),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
+    ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: {error!r}"
         ) from None
@@ -303,7 +305,12 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: its initial transform cannot be inverted"
         )
-    displacement = bindings.from_mm(mm, grid)
+    try:
+        displacement = bindings.from_mm(mm, grid)
+    except errors.MorphSeekError as error:
+        raise errors.InputUnreadableError(
+            f"{path} is not a registration's report: {error}"
+        ) from None
     warped = images.read(folder / "warped.nii.gz", "warped").float32()
     uncertainty = (
         images.read(folder / "uncertainty.nrrd", "uncertainty").float32()

@@ -38,6 +38,7 @@ import shutil
 import signal
 import sys
 import threading
+import tokenize
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _files, errors, images
+from . import _files, _json, errors, images
 from ._engine import core
 from .progress import Progress
 from .registration import register
@@ -61,9 +62,8 @@ others are float32 (z, y, x) on the fixed grid.
 
 def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     """Do what ``request.json`` in a folder says; return the result line's content."""
-    _files.check_regular(folder / "request.json", "request")
     try:
-        request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+        request = _json.read(folder / "request.json", "request")
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
         masks: dict[str, Any] = {
             name: _read(folder, request[name], name)
@@ -76,7 +76,9 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         ]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
         options, initial = request.get("options", {}), request.get("initial_transform")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
+    ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{folder / 'request.json'} is not a request: {error!r}"
         ) from None
@@ -127,7 +129,14 @@ def _told(progress: Progress) -> dict[str, Any]:
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
     _files.check_regular(folder / entry["file"], name)
-    array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+    try:
+        array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+    except (
+        ValueError, SyntaxError, EOFError, OverflowError, MemoryError, tokenize.TokenError
+    ) as error:  # fmt: skip
+        raise errors.InputUnreadableError(
+            f"{name}: {folder / entry['file']} is no array: {error!r}"
+        ) from None
     spacing, origin, direction = (
         tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import errors
-from .._files import check_regular
+from .._json import read as read_json
 from .._tables import read_table
 
 
@@ -39,9 +38,8 @@ def read_pairs(
         return _as_pairs(source, "pairs")
     path = Path(source)
     if path.suffix.lower() == ".json":
-        check_regular(path, "pairs")
         try:
-            content = json.loads(path.read_text(encoding="utf-8-sig"))
+            content = read_json(path, "pairs")
         except OSError as error:
             raise errors.InputUnreadableError(
                 f"pairs: {path} cannot be read: {error.strerror}"

@@ -10,6 +10,8 @@ import SimpleITK as sitk
 from .. import errors
 from .._files import check_regular
 
+_MOST_FILES = 20_000  # a series has a few thousand
+
 
 def read_series(folder: Path, name: str) -> sitk.Image:
     """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with
@@ -76,8 +78,13 @@ def _check_stack(image: sitk.Image, corners: np.ndarray, folder: Path, name: str
 
 
 def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
-    for entry in folder.iterdir():  # GDCM opens all of them
+    for count, entry in enumerate(folder.iterdir(), 1):  # GDCM opens all of them
         check_regular(entry, name)
+        if count > _MOST_FILES:
+            raise errors.InputUnreadableError(
+                f"{name}: the folder {folder} holds more than {_MOST_FILES} files; give a folder"
+                " with the slices of one series"
+            )
     reader = sitk.ImageSeriesReader
     series = {
         uid: reader.GetGDCMSeriesFileNames(str(folder), uid)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import SimpleITK as sitk
 
-from .. import errors
+from .. import _apart, errors
 from .._files import check_path, check_regular, reserve, write_with
 from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_series
@@ -45,6 +45,10 @@ def read_path(path: Path, name: str) -> sitk.Image:
         raise errors.InputUnreadableError(
             f"{name}: {path} cannot be read: {error.strerror}"
         ) from None
+    except UnicodeDecodeError:  # SimpleITK's message quotes the file
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read as an image: it is damaged"
+        ) from None
     except RuntimeError as error:
         if "orthonormal direction" in str(error):
             raise sheared(name) from None
@@ -60,18 +64,30 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> sitk.Im
     """
     stored = check_header(path, name)
     with to_read(path, parts(path)[1:]) as openable:
-        image = _read_by_itk(openable, pixels)
+        image = _read_by_itk(openable, pixels, name)
     if stored is not None and not path.name.lower().endswith(NIFTI):  # whose checksum ITK compares
         check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
     return image
 
 
-def _read_by_itk(path: Path, pixels: int) -> sitk.Image:
+_CHECKED = ("MetaImageIO", "NrrdImageIO", "NiftiImageIO", "GDCMImageIO")
+
+
+def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
     with hdf5_lock:
         found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
-        if found == "HDF5ImageIO":
-            return sitk.ReadImage(str(path), pixels, found)
-    return sitk.ReadImage(str(path), pixels, found)
+    if not found or found in _CHECKED:
+        return sitk.ReadImage(str(path), pixels, found)
+    if _apart.is_possible():  # nobody has looked at what it says
+        with _apart.plain("image", path, name) as copy:
+            return sitk.ReadImage(str(copy), pixels)
+    with hdf5_lock:
+        return sitk.ReadImage(str(path), pixels, found)
+
+
+def rewrite(path: Path, plain: Path) -> None:
+    """Write an image anew as MetaImage; what :mod:`_apart` does in a process of its own."""
+    sitk.WriteImage(sitk.ReadImage(str(path)), str(plain))
 
 
 def _check_whole(image: sitk.Image, path: Path, name: str) -> None:

@@ -95,17 +95,21 @@ def _check_claim(stored: Stored, name: str) -> None:
             f"{name}: {where} is cut short: {max(held + stored.offset, 0)} of"
             f" {stored.size + stored.offset} bytes are there; copy it again"
         )
-    limit = _limit()
-    if stored.size > limit * 2**30:
+    most = limit()
+    if stored.size > most * 2**30:
         raise _Unsound(
-            f"its header claims {stored.size / 2**30:.0f} GiB of voxels, more than {limit:g} GiB;"
+            f"its header claims {stored.size / 2**30:.0f} GiB of voxels, more than {most:g} GiB;"
             f" set {LIMIT} to read more"
         )
 
 
-def _limit() -> float:
+def limit() -> float:
+    """Return how many GiB a file may claim."""
     try:
-        return float(os.environ.get(LIMIT) or _DEFAULT_LIMIT_GB)
+        most = float(os.environ.get(LIMIT) or _DEFAULT_LIMIT_GB)
+        if most > 0:  # which NaN is not
+            return most
+        raise ValueError
     except ValueError:
         raise errors.InvalidArgumentError(
             f"{LIMIT} is {os.environ[LIMIT]!r}; it must be a number of GiB"

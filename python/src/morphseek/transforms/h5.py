@@ -1,9 +1,12 @@
 """Transforms as ITK's HDF5 files, with displacements of float32: SimpleITK writes float64 alone
-(engine/RATIONALE.md, transform.h5).
+(engine/RATIONALE.md, transform.h5). What is written here is read here, too, byte by byte: HDF5's
+library may end the process over a damaged file.
 """
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import os
 import platform
 import struct
@@ -16,6 +19,21 @@ import numpy as np
 _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
 MOST = 2 * _LEAF - 1  #: parts, beside the composite
+_SEAL = "MorphSeekChecksum"
+_BEGINNING = b"\x89HDF\r\n\x1a\n" + struct.pack(
+    "<BBBxBBBxHHI", 0, 0, 0, 0, 8, 8, _LEAF, _INTERNAL, 0
+)
+
+
+def _kind(size: int, sign: int, exponent: int, exponent_bits: int, bias: int) -> bytes:
+    """Return the message that says a type of numbers: where the sign and the exponent lie."""
+    return struct.pack("<BBBBI", 0x11, 0x20, sign, 0, size) + struct.pack(
+        "<HHBBBBI", 0, 8 * size, exponent, exponent_bits, 0, exponent, bias
+    )
+
+
+_KINDS = {4: _kind(4, 31, 23, 8, 127), 8: _kind(8, 63, 52, 11, 1023)}
+_TEXT = struct.pack("<BBBBI", 0x19, 1, 0, 0, 16) + struct.pack("<BBBBIHH", 0x10, 0, 0, 0, 1, 0, 8)
 
 
 class Part(NamedTuple):
@@ -26,9 +44,9 @@ class Part(NamedTuple):
     parameters: np.ndarray
 
 
-def write(path: Path, parts: Sequence[Part], note: str = "") -> None:
+def write(path: Path, parts: Sequence[Part], note: str = "", sealed: bool = False) -> None:
     """Write one transform or, of several, a composite in which the last acts first; with a note,
-    near the file's beginning, that ITK does not look at.
+    near the file's beginning, and a checksum, which ITK both does not look at.
     """
     file = _File()
     texts = {
@@ -37,6 +55,7 @@ def write(path: Path, parts: Sequence[Part], note: str = "") -> None:
         "OSName": platform.system(),
         "OSVersion": platform.release(),
         **({"MorphSeek": note} if note else {}),
+        **({_SEAL: checksum(parts)} if sealed else {}),
     }
     members: dict[str, int | _Group] = {name: file.text(text) for name, text in texts.items()}
     transforms = []
@@ -55,6 +74,132 @@ def write(path: Path, parts: Sequence[Part], note: str = "") -> None:
         )
     members["TransformGroup"] = file.group({str(i): t for i, t in enumerate(transforms)})
     file.save(path, file.group(members))
+
+
+def checksum(parts: Sequence[Part]) -> str:
+    """Return what tells transforms from others: SHA-256 of their names and numbers."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.name.encode() + b"\0")
+        for numbers in (np.asarray(part.fixed, np.float64), np.asarray(part.parameters)):
+            little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
+            found.update(little.reshape(-1).view(np.uint8).data)
+    return f"sha256 {found.hexdigest()}"
+
+
+class DamagedError(Exception):
+    """A file that :func:`write` wrote is not what it was."""
+
+
+def read(path: Path) -> list[Part] | None:
+    """Return the transforms of a file as :func:`write` writes it, None of any other.
+
+    Raises
+    ------
+    DamagedError
+        Its checksum is another.
+    """
+    try:
+        with open(path, "rb") as stream:
+            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        with data:
+            return _Reading(data).transforms()
+    except (_OtherError, struct.error, IndexError, KeyError, ValueError):
+        return None
+
+
+class _OtherError(Exception):
+    """What is not as it is written here."""
+
+
+class _Reading:
+    """A file taken apart again; every place and size is compared with the file's end."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+
+    def at(self, place: int, size: int) -> bytes:
+        if not 0 <= place <= place + size <= len(self.data):
+            raise _OtherError
+        return self.data[place : place + size]
+
+    def transforms(self) -> list[Part]:
+        if self.at(0, 24) != _BEGINNING:
+            raise _OtherError
+        (root,) = struct.unpack("<Q", self.at(64, 8))
+        members = self.group(root)
+        group = self.group(members["TransformGroup"])
+        parts: list[Part] = []
+        for i in range(len(group)):
+            one = self.group(group[str(i)])
+            kind = self.text(one["TransformType"])
+            name, precision, *sizes = kind.rsplit("_", 3)
+            if sizes != ["3", "3"] or precision not in ("float", "double"):
+                raise _OtherError
+            if name == "CompositeTransform" and i == 0 and len(group) > 1:
+                continue
+            fixed = self.numbers(one["TransformFixedParameters"])
+            parts.append(Part(name, fixed, self.numbers(one["TransformParameters"])))
+        if not parts or any(not np.isfinite(part.fixed).all() for part in parts):
+            raise _OtherError
+        if _SEAL in members and self.text(members[_SEAL]) != checksum(parts):
+            raise DamagedError("its numbers do not match their checksum; copy it again")
+        return parts
+
+    def messages(self, place: int) -> dict[int, bytes]:
+        version, count, _, size = struct.unpack("<BxHII4x", self.at(place, 16))
+        body = self.at(place + 16, min(size, 1 << 16))
+        if version != 1 or count > 8:
+            raise _OtherError
+        found, at = {}, 0
+        for _ in range(count):
+            kind, length = struct.unpack_from("<HH4x", body, at)
+            found[kind] = body[at + 8 : at + 8 + length]
+            at += 8 + length
+        return found
+
+    def group(self, place: int) -> dict[str, int]:
+        """Return the places of a group's members by name."""
+        tree, heap = struct.unpack("<QQ", self.messages(place)[0x11])
+        if self.at(tree, 8) != b"TREE" + struct.pack("<BBH", 0, 0, 1):
+            raise _OtherError
+        (leaf,) = struct.unpack("<Q", self.at(tree + 32, 8))
+        mark, size, _, names_at = struct.unpack("<4sxxxxQQQ", self.at(heap, 32))
+        names = self.at(names_at, min(size, 1 << 12))
+        node, count = struct.unpack("<4sxxH", self.at(leaf, 8))
+        if mark != b"HEAP" or node != b"SNOD" or count > 2 * _LEAF:
+            raise _OtherError
+        members = {}
+        for i in range(count):
+            name, header = struct.unpack("<QQ", self.at(leaf + 8 + 40 * i, 16))
+            members[names[name : names.index(0, name)].decode()] = header
+        return members
+
+    def data_set(self, place: int, kind: bytes) -> tuple[int, int, int]:
+        """Return how many values there are, where, and how many bytes they have."""
+        found = self.messages(place)
+        axes, count = struct.unpack("<xBxxxxxxQ", found[1][:16])
+        form, where, size = struct.unpack("<HQQ", found[8][:18])
+        if axes != 1 or found[3][: len(kind)] != kind or form != 0x103:
+            raise _OtherError
+        return count, where, size
+
+    def numbers(self, place: int) -> np.ndarray:
+        for width, kind in _KINDS.items():
+            if self.messages(place)[3][: len(kind)] == kind:
+                count, where, size = self.data_set(place, kind)
+                if size != count * width or where + size > len(self.data):
+                    raise _OtherError
+                return np.frombuffer(self.at(where, size), f"<f{width}")
+        raise _OtherError
+
+    def text(self, place: int) -> str:
+        count, where, _ = self.data_set(place, _TEXT)
+        length, heap, index = struct.unpack("<IQI", self.at(where, 16))
+        mark, version, size = struct.unpack("<4sBxxxQ", self.at(heap, 16))
+        if (count, mark, version, index) != (1, b"GCOL", 1, 1) or length > min(size, 1 << 16):
+            raise _OtherError
+        return self.at(heap + 32, length).decode()
 
 
 class _Group(NamedTuple):
@@ -88,23 +233,13 @@ class _File:
             + struct.pack("<HHIQ", 0, 0, 0, rest) + bytes(rest - 16)
         )  # fmt: skip
         value = self.add(struct.pack("<IQI", len(text.encode()), heap, 1))
-        kind = struct.pack("<BBBBI", 0x19, 1, 0, 0, 16) + struct.pack(
-            "<BBBBIHH", 0x10, 0, 0, 0, 1, 0, 8
-        )
-        return self._data_set(1, kind, value, 16)
+        return self._data_set(1, _TEXT, value, 16)
 
     def numbers(self, array: np.ndarray) -> int:
         """Add a data set of float32 or float64."""
         array = np.ascontiguousarray(array).reshape(-1)
-        # where the sign lies; bits; the exponent's place and bits; the mantissa's bits; the bias
-        layouts = {4: (31, 32, 23, 8, 23, 127), 8: (63, 64, 52, 11, 52, 1023)}
-        sign, bits, *rest = layouts[array.itemsize]
-        exponent, exponent_bits, mantissa_bits, bias = rest
-        kind = struct.pack("<BBBBI", 0x11, 0x20, sign, 0, array.itemsize) + struct.pack(
-            "<HHBBBBI", 0, bits, exponent, exponent_bits, 0, mantissa_bits, bias
-        )
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        return self._data_set(array.size, kind, self.add(little), array.nbytes)
+        return self._data_set(array.size, _KINDS[array.itemsize], self.add(little), array.nbytes)
 
     def _data_set(self, count: int, kind: bytes, place: int, size: int) -> int:
         return self.add(
@@ -139,10 +274,9 @@ class _File:
         return _Group(header, tree_at, heap_at)
 
     def save(self, path: Path, root: _Group) -> None:
-        superblock = b"\x89HDF\r\n\x1a\n" + struct.pack(
-            "<BBBxBBBxHHIQQQQQQI4xQQ",
-            0, 0, 0, 0, 8, 8, _LEAF, _INTERNAL, 0, 0, _UNDEFINED, self.end, _UNDEFINED,
-            0, root.header, 1, root.tree, root.heap,
+        superblock = _BEGINNING + struct.pack(
+            "<QQQQQQI4xQQ",
+            0, _UNDEFINED, self.end, _UNDEFINED, 0, root.header, 1, root.tree, root.heap,
         )  # fmt: skip
         with open(path, "wb") as file:
             if hasattr(os, "posix_fallocate"):  # a full disk is told before the work

@@ -1,0 +1,102 @@
+"""Files whose reader may end the process over a damaged one, read in a process of its own with
+limits: HDF5, and image formats beyond the common ones. What comes back is in a plain form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import errors
+
+_THREADS = "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
+_RATIO = 1032  # deflate packs no denser
+_START = 30.0  # seconds that a busy machine may take to begin
+_SECONDS_PER_MB = 0.2
+_ALLOWANCE = 200 << 20
+
+
+@contextlib.contextmanager
+def plain(kind: str, path: Path, what: str) -> Iterator[Path]:
+    """Give a file with what another holds: of the kind "transform" an ``.h5`` as
+    :mod:`morphseek.transforms.h5` writes it, of the kind "image" a ``.mha``.
+
+    Raises
+    ------
+    InputUnreadableError
+    """
+    from .images.headers import limit
+
+    size = path.stat().st_size
+    # a field is kept several times while it is read and written
+    memory = _ALLOWANCE + int(min(limit() * 2**30, 8 * _RATIO * size))
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as name:
+        out = Path(name, "out.h5" if kind == "transform" else "out.mha")
+        said = Path(name, "said")
+        call = "import sys; sys.path[:] = sys.argv[6:]; from morphseek import _apart; _apart.main()"
+        command = [sys.executable, "-I", "-c", call, kind, os.fspath(path.absolute()), str(out),
+                   str(said), str(memory), *map(os.path.abspath, sys.path)]  # fmt: skip
+        try:
+            code = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # what threads reserve would count
+                env={**os.environ, "MALLOC_ARENA_MAX": "1", _THREADS: "1"},
+                timeout=_START + _SECONDS_PER_MB * size / 2**20,
+                check=False,
+            ).returncode
+            reason = said.read_text(encoding="utf-8") if said.exists() else ""
+        except subprocess.TimeoutExpired:
+            code, reason = 1, "its reader did not come to an end over it; it is damaged"
+        if code or reason or not out.exists():
+            raise errors.InputUnreadableError(
+                f"{what}: {path} cannot be read: {reason or 'its reader crashed; it is damaged'}"
+            )
+        yield out
+
+
+def is_possible() -> bool:
+    """Whether there is a Python to start: another program's own may not be one."""
+    return Path(sys.executable or "").stem.lower().startswith("python")
+
+
+def main() -> None:
+    """Read a file and write its plain form, or a sentence."""
+    kind, path, out, said, memory = sys.argv[1:6]
+    # after the imports, whose libraries take address space of their own
+    if kind == "transform":
+        from .transforms.files import rewrite as work
+    else:
+        from .images.files import rewrite as work
+    _limit_memory(int(memory))
+    try:
+        work(Path(path), Path(out))
+    except (RuntimeError, OSError, ValueError, MemoryError) as error:
+        from ._itk import itk_reason
+
+        # which says more than ITK, that blames the suffix
+        if isinstance(error, UnicodeDecodeError) or "Could not create Transform IO" in str(error):
+            error = RuntimeError("it is cut short, damaged, or no transform")
+        reason = "it claims more than it can hold" if _is_memory(error) else itk_reason(error)
+        Path(said).write_text(reason or type(error).__name__, encoding="utf-8")
+
+
+def _is_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "memory" in str(error) or "bad_alloc" in str(error)
+
+
+def _limit_memory(more: int) -> None:
+    with contextlib.suppress(ImportError, OSError, ValueError):  # where a system can
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

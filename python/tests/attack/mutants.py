@@ -1,0 +1,633 @@
+"""Damaged files for every reader: one generator, and a process that reads one after another.
+
+``python mutants.py --count 10000 [--module MorphSeekRegistration]`` reads so many, a fifth of them
+by the command-line module where it is given, and prints what was found. The process that reads is a
+child: where it dies, the file that it died of is named and another goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import json
+import os
+import queue
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import image_cases as cases
+
+_SECONDS = 10
+_MEGABYTES = 200
+_HUGE = (
+    "1e308", "-1", "0", "4294967296", "9223372036854775807", "99999999999999999999", "1e-308",
+    "nan", "inf", "", "0x10", "1.5", "65536", "2147483647", "-2147483649",
+)  # fmt: skip
+_WORDS = ("abc", "%s%n", "../../etc/passwd", "\u00e9", "True", "LIST", "(", '"', "\x1b[31m", "\x00")
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Seed:
+    """A sound file, and how it is read."""
+
+    data: bytes
+    reader: str
+    """A key of READERS."""
+    text: int = -1
+    """How many bytes at its beginning are text; -1: all."""
+    gzipped: bool = False
+    """Its content may be damaged before it is packed."""
+    beside: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    """What else must be in the folder."""
+    read: str = ""
+    """The file to read, where it is another."""
+
+
+def _fcsv() -> bytes:
+    return (
+        b"# Markups fiducial file version = 4.11\n# CoordinateSystem = LPS\n# columns ="
+        b" id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
+        b"1,1.5,2,3,0,0,0,1,1,1,0,tip,,\n2,4,5,6,0,0,0,1,1,1,0,base,,\n"
+    )
+
+
+def _markups() -> bytes:
+    points = [{"label": str(i), "position": [i, 2.5, -3], "orientation": [1, 0]} for i in range(3)]
+    return json.dumps(
+        {"markups": [{"type": "Fiducial", "coordinateSystem": "LPS", "controlPoints": points}]}
+    ).encode()
+
+
+def make_seeds(folder: Path) -> dict[str, Seed]:
+    """Return the sound files by name; those that a writer makes are written in the folder."""
+    import numpy as np
+    import SimpleITK as sitk
+
+    from morphseek.transforms import h5
+
+    def text_of(data: bytes, mark: bytes) -> int:
+        return data.index(mark) + len(mark)
+
+    local = b"ElementDataFile = LOCAL\n"
+    seeds = {}
+    for name in ("plain.mha", "packed.mha", "big.mha"):
+        seeds[name] = Seed(cases.SOUND[name], "image", text_of(cases.SOUND[name], local))
+    for name in ("plain.nrrd", "packed.nrrd", "big.nrrd", "members.nrrd"):
+        seeds[name] = Seed(cases.SOUND[name], "image", text_of(cases.SOUND[name], b"\n\n"))
+    seeds["plain.nii"] = Seed(cases.SOUND["plain.nii"], "image", 0)
+    seeds["packed.nii.gz"] = Seed(cases.SOUND["packed.nii.gz"], "image", 0, True)
+    seeds["two.mhd"] = Seed(
+        cases.META.replace("= LOCAL", "= two.raw").encode(), "image", beside={"two.raw": cases.RAW}
+    )
+    seeds["two.nhdr"] = Seed(
+        cases.NRRD.replace("encoding: raw", "encoding: gzip\ndata file: two.raw.gz").encode(),
+        "image",
+        beside={"two.raw.gz": cases.GZIP},
+    )
+    seeds["part.zraw"] = Seed(
+        cases.ZLIB,
+        "image",
+        0,
+        beside={"part.mhd": cases.packed_meta(b"").replace(b"= LOCAL", b"= part.zraw")},
+        read="part.mhd",
+    )
+    vectors = cases.META.replace(
+        "ElementType = MET_SHORT", "ElementNumberOfChannels = 3\nElementType = MET_FLOAT"
+    ).encode()
+    seeds["vectors.mha"] = Seed(vectors + bytes(len(cases.RAW) * 6), "vectors", len(vectors))
+    field = sitk.DisplacementFieldTransform(
+        sitk.Cast(sitk.GetImageFromArray(np.ones((5, 4, 3, 3))), sitk.sitkVectorFloat64)
+    )
+    affine = sitk.AffineTransform(3)
+    affine.SetTranslation((1, 2, 3))
+    for name, transform in (
+        ("affine.tfm", affine),
+        ("affine.txt", affine),
+        ("affine.mat", affine),
+        ("affine.h5", affine),
+        ("composite.tfm", sitk.CompositeTransform([affine, sitk.Euler3DTransform()])),
+        ("composite.h5", sitk.CompositeTransform([affine, field])),
+        ("field.h5", field),
+    ):
+        sitk.WriteTransform(transform, str(folder / name))
+        text = 0 if name.endswith((".h5", ".mat")) else -1
+        seeds[name] = Seed((folder / name).read_bytes(), "transform", text)
+        (folder / name).unlink()
+    part = h5.Part(
+        "DisplacementFieldTransform",
+        np.array([3, 4, 5, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1.0]),
+        np.ones(180, np.float32),
+    )
+    h5.write(folder / "own.h5", [part], "morphseek fixed grid: 3 4 5 1 1 1 0 0 0 1 0 0 0 1 0 0 0 1")
+    seeds["own.h5"] = Seed((folder / "own.h5").read_bytes(), "transform", 0)
+    (folder / "own.h5").unlink()
+    seeds["pairs.csv"] = Seed(b"fixed,moving,id\na.nii.gz,b.nii.gz,one\nc.mha,d.mha,two\n", "list")
+    seeds["split.json"] = Seed(
+        json.dumps({"pairs": {"train": [["a", "b"]], "test": [["c", "d"], ["e", "f"]]}}).encode(),
+        "split",
+    )
+    seeds["points.csv"] = Seed(b"name,x,y,z\ntip,1.5,2,3\nbase,4,5,6e1\n", "landmarks")
+    seeds["points.fcsv"] = Seed(_fcsv(), "landmarks")
+    seeds["points.mrk.json"] = Seed(_markups(), "landmarks")
+    grid = [3, 4, 5, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
+    seeds["report.json"] = Seed(
+        json.dumps(
+            {
+                "version": "0.20.0",
+                "fixed_grid": grid,
+                "moving_grid": grid,
+                "initial_transform": np.eye(4).tolist(),
+                "options": {"model": "none"},
+                "njd_percent": 0.5,
+            }
+        ).encode(),
+        "result",
+        beside={
+            "displacement.nrrd": cases.NRRD.replace("short", "float")
+            .replace("dimension: 3", "dimension: 4")
+            .replace("sizes: 8 7 6", "sizes: 3 3 4 5")
+            .replace("directions: ", "directions: none ")
+            .replace("kinds: ", "kinds: vector ")
+            .encode()
+            + bytes(720),
+            "warped.nii.gz": gzip.compress(cases.nifti((3, 4, 5), bytes(120)), mtime=0),
+        },
+    )
+    entry = {"file": "v.npy", "spacing": [1] * 3, "origin": [0] * 3, "direction": grid[9:]}
+    seeds["request.json"] = Seed(
+        json.dumps({"fixed": entry, "moving": entry, "outputs": ["none"], "options": {}}).encode(),
+        "request",
+        beside={"v.npy": _npy(np)},
+    )
+    seeds["v.npy"] = Seed(
+        _npy(np),
+        "request",
+        128,
+        beside={"request.json": seeds["request.json"].data},
+        read="request.json",
+    )
+    bundle = (
+        Path(__file__).parents[3] / "engine" / "internal" / "network" / "testdata" / "tiny.onnx"
+    )
+    seeds["tiny.onnx"] = Seed(bundle.read_bytes(), "bundle", 0)
+    return seeds
+
+
+def _npy(np: Any) -> bytes:
+    import io
+
+    file = io.BytesIO()
+    np.save(file, cases.VOXELS.astype("<f4"))
+    return file.getvalue()
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def damage(seed: Seed, chance: random.Random) -> bytes:
+    """Return the file with one to three things wrong."""
+    if seed.gzipped and chance.random() < 0.5:
+        inner = damage(
+            dataclasses.replace(seed, data=gzip.decompress(seed.data), gzipped=False), chance
+        )
+        return gzip.compress(inner, mtime=0)
+    data = seed.data
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        text = len(seed.data) if seed.text < 0 else seed.text
+        ways = (_flip, _cut, _extreme, _insert) + (_line, _number, _word) * 2 * (text > 0)
+        data = chance.choice(ways)(data, text, chance)
+    return data
+
+
+Way = Callable[[bytes, int, random.Random], bytes]
+
+
+def _flip(data: bytes, text: int, chance: random.Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 8)) if out else 0):
+        # headers are short and at the beginning
+        most = min(len(out), 400) if chance.random() < 0.5 else len(out)
+        out[chance.randrange(most)] ^= 1 << chance.randrange(8)
+    return bytes(out)
+
+
+def _cut(data: bytes, text: int, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data) + 1)]
+
+
+def _extreme(data: bytes, text: int, chance: random.Random) -> bytes:
+    out, width = bytearray(data), chance.choice((1, 2, 4, 8))
+    most = len(out) - width if chance.random() < 0.5 else min(len(out) - width, 400)
+    if most < 1:
+        return data
+    at = chance.randrange(most)
+    ends = (
+        b"\xff" * width,
+        bytes(width),
+        b"\x7f" + b"\xff" * (width - 1),
+        b"\xff" * (width - 1) + b"\x7f",
+    )
+    out[at : at + width] = chance.choice((*ends, bytes(width - 1) + b"\x80"))
+    return bytes(out)
+
+
+def _insert(data: bytes, text: int, chance: random.Random) -> bytes:
+    at, size = chance.randrange(len(data) + 1), chance.choice((1, 8, 100))
+    piece = chance.choice(
+        (bytes(size), b"[" * size * 50, data[at : at + size], chance.randbytes(size))
+    )
+    return data[:at] + piece + data[at:]
+
+
+def _line(data: bytes, text: int, chance: random.Random) -> bytes:
+    lines = data[:text].splitlines(keepends=True)
+    if not lines:
+        return data
+    one, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+    what = chance.randrange(4)
+    if what == 0:
+        lines[one], lines[other] = lines[other], lines[one]
+    elif what == 1:
+        lines.insert(other, lines[one])
+    elif what == 2:
+        del lines[one]
+    else:
+        lines[one] = lines[one] * chance.choice((2, 300))
+    return b"".join(lines) + data[text:]
+
+
+def _number(data: bytes, text: int, chance: random.Random) -> bytes:
+    return _replaced(data, text, chance, chance.choice(_HUGE))
+
+
+def _word(data: bytes, text: int, chance: random.Random) -> bytes:
+    return _replaced(data, text, chance, chance.choice(_WORDS))
+
+
+def _replaced(data: bytes, text: int, chance: random.Random, by: str) -> bytes:
+    found = list(_NUMBER.finditer(data[:text]))
+    if not found:
+        return data
+    number = chance.choice(found)
+    return data[: number.start()] + by.encode() + data[number.end() :]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A damaged file in a folder of its own."""
+
+    index: int
+    name: str
+    seed: Seed
+    data: bytes
+
+    def put(self, folder: Path) -> Path:
+        """Write it, and what belongs to it; return the file to read."""
+        for name, data in {**self.seed.beside, self.name: self.data}.items():
+            (folder / name).write_bytes(data)
+        return folder / (self.seed.read or self.name)
+
+
+def mutants(seeds: dict[str, Seed], indices: range, front: str, salt: str = "") -> Iterator[Mutant]:
+    """Return damaged files, always the same ones."""
+    names = sorted(n for n, s in seeds.items() if front == "python" or s.reader in MODULE)
+    for index in indices:
+        name = names[index % len(names)]
+        seed = seeds[name]
+        yield Mutant(index, name, seed, damage(seed, random.Random(f"{salt}{name} {index}")))
+
+
+# --------------------------------------------------------------------- readers
+
+
+def _image(path: Path) -> Any:
+    from morphseek import images
+
+    return images.read(path, "moving").array
+
+
+def _vectors(path: Path) -> Any:
+    from morphseek import images
+
+    return images.read_vectors(path)
+
+
+def _transform(path: Path) -> Any:
+    from morphseek import read_transform
+
+    return read_transform(path).transform_points([[1.0, 2.0, 3.0]])
+
+
+def _landmarks(path: Path) -> Any:
+    from morphseek.landmarks import Landmarks
+
+    return Landmarks.read(path)
+
+
+def _list(path: Path) -> Any:
+    from morphseek.cohort import lists
+
+    return lists.read_list(path)
+
+
+def _split(path: Path) -> Any:
+    from morphseek.cohort import lists
+
+    return lists.read_pairs(path, "test")
+
+
+def _result(path: Path) -> Any:
+    import morphseek
+
+    return morphseek.load(path.parent)
+
+
+def _request(path: Path) -> Any:
+    from morphseek import worker
+
+    return worker.run(path.parent, print)
+
+
+def _bundle(path: Path) -> Any:
+    from morphseek._engine import core
+
+    return core.verify_model(str(path))
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "image": _image,
+    "vectors": _vectors,
+    "transform": _transform,
+    "landmarks": _landmarks,
+    "list": _list,
+    "split": _split,
+    "result": _result,
+    "request": _request,
+    "bundle": _bundle,
+}
+MODULE = ("image", "transform")  # what the command-line module reads
+_FAILURES = {3, 4}  # exit codes: an input, a model
+
+
+def _expected(mutant: Mutant, array: Any) -> str:
+    """Say what is wrong with voxels that were read: they must be those in the file, and where these
+    have a checksum it must be right.
+    """
+    data = mutant.data
+    if array.tobytes() in (cases.RAW, cases.BIG):
+        return ""
+    if mutant.name == "part.zraw":
+        payload, packed = data, True
+    elif mutant.name.endswith((".mha", ".nrrd")):
+        mark = b"\n\n" if mutant.name.endswith("nrrd") else b"ElementDataFile"
+        data = data.replace(b"\r\n", b"\n") if b"\r\n\r\n" in data else data
+        at = data.index(mark) + len(mark)
+        payload = data[at if mark == b"\n\n" else data.index(b"\n", at) + 1 :]
+        head = data[:at].lower()
+        packed = re.search(rb"compresseddata *= *(true|1)|encoding: *gz", head) is not None
+        if re.search(
+            rb"headersize|byte ?skip|line ?skip|data ?file:|binarydata *= *(false|0)", head
+        ):
+            return ""
+    elif mutant.name.endswith(".nii.gz"):
+        try:
+            gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            return "" if _trailing(data, mutant) else "a damaged stream was taken"
+        return ""
+    else:
+        return ""
+    if packed:
+        whole = b""
+        try:
+            while payload[:2] in (b"\x1f\x8b", b"x\x9c", b"x\xda", b"x\x01"):
+                stream = zlib.decompressobj(47)
+                whole += stream.decompress(payload)
+                if not stream.eof:
+                    return "a stream that is cut short was taken"
+                payload = stream.unused_data
+        except zlib.error:
+            if len(whole) < array.nbytes:
+                return "a damaged stream was taken"
+        payload = whole
+    raw = payload[: array.nbytes]
+    if array.tobytes() in (raw, _swapped(raw, array.itemsize)):
+        return ""
+    return "other voxels than those in the file"
+
+
+def _trailing(data: bytes, mutant: Mutant) -> bool:
+    """Whether a stream is whole and only what follows it is not."""
+    stream = zlib.decompressobj(31)
+    try:
+        stream.decompress(data)
+    except zlib.error:
+        return False
+    return stream.eof
+
+
+def _swapped(raw: bytes, size: int) -> bytes:
+    import numpy as np
+
+    return np.frombuffer(raw, f"u{size}").byteswap().tobytes() if len(raw) % size == 0 else raw
+
+
+def _peak(reset: bool = False) -> int:
+    """Return the greatest memory since the last reset, in kB; 0 where the system does not say."""
+    with contextlib.suppress(OSError):
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    return 0
+
+
+def _names(mutant: Mutant) -> tuple[str, ...]:
+    """Return what a message may call a file: its name, or that of what it belongs to."""
+    files = (mutant.name, mutant.seed.read or mutant.name, *mutant.seed.beside)
+    if mutant.seed.reader == "request":  # of images that have no file for the caller
+        return (*files, "fixed", "moving", "there is no output")
+    return files
+
+
+def read_one(mutant: Mutant, folder: Path) -> str:
+    """Read a mutant in this process; return what is wrong, empty where nothing is."""
+    from morphseek import errors
+
+    path = mutant.put(folder)
+    before = _peak(reset=True)
+    started = sum(os.times()[:4])  # of the processor, its children's too: others may be at work
+    wrong = ""
+    try:
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            value = READERS[mutant.seed.reader](path)
+        if mutant.seed.reader == "image":
+            wrong = _expected(mutant, value)
+    except errors.MorphSeekError as error:
+        # a request may ask for what there is not
+        usage = mutant.seed.reader in ("request", "split") and error.exit_code == 2
+        if error.exit_code not in _FAILURES and not usage:
+            wrong = f"exit code {error.exit_code}: {error}"
+        elif not any(name in str(error) for name in _names(mutant)):
+            wrong = f"the file is not named: {error}"
+    except Exception as error:
+        wrong = f"unexpected: {type(error).__name__}: {error}"[:300]
+    seconds, grown = sum(os.times()[:4]) - started, (_peak() - before) / 1024
+    if seconds > _SECONDS:
+        wrong = wrong or f"{seconds:.0f} s"
+    size = sum(map(len, (mutant.data, *mutant.seed.beside.values()))) / 2**20
+    if grown > 2 * size + _MEGABYTES:
+        wrong = wrong or f"{grown:.0f} MB"
+    return wrong
+
+
+def _child(first: int, last: int, salt: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        seeds = make_seeds(folder)
+        for mutant in mutants(seeds, range(first, last), "python", salt):
+            print(json.dumps({"start": mutant.index}), flush=True)
+            place = folder / "one"
+            place.mkdir(exist_ok=True)
+            wrong = read_one(mutant, place)
+            for file in place.iterdir():
+                file.unlink()
+            print(json.dumps({"end": mutant.index, "wrong": wrong}), flush=True)
+
+
+# ---------------------------------------------------------------------- runs
+
+
+def run_python(count: int, salt: str = "", first: int = 0) -> list[str]:
+    """Read so many in a child; return what was found."""
+    found, last = [], first + count
+    names = {}
+    with tempfile.TemporaryDirectory() as name:
+        seeds = make_seeds(Path(name))
+        names = sorted(seeds)
+    while first < last:
+        command = [sys.executable, __file__, "--child", str(first), str(last), "--salt", salt]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as child:
+            lines: queue.Queue[str | None] = queue.Queue()
+
+            def pump(child: subprocess.Popen[str] = child, lines: Any = lines) -> None:
+                for line in child.stdout or ():
+                    lines.put(line)
+                lines.put(None)
+
+            said: list[str] = []
+            threading.Thread(target=pump, daemon=True).start()
+            threading.Thread(target=said.extend, args=(child.stderr,), daemon=True).start()
+            at, why = first, "the process did not begin"
+            while True:
+                try:
+                    line = lines.get(timeout=6 * _SECONDS)
+                except queue.Empty:
+                    child.kill()
+                    why = "a hang"
+                    break
+                if line is None:
+                    child.wait()
+                    why = f"the process ended with {child.returncode}: {''.join(said)[-300:]}"
+                    break
+                with contextlib.suppress(ValueError):
+                    word = json.loads(line)
+                    at = word.get("start", at)
+                    if word.get("wrong"):
+                        found.append(f"{names[at % len(names)]} {at}: {word['wrong']}")
+                    first = word.get("end", first - 1) + 1
+        if first < last:
+            found.append(f"{names[at % len(names)]} {at}: {why}")
+            first = at + 1
+    return found
+
+
+def run_module(count: int, module: str, salt: str = "", first: int = 0) -> list[str]:
+    """Let the command-line module read so many; return what was found."""
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        seeds = make_seeds(folder)
+        (folder / "sound.nii").write_bytes(cases.SOUND["plain.nii"])
+        for mutant in mutants(seeds, range(first, first + count), "module", salt):
+            place = folder / "one"
+            place.mkdir()
+            path = mutant.put(place)
+            sound, size = folder / "sound.nii", len(mutant.data) / 2**20
+            # what comes after the mutant is missing, so that nothing is registered
+            arguments = [path.parent / "absent.nii", path]
+            if mutant.seed.reader == "transform":
+                arguments = [sound, sound, "--initial-transform", path]
+            why = _watched([module, *map(str, arguments)], size, path)
+            if why:
+                found.append(f"module: {mutant.name} {mutant.index}: {why}")
+            for file in place.iterdir():
+                file.unlink()
+            place.rmdir()
+    return found
+
+
+def _watched(command: list[str], size: float, path: Path) -> str:
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        end = time.monotonic() + _SECONDS
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                break
+            if time.monotonic() > end:
+                process.kill()
+                process.wait()
+                return "a hang"
+            time.sleep(0.005)
+        said.seek(0)
+        words = said.read().decode(errors="replace")
+    if usage.ru_maxrss / 1024 > 2 * size + _MEGABYTES:
+        return f"{usage.ru_maxrss / 1024:.0f} MB"
+    taken = "absent.nii does not exist" in words or "nothing is to be written" in words
+    if process.returncode == 3 and (taken or str(path) in words):
+        return ""
+    return (
+        ""
+        if process.returncode == 2 and taken
+        else f"exit code {process.returncode}: {words[-300:]}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, default=10000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--salt", default="", help="another one gives other files")
+    parser.add_argument("--module", help="the command-line module, for a fifth of the files")
+    given = parser.parse_args()
+    if given.child:
+        _child(*given.child, given.salt)
+        return
+    modules = given.count // 5 if given.module else 0
+    found = run_python(given.count - modules, given.salt, given.first)
+    if given.module:
+        found += run_module(modules, given.module, given.salt, given.first)
+    print(f"{given.count} files, {len(found)} found", *found, sep="\n")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
