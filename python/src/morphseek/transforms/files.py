@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import SimpleITK as sitk
 
-from .. import errors
-from .._files import check_path, check_regular, reserve, write_with
+from .. import _manifest, errors
+from .._files import check_path, check_regular, reserve, settle, write_with
 from .._itk import HDF5, hdf5_lock, itk_reason
 from . import h5
 from .linear import linear
@@ -37,6 +37,7 @@ def read(source: Any) -> sitk.Transform:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         check_path(path, "transform", errors.InputUnreadableError)
+        settle(path.parent)
         try:
             if path.is_dir():
                 raise errors.InputUnreadableError(
@@ -47,6 +48,7 @@ def read(source: Any) -> sitk.Transform:
                 raise errors.InputUnreadableError(
                     f"transform: {path} does not exist; check the path"
                 )
+            _manifest.check_beside(path, "transform")
             with hdf5_lock:
                 source = sitk.ReadTransform(str(path))
                 # of a file that was cut short it cannot
