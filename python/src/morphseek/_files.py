@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,26 @@ def check_regular(path: str | os.PathLike[str], name: str) -> None:
         raise errors.InputUnreadableError(
             f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"
         )
+
+
+def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
+    """Return what tells whether files were changed; what is not there tells nothing."""
+    stamps = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            stamps.append((str(path), state.st_ino, state.st_size, state.st_mtime_ns))
+    return stamps
+
+
+def check_unchanged(before: list[tuple[str, int, int, int]], name: str) -> None:
+    """See that files are what they were when they were stamped."""
+    for was, now in zip(before, [stamp([Path(path)]) for path, *_ in before]):
+        if now != [was]:
+            raise errors.InputUnreadableError(
+                f"{name}: {was[0]} was changed or removed while it was in use; run it again when"
+                " nobody writes to it"
+            )
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

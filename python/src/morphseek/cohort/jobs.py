@@ -44,6 +44,17 @@ class Job:
     resume: bool
     batch: str  # which call of register_cohort() it belongs to
 
+    def _inputs(self) -> list[tuple[str, list[Path]]]:
+        """Return what the inputs are called, and the files that each is in."""
+        return [
+            (image.replace("_", " "), _files_of(self.pair.path(image), image.replace("_", " ")))
+            for image in self.pair.files
+        ]
+
+    def stamps(self) -> list[tuple[str, list[tuple[str, int, int, int]]]]:
+        """Return what tells whether the inputs were changed."""
+        return [(name, _files.stamp(files)) for name, files in self._inputs()]
+
     def fingerprint(self) -> str:
         """Return a hash of all that the result depends on. Threads may change its last bit, no
         more.
@@ -53,35 +64,44 @@ class Job:
             for name, value in all_options(self.options).items()
             if name not in ("threads", "cache", "model")
         }
-        content = {
-            image: _content(self.pair.path(image), image.replace("_", " "))
-            for image in self.pair.files
-        }
+        content = {name: _content(files, name) for name, files in self._inputs()}
         return hashlib.sha256(
             json.dumps([core.version(), options, self.model, content]).encode()
         ).hexdigest()
 
 
-def _content(path: Path, name: str) -> list[str]:
-    """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
-    hashes = []
+def _files_of(path: Path, name: str) -> list[Path]:
+    """Return an image's files: one, a DICOM folder's, or a header and its data."""
     _files.check_regular(path, name)
     try:
-        for file in (
+        return (
             sorted(p for p in path.iterdir() if p.is_file())
             if path.is_dir()
             else images.parts(path)
-        ):
+        )
+    except OSError as error:
+        raise _unreadable(error, name) from None
+
+
+def _content(files: list[Path], name: str) -> list[str]:
+    """Return the hashes of an image's files."""
+    hashes = []
+    try:
+        for file in files:
             content = hashlib.sha256()
             with open(file, "rb") as stream:
                 while chunk := stream.read(1 << 20):
                     content.update(chunk)
             hashes.append(content.hexdigest())
     except OSError as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
-        ) from None
+        raise _unreadable(error, name) from None
     return hashes
+
+
+def _unreadable(error: OSError, name: str) -> errors.InputUnreadableError:
+    return errors.InputUnreadableError(
+        f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
+    )
 
 
 def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outcome:
@@ -91,7 +111,8 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
     pair = job.pair
     outcome = Outcome(pair.id, pair.files["fixed"], pair.files["moving"])
     try:
-        folder, fingerprint = Path(job.folder), job.fingerprint()
+        folder, stamps = Path(job.folder), job.stamps()
+        fingerprint = job.fingerprint()
         _files.settle(folder)  # what a process left that was killed at its last files
         before = _finished(folder)
         if (
@@ -111,6 +132,8 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         images = {image: pair.path(image) for image in pair.files}
 
         def finish(folder: Path, summary: dict[str, Any], files: dict[str, Any]) -> None:
+            for name, stamp in stamps:  # or the fingerprint is of other files
+                _files.check_unchanged(stamp, name)
             finished = {
                 "fingerprint": fingerprint,
                 "batch": job.batch,
