@@ -1,9 +1,9 @@
 """How files take the place of others: all of them, or none, whatever ends the process.
 
-New files are made in a staging folder beside their place. Several of them change places with the old
-ones by a plan that is written first: the old ones go into the staging folder, then the new ones come.
-So a folder never shows files of two runs side by side, and whoever finds a plan of a process that is
-gone carries it out. ``engine/RATIONALE.md``, "Results on disk", has the reasons.
+New files are made in a staging folder beside their place. Several of them change places with the
+old ones by a plan that is written first: the old ones go into the staging folder, then the new ones
+come. So a folder never shows files of two runs side by side, and whoever finds a plan of a process
+that is gone carries it out. ``engine/RATIONALE.md``, "Results on disk", has the reasons.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _lock_file(folder: Path) -> int:
 
 @contextlib.contextmanager
 def staging(parent: Path) -> Iterator[Path]:
-    """Give an empty folder inside ``parent``, which is locked and goes when the block ends; one with
-    a plan in it stays.
+    """Give an empty folder inside ``parent``, which is locked and goes when the block ends; one
+    with a plan in it stays.
     """
     while True:
         folder = Path(tempfile.mkdtemp(prefix=staging_prefix(), dir=parent))
