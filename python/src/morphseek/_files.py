@@ -117,11 +117,13 @@ def _output_error(error: Exception, path: str | os.PathLike[str]) -> errors.Morp
     if staged is not None:  # what it was to become says more
         path = staged.parent / Path(path).name
     folder = Path(path).parent
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
-        usage = shutil.disk_usage(folder) if folder.is_dir() else None
-        # /proc has no size
-        full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16
+    number = getattr(error, "errno", None)
+    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if number in (None, errno.EIO):  # ITK does not tell
+        with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
+            usage = shutil.disk_usage(folder) if folder.is_dir() else None
+            # /proc has no size
+            full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16
     if full:
         return errors.DiskFullError(
             f"{path}: the disk is full; free some space or choose another folder"

@@ -104,6 +104,10 @@ def evaluate(
                 "yellow",
                 to_errors=True,
             )
+        if quiet and not as_json:  # nobody has said it yet
+            for pair in result.pairs:
+                if pair.error:
+                    say(f"morphseek: {pair}", "red", to_errors=True)
         if as_json:
             print(json.dumps(result.to_dict()))
         elif not (quiet or kept):
