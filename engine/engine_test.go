@@ -1050,6 +1050,27 @@ func TestCache(t *testing.T) {
 			t.Error("nothing was kept")
 		}
 	})
+	t.Run("folder of everybody", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("there are no such modes")
+		}
+		o := opt
+		o.Cache = t.TempDir()
+		register(t, e, p, o)
+		if err := os.Chmod(o.Cache, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		r := register(t, e, p, o)
+		if r.Metrics.Cached || len(r.Metrics.Warnings) == 0 || !strings.Contains(r.Metrics.Warnings[0], "anybody can write") {
+			t.Errorf("cached %v, warnings %q", r.Metrics.Cached, r.Metrics.Warnings)
+		}
+		if err := os.Chmod(o.Cache, 0o770); err != nil {
+			t.Fatal(err)
+		}
+		if !register(t, e, p, o).Metrics.Cached {
+			t.Error("a group's cache was not used")
+		}
+	})
 	opt.Cache = files()[0] // a file
 	if r := register(t, e, p, opt); len(r.Metrics.Warnings) == 0 || !strings.Contains(r.Metrics.Warnings[len(r.Metrics.Warnings)-1], "not kept") {
 		t.Errorf("warnings %q", r.Metrics.Warnings)

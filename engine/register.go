@@ -82,7 +82,11 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		return nil, err
 	}
 	var cached string
+	strangers := ""
 	if opt.Cache != "" {
+		strangers = openToStrangers(opt.Cache)
+	}
+	if opt.Cache != "" && strangers == "" {
 		cached = cachePath(pair, opt, model)
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -97,6 +101,9 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	r.metrics = Metrics{
 		Version: Version, Model: "none", Device: "cpu", Seed: opt.Seed, Threads: opt.Threads,
 		Steps: []StepMetrics{}, Seconds: map[string]float64{}, Warnings: []string{}, Plan: PlanMetrics{Reasons: []string{}},
+	}
+	if strangers != "" {
+		r.metrics.Warnings = append(r.metrics.Warnings, "The cache was not used: "+strangers)
 	}
 	if err := r.prepare(); err != nil {
 		return nil, err

@@ -809,6 +809,30 @@ def test_a_signal_at_any_time_leaves_all_or_nothing(pair, tmp_path):
     assert ends >= {143}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+def test_what_is_under_way_is_for_its_owner_alone(pair, tmp_path):
+    """A killed one leaves no more than that; what is finished has the umask's mode."""
+    names = {"--output-volume": "warped.nrrd", "--output-transform": "transform.h5"}
+    outputs = [text for flag, name in names.items() for text in (flag, tmp_path / name)]
+    images = (pair / "fixed.nii.gz", pair / "moving.nii.gz")
+    with subprocess.Popen(
+        [EXECUTABLE, *map(str, (*images, *QUICK[:-4], "--refine", "1000", *outputs))],
+        stdout=subprocess.PIPE,
+        text=True,
+        umask=0o022,
+    ) as process:
+        for line in process.stdout:
+            if "progress" in line:
+                break
+        staging = list(tmp_path.iterdir())
+        assert staging and all(path.name.startswith(".morphseek-") for path in staging)
+        assert {path.stat().st_mode & 0o777 for path in staging} == {0o700}
+        process.kill()
+    assert sorted(tmp_path.iterdir()) == sorted(staging)
+    assert run(*images, *QUICK, *outputs, umask=0o022).returncode == 0
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in names.values()} == {0o644}
+
+
 def test_needs_no_python(tmp_path):
     """A pair of brains from files, if they are here, with nothing on PATH."""
     data = Path(os.environ.get("MORPHSEEK_DATA", HERE.parents[2] / "shared" / "data")) / "brain"

@@ -11,6 +11,14 @@ from helpers import Command
 from morphseek.phantoms import PhantomPair, make_pair
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes a night, unless it is asked for."""
+    if "nightly" not in config.getoption("markexpr"):
+        late = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=late)
+        items[:] = [item for item in items if item not in late]
+
+
 @pytest.fixture(scope="session")
 def pair() -> PhantomPair:
     return make_pair(size=40)

@@ -19,7 +19,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import _files, cohort, errors, images, register_cohort, registration
+from morphseek import _files, _staging, cohort, errors, images, register_cohort, registration
 from morphseek.cohort import jobs
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
@@ -145,7 +145,7 @@ def test_resume(study: Path, tmp_path: Path):
     assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
     assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
     # its process was killed just after it had finished the pair
-    (out / "plain" / f"{_files._staging_prefix()}x").mkdir()
+    (out / "plain" / f"{_staging.staging_prefix()}x").mkdir()
     assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
     assert not list(out.glob("*/.morphseek-*"))
     (out / "plain" / "pair.json").write_text("{")
@@ -424,17 +424,19 @@ def test_a_list_is_not_written_over(study: Path):
     assert (study.parent / "summary.csv").read_bytes() == study.read_bytes()
 
 
-def test_a_pair_that_another_batch_is_at(study: Path, tmp_path: Path):
-    """Its files under way stay; those of a process that was killed go."""
+def test_a_pair_that_another_call_is_at(study: Path, tmp_path: Path):
+    """It is left alone, and so are the files under way; those of a process that was killed go."""
     pytest.importorskip("fcntl")
     folder = tmp_path / "out" / "plain"
     folder.mkdir(parents=True)
     with _files.output_folder(folder) as other:
-        left = folder / f"{other.name}x"
-        left.mkdir()
         (other / "notes.txt").write_text("half done")
-        assert states(register_cohort(study, tmp_path / "out", **QUICK))[1] == "done"
-        assert (other / "notes.txt").exists() and not left.exists()
+        pair = register_cohort(study, tmp_path / "out", **QUICK).pairs[1]
+        assert pair.exit_code == 6 and "another call of morphseek is writing to" in pair.message
+        assert os.listdir(folder) == [other.name]
+        assert (other / "notes.txt").exists()
+    (folder / f"{other.name}x").mkdir()
+    assert states(register_cohort(study, tmp_path / "out", **QUICK))[1] == "done"
     assert sorted(os.listdir(folder)) == sorted([*OUTPUTS, "notes.txt"])
 
 

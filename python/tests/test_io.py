@@ -774,14 +774,18 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
     with _files.output_folder(target) as folder:
         (folder / "a").write_text("1")
     assert [p.name for p in target.iterdir()] == ["a"]
-    with pytest.raises(ValueError), _files.output_folder(target, ("a", "b")) as folder:
+    with pytest.raises(ValueError), _files.output_folder(target, ("a", "b"), "b") as folder:
         (folder / "a").write_text("2")
         raise ValueError
     assert (target / "a").read_text(encoding="utf-8") == "1"
-    (target / "other").write_text("1")
-    with _files.output_folder(target, ("a", "b")) as folder:
+    for name in ("b", "other"):
+        (target / name).write_text("1")
+    with _files.output_folder(target, ("a", "b"), "b") as folder:
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]
+    with _files.output_folder(target, ("a", "b"), "b"):
+        pass  # who writes nothing removes nothing
+    assert (target / "b").read_text(encoding="utf-8") == "2"
 
 
 def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
@@ -800,14 +804,17 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
     )
     assert process.stdout is not None
     theirs = tmp_path / process.stdout.readline().strip()
-    with _files.output_folder(tmp_path) as outer, _files.output_folder(tmp_path) as inner:
-        (inner / "a").write_text("1")
-        assert {theirs, outer, inner, stay} == set(tmp_path.iterdir())
+    with pytest.raises(errors.OutputUnwritableError, match="another call of morphseek"):
+        _files.output_folder(tmp_path).__enter__()
+    with _files.replacing(tmp_path / "c") as outer, _files.replacing(tmp_path / "a") as inner:
+        inner.write_text("1")
+        outer.write_text("1")
+        assert {theirs, outer.parent, inner.parent, stay} == set(tmp_path.iterdir())
     with process:
         process.terminate()
     os.utime(stay, (0, 0))
     _files.write_text(tmp_path / "b", "2")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "c"]
 
 
 def test_seal(tmp_path: Path):

@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 import slicer
 import vtk
-from MorphSeekLib import batch, geometry, install, outputs, process, sample, transfer
+from MorphSeekLib import batch, geometry, install, outputs, process, registration, sample, transfer
 from MorphSeekLib.registration import Registration, RegistrationError, register
 from MorphSeekLib.request import OUTPUTS, PRESETS, STAGES, RegistrationRequest
 from packaging.requirements import Requirement
@@ -1207,6 +1207,17 @@ def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch
         (b"\xff\xfe garbage\n", "ended unexpectedly"),
         (b'\xff\n{"error": {"name": "x", "code": 1, "message": "mine"}}\n', "mine"),
         (b"5\nnull\n[1]\n", "ended unexpectedly"),
+        (b'{"progress": 5}\n', "cannot be understood"),
+        (
+            b'{"progress": {"stage": "a", "fraction": "b", "message": "c"}}\n',
+            "cannot be understood",
+        ),
+        (b'{"error": {}}\n', "cannot be understood"),
+        (b'{"error": "no"}\n', "cannot be understood"),
+        (b'{"result": {}}\n', "could not be brought into the scene"),
+        (b'{"result": {"metrics": {}, "files": {}, "labels": []}}\n', "could not be brought"),
+        (b'{"result": null}\n', "could not be brought"),
+        (b"{" * (1 << 25), "ended unexpectedly"),
     ],
 )
 def test_what_others_print_does_no_harm(
@@ -1226,6 +1237,28 @@ def test_what_others_print_does_no_harm(
     monkeypatch.setattr(process, "python", lambda: str(fake))
     with pytest.raises(RegistrationError, match=reason):
         register(study.request(initial="none"))
+
+
+def test_a_worker_that_hangs(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: None
+):
+    """It says nothing, takes nothing, and fills the file of its errors: the panel says so."""
+    fake = tmp_path / "python"
+    fake.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(100)\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(process, "python", lambda: str(fake))
+    monkeypatch.setattr(registration, "_SILENCE", 0.2)
+    hanging = Registration(study.request(initial="none"))
+    hanging.start()
+    deadline, said = time.monotonic() + 10, []
+    while not any("said nothing for" in text for text in said) and time.monotonic() < deadline:
+        said += [event.message for event in hanging.poll()]
+        time.sleep(0.05)
+    assert sum("said nothing for" in text for text in said) == 1 and hanging.running
+    pid = hanging.pid
+    hanging.cancel()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_what_is_moved_already_is_not_moved_again(finished: tuple[Study, Registration]):

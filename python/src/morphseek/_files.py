@@ -6,25 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import shutil
 import stat
-import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import errors
+from . import _manifest, _staging, errors
 from ._itk import itk_reason
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
@@ -57,6 +49,26 @@ def check_regular(path: str | os.PathLike[str], name: str) -> None:
         raise errors.InputUnreadableError(
             f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"
         )
+
+
+def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
+    """Return what tells whether files were changed; what is not there tells nothing."""
+    stamps = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            stamps.append((str(path), state.st_ino, state.st_size, state.st_mtime_ns))
+    return stamps
+
+
+def check_unchanged(before: list[tuple[str, int, int, int]], name: str) -> None:
+    """See that files are what they were when they were stamped."""
+    for was, now in zip(before, [stamp([Path(path)]) for path, *_ in before]):
+        if now != [was]:
+            raise errors.InputUnreadableError(
+                f"{name}: {was[0]} was changed or removed while it was in use; run it again when"
+                " nobody writes to it"
+            )
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -101,15 +113,25 @@ def reserve(path: Path, size: int) -> None:
 
 
 def _output_error(error: Exception, path: str | os.PathLike[str]) -> errors.MorphSeekError:
+    staged = next((p for p in Path(path).parents if p.name.startswith(_staging.PREFIX)), None)
+    if staged is not None:  # what it was to become says more
+        path = staged.parent / Path(path).name
     folder = Path(path).parent
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
-        usage = shutil.disk_usage(folder) if folder.is_dir() else None
-        # /proc has no size
-        full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16
+    number = getattr(error, "errno", None)
+    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if number in (None, errno.EIO):  # ITK does not tell
+        with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
+            usage = shutil.disk_usage(folder) if folder.is_dir() else None
+            # /proc has no size
+            full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16
     if full:
         return errors.DiskFullError(
             f"{path}: the disk is full; free some space or choose another folder"
+        )
+    if staged is not None and not staged.exists():
+        return errors.OutputUnwritableError(
+            f"{path} cannot be written: somebody removed {folder}, or what was in it, meanwhile;"
+            " start again"
         )
     if isinstance(error, FileNotFoundError) and not folder.exists():
         return errors.OutputUnwritableError(
@@ -128,7 +150,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     check_path(path, "output", errors.OutputUnwritableError)
-    with _staging(path.parent, path.name) as temporary:
+    settle(path.parent)
+    with _moved(path.parent, path.name, last=[path.name]) as temporary:
         yield temporary / path.name
         if not (temporary / path.name).exists():
             others = ", ".join(sorted(file.name for file in temporary.iterdir()))
@@ -140,15 +163,26 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def output_folder(
-    folder: str | os.PathLike[str], replaced: Collection[str] = (), seal: str = ""
+    folder: str | os.PathLike[str],
+    known: Collection[str] = (),
+    seal: str = "",
+    ours: Collection[str] = (),
 ) -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends
-    well, or not at all.
+    well, or not at all. Nobody else writes there meanwhile.
 
-    ``folder`` is made if need be, and removed again on failure if it was. Files there called one of
-    ``replaced`` belong to what was there before: those that the block did not write are removed
-    when it ends well. ``seal`` is the file that says that what was there before is whole: it goes
-    before the first new file comes.
+    ``folder`` is made if need be, and removed again on failure if it was.
+
+    Parameters
+    ----------
+    known : collection of str
+        Patterns of the names that an earlier run may have left: those of its files that the block
+        did not write are removed when it ends well. Where it wrote nothing, they stay.
+    seal : str
+        The file that says that the others are whole, and lists them: the last one to come, the
+        first one to go. Without it nothing is known of an earlier run.
+    ours : collection of str
+        Files that are an earlier run's in any case.
     """
     folder = Path(folder)
     check_path(folder, "output", errors.OutputUnwritableError)
@@ -163,7 +197,7 @@ def output_folder(
             ) from None
         except OSError as error:
             raise _output_error(error, folder) from None
-        with _staging(folder, "output", replaced, seal) as temporary:
+        with locked(folder), together(folder, known, seal, ours) as temporary:
             yield temporary
         made = []
     finally:
@@ -173,97 +207,74 @@ def output_folder(
 
 
 @contextlib.contextmanager
-def _staging(
-    folder: Path, name: str, replaced: Collection[str] = (), seal: str = ""
-) -> Iterator[Path]:
-    """Give an empty folder inside ``folder``, whose files move up when the block ends well, the one
-    called ``name`` last.
-
-    What processes that were killed left there is removed.
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against all others that write results there, and clear up behind those that
+    were killed.
     """
-    try:
-        remove_left(folder)
-        temporary, lock = _locked_folder(folder)
-    except OSError as error:
-        raise _output_error(error, folder / name) from None
-    try:
-        yield temporary
-        new = sorted(temporary.iterdir(), key=lambda p: (p.name == name, p.name))
-        for path in new:  # before the first of them takes its place
-            if (folder / path.name).is_dir():
-                raise errors.OutputUnwritableError(
-                    f"{folder / path.name} is a folder, where a file is to be written; move it away"
-                    " or choose another place"
-                )
+    with contextlib.ExitStack() as stack:
         try:
-            if seal:
-                (folder / seal).unlink(missing_ok=True)
-            for path in new:
-                os.replace(path, folder / path.name)
+            stack.enter_context(_staging.alone(folder, patience=1.0))
+            _staging.tidy(folder)
+        except _staging.Busy:
+            raise errors.OutputUnwritableError(
+                f"output: another call of morphseek is writing to {folder}; wait until it is done,"
+                " or choose another folder"
+            ) from None
         except OSError as error:
-            raise _output_error(error, error.filename2 or error.filename or folder) from None
-        for stale in set(replaced) - {path.name for path in new}:
-            with contextlib.suppress(OSError):
-                (folder / stale).unlink()
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+            raise _output_error(error, folder / "output") from None
+        yield
 
 
-@functools.cache
-def _staging_prefix() -> str:
-    """What a staging folder's name begins with. It is locked as long as its process lives, however
-    that ends; locks on folders do not reach other hosts, so the name says on which one they
-    count.
+@contextlib.contextmanager
+def together(
+    folder: Path, known: Collection[str] = (), seal: str = "", ours: Collection[str] = ()
+) -> Iterator[Path]:
+    """Do what :func:`output_folder` does in a folder that is there, and that the caller holds."""
+    with _moved(folder, "output", known, [seal] if seal else [], ours) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def _moved(
+    folder: Path,
+    name: str,
+    known: Collection[str] = (),
+    last: Collection[str] = (),
+    ours: Collection[str] = (),
+) -> Iterator[Path]:
+    """Give an empty folder inside ``folder``, whose files move up when the block ends well, those
+    in ``last`` last.
     """
-    import socket
-
-    return f".morphseek-{socket.gethostname()}-"
-
-
-_OTHERS_AGE = 86400.0  # seconds after which a staging folder whose lock says nothing is left over
-
-
-def _lock(folder: Path, wait: bool) -> int | None:
-    """Return the open lock of a folder; None where another process holds it, or the system has no
-    such locks.
-    """
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _locked_folder(parent: Path) -> tuple[Path, int | None]:
-    """Make a staging folder and lock it."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_staging_prefix(), dir=parent))
-        with contextlib.suppress(FileNotFoundError):
-            lock = _lock(folder, wait=True)
-            if folder.exists():
-                return folder, lock
-            if lock is not None:  # another process took it for left over before it was locked
-                os.close(lock)
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(_staging.staging(folder))
+        except OSError as error:
+            raise _output_error(error, folder / name) from None
+        yield temporary
+        try:
+            names = (path.name for path in temporary.iterdir())
+            new = [file for file in names if not file.startswith(_staging.PREFIX)]
+            for file in new:  # before the first of them takes its place
+                if (folder / file).is_dir():
+                    raise errors.OutputUnwritableError(
+                        f"{folder / file} is a folder, where a file is to be written; move it away"
+                        " or choose another place"
+                    )
+            if not new:
+                return  # and what was there before stays
+            new.sort(key=lambda file: (file in last, file))
+            stale = set(ours)
+            if last and known:
+                stale |= _manifest.owned(folder, known, [*last][-1], new)
+            old = {file for file in {*new, *stale} if (folder / file).exists()}
+            _staging.switch(
+                folder, temporary, new, sorted(old, key=lambda file: (file not in last, file))
+            )
+        except OSError as error:
+            path = error.filename if folder.exists() else temporary / name
+            raise _output_error(error, error.filename2 or path or folder) from None
 
 
-def remove_left(folder: Path) -> None:
-    """Remove the staging folders that killed processes left in a folder."""
-    for staging in folder.glob(".morphseek-*"):
-        _remove_if_left(staging)
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove a staging folder whose process is gone."""
-    with contextlib.suppress(OSError):
-        if fcntl is None or folder.name.rpartition("-")[0] + "-" != _staging_prefix():
-            if time.time() - folder.stat().st_mtime > _OTHERS_AGE:
-                shutil.rmtree(folder, ignore_errors=True)
-        elif (lock := _lock(folder, wait=False)) is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+def settle(folder: Path) -> None:
+    """Carry out what a killed process had begun in a folder, before it is read."""
+    _staging.settle(folder)

@@ -14,6 +14,12 @@ from pathlib import Path
 
 # ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
 hdf5_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # a forked process would wait for a thread that it has not
+    os.register_at_fork(
+        before=hdf5_lock.acquire,
+        after_in_parent=hdf5_lock.release,
+        after_in_child=hdf5_lock.release,
+    )
 
 
 def itk_reason(error: Exception) -> str:

@@ -26,7 +26,7 @@ __getattr__ = moved(
         "write_array": "_files.write_array",
         "replacing": "_files.replacing",
         "output_folder": "_files.output_folder",
-        "remove_left": "_files.remove_left",
+        "remove_left": "_files.settle",
         "at_once": "_files.at_once",
     },
 )

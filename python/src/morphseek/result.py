@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _files, errors, images
+from . import _files, _manifest, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
 from ._json import read as read_json
@@ -26,15 +27,16 @@ if TYPE_CHECKING:
     from .report.notebook import View
     from .scoring import LabelScore
 
-#: What a registration may leave in a folder, one run's files replacing another's.
+#: What a registration may leave in a folder, one run's files replacing another's; the last one
+#: lists the others.
 OUTPUTS = (
     "warped.nii.gz",
     "transform.h5",
     "displacement.nrrd",
     "uncertainty.nrrd",
     "warped_labels.nii.gz",
-    "report.json",
     "report.html",
+    "report.json",
 )
 
 
@@ -227,49 +229,59 @@ class RegistrationResult(DenseTransform):
         uncertainty.nrrd to a folder: all of them or, on an error, none.
 
         Files of another registration there are replaced or removed. :func:`load` reads the folder
-        back.
+        back, and compares the files with their checksums in report.json.
         """
-        with _files.output_folder(folder, OUTPUTS) as temporary:
-            write_result(self, temporary, self.to_dict())
+        with _files.output_folder(folder, OUTPUTS, _manifest.REPORT) as temporary:
+            write_result(self, temporary, self.to_dict(), {})
 
 
 def write_result(
     result: RegistrationResult,
     folder: str | os.PathLike[str],
     report: dict[str, Any],
-    *others: Callable[[], Any],
-) -> None:
+    others: Mapping[str, Callable[[Path], Any]],
+) -> dict[str, _manifest.Entry]:
     """Write the files of :meth:`RegistrationResult.save` into an existing folder, with ``report``
-    as report.json; ``others`` write more at the same time.
+    and the list of all files as report.json; ``others`` write more, name to function, at the same
+    time. Return the list.
     """
     folder = Path(folder)
-
-    def fields() -> None:
-        # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves
-        # a tenth.
-        images.write(folder / "displacement.nrrd", result.to_sitk_image(), compress=False)
-        if result.uncertainty is not None:
-            images.write(
-                folder / "uncertainty.nrrd", images.Image.on_grid(result.uncertainty, result.grid)
-            )
-
-    _files.at_once(
-        lambda: result.write_transform(folder / "transform.h5"),
-        fields,
-        lambda: images.write(
-            folder / "warped.nii.gz", images.Image.on_grid(result.warped, result.grid)
+    # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves a tenth.
+    writers: dict[str, Callable[[Path], Any]] = {
+        "transform.h5": result.write_transform,
+        "displacement.nrrd": lambda path: images.write(
+            path, result.to_sitk_image(), compress=False
         ),
-        lambda: _files.write_text(folder / "report.json", json.dumps(report, indent=2) + "\n"),
-        *others,
-    )
+        "warped.nii.gz": lambda path: images.write(
+            path, images.Image.on_grid(result.warped, result.grid)
+        ),
+        **others,
+    }
+    if (spread := result.uncertainty) is not None:
+        writers["uncertainty.nrrd"] = lambda path: images.write(
+            path, images.Image.on_grid(spread, result.grid)
+        )
+    listed: dict[str, _manifest.Entry] = {}
+
+    def put(name: str) -> None:
+        writers[name](folder / name)
+        listed[name] = _manifest.entry(folder / name)
+
+    _files.at_once(*(functools.partial(put, name) for name in writers))
+    content = {**report, _manifest.KEY: dict(sorted(listed.items()))}
+    report_path = folder / _manifest.REPORT
+    _files.write_text(report_path, json.dumps(content, indent=2) + "\n")
+    return {**listed, _manifest.REPORT: _manifest.entry(report_path)}
 
 
 def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
     folder = Path(folder)
-    path = folder / "report.json"
+    path = folder / _manifest.REPORT
+    _files.settle(folder)
     try:
         report = read_json(path, "result")
+        listed = report.pop(_manifest.KEY, {})  # an older library wrote none
         grid, moving_grid = (
             np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
         )
@@ -283,6 +295,8 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: {error!r}"
         ) from None
+    read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
+    _manifest.check(folder, listed, read, "result")
     mm = np.ascontiguousarray(images.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
     if (
         grid.shape != (18,)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+_LONGEST = 1 << 24  # characters of a line; what has no end must not fill the memory
 HIDDEN = (
     {"creationflags": subprocess.CREATE_NO_WINDOW}
     if os.name == "nt"
@@ -98,7 +99,7 @@ class Worker:
     def _read(self, process: subprocess.Popen) -> None:
         try:
             with process.stdout:
-                for line in process.stdout:
+                while line := process.stdout.readline(_LONGEST):
                     # a line cut off by the worker's death, or another's
                     with contextlib.suppress(ValueError):
                         if isinstance(said := json.loads(line), dict):

@@ -14,6 +14,7 @@ from . import geometry, outputs, transfer
 from .process import Worker
 from .request import OUTPUTS, Event, RegistrationRequest
 
+_SILENCE = 60.0  # seconds; while it registers the worker speaks once a second
 _SHARE = (0.03, 0.95)  # of the whole time: where the worker's part begins and ends
 
 
@@ -64,7 +65,8 @@ class Registration:
         self.error: RegistrationError | None = None
         self._worker: Worker | None = None
         self._scratch: Any = None
-        self._began = self._fraction = 0.0
+        self._began = self._fraction = self._heard = 0.0
+        self._silence = _SILENCE
         self._layers: dict[Any, list[transfer.Layer]] = {}
         # of the nodes of _layers, those under a transform that is not linear, and it as it was at
         # the start
@@ -102,6 +104,7 @@ class Registration:
 
         self.scene = self.scene or self.request.fixed.GetScene()
         self._scratch, self._began = slicer.vtkMRMLScene(), time.monotonic()
+        self._heard = self._began
         try:
             self._worker = Worker()
             self._worker.start(self._prepare())
@@ -197,32 +200,53 @@ class Registration:
                     "prepare", self._fraction, None, "the volumes are with the worker, which starts"
                 )
             )
-        for line in self._worker.lines():
-            if line is None:
+        lines = self._worker.lines()
+        for line in lines:
+            try:
+                events += self._taken(line)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 self._fail(
-                    f"The registration process ended unexpectedly ({self._worker.why()}). If memory"
-                    " ran out, close other programs, choose the preset Fast or crop the volumes;"
-                    " then click Register again"
-                )
-            elif "progress" in line:
-                events.append(self._event(**line["progress"]))
-            elif "error" in line:
-                self._fail(line["error"]["message"], line["error"]["name"], line["error"]["code"])
-            elif "result" in line:
-                events.append(Event("outputs", self._fraction, None, "making the nodes"))
-                self._finish(line["result"])
-                events.append(
-                    Event("outputs", self._fraction, 0.0, "")
-                    if self.state == "failed"
-                    else Event("outputs", 1.0, 0.0, "done")
+                    "The registration process gave an answer that cannot be understood"
+                    f" ({type(error).__name__}: {error}). Is the Python package of another version"
+                    " than the extension? Install it again; then click Register again"
                 )
             if not self.running:
-                break
+                return events
+        now = time.monotonic()
+        if lines:
+            self._heard, self._silence = now, _SILENCE
+        elif now - self._heard > self._silence:
+            self._silence += 10.0
+            said = (
+                f"the registration process has said nothing for {now - self._heard:.0f} s; it may"
+                " hang, and Cancel ends it"
+            )
+            events.append(Event("prepare", self._fraction, None, said))
         return events
+
+    def _taken(self, line: dict[str, Any] | None) -> list[Event]:
+        """Do what a line of the worker's asks for."""
+        if line is None:
+            self._fail(
+                f"The registration process ended unexpectedly ({self._worker.why()}). If memory"
+                " ran out, close other programs, choose the preset Fast or crop the volumes;"
+                " then click Register again"
+            )
+        elif "progress" in line:
+            return [self._event(**line["progress"])]
+        elif "error" in line:
+            self._fail(line["error"]["message"], line["error"]["name"], line["error"]["code"])
+        elif "result" in line:
+            events = [Event("outputs", self._fraction, None, "making the nodes")]
+            self._finish(line["result"])
+            if self.state == "failed":
+                return [*events, Event("outputs", self._fraction, 0.0, "")]
+            return [*events, Event("outputs", 1.0, 0.0, "done")]
+        return []
 
     def _event(self, stage: str, fraction: float, message: str) -> Event:
         begin, end = _SHARE
-        self._fraction = max(self._fraction, begin + fraction * (end - begin))
+        self._fraction = max(self._fraction, begin + min(float(fraction), 1.0) * (end - begin))
         elapsed = time.monotonic() - self._began
         known = elapsed > 2 and self._fraction > begin + 0.05
         return Event(
@@ -240,6 +264,7 @@ class Registration:
         known = {node.GetID() for node in outputs.nodes_of(self.scene)}
         try:
             built, metrics = self._build(result)
+            metrics["seconds"]["with_transfers"] = 0.0
             self.scene.SaveStateForUndo()
             for output, nodes in built.items():
                 published = [outputs.publish(self.scene, node, target) for node, target in nodes]

@@ -82,7 +82,7 @@ def _crossing(arg: Any) -> Any:
 @functools.cache
 def version() -> str:
     """Return the library's version."""
-    return gopy.Version()
+    return call(gopy.Version)
 
 
 _opening = threading.Lock()

@@ -11,7 +11,7 @@ import click
 from ..verdict import GRADES, tally
 from ._app import app, reported
 from .options import PATH, changed, command_line, common_options, out_folder
-from .output import NOT_GOOD, print_rows
+from .output import NOT_GOOD, print_rows, say
 
 
 @app.command("batch")
@@ -74,6 +74,10 @@ def batch_command(
             progress=not (quiet or as_json),
             **changed(options),
         )
+        if quiet and not as_json:  # nobody has said it yet
+            for pair in done.pairs:
+                if pair.error:
+                    say(f"morphseek: {pair}", "red", to_errors=True)
         if as_json:
             print(json.dumps(done.to_dict()))
         elif not quiet:

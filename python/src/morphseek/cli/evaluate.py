@@ -61,7 +61,7 @@ def evaluate(
     """
     with reported(as_json):
         from .. import _files, images
-        from ..cohort import FILES, evaluate as run, find_list, run_file
+        from ..cohort import FILES, INDEX, PAGES, evaluate as run, find_list, run_file
 
         pairs = find_list(pairs, data)
         images.check_apart(
@@ -69,9 +69,8 @@ def evaluate(
             FILES,
             {"pairs": pairs, "labels_csv": labels_csv, "against": against and run_file(against)},
         )
-        with _files.output_folder(
-            out
-        ) as folder:  # first: an unwritable folder fails before the work
+        # first: an unwritable folder fails before the work
+        with _files.output_folder(out, (*FILES, INDEX, PAGES), FILES[0]) as folder:
             result = run(
                 pairs,
                 data,
@@ -94,7 +93,10 @@ def evaluate(
                 if summary["failed"] == summary["pairs"]
                 else []
             )
-            if not kept:
+            if kept:
+                for page in folder.iterdir():
+                    page.unlink()
+            else:
                 result.write(folder)
         if kept and not as_json:
             say(
@@ -102,6 +104,10 @@ def evaluate(
                 "yellow",
                 to_errors=True,
             )
+        if quiet and not as_json:  # nobody has said it yet
+            for pair in result.pairs:
+                if pair.error:
+                    say(f"morphseek: {pair}", "red", to_errors=True)
         if as_json:
             print(json.dumps(result.to_dict()))
         elif not (quiet or kept):

@@ -6,13 +6,14 @@ from .evaluation import evaluate, run_file
 from .folders import find_file
 from .into import Report, register_into
 from .lists import IMAGES, Pair, find_list, read_list, read_pairs
-from .results import FILES, INDEX, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
+from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
 from .tables import read_labels_csv
 
 __all__ = [
     "FILES",
     "IMAGES",
     "INDEX",
+    "PAGES",
     "SUMMARIES",
     "Cohort",
     "Evaluation",

@@ -113,7 +113,7 @@ def register_cohort(
     if not chosen.get("threads"):
         chosen["threads"] = 1 if scheduler else max(1, _cores() // workers)
     with _files.output_folder(out):
-        pass  # an unwritable folder fails before the work
+        pass  # an unwritable folder, or one where another batch is at work, fails before the work
     for name in (*SUMMARIES, INDEX):
         if (Path(out) / name).is_dir():
             raise errors.OutputUnwritableError(
@@ -129,14 +129,15 @@ def register_cohort(
         [Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown
     )
     meter = Meter(batch, progress)
-    try:
-        if scheduler:
-            on_cluster(jobs, scheduler, meter)
-        else:
-            by_threads(jobs, workers, meter)
-    finally:
-        meter.close()
-        batch.write(out, command)
+    with _files.locked(Path(out)):
+        try:
+            if scheduler:
+                on_cluster(jobs, scheduler, meter)
+            else:
+                by_threads(jobs, workers, meter)
+        finally:
+            meter.close()
+            batch.write(out, command)
     return batch
 
 

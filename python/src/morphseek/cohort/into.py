@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, Literal
 
-from .. import _files, errors, registration, scoring
+from .. import _files, _manifest, errors, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
 from ..landmarks import Landmarks, LandmarksLike, check_inside, pair_landmarks
 from ..result import OUTPUTS, RegistrationResult, write_result
@@ -27,7 +28,8 @@ def register_into(
     title: str = "",
     command: str = "",
     report: Report = "full",
-    seal: str = "",
+    ours: Collection[str] = (),
+    also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
     extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
     **inputs: Any,
@@ -49,9 +51,11 @@ def register_into(
         For report.html; see :func:`morphseek.report.write_report`.
     report : {"full", "small", "none"}
         What report.html is: interactive, one picture and the numbers, or not written.
-    seal : str
-        File in the folder that says that its results are whole: it is removed just before new ones
-        come, and is the caller's to write.
+    ours : collection of str
+        Further files in the folder that are of an earlier call.
+    also : callable, optional
+        Writes more files to a folder, from where they move to ``out`` with the others; called with
+        that, what report.json holds, and the list of the files with their checksums.
     extra : callable, optional
         Returns what else report.json shall hold; under "truth", what
         :meth:`morphseek.phantoms.PhantomPair.errors` says, for the page too.
@@ -85,7 +89,7 @@ def register_into(
     )
     # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
     # work.
-    with _files.output_folder(out, OUTPUTS, seal) as folder:
+    with _files.output_folder(out, OUTPUTS, _manifest.REPORT, ours) as folder:
         marks = _landmarks(*landmarks)
         images = read(images[0], "fixed"), read(images[1], "moving")
         outside = (
@@ -129,20 +133,20 @@ def register_into(
             summary |= extra(result)
         took("score")
         phases["page"] = 0.0
-        others: list[Callable[[], Any]] = []
+        others: dict[str, Callable[[Path], Any]] = {}
         warped_labels = None
         if moving_labels is not None:
             carried = warped_labels = result.apply(moving_labels, interpolation="nearest")
-            others.append(lambda: write(folder / "warped_labels.nii.gz", carried))
+            others["warped_labels.nii.gz"] = lambda path: write(path, carried)
         if report != "none":
             from ..report import write_report
 
             size: Literal["full", "small"] = report
 
-            def page() -> None:
+            def page(path: Path) -> None:
                 before = time.thread_time()  # others write meanwhile
                 write_report(
-                    folder / "report.html",
+                    path,
                     result,
                     *images,
                     fixed_labels=fixed_labels,
@@ -158,8 +162,10 @@ def register_into(
                 )
                 phases["page"] = time.thread_time() - before
 
-            others.append(page)
-        write_result(result, folder, summary, *others)
+            others["report.html"] = page
+        listed = write_result(result, folder, summary, others)
+        if also is not None:
+            also(folder, summary, listed)
         took("write")
     return summary | {"cpu_seconds": phases}
 

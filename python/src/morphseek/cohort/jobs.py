@@ -1,8 +1,8 @@
 """A pair of a list as a job: what its result depends on, doing it, and what is finished.
 
-A pair is finished when its folder has ``pair.json``, which is written last. It holds a fingerprint
-of the files' content, the options, the model and the library's version: where that is unchanged,
-the pair is not done again.
+A pair is finished when its folder has ``pair.json``, which comes with its results. It holds a
+fingerprint of the files' content, the options, the model and the library's version, and the
+checksums of the results: where all that is unchanged, the pair is not done again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import _files, errors, images
+from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.options import all_options
 from .._json import without_nan
 from .._log import log
 from ..progress import Progress
-from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .into import Report, register_into
 from .lists import Pair
@@ -45,6 +44,17 @@ class Job:
     resume: bool
     batch: str  # which call of register_cohort() it belongs to
 
+    def _inputs(self) -> list[tuple[str, list[Path]]]:
+        """Return what the inputs are called, and the files that each is in."""
+        return [
+            (image.replace("_", " "), _files_of(self.pair.path(image), image.replace("_", " ")))
+            for image in self.pair.files
+        ]
+
+    def stamps(self) -> list[tuple[str, list[tuple[str, int, int, int]]]]:
+        """Return what tells whether the inputs were changed."""
+        return [(name, _files.stamp(files)) for name, files in self._inputs()]
+
     def fingerprint(self) -> str:
         """Return a hash of all that the result depends on. Threads may change its last bit, no
         more.
@@ -54,35 +64,44 @@ class Job:
             for name, value in all_options(self.options).items()
             if name not in ("threads", "cache", "model")
         }
-        content = {
-            image: _content(self.pair.path(image), image.replace("_", " "))
-            for image in self.pair.files
-        }
+        content = {name: _content(files, name) for name, files in self._inputs()}
         return hashlib.sha256(
             json.dumps([core.version(), options, self.model, content]).encode()
         ).hexdigest()
 
 
-def _content(path: Path, name: str) -> list[str]:
-    """Return the hashes of an image's files: one, a DICOM folder's, or a header and its data."""
-    hashes = []
+def _files_of(path: Path, name: str) -> list[Path]:
+    """Return an image's files: one, a DICOM folder's, or a header and its data."""
     _files.check_regular(path, name)
     try:
-        for file in (
+        return (
             sorted(p for p in path.iterdir() if p.is_file())
             if path.is_dir()
             else images.parts(path)
-        ):
+        )
+    except OSError as error:
+        raise _unreadable(error, name) from None
+
+
+def _content(files: list[Path], name: str) -> list[str]:
+    """Return the hashes of an image's files."""
+    hashes = []
+    try:
+        for file in files:
             content = hashlib.sha256()
             with open(file, "rb") as stream:
                 while chunk := stream.read(1 << 20):
                     content.update(chunk)
             hashes.append(content.hexdigest())
     except OSError as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
-        ) from None
+        raise _unreadable(error, name) from None
     return hashes
+
+
+def _unreadable(error: OSError, name: str) -> errors.InputUnreadableError:
+    return errors.InputUnreadableError(
+        f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
+    )
 
 
 def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outcome:
@@ -92,13 +111,16 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
     pair = job.pair
     outcome = Outcome(pair.id, pair.files["fixed"], pair.files["moving"])
     try:
-        folder, fingerprint = Path(job.folder), job.fingerprint()
+        folder, stamps = Path(job.folder), job.stamps()
+        fingerprint = job.fingerprint()
+        _files.settle(folder)  # what a process left that was killed at its last files
         before = _finished(folder)
-        same = before.get("fingerprint") == fingerprint and all(
-            _size(folder / name) == size for name, size in before["files"].items()
-        )
-        if same and _has_page(before, job.report) and (job.resume or before["batch"] == job.batch):
-            _files.remove_left(folder)  # by a process that was killed just after its last file
+        if (
+            before.get("fingerprint") == fingerprint
+            and _has_page(before, job.report)
+            and (job.resume or before["batch"] == job.batch)
+            and _is_whole(folder, before["files"])
+        ):
             # Of this very batch: a worker of the cluster was lost between its last file and its
             # answer.
             with contextlib.suppress(TypeError):  # a result of another making is none
@@ -108,6 +130,19 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
                     **before["result"],
                 )
         images = {image: pair.path(image) for image in pair.files}
+
+        def finish(folder: Path, summary: dict[str, Any], files: dict[str, Any]) -> None:
+            for name, stamp in stamps:  # or the fingerprint is of other files
+                _files.check_unchanged(stamp, name)
+            finished = {
+                "fingerprint": fingerprint,
+                "batch": job.batch,
+                "report": job.report,
+                _manifest.KEY: files,
+                "result": _result(summary),
+            }
+            _files.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
+
         summary = register_into(
             folder,
             (images["fixed"], images["moving"]),
@@ -117,41 +152,13 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             title=pair.id,
             command=job.command,
             report=job.report,
-            seal=FINISHED,
+            ours=(FINISHED, DEFECT),
+            also=finish,
             progress=progress,
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
         )
-        result = without_nan(
-            {
-                name: summary.get(name)
-                for name in (
-                    "dice_before",
-                    "dice_after",
-                    "tre_before_mm",
-                    "tre_after_mm",
-                    "njd_percent",
-                    "model",
-                    "device",
-                    "warnings",
-                )
-            }
-        )
-        result["seconds"] = summary["seconds"]["total"]
-        result["verdict"] = grade_of(summary)
-        if verdict := Verdict.of(summary):
-            result |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
-        files = {name: _size(folder / name) for name in OUTPUTS if (folder / name).is_file()}
-        finished = {
-            "fingerprint": fingerprint,
-            "batch": job.batch,
-            "report": job.report,
-            "files": files,
-            "result": result,
-        }
-        _files.write_text(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
-        (folder / DEFECT).unlink(missing_ok=True)
-        return dataclasses.replace(outcome, status="done", **result)
+        return dataclasses.replace(outcome, status="done", **_result(summary))
     except errors.CancelledError:
         return outcome
     except Exception as error:
@@ -166,6 +173,40 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         return dataclasses.replace(
             outcome, status="failed", error=type(error).__name__, message=str(error), exit_code=code
         )
+
+
+def _result(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return what the table of the batch has of a pair's report."""
+    result = without_nan(
+        {
+            name: summary.get(name)
+            for name in (
+                "dice_before",
+                "dice_after",
+                "tre_before_mm",
+                "tre_after_mm",
+                "njd_percent",
+                "model",
+                "device",
+                "warnings",
+            )
+        }
+    )
+    result |= {"seconds": summary["seconds"]["total"], "verdict": grade_of(summary)}
+    if verdict := Verdict.of(summary):
+        result |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
+    return result
+
+
+def _is_whole(folder: Path, files: Mapping[str, Any]) -> bool:
+    """Whether a finished pair's files are those that were written: first by their sizes, which cost
+    nothing, then by their content.
+    """
+    if any(not isinstance(known, dict) for known in files.values()):  # by an older library
+        return False
+    return all(_size(folder / name) == known.get("bytes") for name, known in files.items()) and all(
+        _manifest.is_same(folder / name, known) for name, known in files.items()
+    )
 
 
 def _keep_traceback(folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,20 +156,40 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     for number, row in enumerate(rows, 1):
         files = {image: row[image] for image in IMAGES if row.get(image)}
         name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
-        if name.startswith((".", "summary.", "index.")) or any(
-            c in '/\\:*?"<>|' or ord(c) < 32 for c in name
-        ):
+        if not _is_name(name):
             raise errors.InputUnreadableError(
                 f"{where}, row {number}: the id {name!r} is no name for a folder"
             )
-        if name.lower() in pairs:
-            raise errors.InputUnreadableError(
-                f"{where}, row {number}: the id {name} is there twice"
+        key = unicodedata.normalize("NFC", name).casefold()
+        if key in pairs:
+            same = (
+                "" if pairs[key].id == name else f" (as {pairs[key].id}: some disks tell no case)"
             )
-        pairs[name.lower()] = Pair(name, str(folder.absolute()), files)
+            raise errors.InputUnreadableError(
+                f"{where}, row {number}: the id {name} is there twice{same}"
+            )
+        pairs[key] = Pair(name, str(folder.absolute()), files)
     if not pairs:
         raise errors.InputUnreadableError(f"{where}: there is no pair")
     return list(pairs.values())
+
+
+#: Windows' devices, which no file there may be called, whatever ending it has.
+_DEVICES = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(\..*)?"
+)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a folder can have that name on every system, and takes no other file's."""
+    lower = name.lower()
+    return not (
+        lower.startswith((".", " ", "summary.", "index."))
+        or lower.endswith((".", " "))
+        or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)
+        or _DEVICES.fullmatch(lower)
+        or len(os.fsencode(name)) > 255
+    )
 
 
 def _table(path: Path) -> Iterator[dict[str, str]]:

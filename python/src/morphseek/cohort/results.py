@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _files
+from .. import _files, _manifest
 from .._engine import core
 from .._json import without_nan
 from .._plain import harmless_row
@@ -36,8 +36,9 @@ _MEANS = (
     "seconds",
     "cpu_seconds",
 )
-#: What an evaluation leaves in a folder.
+#: What an evaluation leaves in a folder, beside its index and its pages.
 FILES = ("results.json", "results.csv")
+PAGES = "pair-[0-9][0-9][0-9][0-9]*.html"
 #: The table of the pairs, which opens their pages.
 INDEX = "index.html"
 
@@ -194,11 +195,11 @@ class Evaluation:
                     else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
                 )
                 writer.writerow(harmless_row(without_nan({**row, **of_label})))
-        for name, text in zip(
-            FILES, (json.dumps(self.to_dict(), indent=1) + "\n", rows.getvalue())
-        ):
-            _files.write_text(Path(folder) / name, text)
-        self._write_index(Path(folder))
+        folder = Path(folder)
+        _files.write_text(folder / FILES[1], rows.getvalue())
+        self._write_index(folder)
+        pages = [pair.page for pair in self.pairs if pair.page and (folder / pair.page).is_file()]
+        _write_listing(folder / FILES[0], self.to_dict(), (FILES[1], INDEX, *pages))
 
     def _write_index(self, folder: Path) -> None:
         from ..report import CohortRow, write_index
@@ -224,8 +225,14 @@ class Evaluation:
         """Write results.json (everything), results.csv (one row a pair and label) and index.html
         (a table of the pairs): all of them or, on an error, none.
         """
-        with _files.output_folder(folder) as temporary:
+        with _files.output_folder(folder, (*FILES, INDEX, PAGES), FILES[0]) as temporary:
             self.write(temporary)
+
+
+def _write_listing(path: Path, content: dict[str, Any], names: Sequence[str]) -> None:
+    """Write a JSON file that lists others beside it."""
+    listed = {name: _manifest.entry(path.parent / name) for name in names}
+    _files.write_text(path, json.dumps({**content, _manifest.KEY: listed}, indent=1) + "\n")
 
 
 SUMMARIES = ("summary.csv", "summary.json")
@@ -324,8 +331,14 @@ class Cohort:
 
     def write(self, folder: str | os.PathLike[str], command: str = "") -> None:
         """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
-        that opens the pairs' pages; the command that repeats the batch is on it).
+        that opens the pairs' pages; the command that repeats the batch is on it) into an existing
+        folder: all of them or, on an error, none.
         """
+        folder = Path(folder)
+        with _files.together(folder, (*SUMMARIES, INDEX), SUMMARIES[1]) as temporary:
+            self._write(temporary, folder, command)
+
+    def _write(self, temporary: Path, folder: Path, command: str) -> None:
         text = StringIO()
         table = csv.DictWriter(
             text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n"
@@ -338,13 +351,11 @@ class Cohort:
             )
             for row in content["pairs"]
         )
-        for name, written in zip(
-            SUMMARIES, (text.getvalue(), json.dumps(content, indent=1) + "\n")
-        ):
-            _files.write_text(Path(folder) / name, written)
-        self._write_index(Path(folder), command)
+        _files.write_text(temporary / SUMMARIES[0], text.getvalue())
+        self._write_index(temporary / INDEX, folder, command)
+        _write_listing(temporary / SUMMARIES[1], content, (SUMMARIES[0], INDEX))
 
-    def _write_index(self, folder: Path, command: str) -> None:
+    def _write_index(self, path: Path, folder: Path, command: str) -> None:
         from ..report import CohortRow, write_index
 
         rows = []
@@ -367,4 +378,4 @@ class Cohort:
                     failed=pair.status in ("failed", "pending"),
                 )
             )
-        write_index(folder / INDEX, rows, command=command, version=core.version())
+        write_index(path, rows, command=command, version=core.version(), pages=folder)

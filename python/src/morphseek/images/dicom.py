@@ -95,7 +95,9 @@ def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
             f"{name}: the folder {folder} holds no DICOM series; give a folder of slices or a file"
         )
     if len(series) > 1:
-        listing = "; ".join(f"{uid} ({len(files)} files)" for uid, files in series.items())
+        listing = "; ".join(  # their numbers are in the archives of a clinic, too
+            f"{len(files)} files from {Path(files[0]).name} on" for files in series.values()
+        )
         raise errors.InputUnreadableError(
             f"{name}: the folder {folder} holds {len(series)} DICOM series ({listing}); move one"
             " into its own folder"

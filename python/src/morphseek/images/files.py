@@ -16,7 +16,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import _apart, errors
-from .._files import check_path, check_regular, reserve, write_with
+from .._files import check_path, check_regular, check_unchanged, reserve, stamp, write_with
 from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_series
 from .formats import NIFTI, PAIRS, WRITTEN
@@ -35,9 +35,13 @@ def read_path(path: Path, name: str) -> sitk.Image:
         check_regular(path, name)
         if path.is_dir():
             return read_series(path, name)
-        image = _read_file(path, name)
-        if path.name.lower().endswith(NIFTI):
-            _check_whole(image, path, name)
+        before = stamp(parts(path))
+        try:
+            image = _read_file(path, name)
+            if path.name.lower().endswith(NIFTI):
+                _check_whole(image, path, name)
+        finally:  # or else what is said of it may not be so
+            check_unchanged(before, name)
         return image
     except errors.MorphSeekError:
         raise

@@ -51,8 +51,10 @@ def write_index(
     title: str = "Registrations",
     command: str = "",
     version: str = "",
+    pages: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write the index of pairs as one HTML file; a pair's thumbnail is read from its page.
+    """Write the index of pairs as one HTML file; a pair's thumbnail is read from its page, in the
+    folder ``pages`` where the index is not written to its own place.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +63,7 @@ def write_index(
     True
     """
     listed = sorted(rows, key=_badness)
-    where = Path(path).parent
+    where = Path(path).parent if pages is None else Path(pages)
     body = [
         _head(listed, title, command, version),
         _histograms(listed),

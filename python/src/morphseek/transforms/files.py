@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import SimpleITK as sitk
 
-from .. import _apart, errors
-from .._files import check_path, check_regular, reserve, write_with
+from .. import _apart, _manifest, errors
+from .._files import check_path, check_regular, reserve, settle, write_with
 from .._itk import HDF5, hdf5_lock, itk_reason
 from . import h5
 from .linear import linear
@@ -39,6 +39,7 @@ def read(source: Any) -> sitk.Transform:
         path = Path(source)
         name = f"transform: {path}"
         check_path(path, "transform", errors.InputUnreadableError)
+        settle(path.parent)
         try:
             if path.is_dir():
                 raise errors.InputUnreadableError(
@@ -49,6 +50,7 @@ def read(source: Any) -> sitk.Transform:
                 raise errors.InputUnreadableError(
                     f"transform: {path} does not exist; check the path"
                 )
+            _manifest.check_beside(path, "transform")
             source = _read_file(path)
         except errors.MorphSeekError:
             raise

@@ -1,0 +1,107 @@
+"""What belongs to a result: the list of its files in report.json, with size and checksum, by which
+a damaged file, or one of another run, is told.
+
+CRC-32 and no SHA-256, which would slow writing by a quarter: who can change a file can change the
+list beside it, too (engine/RATIONALE.md, "Results on disk").
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import zlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import errors
+
+REPORT = "report.json"
+KEY = "files"
+
+Entry = dict[str, Any]
+
+
+def entry(path: Path) -> Entry:
+    """Return a file's size and checksum."""
+    checksum, size = 0, 0
+    buffer = memoryview(bytearray(1 << 18))  # stays in the processor's cache
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            checksum = zlib.crc32(buffer[:count], checksum)
+            size += count
+    return {"bytes": size, "crc32": f"{checksum:08x}"}
+
+
+def is_same(path: Path, known: Any) -> bool:
+    """Whether a file is the one that was listed."""
+    try:
+        return (
+            path.is_file() and path.stat().st_size == known["bytes"] and entry(path) == dict(known)
+        )
+    except (OSError, KeyError, TypeError, ValueError):
+        return False
+
+
+def of(listing: Path) -> Mapping[str, Any] | None:
+    """Return the list of files in a JSON file; None where there is none."""
+    try:
+        if not listing.is_file():
+            return None
+        found = json.loads(listing.read_text(encoding="utf-8"))[KEY]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def owned(
+    folder: Path, known: Collection[str], listing: str, but: Collection[str] = ()
+) -> set[str]:
+    """Return the files in a folder, ``but`` for some, that an earlier run left there, and that may
+    go.
+
+    ``known`` are patterns of all that a run may leave. What the run did not list, or what was
+    changed since, is the user's. An older library made no list; without ``listing`` itself nothing
+    is ours.
+    """
+    if not (folder / listing).is_file():
+        return set()
+    listed = of(folder / listing)
+    there = {
+        name
+        for name in os.listdir(folder)
+        if name not in but
+        and any(fnmatch.fnmatchcase(name, pattern) for pattern in (*known, listing))
+        and (folder / name).is_file()
+    }
+    if listed is None:
+        return there
+    return {
+        name
+        for name in there
+        if name == listing or name in listed and is_same(folder / name, listed[name])
+    }
+
+
+def check(folder: Path, listed: Any, names: Collection[str], what: str) -> None:
+    """See that files are those that were listed; what is not listed passes.
+
+    Raises
+    ------
+    InputUnreadableError
+    """
+    for name in names if isinstance(listed, Mapping) else ():
+        if name in listed and not is_same(folder / name, listed[name]):
+            raise errors.InputUnreadableError(
+                f"{what}: {folder / name} is not the file that {folder / REPORT} tells of: it is"
+                " damaged or of another run; register again, or, if you changed it on purpose, move"
+                " it to another folder"
+            )
+
+
+def check_beside(path: Path, what: str) -> None:
+    """See that a file of a result is the one that the report beside it tells of."""
+    listed = of(path.parent / REPORT)
+    if listed is not None:
+        check(path.parent, listed, [path.name], what)

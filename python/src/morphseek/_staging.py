@@ -1,0 +1,224 @@
+"""How files take the place of others: all of them, or none, whatever ends the process.
+
+New files are made in a staging folder beside their place. Several of them change places with the
+old ones by a plan that is written first: the old ones go into the staging folder, then the new ones
+come. So a folder never shows files of two runs side by side, and whoever finds a plan of a process
+that is gone carries it out. ``engine/RATIONALE.md``, "Results on disk", has the reasons.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
+PREFIX = ".morphseek-"  # of all that lies beside results for a while
+_PLAN = ".plan"  # in a staging folder: what takes the place of what
+_OLD = ".old"  # in a staging folder: what was there before
+_LOCK = f"{PREFIX}lock"  # in a folder that is written to, on Windows alone
+
+_OTHERS_AGE = 86400.0  # seconds after which a staging folder whose lock says nothing is left over
+_PLAN_AGE = 60.0  # the same with a plan in it, which is carried out within milliseconds
+
+
+@functools.cache
+def staging_prefix() -> str:
+    """What a staging folder's name begins with. It is locked as long as its process lives, however
+    that ends; locks on folders do not reach other hosts, so the name says on which one they
+    count.
+    """
+    import socket
+
+    return f"{PREFIX}{socket.gethostname()}-"
+
+
+class Busy(OSError):
+    """Another process, or another call of this one, writes to a folder."""
+
+
+def _lock(folder: Path, wait: bool = False) -> int | None:
+    """Return the open lock of a folder, which ends with the process at the latest; None where the
+    system, or this file system, has no such locks.
+    """
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise Busy(error.errno, error.strerror, str(folder)) from None
+        return None
+    return handle
+
+
+@contextlib.contextmanager
+def alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold a folder's lock; raise :class:`Busy` where somebody else does. Who only clears up has it
+    for a moment: ``patience``, in seconds, outlasts that.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            held = _lock(folder) if fcntl is not None else _lock_file(folder)
+            break
+        except Busy:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+        except PermissionError:  # a folder that may be written to and not read
+            held = None
+            break
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
+            if fcntl is None:
+                with contextlib.suppress(OSError):  # who has it open now needs it
+                    (folder / _LOCK).unlink()
+
+
+def _lock_file(folder: Path) -> int:
+    """Lock a file in a folder, where folders cannot be locked."""
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except OSError as error:
+        os.close(handle)
+        raise Busy(error.errno, error.strerror, str(folder)) from None
+    return handle
+
+
+@contextlib.contextmanager
+def staging(parent: Path) -> Iterator[Path]:
+    """Give an empty folder inside ``parent``, which is locked and goes when the block ends; one
+    with a plan in it stays.
+    """
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=staging_prefix(), dir=parent))
+        with contextlib.suppress(FileNotFoundError):
+            held = _lock(folder, wait=True)
+            if folder.exists():
+                break
+            if held is not None:  # another process took it for left over before it was locked
+                os.close(held)
+    try:
+        yield folder
+    finally:
+        if not (folder / _PLAN).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
+    """Put files out of a staging folder into their place, in that order, where others go before, in
+    theirs. What fails is undone.
+    """
+    if not new and not old:
+        return
+    if len(new) == 1 and set(old) <= set(new):  # the system does that in one step
+        os.replace(temporary / new[0], folder / new[0])
+        return
+    draft = temporary / f"{_PLAN}-draft"
+    draft.write_text(json.dumps({"new": list(new), "old": list(old)}), encoding="utf-8")
+    (temporary / _OLD).mkdir()
+    os.replace(draft, temporary / _PLAN)
+    try:
+        _carry_out(folder, temporary, new, old)
+    except BaseException:
+        _undo(folder, temporary, new, old)
+        raise
+
+
+def _carry_out(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
+    """Do what is left of a plan, then forget it: from there on what lies in the folder is nobody's
+    business but its user's.
+    """
+    for name in old:
+        # a new file that has left the staging folder is the one that lies there
+        if (name not in new or (temporary / name).exists()) and (folder / name).exists():
+            os.replace(folder / name, temporary / _OLD / name)
+    for name in new:
+        if (temporary / name).exists():
+            os.replace(temporary / name, folder / name)
+    (temporary / _PLAN).unlink()
+
+
+def _undo(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
+    """Take a plan back, unless it was carried out. What cannot be taken back is carried out by the
+    next call.
+    """
+    with contextlib.suppress(OSError):
+        if not (temporary / _PLAN).exists():
+            return
+        for name in reversed(new):
+            if not (temporary / name).exists():
+                os.replace(folder / name, temporary / name)
+        for name in reversed(old):
+            if (temporary / _OLD / name).exists():
+                os.replace(temporary / _OLD / name, folder / name)
+        (temporary / _PLAN).unlink()
+
+
+def tidy(folder: Path) -> None:
+    """Remove the staging folders that killed processes left in a folder that this call holds alone,
+    and carry out their plans.
+    """
+    for found in folder.glob(f"{PREFIX}*"):
+        if found.name != _LOCK:
+            with contextlib.suppress(Busy, FileNotFoundError):
+                _tidy(folder, found)
+
+
+def settle(folder: Path) -> None:
+    """Do the same where the folder is nobody's at the moment and it can be done; who reads does
+    that first.
+    """
+    with contextlib.suppress(OSError):
+        if any(folder.glob(f"{PREFIX}*")):
+            with alone(folder):
+                tidy(folder)
+
+
+def _tidy(folder: Path, found: Path) -> None:
+    planned = (found / _PLAN).exists()
+    held = None
+    if fcntl is None or found.name.rpartition("-")[0] + "-" != staging_prefix():
+        age = time.time() - (found / _PLAN if planned else found).stat().st_mtime
+        if age < (_PLAN_AGE if planned else _OTHERS_AGE):
+            return
+    else:
+        held = _lock(found)
+    try:
+        if planned:
+            plan = json.loads((found / _PLAN).read_text(encoding="utf-8"))
+            _carry_out(folder, found, *(_plain(plan[key]) for key in ("new", "old")))
+        shutil.rmtree(found, ignore_errors=True)
+    except (ValueError, KeyError, TypeError):  # no plan of ours
+        return
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def _plain(names: Sequence[str]) -> list[str]:
+    """Return names of files, none of which leads out of its folder."""
+    if not all(name == os.path.basename(name) and name not in ("", ".", "..") for name in names):
+        raise ValueError(names)
+    return list(names)

@@ -1,0 +1,352 @@
+"""A process that is killed at any operation on its files, or whose operation fails: what was there
+before is whole, or what is new is, and the next call works.
+
+``killer.c`` counts the operations. A few points of each command are tried here, all of them with
+``-m nightly``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import morphseek
+from helpers import QUICK
+from morphseek import _files
+from morphseek.phantoms import make_pair
+
+ERRORS = {
+    "EDQUOT": errno.EDQUOT,
+    "EROFS": errno.EROFS,
+    "ENOSPC": errno.ENOSPC,
+    "EIO": errno.EIO,
+    "EACCES": errno.EACCES,
+}
+OWN = "notes.txt"  # a file of the user's, in every folder
+DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # what a run writes the same every time
+FLAGS = [part for key, value in QUICK.items() for part in (f"--{key}", str(value))] + ["--quiet"]
+Folder = dict[str, bytes]
+
+
+class Killer:
+    """Runs commands under killer.c."""
+
+    def __init__(self, program: Path, log: Path):
+        self._program, self._log = program, log
+
+    def __call__(
+        self, folder: Path, mode: str, point: int, command: Iterable[Any]
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")}
+        return subprocess.run(
+            [self._program, folder, self._log, mode, str(point), *map(str, command)],
+            env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    def operations(self) -> list[str]:
+        return self._log.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="session")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
+    compiler = shutil.which("cc")
+    if sys.platform != "linux" or os.uname().machine != "x86_64" or compiler is None:
+        pytest.skip("needs Linux on x86-64 and a C compiler: no process is killed here")
+    folder = tmp_path_factory.mktemp("killer")
+    source = Path(__file__).with_name("killer.c")
+    subprocess.run([compiler, "-O1", "-o", folder / "killer", source], check=True)
+    killer = Killer(folder / "killer", folder / "log")
+    if killer(folder / "x", "count", 0, ["true"]).returncode:
+        pytest.skip("needs the right to trace a process: no process is killed here")
+    return killer
+
+
+def content(folder: Path) -> Folder:
+    """What a user sees in a folder."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+@dataclasses.dataclass
+class Scene:
+    """A command whose results take the place of others."""
+
+    command: list[Any]
+    root: Path
+    old: dict[str, Folder]
+    """What lies in the folders below ``root`` before, and is kept in ``before``."""
+    new: dict[str, Folder]
+    before: Path
+
+    @classmethod
+    def of(cls, root: Path, first: list[Any], then: list[Any], *folders: str) -> Scene:
+        """See what two commands leave, the second over the first one's."""
+        before = root.with_name("before")
+        run(first)
+        for name in folders:
+            (root / name / OWN).write_text("mine")
+        shutil.copytree(root, before, dirs_exist_ok=True)
+        old = {name: content(root / name) for name in folders}
+        run(then)
+        new = {name: content(root / name) for name in folders}
+        for name in folders:
+            for file in old[name].keys() & new[name].keys() - {OWN}:
+                assert old[name][file] != new[name][file], f"{file} tells no run from the other"
+        return cls(then, root, old, new, before)
+
+    def reset(self) -> None:
+        shutil.rmtree(self.root)
+        shutil.copytree(self.before, self.root)
+
+    def check(self, clean: bool) -> None:
+        """See that each folder has files of one run alone, and all of them once somebody reads."""
+        for name in self.old:
+            self._check_one(name, whole=False)
+            _files.settle(self.root / name)
+            self._check_one(name, whole=True)
+        if clean:
+            assert not list(self.root.rglob(".morphseek-*"))
+
+    def _check_one(self, name: str, whole: bool) -> None:
+        found, old, new = content(self.root / name), self.old[name], self.new[name]
+        assert found.get(OWN) == old[OWN]
+        names = found.keys() - {OWN}
+        stayed = {file for file in names if found[file] == old.get(file)}
+        assert not stayed or stayed == names, f"of two runs: {sorted(stayed)} of {sorted(names)}"
+        if not stayed:
+            assert names <= new.keys(), sorted(names - new.keys())
+            for file in names:
+                if file.endswith(DATA) and found[file] != new[file]:
+                    raise AssertionError(f"{file} is damaged")
+        if whole:
+            assert found.keys() in (old.keys(), new.keys()), sorted(names)
+
+
+def run(command: list[Any]) -> None:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def attack(
+    killer: Killer,
+    scene: Scene,
+    mode: str,
+    choose: Callable[[list[str]], Iterable[int]],
+    codes: tuple[int, ...],
+) -> None:
+    """End, or disturb, the command at the chosen ones of its operations."""
+    scene.reset()
+    done = killer(scene.root, "count", 0, scene.command)
+    assert done.returncode == 0, done.stderr
+    scene.check(clean=True)
+    operations = killer.operations()
+    failures = []
+    for point in choose(operations):
+        scene.reset()
+        done = killer(scene.root, mode, point, scene.command)
+        happened = killer.operations()  # not always in the same order
+        at = f"{mode} at {point}: {' '.join(happened[point - 1 : point])}\n{done.stderr}"
+        try:
+            assert done.returncode in (*codes, 0), f"exit code {done.returncode}"
+            assert "Traceback" not in done.stderr
+            if done.returncode == 6:
+                assert done.stderr.count("morphseek: ") == 1
+            scene.check(clean=False)
+        except AssertionError as error:
+            failures.append(f"{at}\n{error}")
+    assert not failures, "\n\n".join(failures)
+    done = killer(scene.root, "count", 0, scene.command)
+    assert done.returncode == 0, done.stderr
+    scene.check(clean=True)
+    for name in scene.new:
+        assert content(scene.root / name).keys() == scene.new[name].keys()
+
+
+def every(operations: list[str]) -> Iterable[int]:
+    return range(1, len(operations) + 1)
+
+
+def some(count: int) -> Callable[[list[str]], Iterable[int]]:
+    """A choice of so many points among those that change names."""
+
+    def choose(operations: list[str]) -> Iterable[int]:
+        renames = [i for i, line in enumerate(operations, 1) if not line.startswith("write")]
+        # the last ones, where files change places, tell the most
+        return sorted({renames[-1 - int(i**1.7)] for i in range(count) if i**1.7 < len(renames)})
+
+    return choose
+
+
+WRITER = """
+import sys
+from morphseek import _files, errors
+try:
+    with _files.output_folder(sys.argv[1], ("?.txt",), "c.txt") as folder:
+        for name in sys.argv[2]:
+            _files.write_text(folder / f"{name}.txt", name + sys.argv[2])
+except errors.MorphSeekError as error:
+    print(f"morphseek: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """Nothing but the way in which all commands write."""
+    root = tmp_path_factory.mktemp("writer") / "out"
+    first, then = ([sys.executable, "-c", WRITER, root, names] for names in ("abcx", "abc"))
+    return Scene.of(root, first, then, "")
+
+
+def test_the_writer_is_killed(killer: Killer, writer: Scene):
+    attack(killer, writer, "kill", every, (137,))
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("forever", [False, True])
+@pytest.mark.nightly
+def test_the_writer_fails_everywhere(killer: Killer, writer: Scene, name: str, forever: bool):
+    mode = str(-ERRORS[name] if forever else ERRORS[name])
+    attack(killer, writer, mode, every, (6,))
+
+
+def study(folder: Path) -> list[Path]:
+    pair = make_pair(size=16)
+    paths = []
+    for kind, ending in (("images", ""), ("labels", "_labels")):
+        (folder / kind).mkdir()
+        for name in ("fixed", "moving"):
+            path = folder / kind / f"{name}.nii.gz"
+            morphseek.images.write(path, getattr(pair, name + ending))
+            paths.append(path)
+    return paths
+
+
+def make_scene(name: str, folder: Path) -> Scene:
+    fixed, moving, _, labels = study(folder)
+    root = folder / "out"
+    command = [sys.executable, "-m", "morphseek"]
+    if name == "register":
+        then = [*command, name, fixed, moving, "--out", root, *FLAGS]
+        then += ["--no-cache", "--report", "small"]
+        more = ["--moving-labels", labels, "--uncertainty", "on", "--initial", "none"]
+        return Scene.of(root, [*then, *more], then, "")
+    if name == "demo":
+        then = [*command, name, "--size", 32, "--out", root, *FLAGS, "--report", "none"]
+        return Scene.of(root, [*then, "--initial", "none"], then, "")
+    if name == "apply":
+        run([*command, "register", fixed, moving, "--out", folder / "r", *FLAGS, "--no-cache"])
+        then = [*command, name, "--transform", folder / "r" / "transform.h5", "-i", moving]
+        then += ["-r", fixed, "--out", root / "a.mhd"]
+        root.mkdir()
+        first = [*then[:-1], root / "a.mhd", "-i", fixed]
+        return Scene.of(root, first, then, "")
+    pairs = folder / "pairs.csv"
+    if name == "batch":
+        pairs.write_text("fixed,moving,id\nimages/fixed.nii.gz,images/moving.nii.gz,one\n")
+        then = [*command, name, pairs, "--out", root, *FLAGS]
+        return Scene.of(root, [*then, "--initial", "none"], then, "", "one")
+    pairs.write_text("fixed,moving\nfixed,moving\n")
+    more_pairs = folder / "more.csv"
+    more_pairs.write_text("fixed,moving\nfixed,moving\nmoving,fixed\n")
+    then = [*command, name, pairs, "--data", folder, "--out", root, *FLAGS, "--no-cache"]
+    first = [*command, name, more_pairs, *then[5:], "--initial", "none"]
+    return Scene.of(root, first, then, "")
+
+
+SCENES = ("register", "apply", "batch", "evaluate", "demo")
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
+    made: dict[str, Scene] = {}
+
+    def get(name: str) -> Scene:
+        if name not in made:
+            made[name] = make_scene(name, tmp_path_factory.mktemp(name))
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", SCENES[:-1])
+def test_a_command_is_killed(killer: Killer, scenes: Callable[[str], Scene], name: str):
+    attack(killer, scenes(name), "kill", some(4), (137,))
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, size: int) -> Iterator[Path]:
+    """A disk of so many bytes in place of a folder, with what is in it."""
+    kept = folder.with_name("kept")
+    shutil.copytree(folder, kept)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+    if not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
+        shutil.rmtree(kept)
+        pytest.skip("needs the right to mount a small disk: no disk is full here")
+    try:
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        shutil.rmtree(kept)
+
+
+@pytest.mark.parametrize(
+    "name", [*SCENES[:3], *(pytest.param(n, marks=pytest.mark.nightly) for n in SCENES[3:])]
+)
+@pytest.mark.parametrize("kind", ["full", "read-only"])
+def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
+    """A disk that takes no more: a sentence, exit code 6, and what was there before."""
+    scene = scenes(name)
+    scene.reset()
+    held = sum(
+        -(-len(data) // 4096) * 4096 for folder in scene.old.values() for data in folder.values()
+    )
+    with mounted(scene.root, held + (1 << 15)) as root:
+        if kind == "read-only":
+            subprocess.run(["mount", "-o", "remount,ro", root], check=True)
+        before = {folder: content(root / folder) for folder in scene.old}
+        done = subprocess.run(
+            list(map(str, scene.command)), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 6, done.stderr
+        assert ("disk is full" if kind == "full" else "cannot be written") in done.stderr
+        assert done.stderr.count("morphseek: ") == 1 and "Traceback" not in done.stderr
+        after = {folder: content(root / folder) for folder in scene.old}
+        if name == "batch" and kind == "full":  # its table says that the pair failed
+            before.pop(""), after.pop("")
+        assert after == before
+        assert not list(root.rglob(".morphseek-*"))
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.nightly
+def test_a_command_is_killed_everywhere(killer: Killer, scenes: Callable[[str], Scene], name: str):
+    attack(killer, scenes(name), "kill", every, (137,))
+
+
+def test_a_command_fails(killer: Killer, scenes: Callable[[str], Scene]):
+    attack(killer, scenes("register"), str(errno.EIO), some(3), (6,))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("forever", [False, True])
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.nightly
+def test_a_command_fails_everywhere(
+    killer: Killer, scenes: Callable[[str], Scene], name: str, forever: bool, error: str
+):
+    attack(killer, scenes(name), str(-ERRORS[error] if forever else ERRORS[error]), every, (6,))

@@ -1,0 +1,349 @@
+"""Processes that share the engine, a folder or a file: each goes on, or is told in a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import morphseek
+from helpers import QUICK, Command
+from morphseek import _files, errors, images, registration
+from morphseek.cohort import jobs, lists
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def said(script: str, folder: Path) -> str:
+    """What a script of its own prints: pytest's process has the threads of whatever ran before."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+USED = """
+import multiprocessing, numpy as np, morphseek
+image = np.random.default_rng(0).random((12, 12, 12))
+quick = dict(model="none", refine=0, search="off", initial="none")
+def work(_=0):
+    try:
+        morphseek.register(image, image, **quick)
+        return "worked"
+    except morphseek.errors.InvalidHandleError as error:
+        return "refused" if "get_context('spawn')" in str(error) else str(error)
+morphseek.register(image, image, **quick)
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    "how",
+    [
+        "multiprocessing.get_context('fork').Pool(2).map(work, range(2), 1)",
+        "list(__import__('concurrent.futures').futures.ProcessPoolExecutor(2,"
+        " multiprocessing.get_context('fork')).map(work, range(2)))",
+    ],
+)
+def test_a_pool_that_forks(how: str, tmp_path: Path):
+    assert said(f"{USED}print({how})", tmp_path) == "['refused', 'refused']\n"
+
+
+@needs_fork
+@pytest.mark.training
+def test_a_data_loader_that_forks(tmp_path: Path):
+    script = (
+        f"{USED}\nimport torch\nclass Pairs(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return 2\n    def __getitem__(self, i): return work()\n"
+        "loader = torch.utils.data.DataLoader(Pairs(), num_workers=2, batch_size=None,"
+        " multiprocessing_context='fork')\nprint(list(loader))"
+    )
+    assert said(script, tmp_path) == "['refused', 'refused']\n"
+
+
+@needs_fork
+def test_what_needs_no_engine_works_after_a_fork(tmp_path: Path):
+    """A thread that writes as the process forks holds ITK's lock, which the child must not have."""
+    script = """
+import os, threading, time, numpy as np, morphseek
+from morphseek import _itk, images, transforms
+morphseek.devices()
+started = threading.Event()
+def hold():
+    with _itk.hdf5_lock:
+        started.set()
+        time.sleep(0.5)
+threading.Thread(target=hold).start()
+started.wait()
+if (child := os.fork()) == 0:
+    images.write("a.nrrd", images.Image(np.ones((4, 4, 4))))
+    transforms.read("t.h5")
+    try:
+        print(morphseek.doctor()["version"])
+    except morphseek.errors.MorphSeekError as error:
+        os.write(1, b"refused ")
+    os._exit(0)
+deadline = time.monotonic() + 20
+while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+    time.sleep(0.05)
+print("done" if done[0] else "hangs")
+if not done[0]:
+    os.kill(child, 9)
+"""
+    from morphseek import transforms
+
+    transforms.write(tmp_path / "t.h5", transforms.read(np.eye(4)))
+    assert said(script, tmp_path).endswith("done\n")
+
+
+def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, tmp_path: Path):
+    out = tmp_path / "out"
+    pair = (files["fixed"], files["moving"], "--out", out, "--model", "none", "--search", "off")
+    first = command.start("register", *pair, "--refine", 1000, "--quiet")
+    deadline = time.monotonic() + 60
+    while not list(out.glob(".morphseek-*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    text = command("register", *pair, "--refine", 0, expect=6)
+    assert f"another call of morphseek is writing to {out}; wait until it is done" in text
+    first.terminate()
+    first.communicate(timeout=60)
+    command("register", *pair, "--refine", 0)
+    assert morphseek.load(out).metrics["version"] and not list(out.glob(".morphseek-*"))
+
+
+def test_two_batches_in_one_folder(files: dict[str, Path], tmp_path: Path):
+    pairs, out = [(files["fixed"], files["moving"])], tmp_path / "out"
+    refused = []
+
+    def second(_: object) -> None:
+        if not refused:
+            with pytest.raises(errors.OutputUnwritableError, match="another call of morphseek"):
+                morphseek.register_cohort(pairs, out, **QUICK)
+            refused.append(True)
+
+    assert morphseek.register_cohort(pairs, out, **QUICK, progress=second).exit_code == 0
+    assert refused == [True]
+
+
+@pytest.fixture
+def saved(result: morphseek.RegistrationResult, tmp_path: Path) -> Path:
+    result.save(tmp_path / "out")
+    return tmp_path / "out"
+
+
+def damage(path: Path, count: int = 2000) -> None:
+    """Change bytes in the middle, and neither the size nor the time."""
+    state = path.stat()
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + count] = bytes(b ^ 0x55 for b in content[middle : middle + count])
+    path.write_bytes(content)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "transform.h5": lambda path: morphseek.read_transform(path),
+    "displacement.nrrd": lambda path: morphseek.load(path.parent),
+    "warped.nii.gz": lambda path: morphseek.load(path.parent),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_is_not_of_the_result(name: str, saved: Path):
+    READERS[name](saved / name)
+    damage(saved / name)
+    with pytest.raises(errors.InputUnreadableError, match=f"{name} is not the file that .*report"):
+        READERS[name](saved / name)
+
+
+def test_the_command_says_so(saved: Path, files: dict[str, Path], command: Command, tmp_path: Path):
+    damage(saved / "transform.h5")
+    text = command(
+        "apply", "--transform", saved / "transform.h5", "-i", files["moving"],
+        "-r", files["fixed"], "--out", tmp_path / "a.nrrd", expect=3,
+    )  # fmt: skip
+    assert "transform.h5 is not the file that" in text and not (tmp_path / "a.nrrd").exists()
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(saved / "transform.h5", alone)  # where no list is, nothing is compared
+    assert (saved / "transform.h5").stat().st_size == (alone / "transform.h5").stat().st_size
+
+
+def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_path: Path):
+    def states() -> list[str]:
+        done = morphseek.register_cohort(
+            [{"fixed": files["fixed"], "moving": files["moving"], "id": "one"}],
+            tmp_path / "out",
+            **QUICK,
+        )
+        return [pair.status for pair in done.pairs]
+
+    assert states() == ["done"] and states() == ["skipped"]
+    for name in ("transform.h5", "displacement.nrrd", "warped.nii.gz", "report.json"):
+        damage(tmp_path / "out" / "one" / name, 20)
+        assert states() == ["done"], name
+    assert states() == ["skipped"]
+
+
+def test_files_of_others_stay(saved: Path, uncertain: morphseek.RegistrationResult):
+    """What a run left goes with it; what is not its, or was changed since, stays."""
+    uncertain.save(saved)
+    (saved / "warped_labels.nii.gz").write_text("drawn by hand")
+    (saved / "notes.txt").write_text("mine")
+    report = json.loads((saved / "report.json").read_text(encoding="utf-8"))
+    report["files"] |= {"notes.txt": report["files"]["warped.nii.gz"], "../x": {}}
+    (saved / "report.json").write_text(json.dumps(report))
+    (saved.parent / "x").write_text("mine")
+    loaded = morphseek.load(saved)
+    loaded._uncertainty = None
+    loaded.save(saved)
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "displacement.nrrd", "notes.txt", "report.json", "transform.h5", "warped.nii.gz",
+        "warped_labels.nii.gz",
+    ]  # fmt: skip
+    uncertain.save(saved)
+    with open(saved / "uncertainty.nrrd", "ab") as file:
+        file.write(b"edited")
+    loaded.save(saved)
+    assert (saved / "uncertainty.nrrd").exists()
+
+
+def test_what_an_older_library_left_goes(saved: Path, uncertain: morphseek.RegistrationResult):
+    uncertain.save(saved)
+    report = json.loads((saved / "report.json").read_text(encoding="utf-8"))
+    del report["files"]
+    (saved / "report.json").write_text(json.dumps(report))
+    loaded = morphseek.load(saved)
+    loaded._uncertainty = None
+    loaded.save(saved)
+    assert not (saved / "uncertainty.nrrd").exists()
+
+
+def test_a_folder_that_is_removed_meanwhile(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out, real = tmp_path / "out", registration.register
+
+    def register(*arguments: Any, **more: Any) -> Any:
+        result = real(*arguments, **more)
+        shutil.rmtree(out)
+        return result
+
+    monkeypatch.setattr(registration, "register", register)
+    with pytest.raises(errors.OutputUnwritableError, match="somebody removed .*out.* meanwhile"):
+        morphseek.cohort.register_into(
+            out, (files["fixed"], files["moving"]), options=dict(QUICK), report="none"
+        )
+    assert not out.exists()
+
+
+def test_staging_is_for_its_owner_alone(tmp_path: Path):
+    before = os.umask(0o022)
+    try:
+        with _files.output_folder(tmp_path / "out") as folder:
+            assert sys.platform == "win32" or folder.stat().st_mode & 0o777 == 0o700
+            (folder / "a").write_text("1")
+        assert sys.platform == "win32" or (tmp_path / "out/a").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
+
+
+def test_an_input_that_is_written_while_it_is_read(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "a.nii.gz"
+    shutil.copy(files["fixed"], path)
+    real = images.files._read_by_itk
+
+    def read(*arguments: Any) -> Any:
+        image = real(*arguments)
+        shutil.copy(files["moving"], path)
+        return image
+
+    monkeypatch.setattr(images.files, "_read_by_itk", read)
+    with pytest.raises(errors.InputUnreadableError, match="fixed: .*a.nii.gz was changed"):
+        images.read(path, "fixed")
+
+
+def test_an_input_of_a_batch_that_is_written_meanwhile(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Or its result would count as the new file's."""
+    path, real = tmp_path / "a.nii.gz", jobs.Job.fingerprint
+    shutil.copy(files["fixed"], path)
+
+    def fingerprint(job: jobs.Job) -> str:
+        known = real(job)
+        shutil.copy(files["moving"], path)
+        return known
+
+    monkeypatch.setattr(jobs.Job, "fingerprint", fingerprint)
+    done = morphseek.register_cohort([(path, files["moving"])], tmp_path / "out", **QUICK)
+    assert done.exit_code == 3 and "was changed or removed while it was in" in done.pairs[0].message
+    assert not list((tmp_path / "out").glob("*/report.json"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CON", "nul.nii", "Com1", "LPT\u00b2.x", "aux ", "a.", "a ", "Summary.csv", "INDEX.html",
+     "x" * 256, "a:b", "conin$"],
+)  # fmt: skip
+def test_an_id_that_is_no_name_everywhere(name: str):
+    with pytest.raises(errors.InputUnreadableError, match="is no name for a folder"):
+        lists.read_list([{"fixed": "a", "moving": "b", "id": name}])
+
+
+@pytest.mark.parametrize("two", [("a", "A"), ("stra\u00dfe", "STRASSE"), ("e\u0301", "\u00e9")])
+def test_ids_that_some_disks_take_for_one(two: tuple[str, str]):
+    with pytest.raises(errors.InputUnreadableError, match="there twice"):
+        lists.read_list([{"fixed": "a", "moving": "b", "id": name} for name in two])
+
+
+@pytest.mark.parametrize("name", ["console", "com", "com10", "auxiliary.x", "nulla", "a.b"])
+def test_an_id_that_is_a_name(name: str):
+    assert lists.read_list([{"fixed": "a", "moving": "b", "id": name}])[0].id == name
+
+
+def test_the_lock_is_gone_with_its_process(tmp_path: Path):
+    """Whatever ended it."""
+    script = (
+        "import os, sys\nfrom morphseek import _files\nwith _files.output_folder(sys.argv[1]):\n"
+        "    os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
+    with _files.output_folder(tmp_path) as folder:
+        (folder / "a").write_text("1")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_threads_that_save_into_one_folder(result: morphseek.RegistrationResult, tmp_path: Path):
+    """Each is all there, or was told."""
+    outcomes: list[str] = []
+
+    def save() -> None:
+        try:
+            result.save(tmp_path)
+            outcomes.append("saved")
+        except errors.OutputUnwritableError as error:
+            outcomes.append("told" if "another call" in str(error) else str(error))
+
+    threads = [threading.Thread(target=save) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(outcomes) <= {"saved", "told"} and "saved" in outcomes
+    morphseek.load(tmp_path)
+    assert not list(tmp_path.glob(".morphseek-*"))
