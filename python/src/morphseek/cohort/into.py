@@ -106,9 +106,13 @@ def register_into(
         took("read")
         result = registration.register(images[0], images[1], **inputs, **options)
         took("engine")
-        scores = []
+        scores, warped_labels = [], None
+        if moving_labels is not None:
+            warped_labels = result.apply(moving_labels, interpolation="nearest")
         if fixed_labels is not None and moving_labels is not None:
-            scores = scoring.score_labels(result, fixed_labels, moving_labels)
+            scores = scoring.score_labels(
+                result, fixed_labels, moving_labels, warped_labels=warped_labels
+            )
             if not scores:
                 result.metrics["warnings"].append(
                     "The two label maps have no label in common: no overlap was measured."
@@ -130,9 +134,8 @@ def register_into(
         took("score")
         phases["page"] = 0.0
         others: list[Callable[[], Any]] = []
-        warped_labels = None
-        if moving_labels is not None:
-            carried = warped_labels = result.apply(moving_labels, interpolation="nearest")
+        if warped_labels is not None:
+            carried = warped_labels
             others.append(lambda: write(folder / "warped_labels.nii.gz", carried))
         if report != "none":
             from ..report import write_report
