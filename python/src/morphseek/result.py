@@ -235,7 +235,7 @@ def write_result(
     def fields() -> None:
         # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves
         # a tenth.
-        images.write(folder / "displacement.nrrd", result.to_sitk_image(), compress=False)
+        images.write_vectors(folder / "displacement.nrrd", result.displacement_mm, result.grid)
         if result.uncertainty is not None:
             images.write(
                 folder / "uncertainty.nrrd", images.Image.on_grid(result.uncertainty, result.grid)
