@@ -83,9 +83,9 @@ def register(
     use); or failed (do not use).
     """
     with reported(as_json):
-        from .. import cohort
+        from ..cohort.into import register_into
 
-        summary = cohort.register_into(
+        summary = register_into(
             out,
             (fixed, moving),
             (fixed_labels, moving_labels),
