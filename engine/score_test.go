@@ -38,9 +38,13 @@ func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
 		a, b    int32
 		threads int
 	}{{1, 2, 1}, {1, 2, 3}, {-5, 7, 2}, {math.MinInt32, math.MaxInt32, 2}} {
-		got, err := ScoreLabels(f, det, box(c.a, c.b, 0), box(c.a, c.b, 1), c.threads)
+		got, err := ScoreLabels(f, det, box(c.a, c.b, 0), box(c.a, c.b, 1), nil, c.threads)
 		if err != nil || len(got) != 2 || got[0].Label != c.a || got[1].Label != c.b {
 			t.Fatalf("%v, %v", got, err)
+		}
+		carried := box(c.a, c.b, 0)
+		if again, err := ScoreLabels(f, det, box(c.a, c.b, 0), box(c.a, c.b, 1), carried.Data, c.threads); err != nil || !reflect.DeepEqual(again, got) {
+			t.Errorf("with the carried map: %v, %v, want %v", again, err, got)
 		}
 		got[0].Label, got[1].Label = 1, 2
 		if want == nil {
@@ -55,7 +59,7 @@ func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
 			t.Errorf("%+v: %+v, want %+v", c, got, want)
 		}
 	}
-	if got, err := ScoreLabels(f, det, box(1, 2, 0), box(3, 4, 0), 1); err != nil || got != nil {
+	if got, err := ScoreLabels(f, det, box(1, 2, 0), box(3, 4, 0), nil, 1); err != nil || got != nil {
 		t.Errorf("no label in common: %v, %v", got, err)
 	}
 }

@@ -224,7 +224,7 @@ func LabelScores(a, aGrid, b, bGrid uint64, threads int) (scores string, err err
 		return "", fault.New(fault.GridMismatch, "the label maps lie on different grids (%v and %v voxels); resample one onto the other", first.Size, second.Size)
 	}
 	list := []labelScore{}
-	for _, found := range metric.NewReference(first, threads).Compare(second, threads) {
+	for _, found := range metric.Compare(first, second, threads) {
 		list = append(list, labelScore{found.Label, found.Dice, finite(found.HD95)})
 	}
 	return text(list)
@@ -248,8 +248,9 @@ type registrationScore struct {
 	VolumeError float64  `json:"volume_error_percent"`
 }
 
-// ScoreLabels scores a field, whose Jacobian determinant is at det, by label maps of int32 on their grids: a JSON list, by label.
-func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid uint64, threads int) (scores string, err error) {
+// ScoreLabels scores a field, whose Jacobian determinant is at det, by label maps of int32 on their grids: a JSON list, by label. carried is 0
+// or the moving map as the field carries it to its grid.
+func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid, carried uint64, threads int) (scores string, err error) {
 	defer guard(&err)
 	f, err := fieldAt(u, uGrid)
 	if err != nil {
@@ -261,7 +262,11 @@ func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid uint64, threads int) (
 	}
 	here := engine.LabelMap{Geometry: f.Geometry, Data: unsafe.Slice(at[int32](fixed), f.Voxels())}
 	there := engine.LabelMap{Geometry: g, Data: unsafe.Slice(at[int32](moving), g.Voxels())}
-	found, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, threads)
+	var after []int32
+	if carried != 0 {
+		after = unsafe.Slice(at[int32](carried), f.Voxels())
+	}
+	found, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, after, threads)
 	if err != nil {
 		return "", err
 	}

@@ -139,7 +139,7 @@ func (e *Endless) BehindMM(dst []float32, threads int) ([]float32, error) {
 	if len(dst) != 3*g.Voxels() {
 		panic("field: BehindMM needs three floats a voxel")
 	}
-	inside, err := e.Field.BehindMM(e.lastMM, nil, threads)
+	row, err := e.behind(e.lastMM)
 	if err != nil {
 		return nil, err
 	}
@@ -151,26 +151,26 @@ func (e *Endless) BehindMM(dst []float32, threads int) ([]float32, error) {
 			wy, _ := e.weight(1, float64(y))
 			wz, _ := e.weight(2, float64(z))
 			cy, cz := min(max(y, 0), e.Size[1]-1), min(max(z, 0), e.Size[2]-1)
-			from := inside[3*(cz*e.Size[1]+cy)*e.Size[0]:][:3*e.Size[0]]
 			out := dst[3*r*nx : 3*(r+1)*nx]
+			inside := out[3*low : 3*high]
+			row(inside, cy, cz)
+			first, final := [3]float32(inside), [3]float32(inside[len(inside)-3:])
 			w := wy * wz
-			if w == 1 {
-				copy(out[3*low:3*high], from)
-			} else {
-				for i, d := range from {
-					out[3*low+i] = float32(w * float64(d))
+			if w != 1 {
+				for i, d := range inside {
+					inside[i] = float32(w * float64(d))
 				}
 			}
 			for i := range low {
 				share, _ := e.weight(0, float64(i-low))
 				for k := range 3 {
-					out[3*i+k] = float32(w * share * float64(from[k]))
+					out[3*i+k] = float32(w * share * float64(first[k]))
 				}
 			}
 			for i := high; i < nx; i++ {
 				share, _ := e.weight(0, float64(i-low))
 				for k := range 3 {
-					out[3*i+k] = float32(w * share * float64(from[len(from)-3+k]))
+					out[3*i+k] = float32(w * share * float64(final[k]))
 				}
 			}
 		}

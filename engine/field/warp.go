@@ -65,7 +65,7 @@ func (f *Field) MM(dst []float32, threads int) []float32 {
 // BehindMM writes to dst, as MM does, the displacements d behind an affine map that f ends with: Phi(p) = last(p + d(p)) for a voxel at p, in
 // LPS mm. A nil dst is allocated.
 func (f *Field) BehindMM(last volume.Affine, dst []float32, threads int) ([]float32, error) {
-	undo, err := last.Inverse()
+	row, err := f.behind(last)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,21 @@ func (f *Field) BehindMM(last volume.Affine, dst []float32, threads int) ([]floa
 	}
 	if len(dst) != len(f.Data) {
 		panic("field: BehindMM needs three floats a voxel")
+	}
+	nx, ny := f.Size[0], f.Size[1]
+	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			row(dst[3*r*nx:3*(r+1)*nx], r%ny, r/ny)
+		}
+	})
+	return dst, nil
+}
+
+// behind returns what writes a row of BehindMM.
+func (f *Field) behind(last volume.Affine) (func(out []float32, y, z int), error) {
+	undo, err := last.Inverse()
+	if err != nil {
+		return nil, err
 	}
 	toMM := f.IndexToPhysical()
 	m := undo.After(toMM)
@@ -84,21 +99,16 @@ func (f *Field) BehindMM(last volume.Affine, dst []float32, threads int) ([]floa
 	for k := range rest.T {
 		rest.T[k] -= toMM.T[k]
 	}
-	nx, ny := f.Size[0], f.Size[1]
-	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			row, out := f.Row(r%ny, r/ny), dst[3*r*nx:3*(r+1)*nx]
-			start := rest.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
-			for i := range nx {
-				x, y, z, along := float64(row[0][i]), float64(row[1][i]), float64(row[2][i]), float64(i)
-				for k := range 3 {
-					moved := float64(m.M[3*k]*x) + float64(m.M[3*k+1]*y) + float64(m.M[3*k+2]*z)
-					out[3*i+k] = float32(moved + float64(rest.M[3*k]*along) + start[k])
-				}
+	return func(out []float32, y, z int) {
+		row, start := f.Row(y, z), rest.Apply([3]float64{0, float64(y), float64(z)})
+		for i := range f.Size[0] {
+			x, y, z, along := float64(row[0][i]), float64(row[1][i]), float64(row[2][i]), float64(i)
+			for k := range 3 {
+				moved := float64(m.M[3*k]*x) + float64(m.M[3*k+1]*y) + float64(m.M[3*k+2]*z)
+				out[3*i+k] = float32(moved + float64(rest.M[3*k]*along) + start[k])
 			}
 		}
-	})
-	return dst, nil
+	}, nil
 }
 
 // FromMM is the inverse of MM: the field on g of displacements in LPS mm, x, y, z interleaved.

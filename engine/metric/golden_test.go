@@ -37,35 +37,23 @@ func TestLabelScoresEqualNumpyAndMONAI(t *testing.T) {
 	d := readGolden(t).Overlap
 	a, b := d.A.Volume(), d.B.Volume()
 	const lost = 7 // in b alone
-	for _, c := range []struct {
-		name       string
-		got        []LabelScore
-		want       []float64
-		lost, best float64
-	}{
-		{"Dice", Dice(a, b, 2), d.Dice, 0, 1},
-		{"HD95", HD95(a, b, 2), d.HD95, math.Inf(1), 0},
-	} {
-		n := len(d.Labels)
-		if len(c.got) != n+1 || c.got[n] != (LabelScore{lost, c.lost}) {
-			t.Fatalf("%s: %v, want labels %v and the lost label %d at %g", c.name, c.got, d.Labels, lost, c.lost)
+	got, n := Compare(a, b, 2), len(d.Labels)
+	if len(got) != n+1 || got[n] != (Agreement{lost, 0, math.Inf(1)}) {
+		t.Fatalf("%v, want labels %v and the lost label %d", got, d.Labels, lost)
+	}
+	dice, hd95 := make([]float64, n), make([]float64, n)
+	for i, s := range got[:n] {
+		if dice[i], hd95[i] = s.Dice, s.HD95; s.Label != d.Labels[i] {
+			t.Errorf("label %d, want %d", s.Label, d.Labels[i])
 		}
-		scores := make([]float64, n)
-		for i, s := range c.got[:n] {
-			if scores[i] = s.Score; s.Label != d.Labels[i] {
-				t.Errorf("%s: label %d, want %d", c.name, s.Label, d.Labels[i])
+	}
+	golden.Close(t, "Dice", dice, d.Dice, 1e-5)
+	golden.Close(t, "HD95", hd95, d.HD95, 1e-5)
+	for _, v := range []*volume.Volume{a, b} {
+		for _, s := range Compare(v, v, 1) {
+			if s.Dice != 1 || s.HD95 != 0 {
+				t.Errorf("with itself: %v", s)
 			}
-		}
-		golden.Close(t, c.name, scores, c.want, 1e-5)
-	}
-	for _, s := range Dice(a, a, 1) {
-		if s.Score != 1 {
-			t.Errorf("Dice with itself: %v", s)
-		}
-	}
-	for _, s := range HD95(b, b, 1) {
-		if s.Score != 0 {
-			t.Errorf("HD95 with itself: %v", s)
 		}
 	}
 }
@@ -76,7 +64,7 @@ func TestDistancesEqualScipy(t *testing.T) {
 	for _, i := range d.Points {
 		points.Data[i] = 1
 	}
-	to := surfacesOf(points, 2).target(1, newNeighbourhood(d.Grid.Size, d.Grid.Spacing))
+	to := newTarget(numbers(points, 2).mask(1), d.Grid.Spacing).grown()
 	mm, s := make([]float32, d.Grid.Voxels()), search{nearest: to.points[0]}
 	for i := range mm {
 		s.p = point{int32(i % d.Grid.Size[0]), int32(i / d.Grid.Size[0] % d.Grid.Size[1]), int32(i / (d.Grid.Size[0] * d.Grid.Size[1]))}

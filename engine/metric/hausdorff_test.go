@@ -27,7 +27,7 @@ func slowHD95(a, b *volume.Volume, l int) float64 {
 			if x < 0 || y < 0 || z < 0 || x >= v.Size[0] || y >= v.Size[1] || z >= v.Size[2] {
 				return 0
 			}
-			return label(v.Data[x+v.Size[0]*(y+v.Size[1]*z)])
+			return label(float64(v.Data[x+v.Size[0]*(y+v.Size[1]*z)]))
 		}
 		for i := range v.Data {
 			x, y, z := i%v.Size[0], i/v.Size[0]%v.Size[1], i/(v.Size[0]*v.Size[1])
@@ -67,17 +67,20 @@ func TestHD95EqualsEveryPairOfVoxels(t *testing.T) {
 		{"close", [3]int{30, 26, 22}, [3]float64{1, 1, 1}, 1},
 		{"far", [3]int{60, 20, 20}, [3]float64{0.7, 1.1, 0.9}, 9},
 		{"thick slices", [3]int{40, 30, 6}, [3]float64{1.2, 1.2, 8}, 2},
+		{"across words, close", [3]int{150, 14, 10}, [3]float64{1, 1, 1}, 2},
+		{"across words, far", [3]int{200, 10, 8}, [3]float64{0.5, 1, 1}, 70},
+		{"between", [3]int{90, 18, 16}, [3]float64{1, 1, 1}, 4},
 		{"one slice", [3]int{50, 40, 1}, [3]float64{1, 1, 5}, 3},
 	} {
 		g := volume.Geometry{Size: c.size, Spacing: c.spacing, Direction: volume.Identity}
 		a, b := blobs(g, r, 0), blobs(g, r, c.shift)
-		got := HD95(a, b, 2)
+		got := Compare(a, b, 2)
 		if len(got) != 3 {
 			t.Fatalf("%s: %v", c.name, got)
 		}
 		for _, s := range got {
-			if want := slowHD95(a, b, s.Label); !(math.Abs(s.Score-want) <= 1e-9) {
-				t.Errorf("%s: label %d has %.12g, want %.12g", c.name, s.Label, s.Score, want)
+			if want := slowHD95(a, b, s.Label); !(math.Abs(s.HD95-want) <= 1e-9) {
+				t.Errorf("%s: label %d has %.12g, want %.12g", c.name, s.Label, s.HD95, want)
 			}
 		}
 	}
@@ -89,7 +92,7 @@ func TestHD95OfFarLabels(t *testing.T) {
 	a, b := volume.Zeros(g), volume.Zeros(g)
 	a.Data[0], b.Data[len(b.Data)-1] = 1, 1
 	want := math.Sqrt(199*199 + 149*149 + 198*198)
-	if got := HD95(a, b, 2); len(got) != 1 || math.Abs(got[0].Score-want) > 1e-9 {
+	if got := Compare(a, b, 2); len(got) != 1 || math.Abs(got[0].HD95-want) > 1e-9 {
 		t.Errorf("%v, want %g", got, want)
 	}
 }

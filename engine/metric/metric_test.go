@@ -41,14 +41,9 @@ func TestLabelsRoundAndSkipNaN(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	a := image(2, func(i int) float32 { return []float32{0, 0.4, 0.9, 1.2, -1, nan, inf, 2}[i] })
 	b := image(2, func(i int) float32 { return []float32{0, 0, 1, 1, -1, 0, 0, 2}[i] })
-	want := []LabelScore{{-1, 1}, {1, 1}, {2, 1}}
-	if got := Dice(a, b, 2); !slices.Equal(got, want) {
-		t.Errorf("Dice %v, want %v", got, want)
-	}
-	for i, s := range HD95(a, b, 2) {
-		if s != (LabelScore{want[i].Label, 0}) {
-			t.Errorf("HD95 %v", s)
-		}
+	want := []Agreement{{-1, 1, 0}, {1, 1, 0}, {2, 1, 0}}
+	if got := Compare(a, b, 2); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
@@ -81,7 +76,7 @@ func BenchmarkMutualInformation(b *testing.B) {
 	}
 }
 
-func BenchmarkHD95(b *testing.B) {
+func BenchmarkCompare(b *testing.B) {
 	ball := func(shift int) *volume.Volume {
 		return brain(func(i int) float32 {
 			x, y, z := i%160-80-shift, i/160%192-96, i/160/192-112
@@ -90,6 +85,6 @@ func BenchmarkHD95(b *testing.B) {
 	}
 	x, y := ball(0), ball(3)
 	for b.Loop() {
-		HD95(x, y, 2)
+		Compare(x, y, 2)
 	}
 }

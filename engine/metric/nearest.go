@@ -1,53 +1,15 @@
 package metric
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
 
-// neighbourhood is the voxels around one on a grid, as many as there surely is none nearer beside them, the nearest first.
-type neighbourhood struct {
-	size    [3]int
-	around  []neighbour
-	spacing [3]float64
-	within  float64 // squared, mm: what is not around is at least so far
-}
+// point is a voxel of a grid.
+type point [3]int32
 
-type neighbour struct {
-	offset  int
-	by      point
-	squared float64 // its distance, mm
-}
-
-const around = 2 // voxels along an axis that a neighbourhood reaches
-
-func newNeighbourhood(size [3]int, spacing [3]float64) *neighbourhood {
-	beyond := (around + 1) * min(spacing[0], spacing[1], spacing[2])
-	n := &neighbourhood{size: size, spacing: spacing, within: float64(beyond * beyond)}
-	for z := -around; z <= around; z++ {
-		for y := -around; y <= around; y++ {
-			for x := -around; x <= around; x++ {
-				by := point{int32(x), int32(y), int32(z)}
-				if d := squared(by, point{}, spacing); d < n.within {
-					n.around = append(n.around, neighbour{x + size[0]*(y+size[1]*z), by, d})
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(n.around, func(a, b neighbour) int { return cmp.Compare(a.squared, b.squared) })
-	return n
-}
-
-// covers says whether the whole neighbourhood of p lies on the grid.
-func (n *neighbourhood) covers(p point) bool {
-	for a, x := range p {
-		if x < around || int(x) >= n.size[a]-around {
-			return false
-		}
-	}
-	return true
-}
+// brick is the side of the cubes of voxels by which surfaces are gone through, so that neighbours come together.
+const brick = 4
 
 // squared returns the squared distance in mm.
 func squared(p, q point, spacing [3]float64) float64 {
@@ -55,13 +17,12 @@ func squared(p, q point, spacing [3]float64) float64 {
 	return float64(x*x) + float64(y*y) + float64(z*z)
 }
 
-// target is a surface, ready to be asked for its voxel nearest to others: a tree over its bricks.
+// target is a surface, ready to be asked for its voxel nearest to others: a tree over its bricks, which grows when it is needed.
 type target struct {
-	*surface
-	label int32
-	at    []int32 // of all surfaces
-	near  *neighbourhood
-	nodes []node
+	surface *mask
+	spacing [3]float64
+	points  []point
+	nodes   []node
 }
 
 // node holds points[from:to]. Its one half is the next node, the other nodes[other]; other is 0 where it is not halved.
@@ -70,10 +31,17 @@ type node struct {
 	from, to, other int32
 }
 
-func (all surfaces) target(label int, near *neighbourhood) *target {
-	s := all.byLabel[label]
-	t := &target{surface: s, label: int32(label), at: all.at, near: near, nodes: make([]node, 0, 2*len(s.boxes))}
-	t.grow(slices.Clone(s.boxes))
+func newTarget(surface *mask, spacing [3]float64) *target {
+	return &target{surface: surface, spacing: spacing}
+}
+
+// grown returns the target with its tree.
+func (t *target) grown() *target {
+	if t.nodes == nil {
+		points, boxes := t.surface.points()
+		t.points, t.nodes = points, make([]node, 0, 2*len(boxes))
+		t.grow(boxes)
+	}
 	return t
 }
 
@@ -97,7 +65,7 @@ func (t *target) grow(leaves []node) node {
 	}
 	axis, longest := 0, 0.0
 	for a := range 3 {
-		if side := float64(whole.hi[a]-whole.lo[a]) * t.near.spacing[a]; side > longest {
+		if side := float64(whole.hi[a]-whole.lo[a]) * t.spacing[a]; side > longest {
 			axis, longest = a, side
 		}
 	}
@@ -127,31 +95,16 @@ type search struct {
 }
 
 func (t *target) find(s *search) {
-	s.squared = squared(s.p, s.nearest, t.near.spacing)
-	if s.squared <= s.enough {
-		return
+	if s.squared = squared(s.p, s.nearest, t.spacing); s.squared > s.enough {
+		t.look(0, s)
 	}
-	const far = 4 // times as far, the neighbourhood is likely to be empty
-	if s.squared < far*t.near.within && t.near.covers(s.p) {
-		o := int(s.p[0]) + t.near.size[0]*(int(s.p[1])+t.near.size[1]*int(s.p[2]))
-		for _, n := range t.near.around {
-			if n.squared >= s.squared {
-				return
-			}
-			if t.at[o+n.offset] == t.label {
-				s.squared, s.nearest = n.squared, point{s.p[0] + n.by[0], s.p[1] + n.by[1], s.p[2] + n.by[2]}
-				return
-			}
-		}
-	}
-	t.look(0, s)
 }
 
 func (t *target) look(i int32, s *search) {
 	n := &t.nodes[i]
 	if n.other == 0 {
 		for _, q := range t.points[n.from:n.to] {
-			if d := squared(s.p, q, t.near.spacing); d < s.squared {
+			if d := squared(s.p, q, t.spacing); d < s.squared {
 				s.squared, s.nearest = d, q
 			}
 		}
@@ -173,15 +126,18 @@ func (t *target) look(i int32, s *search) {
 // beyond returns the squared distance in mm from p to the box of node i.
 func (t *target) beyond(i int32, p point) float64 {
 	n := &t.nodes[i]
-	return squared(p, point{min(max(p[0], n.lo[0]), n.hi[0]), min(max(p[1], n.lo[1]), n.hi[1]), min(max(p[2], n.lo[2]), n.hi[2])}, t.near.spacing)
+	return squared(p, point{min(max(p[0], n.lo[0]), n.hi[0]), min(max(p[1], n.lo[1]), n.hi[1]), min(max(p[2], n.lo[2]), n.hi[2])}, t.spacing)
 }
 
-// percentile95 returns the 95th percentile of the distances in mm from the voxels of s to t, by numpy's linear rule. Only the greatest are
-// measured: of the parts of s the one that may be farthest is looked into first, until none can hold a voxel farther than all of these.
-func (t *target) percentile95(s *target) float64 {
-	pos := float64(0.95 * float64(len(s.points)-1))
-	i := int(pos)
-	top := greatest{most: len(s.points) - i}
+// farthestOf returns the greatest of the squared distances, mm, from what is left of s to t: the most of them that are asked for.
+// Only they are measured: of the parts of s the one that may be farthest is looked into first, until none can hold a voxel farther than
+// all of these.
+func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
+	if 2*left.count < s.surface.count { // else the tree of all serves the other way, too
+		s = newTarget(left.mask(), s.spacing)
+	}
+	t, s = t.grown(), s.grown()
+	top := &greatest{most: most}
 	var parts farthest
 	q := search{nearest: t.points[0]}
 	for next := t.part(s, 0, t.points[0]); next.most > top.least(); next = parts.pop() {
@@ -202,8 +158,7 @@ func (t *target) percentile95(s *target) float64 {
 			break
 		}
 	}
-	low, high := math.Sqrt(top.least()), math.Sqrt(top.second())
-	return low + float64((high-low)*(pos-float64(i)))
+	return top
 }
 
 // part is a node of one surface as seen from another.
@@ -223,7 +178,7 @@ func (t *target) part(s *target, i int32, near point) part {
 		reach[a] = n.hi[a] - q.p[a]
 	}
 	t.find(&q)
-	most := math.Sqrt(q.squared) + math.Sqrt(squared(reach, point{}, t.near.spacing))
+	most := math.Sqrt(q.squared) + math.Sqrt(squared(reach, point{}, t.spacing))
 	return part{float64(float64(most*most) * (1 + 1e-9)), q.nearest, i}
 }
 

@@ -117,6 +117,10 @@ class Chromium(Browser):
         self._call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])  # fmt: skip
 
+    def printed(self) -> None:
+        """Show the page as it is printed."""
+        self._call("Emulation.setEmulatedMedia", media="print")
+
     def without_scripts(self) -> None:
         self._call("Emulation.setScriptExecutionDisabled", value=True)
 

@@ -68,6 +68,10 @@ def test_scores(data: Path, scored: morphseek.cohort.Evaluation):
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
     assert score_labels(result, fixed, moving) == pair.labels
     assert result.score(fixed, moving) == pair.labels
+    warped = result.apply(moving, interpolation="nearest")
+    assert score_labels(result, fixed, moving, warped_labels=warped) == pair.labels
+    with pytest.raises(errors.GridMismatchError, match="warped labels"):
+        score_labels(result, fixed, moving, warped_labels=warped.array[1:])
     assert score_labels(result, fixed.array, moving.array) == pair.labels
     assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
 

@@ -702,6 +702,32 @@ def test_unwritable(tmp_path: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
 
 
+def test_voxels_behind_itks_header(tmp_path: Path):
+    """Files that we write ourselves are to their readers what ITK's own are: nibabel and ITK."""
+    rng = np.random.default_rng(5)
+    turn = sitk.Euler3DTransform()
+    turn.SetRotation(0.3, -0.2, 0.1)
+    shape = (7, 60, 70)
+    image = images.Image(
+        np.where(rng.random(shape) < 0.5, 0, rng.standard_normal(shape)).astype(np.float32),
+        (0.7, 1.1, 2.5), (-31.5, 12.25, 7.0), turn.GetMatrix(),
+    )  # fmt: skip
+    sitk.WriteImage(image.to_sitk(), tmp_path / "itk.nii.gz")
+    images.write(tmp_path / "own.nii.gz", image)
+    own, itk = (nibabel.load(tmp_path / f"{name}.nii.gz") for name in ("own", "itk"))
+    assert own.header.binaryblock == itk.header.binaryblock
+    assert np.array_equal(own.dataobj, itk.dataobj)
+    again = images.read(tmp_path / "own.nii.gz")
+    assert np.array_equal(again.array, image.array)
+    assert np.allclose(again.grid, image.grid, atol=1e-6)
+
+    vectors = rng.standard_normal((*shape, 3)).astype(np.float32)
+    like = images.placed(sitk.GetImageFromArray(vectors, isVector=True), image.grid)
+    sitk.WriteImage(like, tmp_path / "itk.nrrd", useCompression=False)
+    images.write_vectors(tmp_path / "own.nrrd", vectors, image.grid)
+    assert (tmp_path / "own.nrrd").read_bytes() == (tmp_path / "itk.nrrd").read_bytes()
+
+
 def test_write_replaces_only_when_whole(tmp_path: Path):
     """A limit on the file's size stands for the full disk: ITK does not notice it while it writes a
     compressed NIfTI.

@@ -13,7 +13,7 @@ import pytest
 
 import morphseek
 from helpers import QUICK, blob
-from morphseek import phantoms
+from morphseek import images, phantoms
 from morphseek.phantoms import PhantomPair
 from morphseek.report import CohortRow, write_index, write_report
 from morphseek.scoring import score_labels
@@ -248,6 +248,19 @@ def test_jumps(browser: browsers.Browser, folder: Path):
             assert state["outlines"].isdigit()
 
 
+def test_it_says_that_the_headers_lay_the_images_apart(
+    browser: browsers.Browser, folder: Path, tmp_path: Path
+):
+    array = blob((24, 24, 24))
+    apart = images.Image(array, origin=(500.0, 0, 0))
+    result = morphseek.register(array, apart, **QUICK)
+    write_report(tmp_path / "apart.html", result, array, apart)
+    opened(browser, tmp_path / "apart.html")
+    assert "lies outside" in browser.run("document.getElementById('remarks').textContent")
+    opened(browser, folder / "two.html")
+    assert "is cut to" in browser.run("document.getElementById('remarks').textContent")
+
+
 def test_names_stay_text(browser: browsers.Browser, folder: Path):
     opened(browser, folder / "two.html")
     assert browser.run("document.querySelectorAll('img[src=x]').length") == 0
@@ -263,6 +276,25 @@ def test_it_prints_one_page(browser: browsers.Browser, folder: Path):
         assert browsers.pages_of(browser.pdf()) == 1, mode
     browser.open(folder / "small.html")
     assert browsers.pages_of(browser.pdf()) == 1
+
+
+def test_print_cuts_no_reason(folder: Path):
+    """Three reasons of two lines, as the longest that there are."""
+    needs("chromium")
+    with browsers.chromium() as browser:
+        browser.window(1026, 720)  # A4
+        opened(browser, folder / "two.html")
+        browser.run(
+            "(() => { const l = document.querySelector('.said ul') || document.querySelector("
+            "'.said').appendChild(document.createElement('ul')); l.textContent = '';"
+            "for (let i = 0; i < 3; i++) l.appendChild(document.createElement('li')).textContent ="
+            "'The images match better with one of them mirrored: check head and foot in both"
+            " headers, and that both show the same part of the body.'; })()"
+        )
+        assert browsers.pages_of(browser.pdf()) == 1
+        browser.printed()
+        hidden = "(e => e.scrollHeight - e.clientHeight)(document.querySelector('.said ul'))"
+        assert browser.run(hidden) <= 1
 
 
 def test_the_index_sorts_and_filters(browser: browsers.Browser, folder: Path):

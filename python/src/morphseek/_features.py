@@ -6,7 +6,6 @@ from which version on, says the installed distribution (pyproject.toml). Standar
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import NamedTuple
 
 DISTRIBUTION = "morphseek"
@@ -79,6 +78,8 @@ def requirements(feature: Feature) -> list[Requirement]:
     from packaging.requirements import Requirement as Parsed
 
     found = []
+    import importlib.metadata  # a quarter of what NumPy takes to load
+
     for text in importlib.metadata.requires(DISTRIBUTION) or ():
         parsed = Parsed(text)
         marker = parsed.marker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 # what moves a terminal's cursor, colours it, or turns the direction of its text
@@ -30,3 +31,17 @@ def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
         name: f"'{cell}" if isinstance(cell, str) and cell.startswith(signs) else cell
         for name, cell in row.items()
     }
+
+
+def onto(moving: PurePath, fixed: PurePath) -> str:
+    """Return what a pair is called: two names that differ, as short as they can be.
+
+    >>> onto(PurePath("data/people/ann/t1.nii.gz"), PurePath("data/people/bob/t1.nii.gz"))
+    'ann/t1.nii.gz onto bob/t1.nii.gz'
+    """
+    parts = [(path.parts or (".",)) for path in (moving, fixed)]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(p[-count:]) for p in parts]
+        if names[0] != names[1]:
+            break
+    return " onto ".join(names)

@@ -226,16 +226,21 @@ def score_labels(
     fixed: Labels,
     moving: Labels,
     moving_grid: Grid,
+    carried: Labels | None,
 ) -> list[dict[str, Any]]:
     """Return label, dice and hd95 (mm, or None) before and after, and volume_error_percent, of
-    every label that both maps have; the fixed one lies on the field's grid.
+    every label that both maps have; the fixed one lies on the field's grid. `carried` is the moving
+    one as the field carries it there, where it is at hand.
     """
     _check_field(field, grid)
     _check("determinants", determinants, np.float32, shape_of(grid))
     _check("fixed labels", fixed, np.int32, shape_of(grid))
     _check("moving labels", moving, np.int32, shape_of(moving_grid))
+    if carried is not None:
+        _check("warped labels", carried, np.int32, shape_of(grid))
+    maps = fixed, moving, moving_grid, carried
     found: list[dict[str, Any]] = json.loads(
-        call(gopy.ScoreLabels, field, grid, determinants, fixed, moving, moving_grid, ALL_CORES)
+        call(gopy.ScoreLabels, field, grid, determinants, *maps, ALL_CORES)
     )
     return found
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .._plain import onto
 from ..verdict import Verdict
 from ._app import app, reported
 from .options import (
@@ -83,15 +84,15 @@ def register(
     use); or failed (do not use).
     """
     with reported(as_json):
-        from .. import cohort
+        from ..cohort.into import register_into
 
-        summary = cohort.register_into(
+        summary = register_into(
             out,
             (fixed, moving),
             (fixed_labels, moving_labels),
             landmarks=(fixed_landmarks, moving_landmarks),
             options=changed(options) | cache_option(no_cache),
-            title=f"{moving} onto {fixed}",
+            title=onto(moving, fixed),
             command=command_line(),
             report=report,
             progress=not (quiet or as_json),

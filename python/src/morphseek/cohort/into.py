@@ -110,9 +110,13 @@ def register_into(
         took("read")
         result = registration.register(images[0], images[1], **inputs, **options)
         took("engine")
-        scores = []
+        scores, warped_labels = [], None
+        if moving_labels is not None:
+            warped_labels = result.apply(moving_labels, interpolation="nearest")
         if fixed_labels is not None and moving_labels is not None:
-            scores = scoring.score_labels(result, fixed_labels, moving_labels)
+            scores = scoring.score_labels(
+                result, fixed_labels, moving_labels, warped_labels=warped_labels
+            )
             if not scores:
                 result.metrics["warnings"].append(
                     "The two label maps have no label in common: no overlap was measured."
@@ -134,9 +138,8 @@ def register_into(
         took("score")
         phases["page"] = 0.0
         others: dict[str, Callable[[Path], Any]] = {}
-        warped_labels = None
-        if moving_labels is not None:
-            carried = warped_labels = result.apply(moving_labels, interpolation="nearest")
+        if warped_labels is not None:
+            carried = warped_labels
             others["warped_labels.nii.gz"] = lambda path: write(path, carried)
         if report != "none":
             from ..report import write_report

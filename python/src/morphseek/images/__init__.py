@@ -7,7 +7,7 @@ folder beside its place and moved there when it is complete.
 """
 
 from .convert import as_kind_of, read, read_on
-from .files import read_vectors, write
+from .files import read_vectors, write, write_vectors
 from .frames import Frames
 from .grid import grid_of, index_to_physical, placed
 from .image import Image, ImageLike, Volume
@@ -28,4 +28,5 @@ __all__ = [
     "read_on",
     "read_vectors",
     "write",
+    "write_vectors",
 ]

@@ -611,7 +611,14 @@ function prepareCopy() {
 
 function remark() {
   const said = [meta.said];
-  if (volumes.before) said.push('\u201cbefore\u201d is cut to the fixed image\u2019s field of view');
+  if (volumes.before) {
+    const { data } = volumes.before;
+    said.push(
+      data.every((v) => v === data[0])
+        ? '\u201cbefore\u201d is empty: by the headers the moving image lies outside this field of view'
+        : '\u201cbefore\u201d is cut to the fixed image\u2019s field of view',
+    );
+  }
   said.push('values are read from 8 bits');
   $('remarks').textContent = `${said.filter(Boolean).join('; ')}.`;
 }

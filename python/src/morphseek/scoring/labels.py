@@ -40,7 +40,11 @@ class LabelScore:
 
 
 def score_labels(
-    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    result: RegistrationResult,
+    fixed_labels: images.ImageLike,
+    moving_labels: images.ImageLike,
+    *,
+    warped_labels: images.ImageLike | None = None,
 ) -> list[LabelScore]:
     """Score a registration by the labels that both images have, as Learn2Reg does.
 
@@ -50,6 +54,9 @@ def score_labels(
     fixed_labels, moving_labels : ImageLike
         Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie
         on their image's grid.
+    warped_labels : ImageLike, optional
+        What ``result.apply(moving_labels, interpolation="nearest")`` gave, where that is at hand:
+        it saves a resampling.
 
     Returns
     -------
@@ -66,8 +73,17 @@ def score_labels(
     fixed = on_fixed_grid(fixed_labels, result.grid)
     moving = images.read_on(moving_labels, result.moving_grid, "moving labels")
     here, there, labels = _whole(fixed, moving)
+    carried = None
+    if warped_labels is not None and labels is None:
+        given = images.read_on(warped_labels, result.grid, "warped labels")
+        if not bindings.same_grid(result.grid, given.grid):
+            raise errors.GridMismatchError(
+                f"the warped labels ({given!r}) are not on the fixed image's grid; take what"
+                " result.apply gives"
+            )
+        carried = np.ascontiguousarray(given.array, np.int32)
     found = bindings.score_labels(
-        result.displacement, result.grid, result.jacobian(), here, there, moving.grid
+        result.displacement, result.grid, result.jacobian(), here, there, moving.grid, carried
     )
     return [
         LabelScore(**score)
