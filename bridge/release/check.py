@@ -478,16 +478,18 @@ class Wine:
         Python under Wine writes to pipes alone.
         """
         environment = {**clean(), **self.variables}
-        for command in (("wineserver", "-p"), ("wineboot", "-i")):
-            subprocess.run(
+        (self.folder / "prefix").mkdir(exist_ok=True)  # which wineserver does not make
+        for command, fine in ((("wineserver", "-p"), (0, 2)), (("wineboot", "-i"), (0,))):
+            done = subprocess.run(
                 command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                check=True,
                 timeout=PATIENCE,
             )
+            if done.returncode not in fine:  # 2: it runs already
+                sys.exit(f"This failed ({done.returncode}): {' '.join(command)}")
 
     def stop(self) -> None:
         subprocess.run(("wineserver", "-k"), env={**clean(), **self.variables})
