@@ -85,7 +85,12 @@ def jobs(
 
         for fixed, moving in data.pairs:
             name = f"{fixed} <- {moving}"
-            yield RIGHT, data.name, name, lambda d=data, f=fixed, m=moving: (image(d, f), image(d, m))
+            yield (
+                RIGHT,
+                data.name,
+                name,
+                lambda d=data, f=fixed, m=moving: (image(d, f), image(d, m)),
+            )
         for index, (fixed, moving) in enumerate(data.pairs[:count]):
             name = f"{fixed} <- {moving}"
             for kind, (of_fixed, of_moving) in CHANGES.items():
