@@ -99,8 +99,9 @@ func (r *registration) weigh() {
 	if e.Correlation < oneImage && (e.Start >= sharp || e.End < sharpEnd) {
 		gain, axis, at := judge.Reflection(r.initial)
 		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
-		if gain > maybeMirrored {
-			e.Mirrored = r.gainMirrored(at, e.Correlation >= matched)
+		symmetric := e.Correlation >= matched
+		if gain > maybeMirrored || symmetric && gain > maybeSymmetric {
+			e.Mirrored = r.gainMirrored(at, symmetric)
 		}
 	}
 	r.metrics.Referee = e

@@ -103,7 +103,9 @@ const (
 	matched       = 0.8   // correlation that a mirror image reaches of a body alone that is nearly its own
 	maybeMirrored = -0.12 // gain of one that was only moved from which on it is aligned
 	asMirrored    = 0.055 // gain of an aligned one that speaks for it
-	asSymmetric   = 0.01  // the same in a body that is nearly its own mirror image
+
+	maybeSymmetric = -0.32 // the two in a body that is nearly its own mirror image
+	asSymmetric    = 0.006
 )
 
 // mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the deformation alone found
