@@ -237,7 +237,7 @@ def _nifti(path: Path, header: bytes, voxels: np.ndarray) -> None:
     pack = zlib.compressobj(1, zlib.DEFLATED, 31, 9, zlib.Z_RLE)
     with open(path, "wb") as file:
         file.write(pack.compress(start))
-        flat = memoryview(voxels.reshape(-1)).cast("B")
+        flat = voxels.reshape(-1).data.cast("B")
         for at in range(0, len(flat), _PIECE):
             file.write(pack.compress(flat[at : at + _PIECE]))
         file.write(pack.flush())
