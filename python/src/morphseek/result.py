@@ -248,7 +248,7 @@ def write_result(
     folder = Path(folder)
     writers: dict[str, Callable[[Path], Any]] = {
         "transform.h5": result.write_transform,
-        # A field's last bits are noise: of 160x192x224 vectors compression takes 2 s and saves a tenth.
+        # A field's last bits are noise: compressing 160x192x224 vectors takes 2 s, saves a tenth.
         "displacement.nrrd": lambda path: images.write_vectors(
             path, result.displacement_mm, result.grid
         ),
