@@ -177,6 +177,9 @@ def test_no_value_wraps(fixed: Image):
     holes = fixed.like(np.where(array == 255, np.nan, 1.0))
     filled = shift.apply(holes, fixed, "cubic", 1.0)
     np.testing.assert_allclose(filled.array[2:-2, 2:-2, 2:-2], 1)
+    for value in (np.nan, 256, -1):
+        with pytest.raises(errors.InvalidArgumentError, match="background.*uint8"):
+            shift.apply(fixed.like(array), fixed, background=value)
     with pytest.raises(errors.InvalidArgumentError, match="dtype is 'complex64'"):
         shift.apply(fixed, fixed, dtype="complex64")
 
@@ -506,6 +509,8 @@ BAD: dict[str, tuple[Any, str]] = {
         text("f.txt", ELASTIX.format("TranslationTransform", "1 0 0")
              + '(InitialTransformParameterFileName "gone.txt")\n'), "gone.txt does not exist"),
     "not there": (lambda folder, fixed: folder / "none.lta", "none.lta does not exist"),
+    "nothing": (text("e.tfm", ""), "e.tfm cannot be read: it is cut short, damaged"),
+    "nothing of Matlab's": (text("e.mat", ""), "e.mat cannot be read: it is cut short, damaged"),
     "a folder": (lambda folder, fixed: folder, "is a folder"),
 }  # fmt: skip
 
@@ -634,6 +639,10 @@ def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tm
     ):  # fmt: skip
         assert "would be written" in run(*arguments, expect=2)["error"]["message"]
     assert t.read_bytes() == before
+    said = run("apply", "-t", t, "-i", tmp_path / "p.csv", "-o", tmp_path / "n.csv", "--modulate",
+               expect=2)  # fmt: skip
+    assert "p.csv has points and no voxels" in said["error"]["message"]
+    assert not (tmp_path / "n.csv").exists()
     message = run("convert", t, "-o", tmp_path / "no.lta", expect=2)["error"]["message"]
     assert "t.h5 bends" in message and not (tmp_path / "no.lta").exists()
 

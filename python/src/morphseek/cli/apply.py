@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from .. import errors
 from .._plain import plain
 from ._app import app, reported
 from .options import PATH, json_option, out_folder
@@ -74,6 +75,11 @@ def apply(
 
         said: dict[str, object] = {"out": str(out)}
         if carried.is_geometry(image):
+            if modulate or dtype or background is not None or interpolation != "linear":
+                raise errors.InvalidArgumentError(
+                    f"input: {image} has points and no voxels; leave out --interpolation,"
+                    " --background, --dtype and --modulate"
+                )
             said["points"] = carried.carry(image, out, transform, reference)
         else:
             made = transform.apply(

@@ -68,7 +68,8 @@ def read(source: Any) -> sitk.Transform:
                     f"transform: {path} is no transform; give an .h5 or .tfm file"
                 ) from None
             reason = itk_reason(error)
-            if "Could not create Transform IO" in reason:  # ITK blames the suffix
+            # ITK blames the suffix, or tells addresses
+            if "Could not create Transform IO" in reason or "failed to read file" in reason:
                 reason = "it is cut short, damaged, or no transform"
             raise errors.InputUnreadableError(
                 f"transform: {path} cannot be read: {reason}"

@@ -46,6 +46,8 @@ def carrier(
         )
     kind = array.dtype if dtype is None else dtype
     if interpolation in INTENSITIES:
+        if background is not None:
+            check_fits(background, kind)
         outside = minimum(array) if background is None else float(background)
         return Carrier(array, outside, lambda found: as_type(found, kind, outside))
     background = 0.0 if background is None else background
@@ -121,7 +123,7 @@ def check_fits(background: float, dtype: np.dtype) -> None:
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if not (least <= background <= most and background == int(background)):
         raise errors.InvalidArgumentError(
-            f"background: {background:g} is no value of the labels' type, {dtype}"
+            f"background: {background:g} is no value of the voxels' type, {dtype}"
         )
 
 
