@@ -1,5 +1,5 @@
-"""Sees that ELF files are hardened: no stack that can run, no table of functions that can be written
-after the start, programs at any address, and C++ that guards its stack.
+"""Sees that ELF files are hardened: no stack that can run, no table of functions that can be
+written after the start, programs at any address, and C++ that guards its stack.
 
 usage: hardened.py VENV FILE...    the Python extension in VENV is looked at, too
 """

@@ -28,6 +28,7 @@ _DEFAULT_LIMIT_GB = 64.0
 _RATIO = 1032  # deflate packs no denser
 _MOST_HEADER = 1 << 24
 _MOST_AXES = 5
+_MOST_NUMBER = 1e15  # ITK does not come to an end where products of such become infinite
 
 
 class Stored(NamedTuple):
@@ -209,9 +210,9 @@ def _numbers(field: str, text: str, count: int, unknown: bool = False) -> list[f
     if len(words) != count:
         raise _Unsound(f"{field} has {len(words)} numbers; it needs {count}")
     for word in words:
-        sound = _NUMBER.fullmatch(word) and math.isfinite(float(word))
+        sound = _NUMBER.fullmatch(word) and abs(float(word)) <= _MOST_NUMBER
         if not sound and not (unknown and word.lower().lstrip("+-") == "nan"):
-            raise _Unsound(f"{field} has {_short(word)}, which is no finite number")
+            raise _Unsound(f"{field} has {_short(word)}, which is no number of a grid")
     return [float(word) for word in words]
 
 
@@ -456,6 +457,7 @@ def _nifti(path: Path) -> Stored | None:
     (bits,) = struct.unpack_from(order + "h", data, 14 if second else 72)
     if not 1 <= count <= 7 or any(n < 1 for n in size[:count]) or bits < 1:
         return None
+    _check_places(data, order, second, count)
     _, packed = _first(voxels, 2)
     offset = 0
     if header == voxels and not packed:
@@ -465,6 +467,21 @@ def _nifti(path: Path) -> Stored | None:
         offset = int(place) if math.isfinite(place) and 0 <= place < 2**62 else 0
     size_in_bytes = math.prod(size[:count]) * bits // 8
     return Stored([voxels], offset, size_in_bytes, "gzip" if packed else "", 1)
+
+
+def _check_places(data: bytes, order: str, second: bool, count: int) -> None:
+    """See that the numbers that say where voxels lie are numbers, those that are used."""
+    real, codes, pixdim, quaternion, rows = (
+        ("d", "2i", 104, 352, 400) if second else ("f", "2h", 76, 256, 280)
+    )
+    q_form, s_form = struct.unpack_from(order + codes, data, 344 if second else 252)
+    used = [("pixdim", pixdim, 1 + min(count, 3))]
+    used += [("quatern", quaternion, 6)] if q_form > 0 else []
+    used += [("srow", rows, 12)] if s_form > 0 else []
+    for field, place, numbers in used:
+        for number in struct.unpack_from(f"{order}{numbers}{real}", data, place):
+            if not abs(number) <= _MOST_NUMBER:
+                raise _Unsound(f"{field} has {number}, which is no number of a grid")
 
 
 def _first(file: Path, count: int) -> tuple[bytes, bool]:
