@@ -126,7 +126,10 @@ def check_voxels(stored: Stored, voxels: np.ndarray, path: Path, name: str) -> N
     """
     if stored.packed and not _is_whole(stored, voxels):
         try:
-            _unpack(stored)
+            found = _unpack(stored)
+            plain = stored.swapped == 1 and voxels.nbytes == stored.size
+            if plain and voxels.flags.c_contiguous and found != zlib.adler32(voxels.data):
+                raise _Unsound("its voxels are other than those that are compressed")
         except _Unsound as error:
             raise errors.InputUnreadableError(
                 f"{name}: {path} is damaged: {error}; copy it again"
@@ -154,16 +157,19 @@ def _end(file: Path, count: int) -> bytes:
         return stream.read(count)
 
 
-def _unpack(stored: Stored) -> None:
-    found, offset = 0, stored.offset
+def _unpack(stored: Stored) -> int:
+    """Return the checksum (Adler-32) of all that is packed."""
+    found, offset, checksum = 0, stored.offset, 1
     for file in stored.files:
         for part in _unpacked(file, offset):
             found += len(part)
+            checksum = zlib.adler32(part, checksum)
             if found > stored.size:
                 raise _Unsound("more voxels are compressed than its header says")
         offset = 0
     if found < stored.size:
         raise _Unsound(f"{found} of {stored.size} bytes of voxels are there")
+    return checksum
 
 
 def _unpacked(file: Path, offset: int) -> Iterator[bytes]:
