@@ -108,6 +108,9 @@ Integer(const std::string & field, const std::string & text, std::int64_t least,
   return value;
 }
 
+// ITK does not come to an end where products of such become infinite.
+constexpr double mostNumber = 1e15;
+
 inline void
 Numbers(const std::string & field, const std::string & text, size_t count, bool unknown = false)
 {
@@ -121,9 +124,10 @@ Numbers(const std::string & field, const std::string & text, size_t count, bool 
     char *       end = nullptr;
     const double value = std::strtod(word.c_str(), &end);
     const bool   plain = word.find_first_not_of("0123456789+-.eE") == std::string::npos;
-    if (!(plain && *end == 0 && std::isfinite(value)) && !(unknown && Lower(word).find("nan") != std::string::npos))
+    if (!(plain && *end == 0 && std::abs(value) <= mostNumber) &&
+        !(unknown && Lower(word).find("nan") != std::string::npos))
     {
-      throw Unsound(field + " has " + Quoted(word) + ", which is no finite number");
+      throw Unsound(field + " has " + Quoted(word) + ", which is no number of a grid");
     }
   }
 }
@@ -502,6 +506,41 @@ Nifti(const fs::path & path)
     if (axes < 1 || axes > 7 || bits < 1)
     {
       return stored;
+    }
+    // The numbers that say where voxels lie must be numbers, those that are used.
+    const auto real = [&](size_t at) {
+      unsigned char bytes[8] = {};
+      const size_t  width_ = length == 540 ? 8 : 4;
+      for (size_t i = 0; i < width_; ++i)
+      {
+        bytes[i] = data[at + (swapped ? width_ - 1 - i : i)];
+      }
+      float  single = 0;
+      double value = 0;
+      std::memcpy(&single, bytes, sizeof single);
+      std::memcpy(&value, bytes, sizeof value);
+      return length == 540 ? value : static_cast<double>(single);
+    };
+    const bool   second = length == 540;
+    const size_t step = second ? 8 : 4;
+    const auto   check = [&](const char * field, size_t at, std::int64_t numbers) {
+      for (std::int64_t i = 0; i < numbers; ++i)
+      {
+        const double value = real(at + step * static_cast<size_t>(i));
+        if (!(std::abs(value) <= mostNumber))
+        {
+          throw Unsound(std::string(field) + " has " + std::to_string(value) + ", which is no number of a grid");
+        }
+      }
+    };
+    check("pixdim", second ? 104 : 76, 1 + std::min<std::int64_t>(axes, 3));
+    if (number(second ? 344 : 252, second ? 4 : 2, swapped) > 0)
+    {
+      check("quatern", second ? 352 : 256, 6);
+    }
+    if (number(second ? 348 : 254, second ? 4 : 2, swapped) > 0)
+    {
+      check("srow", second ? 400 : 280, 12);
     }
     double size = static_cast<double>(bits) / 8;
     for (std::int64_t i = 1; i <= axes; ++i)

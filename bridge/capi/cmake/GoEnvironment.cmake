@@ -9,6 +9,19 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND name STREQUAL "cc" AND EXISTS ${folder
   set(go_cc ${folder}/gcc)
 endif()
 set(go_environment CGO_ENABLED=1 CC=${go_cc})
+
+# Hardened on Linux, as distributions build: what C there is guards its stack, and no table of functions can be written after the start.
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  foreach(kind CFLAGS LDFLAGS)
+    set(given "-O2 -g") # Go's default
+    if(DEFINED ENV{CGO_${kind}})
+      set(given "$ENV{CGO_${kind}}")
+    endif()
+    set(hardened_CFLAGS "-fstack-protector-strong")
+    set(hardened_LDFLAGS "-Wl,-z,relro,-z,now")
+    list(APPEND go_environment "CGO_${kind}=${given} ${hardened_${kind}}")
+  endforeach()
+endif()
 set(go_here ${go_environment})
 if(CMAKE_CROSSCOMPILING)
   set(go_here CGO_ENABLED=0)

@@ -6,6 +6,7 @@ The tests of Python and of the command-line module read the same.
 from __future__ import annotations
 
 import gzip
+import math
 import struct
 import zlib
 
@@ -58,6 +59,14 @@ def nifti(sizes: tuple[int, ...] = SHAPE[::-1], data: bytes = RAW) -> bytes:
     return bytes(header) + data
 
 
+def formed(code: int, number: float) -> bytes:
+    """Return a file whose rows hold a number, used or not."""
+    data = bytearray(nifti())
+    struct.pack_into("<2h", data, 252, 0, code)
+    struct.pack_into("<12f", data, 280, 1, 0, 0, 0, 0, 1, 0, 0, 0, number, 2.5, 0)
+    return bytes(data)
+
+
 def flipped(data: bytes, place: float) -> bytes:
     out = bytearray(data)
     out[int(place * (len(data) - 1))] ^= 4
@@ -71,6 +80,7 @@ SOUND = {
     "plain.mha": meta(),
     "plain.nrrd": nrrd(),
     "plain.nii": nifti(),
+    "unused.nii": formed(0, math.nan),
     "packed.mha": packed_meta(ZLIB),
     "packed.nrrd": packed_nrrd(GZIP),
     "packed.nii.gz": gzip.compress(nifti(), mtime=0),
@@ -101,6 +111,10 @@ UNSOUND = {
     "zero.mha": (meta("8 7 6", "8 7 0"), "DimSize is '0'"),
     "spacing.mha": (meta("1 1 2.5", "1 1 nan"), "ElementSpacing has 'nan'"),
     "spacings.mha": (meta("1 1 2.5", "1 1 1e999"), "ElementSpacing has '1e999'"),
+    "endless.mha": (meta("0 0 0 1\n", "0 1e308 0 1\n"), "TransformMatrix has '1e308'"),
+    "endless.nrrd": (nrrd("(0,1,0)", "(0,1e308,0)"), "space directions has '1e308'"),
+    "endless.nii": (formed(1, math.inf), "srow has inf"),
+    "nowhere.nii": (formed(1, math.nan), "srow has nan"),
     "matrix.mha": (meta("1 0 0 0 1 0 0 0 1", "1 0 0"), "TransformMatrix has 3 numbers"),
     "type.mha": (meta("MET_SHORT", "MET_STRING"), "ElementType is 'MET_STRING'"),
     "twice.mha": (meta("NDims = 3", "NDims = 3\nNDims = 4"), "'NDims' twice"),

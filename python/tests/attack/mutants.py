@@ -585,7 +585,7 @@ def run_module(count: int, module: str, salt: str = "", first: int = 0) -> list[
 def _watched(command: list[str], size: float, path: Path) -> str:
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
-        end = time.monotonic() + _SECONDS
+        end = time.monotonic() + 6 * _SECONDS  # others may be at work
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
@@ -598,6 +598,8 @@ def _watched(command: list[str], size: float, path: Path) -> str:
             time.sleep(0.005)
         said.seek(0)
         words = said.read().decode(errors="replace")
+    if usage.ru_utime + usage.ru_stime > _SECONDS:
+        return f"{usage.ru_utime + usage.ru_stime:.0f} s"
     if usage.ru_maxrss / 1024 > 2 * size + _MEGABYTES:
         return f"{usage.ru_maxrss / 1024:.0f} MB"
     taken = "absent.nii does not exist" in words or "nothing is to be written" in words

@@ -57,7 +57,7 @@ def read_path(path: Path, name: str) -> sitk.Image:
         ) from None
     except RuntimeError as error:
         if "orthonormal direction" in str(error):
-            raise sheared(name) from None
+            raise sheared(f"{name}: {path}") from None
         raise errors.InputUnreadableError(
             f"{name}: {path} cannot be read as an image: {itk_reason(error)}"
         ) from None

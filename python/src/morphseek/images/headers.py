@@ -28,6 +28,7 @@ _DEFAULT_LIMIT_GB = 64.0
 _RATIO = 1032  # deflate packs no denser
 _MOST_HEADER = 1 << 24
 _MOST_AXES = 5
+_MOST_NUMBER = 1e15  # ITK does not come to an end where products of such become infinite
 
 
 class Stored(NamedTuple):
@@ -125,7 +126,10 @@ def check_voxels(stored: Stored, voxels: np.ndarray, path: Path, name: str) -> N
     """
     if stored.packed and not _is_whole(stored, voxels):
         try:
-            _unpack(stored)
+            found = _unpack(stored)
+            plain = stored.swapped == 1 and voxels.nbytes == stored.size
+            if plain and voxels.flags.c_contiguous and found != zlib.adler32(voxels.data):
+                raise _Unsound("its voxels are other than those that are compressed")
         except _Unsound as error:
             raise errors.InputUnreadableError(
                 f"{name}: {path} is damaged: {error}; copy it again"
@@ -153,16 +157,19 @@ def _end(file: Path, count: int) -> bytes:
         return stream.read(count)
 
 
-def _unpack(stored: Stored) -> None:
-    found, offset = 0, stored.offset
+def _unpack(stored: Stored) -> int:
+    """Return the checksum (Adler-32) of all that is packed."""
+    found, offset, checksum = 0, stored.offset, 1
     for file in stored.files:
         for part in _unpacked(file, offset):
             found += len(part)
+            checksum = zlib.adler32(part, checksum)
             if found > stored.size:
                 raise _Unsound("more voxels are compressed than its header says")
         offset = 0
     if found < stored.size:
         raise _Unsound(f"{found} of {stored.size} bytes of voxels are there")
+    return checksum
 
 
 def _unpacked(file: Path, offset: int) -> Iterator[bytes]:
@@ -209,9 +216,9 @@ def _numbers(field: str, text: str, count: int, unknown: bool = False) -> list[f
     if len(words) != count:
         raise _Unsound(f"{field} has {len(words)} numbers; it needs {count}")
     for word in words:
-        sound = _NUMBER.fullmatch(word) and math.isfinite(float(word))
+        sound = _NUMBER.fullmatch(word) and abs(float(word)) <= _MOST_NUMBER
         if not sound and not (unknown and word.lower().lstrip("+-") == "nan"):
-            raise _Unsound(f"{field} has {_short(word)}, which is no finite number")
+            raise _Unsound(f"{field} has {_short(word)}, which is no number of a grid")
     return [float(word) for word in words]
 
 
@@ -456,6 +463,7 @@ def _nifti(path: Path) -> Stored | None:
     (bits,) = struct.unpack_from(order + "h", data, 14 if second else 72)
     if not 1 <= count <= 7 or any(n < 1 for n in size[:count]) or bits < 1:
         return None
+    _check_places(data, order, second, count)
     _, packed = _first(voxels, 2)
     offset = 0
     if header == voxels and not packed:
@@ -465,6 +473,21 @@ def _nifti(path: Path) -> Stored | None:
         offset = int(place) if math.isfinite(place) and 0 <= place < 2**62 else 0
     size_in_bytes = math.prod(size[:count]) * bits // 8
     return Stored([voxels], offset, size_in_bytes, "gzip" if packed else "", 1)
+
+
+def _check_places(data: bytes, order: str, second: bool, count: int) -> None:
+    """See that the numbers that say where voxels lie are numbers, those that are used."""
+    real, codes, pixdim, quaternion, rows = (
+        ("d", "2i", 104, 352, 400) if second else ("f", "2h", 76, 256, 280)
+    )
+    q_form, s_form = struct.unpack_from(order + codes, data, 344 if second else 252)
+    used = [("pixdim", pixdim, 1 + min(count, 3))]
+    used += [("quatern", quaternion, 6)] if q_form > 0 else []
+    used += [("srow", rows, 12)] if s_form > 0 else []
+    for field, place, numbers in used:
+        for number in struct.unpack_from(f"{order}{numbers}{real}", data, place):
+            if not abs(number) <= _MOST_NUMBER:
+                raise _Unsound(f"{field} has {number}, which is no number of a grid")
 
 
 def _first(file: Path, count: int) -> tuple[bytes, bool]:
