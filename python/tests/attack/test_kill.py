@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import morphseek
@@ -284,7 +285,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
 
 @pytest.mark.parametrize("name", SCENES[:-1])
 def test_a_command_is_killed(killer: Killer, scenes: Callable[[str], Scene], name: str):
-    attack(killer, scenes(name), "kill", some(4), (137,))
+    attack(killer, scenes(name), "kill", some(3), (137,))
 
 
 @contextlib.contextmanager
@@ -336,6 +337,45 @@ def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
 @pytest.mark.nightly
 def test_a_command_is_killed_everywhere(killer: Killer, scenes: Callable[[str], Scene], name: str):
     attack(killer, scenes(name), "kill", every, (137,))
+
+
+def attack_the_cache(
+    killer: Killer, folder: Path, mode: str, choose: Callable[[list[str]], Iterable[int]]
+) -> None:
+    """Disturb what the engine keeps; the result is there all the same, unless it was killed."""
+    fixed, moving, *_ = study(folder)
+    cache, out = folder / "cache", folder / "out"
+    command = [sys.executable, "-m", "morphseek", "register", fixed, moving, "--out", out]
+    command += [*FLAGS, "--report", "none"]
+
+    def register(mode: str, point: int) -> int:
+        return killer(cache, mode, point, command).returncode
+
+    assert register("count", 0) == 0
+    expected = morphseek.load(out).displacement
+    for point in choose(killer.operations()):
+        shutil.rmtree(cache)
+        shutil.rmtree(out)
+        assert register(mode, point) in (0, 137), point
+        for _ in range(2):
+            assert register("count", 0) == 0
+            found = morphseek.load(out)
+            np.testing.assert_array_equal(found.displacement, expected)
+        assert found.metrics["cached"], point
+
+
+def last(operations: list[str]) -> Iterable[int]:
+    return [max(i for i, line in enumerate(operations, 1) if line.startswith("rename"))]
+
+
+def test_the_cache_is_killed(killer: Killer, tmp_path: Path):
+    attack_the_cache(killer, tmp_path, "kill", last)
+
+
+@pytest.mark.parametrize("mode", ["kill", *(str(number) for number in ERRORS.values())])
+@pytest.mark.nightly
+def test_the_cache_is_disturbed_everywhere(killer: Killer, tmp_path: Path, mode: str):
+    attack_the_cache(killer, tmp_path, mode, every)
 
 
 def test_a_command_fails(killer: Killer, scenes: Callable[[str], Scene]):
