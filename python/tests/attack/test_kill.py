@@ -191,6 +191,47 @@ def some(count: int) -> Callable[[list[str]], Iterable[int]]:
     return choose
 
 
+IMAGE = """
+import sys
+import numpy as np
+from morphseek import errors, images
+image = images.Image(np.random.default_rng(0).random((16, 16, 16)).astype(np.float32))
+try:
+    images.write(sys.argv[1], image, compress=sys.argv[2] == "packed")
+except errors.MorphSeekError as error:
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("packed", ["packed", "plain"])
+@pytest.mark.parametrize("name", ["a.nrrd", "a.nii", "a.nhdr", "a.mha", "a.mhd", "a.nii.gz"])
+@pytest.mark.nightly
+def test_no_write_fails_in_silence(killer: Killer, tmp_path: Path, name: str, packed: str):
+    check_writes(killer, tmp_path / "out", name, packed, list)
+
+
+@pytest.mark.parametrize(("name", "packed"), [("a.nrrd", "plain"), ("a.nrrd", "packed")])
+def test_the_last_write_fails_not_in_silence(
+    killer: Killer, tmp_path: Path, name: str, packed: str
+):
+    """The one by which a file is closed, of which ITK does not ask."""
+    check_writes(killer, tmp_path / "out", name, packed, lambda writes: writes[-1:])
+
+
+def check_writes(
+    killer: Killer, folder: Path, name: str, packed: str, choose: Callable[[Any], Iterable[int]]
+) -> None:
+    folder.mkdir()
+    command = [sys.executable, "-c", IMAGE, folder / name, packed]
+    assert killer(folder, "count", 0, command).returncode == 0
+    lines = enumerate(killer.operations(), 1)
+    for point in choose([i for i, line in lines if "write" in line.partition(" ")[0]]):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        code = killer(folder, str(errno.EIO), point, command).returncode
+        assert (code, os.listdir(folder)) == (6, []), point
+
+
 WRITER = """
 import sys
 from morphseek import _files, errors
