@@ -330,16 +330,19 @@ def test_a_command_is_killed(killer: Killer, scenes: Callable[[str], Scene], nam
 
 
 @contextlib.contextmanager
-def mounted(folder: Path, size: int) -> Iterator[Path]:
-    """A disk of so many bytes in place of a folder, with what is in it."""
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small disk in place of a folder, with what is in it and one page more."""
     kept = folder.with_name("kept")
     shutil.copytree(folder, kept)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+    mount = ["mount", "-t", "tmpfs", "tmpfs", folder]
     if not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
         shutil.rmtree(kept)
         pytest.skip("needs the right to mount a small disk: no disk is full here")
     try:
         shutil.copytree(kept, folder, dirs_exist_ok=True)
+        state = os.statvfs(folder)
+        size = (state.f_blocks - state.f_bfree + 1) * state.f_frsize
+        subprocess.run(["mount", "-o", f"remount,{options}size={size}", folder], check=True)
         yield folder
     finally:
         subprocess.run(["umount", folder], check=True)
@@ -347,19 +350,14 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "name", [*SCENES[:3], *(pytest.param(n, marks=pytest.mark.nightly) for n in SCENES[3:])]
+    "name", [*SCENES[:3], *(pytest.param(name, marks=pytest.mark.nightly) for name in SCENES[3:])]
 )
 @pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
     """A disk that takes no more: a sentence, exit code 6, and what was there before."""
     scene = scenes(name)
     scene.reset()
-    held = sum(
-        -(-len(data) // 4096) * 4096 for folder in scene.old.values() for data in folder.values()
-    )
-    with mounted(scene.root, held + (1 << 15)) as root:
-        if kind == "read-only":
-            subprocess.run(["mount", "-o", "remount,ro", root], check=True)
+    with mounted(scene.root, "ro," if kind == "read-only" else "") as root:
         before = {folder: content(root / folder) for folder in scene.old}
         done = subprocess.run(
             list(map(str, scene.command)), capture_output=True, text=True, check=False

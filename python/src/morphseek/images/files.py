@@ -165,11 +165,12 @@ def _check_written(path: Path, image: sitk.Image) -> None:
     """See that all of a file has reached the disk: of the last bytes, which go there when a file is
     closed, ITK does not ask.
     """
+    if path.name.lower().endswith(NIFTI):
+        _check_nifti(path)
+        return
     try:
         stored = check_header(path, "output")
-        if path.name.lower().endswith(NIFTI):
-            _check_nifti(path)
-        elif stored is not None:
+        if stored is not None:
             check_voxels(stored, sitk.GetArrayViewFromImage(image), path, "output")
     except errors.InputUnreadableError:
         raise OSError(errno.EIO, os.strerror(errno.EIO)) from None
@@ -197,7 +198,7 @@ def _nifti_bytes(header: bytes) -> int:
     """Return how long the file with the voxels is, by the header of NIfTI-1 or 2 that ITK wrote."""
     (length,) = struct.unpack_from("=i", header)
     if length not in (348, 540):
-        raise OSError(errno.EIO, "the header is not there")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     second = length == 540
     count, *size = struct.unpack_from("=8q" if second else "=8h", header, 16 if second else 40)
     (bits,) = struct.unpack_from("=h", header, 14 if second else 72)
