@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import morphseek
@@ -190,6 +191,47 @@ def some(count: int) -> Callable[[list[str]], Iterable[int]]:
     return choose
 
 
+IMAGE = """
+import sys
+import numpy as np
+from morphseek import errors, images
+image = images.Image(np.random.default_rng(0).random((16, 16, 16)).astype(np.float32))
+try:
+    images.write(sys.argv[1], image, compress=sys.argv[2] == "packed")
+except errors.MorphSeekError as error:
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("packed", ["packed", "plain"])
+@pytest.mark.parametrize("name", ["a.nrrd", "a.nii", "a.nhdr", "a.mha", "a.mhd", "a.nii.gz"])
+@pytest.mark.nightly
+def test_no_write_fails_in_silence(killer: Killer, tmp_path: Path, name: str, packed: str):
+    check_writes(killer, tmp_path / "out", name, packed, list)
+
+
+@pytest.mark.parametrize(("name", "packed"), [("a.nrrd", "plain"), ("a.nrrd", "packed")])
+def test_the_last_write_fails_not_in_silence(
+    killer: Killer, tmp_path: Path, name: str, packed: str
+):
+    """The one by which a file is closed, of which ITK does not ask."""
+    check_writes(killer, tmp_path / "out", name, packed, lambda writes: writes[-1:])
+
+
+def check_writes(
+    killer: Killer, folder: Path, name: str, packed: str, choose: Callable[[Any], Iterable[int]]
+) -> None:
+    folder.mkdir()
+    command = [sys.executable, "-c", IMAGE, folder / name, packed]
+    assert killer(folder, "count", 0, command).returncode == 0
+    lines = enumerate(killer.operations(), 1)
+    for point in choose([i for i, line in lines if "write" in line.partition(" ")[0]]):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        code = killer(folder, str(errno.EIO), point, command).returncode
+        assert (code, os.listdir(folder)) == (6, []), point
+
+
 WRITER = """
 import sys
 from morphseek import _files, errors
@@ -284,20 +326,23 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
 
 @pytest.mark.parametrize("name", SCENES[:-1])
 def test_a_command_is_killed(killer: Killer, scenes: Callable[[str], Scene], name: str):
-    attack(killer, scenes(name), "kill", some(4), (137,))
+    attack(killer, scenes(name), "kill", some(3), (137,))
 
 
 @contextlib.contextmanager
-def mounted(folder: Path, size: int) -> Iterator[Path]:
-    """A disk of so many bytes in place of a folder, with what is in it."""
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small disk in place of a folder, with what is in it and one page more."""
     kept = folder.with_name("kept")
     shutil.copytree(folder, kept)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+    mount = ["mount", "-t", "tmpfs", "tmpfs", folder]
     if not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
         shutil.rmtree(kept)
         pytest.skip("needs the right to mount a small disk: no disk is full here")
     try:
         shutil.copytree(kept, folder, dirs_exist_ok=True)
+        state = os.statvfs(folder)
+        size = (state.f_blocks - state.f_bfree + 1) * state.f_frsize
+        subprocess.run(["mount", "-o", f"remount,{options}size={size}", folder], check=True)
         yield folder
     finally:
         subprocess.run(["umount", folder], check=True)
@@ -305,19 +350,14 @@ def mounted(folder: Path, size: int) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "name", [*SCENES[:3], *(pytest.param(n, marks=pytest.mark.nightly) for n in SCENES[3:])]
+    "name", [*SCENES[:3], *(pytest.param(name, marks=pytest.mark.nightly) for name in SCENES[3:])]
 )
 @pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
     """A disk that takes no more: a sentence, exit code 6, and what was there before."""
     scene = scenes(name)
     scene.reset()
-    held = sum(
-        -(-len(data) // 4096) * 4096 for folder in scene.old.values() for data in folder.values()
-    )
-    with mounted(scene.root, held + (1 << 15)) as root:
-        if kind == "read-only":
-            subprocess.run(["mount", "-o", "remount,ro", root], check=True)
+    with mounted(scene.root, "ro," if kind == "read-only" else "") as root:
         before = {folder: content(root / folder) for folder in scene.old}
         done = subprocess.run(
             list(map(str, scene.command)), capture_output=True, text=True, check=False
@@ -336,6 +376,45 @@ def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
 @pytest.mark.nightly
 def test_a_command_is_killed_everywhere(killer: Killer, scenes: Callable[[str], Scene], name: str):
     attack(killer, scenes(name), "kill", every, (137,))
+
+
+def attack_the_cache(
+    killer: Killer, folder: Path, mode: str, choose: Callable[[list[str]], Iterable[int]]
+) -> None:
+    """Disturb what the engine keeps; the result is there all the same, unless it was killed."""
+    fixed, moving, *_ = study(folder)
+    cache, out = folder / "cache", folder / "out"
+    command = [sys.executable, "-m", "morphseek", "register", fixed, moving, "--out", out]
+    command += [*FLAGS, "--report", "none"]
+
+    def register(mode: str, point: int) -> int:
+        return killer(cache, mode, point, command).returncode
+
+    assert register("count", 0) == 0
+    expected = morphseek.load(out).displacement
+    for point in choose(killer.operations()):
+        shutil.rmtree(cache)
+        shutil.rmtree(out)
+        assert register(mode, point) in (0, 137), point
+        for _ in range(2):
+            assert register("count", 0) == 0
+            found = morphseek.load(out)
+            np.testing.assert_array_equal(found.displacement, expected)
+        assert found.metrics["cached"], point
+
+
+def last(operations: list[str]) -> Iterable[int]:
+    return [max(i for i, line in enumerate(operations, 1) if line.startswith("rename"))]
+
+
+def test_the_cache_is_killed(killer: Killer, tmp_path: Path):
+    attack_the_cache(killer, tmp_path, "kill", last)
+
+
+@pytest.mark.parametrize("mode", ["kill", *(str(number) for number in ERRORS.values())])
+@pytest.mark.nightly
+def test_the_cache_is_disturbed_everywhere(killer: Killer, tmp_path: Path, mode: str):
+    attack_the_cache(killer, tmp_path, mode, every)
 
 
 def test_a_command_fails(killer: Killer, scenes: Callable[[str], Scene]):

@@ -1,6 +1,6 @@
-"""The engine more than once in a process: the Python extension, the C library and another copy of it
-(two versions, say), from several threads, also after dlclose. Each Go runtime is its own, and none
-can be unloaded.
+"""The engine more than once in a process: the Python extension, the C library and another copy of
+it (two versions, say), from several threads, also after dlclose. Each Go runtime is its own, and
+none can be unloaded.
 """
 
 from __future__ import annotations

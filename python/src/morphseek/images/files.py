@@ -186,8 +186,7 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
             )
         with to_write(temporary) as name:
             sitk.WriteImage(image, str(name), useCompression=compress)
-        if temporary.name.lower().endswith(NIFTI):
-            _check_nifti(temporary)
+        _check_written(temporary, image)
 
     write_with(put, path)
 
@@ -256,6 +255,21 @@ def _nrrd(path: Path, header: bytes, voxels: np.ndarray) -> None:
         file.write(voxels.data)
 
 
+def _check_written(path: Path, image: sitk.Image) -> None:
+    """See that all of a file has reached the disk: of the last bytes, which go there when a file is
+    closed, ITK does not ask.
+    """
+    if path.name.lower().endswith(NIFTI):
+        _check_nifti(path)
+        return
+    try:
+        stored = check_header(path, "output")
+        if stored is not None:
+            check_voxels(stored, sitk.GetArrayViewFromImage(image), path, "output")
+    except errors.InputUnreadableError:
+        raise OSError(errno.EIO, os.strerror(errno.EIO)) from None
+
+
 def _check_nifti(path: Path) -> None:
     """ITK does not notice that a disk is full while it writes a NIfTI: see whether the end of its
     voxels is there.
@@ -276,7 +290,10 @@ def _check_nifti(path: Path) -> None:
 
 def _nifti_bytes(header: bytes) -> int:
     """Return how long the file with the voxels is, by the header of NIfTI-1 or 2 that ITK wrote."""
-    second = struct.unpack_from("=i", header)[0] == 540
+    (length,) = struct.unpack_from("=i", header)
+    if length not in (348, 540):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    second = length == 540
     count, *size = struct.unpack_from("=8q" if second else "=8h", header, 16 if second else 40)
     (bits,) = struct.unpack_from("=h", header, 14 if second else 72)
     (offset,) = struct.unpack_from("=q" if second else "=f", header, 168 if second else 108)
