@@ -264,6 +264,9 @@ def check_linux(args: argparse.Namespace) -> None:
     run(args.cmake, "-S", example, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}")
     run(args.cmake, "--build", build)
     say(f"C: {run(build / 'register').split(chr(13))[-1].strip()}")
+    program = build / "filter"
+    zig_cc("x86_64-linux-gnu.2.17", sdk, program, *FILTER, *LIBRARIES, language="c++")
+    say(f"C++: {run(program, sdk / 'lib/libmorphseek.so.1').strip()}")
 
 
 def check_sdist(args: argparse.Namespace) -> None:
@@ -410,6 +413,11 @@ def check_aarch64(args: argparse.Namespace) -> None:
     zig_cc("aarch64-linux-gnu.2.17", sdk, example, f"-L{sdk}/lib", "-lmorphseek", "-lm")
     said = run(*emulator, "-E", f"LD_LIBRARY_PATH={sdk}/lib", example)
     say(f"C: {said.split(chr(13))[-1].strip()}")
+    program = args.work / "filter-aarch64"
+    zig_cc("aarch64-linux-gnu.2.17", sdk, program, *FILTER, *LIBRARIES, language="c++")
+    said = run(*emulator, program, sdk / "lib/libmorphseek.so.1").strip()
+    say(f"C++: {said}")
+    assert said == as_here(args), "the field of the C++ program differs from x86-64's"
 
     shims = args.work / "go-exec"
     shims.write_text(f'#!/bin/sh\nexec {" ".join(emulator)} "$@"\n')
@@ -432,11 +440,25 @@ def check_aarch64(args: argparse.Namespace) -> None:
 ARM_PACKAGES = ("align", "filter", "interp", "refine", "search", "referee")
 
 
+# Fused products would draw other images on ARM.
+FILTER = ("-std=c++17", "-O2", "-ffp-contract=off")
+LIBRARIES = ("-ldl", "-lpthread")
+
+
+def as_here(args: argparse.Namespace) -> str:
+    """What filter.cpp says on this machine, with the x86-64 library."""
+    sdk = unpacked(only(args.dist, "*-c-linux-x86_64.tar.gz"), args.work / "sdk-here")
+    program = args.work / "filter-here"
+    zig_cc("x86_64-linux-gnu.2.17", sdk, program, *FILTER, *LIBRARIES, language="c++")
+    return run(program, sdk / "lib/libmorphseek.so.1").strip()
+
+
 def zig_cc(target: str, sdk: Path, out: Path, *words: str, language: str = "cc") -> None:
-    """Compile the C example of an archive for another system."""
+    """Compile the C example of an archive, or filter.cpp, for another system."""
     import ziglang
 
-    source = sdk / "share/morphseek/example/register.c"
+    example = sdk / "share/morphseek/example/register.c"
+    source = example if language == "cc" else HERE / "filter.cpp"
     zig = Path(ziglang.__file__).parent / "zig"
     run(zig, language, "-target", target, source, f"-I{sdk}/include", *words, "-o", out)
 
@@ -587,6 +609,10 @@ def under_wine(args: argparse.Namespace, wine: Wine, pair: Path, first: Path) ->
     zig_cc("x86_64-windows-gnu", sdk, programs / "register.exe", library)
     said = wine.run(programs / "register.exe").replace("\r\n", "\n")
     say(f"C: {said.split(chr(13))[-1].strip()}")
+    zig_cc("x86_64-windows-gnu", sdk, programs / "filter.exe", *FILTER, language="c++")
+    said = wine.run(programs / "filter.exe", programs / "morphseek.dll").strip()
+    say(f"C++: {said}")
+    assert said == as_here(args), "the field of the C++ program differs from x86-64's"
 
 
 def main() -> None:
