@@ -18,8 +18,7 @@
 #include <windows.h>
 static void *symbol(const char *path, const char *name) {
   static HMODULE library = LoadLibraryA(path);
-  return library ? reinterpret_cast<void *>(GetProcAddress(library, name))
-                 : nullptr;
+  return library ? reinterpret_cast<void *>(GetProcAddress(library, name)) : nullptr;
 }
 #else
 #include <dlfcn.h>
@@ -41,18 +40,14 @@ struct Library {
   decltype(&ms_last_error) last_error;
 } ms;
 
-template <typename Function>
-void find(const char *path, const char *name, Function &function) {
+template <typename Function> void find(const char *path, const char *name, Function &function) {
   function = reinterpret_cast<Function>(symbol(path, name));
-  if (!function)
-    throw std::runtime_error(std::string("there is no ") + name + " in " +
-                             path);
+  if (!function) throw std::runtime_error(std::string("there is no ") + name + " in " + path);
 }
 
 class Failure : public std::runtime_error {
 public:
-  explicit Failure(ms_status status)
-      : std::runtime_error(ms.last_error()), status(status) {}
+  explicit Failure(ms_status status) : std::runtime_error(ms.last_error()), status(status) {}
   const ms_status status;
 };
 
@@ -60,30 +55,21 @@ public:
 // the same bits.
 class Image {
 public:
-  Image(int n, double shift)
-      : side_(n), voxels_(static_cast<size_t>(n) * n * n) {
+  Image(int n, double shift) : side_(n), voxels_(static_cast<size_t>(n) * n * n) {
     float *v = voxels_.data();
     for (int k = 0; k < n; k++)
       for (int j = 0; j < n; j++)
         for (int i = 0; i < n; i++) {
           const double x = i - n / 2 - shift, y = j - n / 2, z = k - n / 2;
-          *v++ = static_cast<float>(
-              100 / (1 + (x * x) / 40 + (y * y) / 25 + (z * z) / 60) +
-              60 / (1 + ((x - 4) * (x - 4) + (y + 3) * (y + 3) +
-                         (z - 2) * (z - 2)) /
-                            4));
+          *v++ = static_cast<float>(100 / (1 + (x * x) / 40 + (y * y) / 25 + (z * z) / 60) +
+                                    60 / (1 + ((x - 4) * (x - 4) + (y + 3) * (y + 3) + (z - 2) * (z - 2)) / 4));
         }
   }
   void fill(float value) { voxels_.assign(voxels_.size(), value); }
   size_t size() const { return voxels_.size(); }
   ms_image view() const {
     const int64_t n = side_;
-    return {sizeof(ms_image),
-            {n, n, n},
-            {1.5, 1.5, 1.5},
-            {-5, 0, 5},
-            {1, 0, 0, 0, 1, 0, 0, 0, 1},
-            voxels_.data()};
+    return {sizeof(ms_image), {n, n, n}, {1.5, 1.5, 1.5}, {-5, 0, 5}, {1, 0, 0, 0, 1, 0, 0, 0, 1}, voxels_.data()};
   }
 
 private:
@@ -93,19 +79,14 @@ private:
 
 class Filter {
 public:
-  using Observer =
-      std::function<void(const std::string &stage, double fraction)>;
+  using Observer = std::function<void(const std::string &stage, double fraction)>;
   Filter() { check(ms.engine_create(nullptr, &engine_)); }
   ~Filter() { ms.engine_destroy(engine_); }
   Filter(const Filter &) = delete;
   Filter &operator=(const Filter &) = delete;
 
-  void SetFixedImage(std::shared_ptr<const Image> image) {
-    fixed_ = std::move(image);
-  }
-  void SetMovingImage(std::shared_ptr<const Image> image) {
-    moving_ = std::move(image);
-  }
+  void SetFixedImage(std::shared_ptr<const Image> image) { fixed_ = std::move(image); }
+  void SetMovingImage(std::shared_ptr<const Image> image) { moving_ = std::move(image); }
   void AddObserver(Observer observer) { observer_ = std::move(observer); }
   const std::vector<float> &GetOutput() const { return field_; }
 
@@ -118,29 +99,24 @@ public:
     const ms_image fixed = fixed_->view(), moving = moving_->view();
     ms_result result = 0;
     thrown_ = nullptr;
-    const ms_status status = ms.register_pair(
-        engine_, &fixed, &moving, &options, &Filter::progress, this, &result);
-    if (thrown_)
-      std::rethrow_exception(thrown_); // by the observer; it did not go through
-                                       // the library's frames
+    const ms_status status = ms.register_pair(engine_, &fixed, &moving, &options, &Filter::progress, this, &result);
+    if (thrown_) std::rethrow_exception(thrown_); // by the observer; it did not go through
+                                                  // the library's frames
     check(status);
     field_.resize(3 * fixed_->size());
-    const ms_status copied =
-        ms.result_field(result, field_.data(), field_.size());
+    const ms_status copied = ms.result_field(result, field_.data(), field_.size());
     ms.result_destroy(result);
     check(copied);
   }
 
 private:
   static void check(ms_status status) {
-    if (status != MS_OK)
-      throw Failure(status);
+    if (status != MS_OK) throw Failure(status);
   }
   static int progress(const ms_progress *progress, void *user) {
     Filter *self = static_cast<Filter *>(user);
     try {
-      if (self->observer_)
-        self->observer_(progress->stage, progress->fraction);
+      if (self->observer_) self->observer_(progress->stage, progress->fraction);
       return 0;
     } catch (...) {
       self->thrown_ = std::current_exception();
@@ -174,8 +150,7 @@ uint64_t sum(const std::vector<float> &field) {
 }
 
 void require(bool holds, const char *what) {
-  if (!holds)
-    throw std::runtime_error(what);
+  if (!holds) throw std::runtime_error(what);
 }
 
 void run(const char *path) {
@@ -204,22 +179,18 @@ void run(const char *path) {
   try {
     filter.Update();
   } catch (const Failure &failure) {
-    refused = failure.status == MS_ERR_CONSTANT_VOLUME &&
-              std::strlen(failure.what()) > 10;
+    refused = failure.status == MS_ERR_CONSTANT_VOLUME && std::strlen(failure.what()) > 10;
   }
   require(refused, "an image of one value is not refused");
 
   filter.SetMovingImage(std::make_shared<Image>(24, 2));
   filter.AddObserver([](const std::string &stage, double) {
-    if (stage == "refine")
-      throw std::out_of_range("enough");
+    if (stage == "refine") throw std::out_of_range("enough");
   });
   bool aborted = false;
   try {
     filter.Update();
-  } catch (const std::out_of_range &) {
-    aborted = true;
-  }
+  } catch (const std::out_of_range &) { aborted = true; }
   require(aborted, "an observer's exception does not come out");
   filter.AddObserver(nullptr);
   filter.Update();
@@ -231,8 +202,7 @@ void run(const char *path) {
 
 int main(int argc, char **argv) {
   try {
-    if (argc != 2)
-      throw std::runtime_error("usage: filter LIBRARY");
+    if (argc != 2) throw std::runtime_error("usage: filter LIBRARY");
     run(argv[1]);
   } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
