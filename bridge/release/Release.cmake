@@ -42,7 +42,7 @@ add_custom_target(release
   COMMENT "Building for four platforms, some minutes"
   USES_TERMINAL VERBATIM)
 
-foreach(what files sdist linux bare aarch64 windows)
+foreach(what files sdist linux slicer bare aarch64 windows)
   add_test(NAME release-${what}
     COMMAND ${release_venv}/bin/python ${release_folder}/check.py ${what} --dist ${dist} --work ${release_work}/check
       --go ${GO_EXECUTABLE} --cmake ${CMAKE_COMMAND}

@@ -7,6 +7,7 @@ sdist     pip builds the same wheel from it, with Go and a compiler
 linux     the x86-64 wheel in an empty environment of every Python here; the C example
 bare      the same wheel in a Debian that has Python and nothing else; for root alone
 aarch64   the same by qemu-user and Debian's arm64 Python, and the engine's Go tests
+slicer    the Slicer extension's tests on Slicer's core, with the x86-64 wheel alone
 windows   the same under Wine with Windows' own CPython, and names and folders as users have them
 
 The demonstration pair gives the same field everywhere. Exit status 77: a tool is missing, named.
@@ -43,6 +44,7 @@ TOOLS = {  # and the Debian package of each
     "linux": {},
     "files": {},
     "sdist": {},
+    "slicer": {},
     "bare": {"apt-get": "apt", "dpkg-deb": "dpkg", "unshare": "util-linux", "chroot": "coreutils"},
     "aarch64": {"qemu-aarch64-static": "qemu-user-static", "apt-get": "apt", "dpkg-deb": "dpkg"},
     "windows": {"wine": "wine wine64", "mvn": "maven"},
@@ -264,6 +266,9 @@ def check_linux(args: argparse.Namespace) -> None:
     run(args.cmake, "-S", example, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}")
     run(args.cmake, "--build", build)
     say(f"C: {run(build / 'register').split(chr(13))[-1].strip()}")
+    program = build / "filter"
+    zig_cc("x86_64-linux-gnu.2.17", sdk, program, *FILTER, *LIBRARIES, language="c++")
+    say(f"C++: {run(program, sdk / 'lib/libmorphseek.so.1').strip()}")
 
 
 def check_sdist(args: argparse.Namespace) -> None:
@@ -281,6 +286,27 @@ def check_sdist(args: argparse.Namespace) -> None:
             )
     assert names[0] == names[1], set(names[0]) ^ set(names[1])
     say(f"pip builds {only(made, '*.whl').name} from it, with the same {len(names[0])} files")
+
+
+def check_slicer(args: argparse.Namespace) -> None:
+    tests, venv = ROOT / "slicer" / "Testing", args.work / "venv-slicer"
+    alone = args.work / "wheel-slicer"
+    for folder in (venv, alone):
+        shutil.rmtree(folder, ignore_errors=True)
+    alone.mkdir()
+    shutil.copy2(only(args.dist, "*manylinux*x86_64.whl"), alone)
+    words = [f"-DPYTHON={sys.executable}", f"-DVENV={venv}", f"-DWHEEL_DIR={alone}"]
+    words += [f"-DENVIRONMENT={ROOT / 'bridge/capi/cmake/environment.py'}"]
+    run(args.cmake, *words, "-P", tests / "environment.cmake")
+    library = tests / "test_library.py"
+    parts = {"library": ("OFF", library), "panel": ("ON", f"{tests};--ignore={library}")}
+    for name, (qt, files) in parts.items():
+        words = [f"-DVENV={venv}", f"-DNAME={name}", f"-DQT={qt}", f"-DTESTS={files}"]
+        said = run(args.cmake, *words, "-P", tests / "run.cmake").strip()
+        if " passed" not in said:  # run.cmake skips where there is no Slicer core or no Qt
+            say(f"SKIPPED: the extension's {name} was NOT tried; ctest -L slicer says why")
+            sys.exit(77)
+        say(f"the Slicer extension's {name}: {said.splitlines()[-1]}")
 
 
 # --------------------------------------------------------------------------------------------- bare
@@ -410,6 +436,11 @@ def check_aarch64(args: argparse.Namespace) -> None:
     zig_cc("aarch64-linux-gnu.2.17", sdk, example, f"-L{sdk}/lib", "-lmorphseek", "-lm")
     said = run(*emulator, "-E", f"LD_LIBRARY_PATH={sdk}/lib", example)
     say(f"C: {said.split(chr(13))[-1].strip()}")
+    program = args.work / "filter-aarch64"
+    zig_cc("aarch64-linux-gnu.2.17", sdk, program, *FILTER, *LIBRARIES, language="c++")
+    said = run(*emulator, program, sdk / "lib/libmorphseek.so.1").strip()
+    say(f"C++: {said}")
+    assert said == as_here(args), "the field of the C++ program differs from x86-64's"
 
     shims = args.work / "go-exec"
     shims.write_text(f'#!/bin/sh\nexec {" ".join(emulator)} "$@"\n')
@@ -432,11 +463,25 @@ def check_aarch64(args: argparse.Namespace) -> None:
 ARM_PACKAGES = ("align", "filter", "interp", "refine", "search", "referee")
 
 
+# Fused products would draw other images on ARM.
+FILTER = ("-std=c++17", "-O2", "-ffp-contract=off")
+LIBRARIES = ("-ldl", "-lpthread")
+
+
+def as_here(args: argparse.Namespace) -> str:
+    """What filter.cpp says on this machine, with the x86-64 library."""
+    sdk = unpacked(only(args.dist, "*-c-linux-x86_64.tar.gz"), args.work / "sdk-here")
+    program = args.work / "filter-here"
+    zig_cc("x86_64-linux-gnu.2.17", sdk, program, *FILTER, *LIBRARIES, language="c++")
+    return run(program, sdk / "lib/libmorphseek.so.1").strip()
+
+
 def zig_cc(target: str, sdk: Path, out: Path, *words: str, language: str = "cc") -> None:
-    """Compile the C example of an archive for another system."""
+    """Compile the C example of an archive, or filter.cpp, for another system."""
     import ziglang
 
-    source = sdk / "share/morphseek/example/register.c"
+    example = sdk / "share/morphseek/example/register.c"
+    source = example if language == "cc" else HERE / "filter.cpp"
     zig = Path(ziglang.__file__).parent / "zig"
     run(zig, language, "-target", target, source, f"-I{sdk}/include", *words, "-o", out)
 
@@ -587,6 +632,10 @@ def under_wine(args: argparse.Namespace, wine: Wine, pair: Path, first: Path) ->
     zig_cc("x86_64-windows-gnu", sdk, programs / "register.exe", library)
     said = wine.run(programs / "register.exe").replace("\r\n", "\n")
     say(f"C: {said.split(chr(13))[-1].strip()}")
+    zig_cc("x86_64-windows-gnu", sdk, programs / "filter.exe", *FILTER, language="c++")
+    said = wine.run(programs / "filter.exe", programs / "morphseek.dll").strip()
+    say(f"C++: {said}")
+    assert said == as_here(args), "the field of the C++ program differs from x86-64's"
 
 
 def main() -> None:
@@ -596,6 +645,7 @@ def main() -> None:
         "sdist": check_sdist,
         "bare": check_bare,
         "linux": check_linux,
+        "slicer": check_slicer,
         "aarch64": check_aarch64,
         "windows": check_windows,
     }

@@ -203,8 +203,10 @@ class Workshop:
         defines = [*self.settings(platform), *self.headers(platform)]
         words = [f"--config-settings=cmake.define.{define}" for define in defines]
         words.append(f"--config-settings=build-dir={self.folder / 'python' / platform.name}")
-        pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", made)
-        run(*pip, *words, ROOT / "python", _PYTHON_HOST_PLATFORM=platform.host, **self.environment)
+        # an isolated build would get CMake and Ninja for that platform
+        pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")
+        variables = {"_PYTHON_HOST_PLATFORM": platform.host, "CMAKE_EXECUTABLE": self.cmake}
+        run(*pip, "-w", made, *words, ROOT / "python", **variables, **self.environment)
         (path,) = made.glob("*.whl")
         if "manylinux" in platform.tag:  # the promise is kept, or this fails
             # auditwheel takes the names of its own processor alone; of others it finds the least

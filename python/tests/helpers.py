@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from morphseek.images import Image
+from pace import limit
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # the cheapest registration there is
@@ -61,7 +62,7 @@ class Command:
 
     def __call__(self, *arguments: Any, expect: int = 0, **how: Any) -> str:
         process = self.start(*arguments, **how)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=limit(120))
         assert process.returncode == expect, (
             f"exit code {process.returncode}, not {expect}\n{out}\n{err}"
         )

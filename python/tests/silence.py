@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from pace import limit
+
 TESTS = Path(__file__).resolve().parent
 LINGER = "\nimport time; time.sleep(float(sys.argv[1]))"
 
@@ -233,7 +235,7 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        timeout=1200,
+        timeout=limit(1200),
     )
     left = [path.relative_to(home).as_posix() for path in home.rglob("*") if not path.is_dir()]
     left += [f"$TMPDIR/{path.name}" for path in temporary.iterdir()]

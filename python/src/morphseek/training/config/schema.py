@@ -385,6 +385,7 @@ class Run:
         Visits between checkpoints that stay, visit-250.pt and so on, to be averaged (``morphseek
         train average``); 0 keeps none.
     amp : {"bf16", "none"}
+        A CPU without instructions for bf16 computes in float32 either way.
     device : str
         ``auto``, ``cpu`` or ``cuda``.
     threads : int

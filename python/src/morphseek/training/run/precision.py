@@ -1,4 +1,4 @@
-"""Where bf16 can be trusted."""
+"""Where bf16 can be trusted, and pays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Precision:
 
     On CPUs with bf16 instructions oneDNN gets the weight gradient of some convolutions wrong,
     infinite or just another: those of stride 1 whose kernel is longer than the first axis. Grids on
-    which the network has one are computed in float32.
+    which the network has one are computed in float32. So is everything on CPUs without these
+    instructions, where bf16 is slower than float32 and no more exact.
     """
 
     def __init__(self, backbone: PolicyBackbone, amp: str, device: torch.device):
@@ -26,6 +27,8 @@ class Precision:
         """Whether bf16 is used on a grid of this size (D, H, W)."""
         if self._amp != "bf16" or self._device.type != "cpu":
             return self._amp == "bf16"
+        if not computes_in_bf16():
+            return False
         if size not in self._bf16:
             self._bf16[size] = not short_convolutions(self._backbone, size)
             if not self._bf16[size] and sum(not good for good in self._bf16.values()) == 1:
@@ -36,6 +39,16 @@ class Precision:
                     "x".join(map(str, size)),
                 )
         return self._bf16[size]
+
+
+def computes_in_bf16() -> bool:
+    """Whether this CPU has instructions for bf16; a PyTorch that cannot tell is believed to."""
+    find = getattr(torch.cpu, "get_capabilities", None)
+    if find is None:
+        return True
+    found = find()
+    # x86-64, and ARM
+    return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 @torch.no_grad()
