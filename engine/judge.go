@@ -6,7 +6,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/referee"
-	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -46,7 +45,7 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 			r.because(fmt.Sprintf("scales and shears bring the images no closer (%+.2f): the alignment is rigid", gain(m)))
 		}
 	}
-	r.start, r.aligned = after, after
+	r.start, r.found = after, &found.Transform
 	margin := judge.Compare(before, after)
 	why := staysAt(margin, intensitiesCompare(found.SameModality, found.Score))
 	if why == "" {
@@ -99,18 +98,16 @@ func (r *registration) weigh() {
 	if e.Correlation < oneImage && (e.Start >= sharp || e.End < sharpEnd) {
 		gain, axis, at := judge.Reflection(r.initial)
 		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
-		symmetric := e.Correlation >= matched
-		if gain > maybeMirrored || symmetric && gain > maybeSymmetric {
-			e.Mirrored = r.gainMirrored(at, symmetric)
+		if gain > maybeMirrored {
+			e.Mirrored = r.gainMirrored(at)
 		}
 	}
 	r.metrics.Referee = e
 }
 
 // gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as it is, or than the
-// initial transform, which may be none. It goes on from a reflection of the fixed image's space. In a symmetric body, whose two halves differ
-// by little more than two people, the descriptors have to say it, too.
-func (r *registration) gainMirrored(reflection volume.Affine, symmetric bool) float64 {
+// initial transform, which may be none: the mean over several scales. It goes on from a reflection of the fixed image's space.
+func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	mirrored := r.canonical
 	mirrored.Moving = r.canonical.Moving.Reversed(0)
 	if mask := r.canonical.MovingMask; mask != nil {
@@ -119,28 +116,28 @@ func (r *registration) gainMirrored(reflection volume.Affine, symmetric bool) fl
 	g := mirrored.Moving.Geometry
 	flip := volume.IdentityAffine()
 	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
-	aligned := func(pair search.Pair, judge *referee.Referee, from volume.Affine) (referee.State, error) {
-		found, err := r.alignBy(pair, align.Affine, &from, nil)
-		if err != nil {
-			return referee.State{}, err
+	from := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()).After(r.initial).After(reflection)
+	other, err := r.alignBy(mirrored, align.Affine, &from, nil)
+	if err == nil && r.found == nil {
+		var found *align.Result
+		if found, err = r.alignBy(r.canonical, align.Affine, &r.initial, nil); err == nil {
+			r.found = &found.Transform
 		}
-		return judge.Look(found.Transform, nil), nil
-	}
-	judge := referee.New(mirrored, r.opt.Threads)
-	other, err := aligned(mirrored, judge, g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()).After(r.initial).After(reflection))
-	if err == nil && r.aligned.Unknown() {
-		r.aligned, err = aligned(r.canonical, r.judges(), r.initial)
 	}
 	if err != nil { // such an image cannot be laid there
 		return -1
 	}
-	least := math.Inf(1)
-	for _, from := range []referee.State{r.startState(), r.aligned} {
-		m := judge.Compare(from, other)
-		least = min(least, gain(m))
-		if symmetric {
-			least = min(least, 2*m.Distance)
+	judge, theirs := r.judges(), referee.New(mirrored, r.opt.Threads)
+	closer := func(than volume.Affine) (mean float64) {
+		margins := judge.AcrossScales(theirs, than, other.Transform)
+		for _, m := range margins {
+			mean += gain(m) / float64(len(margins))
 		}
+		return mean
+	}
+	least := closer(r.initial)
+	if *r.found != r.initial {
+		least = min(least, closer(*r.found))
 	}
 	return least
 }

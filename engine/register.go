@@ -38,7 +38,7 @@ type registration struct {
 	frames     bool               // they lie and match as frames of one scan
 
 	referee *referee.Referee // from judges
-	aligned referee.State    // of the alignment found, whether or not it was taken
+	found   *volume.Affine   // the alignment found, whether or not it was taken; nil where none was asked for
 	start   referee.State    // of the initial transform, once the referee looked at it
 	end     referee.State    // of the deformation behind it, likewise
 

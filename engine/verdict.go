@@ -100,24 +100,14 @@ const (
 	leastShare = 0.1  // of the fixed image that both show
 
 	oneImage      = 0.95  // correlation from which on no mirror image is asked for
-	matched       = 0.8   // correlation that a mirror image reaches of a body alone that is nearly its own
-	maybeMirrored = -0.12 // gain of one that was only moved from which on it is aligned
-	asMirrored    = 0.055 // gain of an aligned one that speaks for it
-
-	maybeSymmetric = -0.32 // the two in a body that is nearly its own mirror image
-	asSymmetric    = 0.006
+	maybeMirrored = -0.32 // gain of one that was only moved from which on it is aligned
+	asMirrored    = 0.01  // gain of an aligned one that speaks for it
 )
 
 // mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the deformation alone found
 // something, no two of them tell.
 func mirrored(e RefereeMetrics) bool {
-	switch {
-	case e.Start < sharp && e.End >= sharpEnd:
-		return false
-	case e.Correlation >= matched:
-		return e.Mirrored > asSymmetric
-	}
-	return e.Mirrored > asMirrored
+	return e.Mirrored > asMirrored && (e.Start >= sharp || e.End < sharpEnd)
 }
 
 // verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.

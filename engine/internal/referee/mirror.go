@@ -48,6 +48,17 @@ func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at 
 	return gain, axis, at
 }
 
+// AcrossScales compares the candidate a of this pair with the candidate b of another one, which has the same fixed image, on the referee's
+// own grid and on coarser ones: what tells the two sides of a body apart is large.
+func (r *Referee) AcrossScales(other *Referee, a, b volume.Affine) (margins []Margin) {
+	margins = append(margins, r.Compare(r.Look(a, nil), other.Look(b, nil)))
+	for _, voxels := range []int{60_000, 15_000, 4_000} {
+		ours, theirs := r.coarse(voxels), other.coarse(voxels)
+		margins = append(margins, ours.Compare(ours.Look(a, nil), theirs.Look(b, nil)))
+	}
+	return margins
+}
+
 // reflection maps the points of g to where reversed along an axis, and then moved by voxels, they came from.
 func reflection(g volume.Geometry, axis int, moved [3]int) volume.Affine {
 	m := volume.IdentityAffine()
