@@ -289,6 +289,8 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
             np.array(report.pop("initial_transform"), dtype=np.float64),
             report.pop("options"),
         )
+    except errors.MorphSeekError:
+        raise
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
     ) as error:  # fmt: skip

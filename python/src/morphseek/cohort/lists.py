@@ -42,6 +42,8 @@ def read_pairs(
     if path.suffix.lower() == ".json":
         try:
             content = read_json(path, "pairs")
+        except errors.MorphSeekError:
+            raise
         except OSError as error:
             raise errors.InputUnreadableError(
                 f"pairs: {path} cannot be read: {error.strerror}"

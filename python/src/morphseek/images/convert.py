@@ -223,6 +223,8 @@ def _from_path(path: Path, name: str) -> Image:
     image = read_path(path, name)
     try:
         return _from_sitk(image, name)
+    except errors.InvalidDirectionError:
+        raise sheared(f"{name}: {path}") from None
     except errors.InvalidArgumentError as error:
         if path.is_dir():
             raise
