@@ -69,7 +69,7 @@ func doubts(m Metrics, deformed bool) (doubts []string) {
 	if deformed && m.SimilarityAlign > before {
 		before, when = m.SimilarityAlign, "after the initial alignment"
 	}
-	if m.SimilarityAfter < before-rounding {
+	if m.SimilarityAfter < before-rounding && m.Referee.Gain < leastGain { // mutual information says less than the referee
 		doubts = append(doubts, fmt.Sprintf("The images match less well after the registration (similarity %.3f) than %s (%.3f): look at the result, and try another model or initial alignment.",
 			m.SimilarityAfter, when, before))
 	}
