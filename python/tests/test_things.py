@@ -565,8 +565,8 @@ def test_names_may_have_an_at(bent: sitk.Transform, inside: np.ndarray, tmp_path
     found = Transform.load(tmp_path / "a@inverse.tfm@inverse").transform_points(there)
     np.testing.assert_allclose(found, inside, atol=1e-9)
     (tmp_path / "a@inverse.tfm").rename(tmp_path / "b.tfm@inverse")
-    with pytest.raises(errors.InputUnreadableError, match="is no transform"):  # ITK asks its ending
-        Transform.load(tmp_path / "b.tfm@inverse")
+    found = Transform.load(tmp_path / "b.tfm@inverse").transform_points(inside)  # the file itself
+    np.testing.assert_allclose(found, there, atol=1e-9)
 
 
 def run(*arguments: Any, expect: int = 0) -> Any:
