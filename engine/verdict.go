@@ -96,6 +96,7 @@ const (
 // What the verdict goes by. RATIONALE.md has the figures behind these.
 const (
 	sharp      = 0.13 // evidence below which another place would do as well
+	blunt      = 0.22 // and below which it nearly would
 	sharpEnd   = 0.36 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the fixed image that both show
 
@@ -125,7 +126,7 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 	switch {
 	case e.Start < sharp && e.End < sharpEnd:
 		doubt(Failed, "Nothing in the images speaks for this place: moved by some voxels they would match as well.")
-	case e.Start < sharp:
+	case e.Start < blunt:
 		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
 	}
 	if mirrored(e) {

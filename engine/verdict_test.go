@@ -29,6 +29,9 @@ func TestVerdict(t *testing.T) {
 		{"ultrasound and MR", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.43, Start: 0.04, End: 0.378, Common: 0.95, Mirrored: 0.116, Axis: "left and right"}
 		}, Check},
+		{"ultrasound aligned to the wrong half of a prostate in MR", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 0.5, Correlation: 0.5, Start: 0.214, Common: 0.95, Mirrored: -0.186, Axis: "left and right"}
+		}, Check},
 		{"noise as smooth as tissue", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 0.7, Correlation: 0.46, Start: 0.04, End: 0.346, Common: 0.9}
 		}, Failed},
