@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import locale
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         late = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=late)
         items[:] = [item for item in items if item not in late]
+
+
+@pytest.fixture(autouse=True)
+def the_locale_stays() -> Iterator[None]:
+    """Libraries that tests load may change how the process encodes names."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    yield
+    locale.setlocale(locale.LC_CTYPE, before)
 
 
 @pytest.fixture(scope="session")

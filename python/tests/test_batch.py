@@ -214,17 +214,21 @@ def test_files_of_others_stay(study: Path):
     )
 
 
+def content_of(path: Path) -> list[str]:
+    return jobs._content(jobs._files_of(path, "moving"), "moving")
+
+
 @pytest.mark.parametrize(
     "header, data",
     [("moving.mhd", "moving.raw"), ("moving.nhdr", "moving.raw"), ("moving.hdr", "moving.img")],
 )
 def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
     sitk.WriteImage(sitk.GetImageFromArray(blob()), str(tmp_path / header))
-    before = jobs._content(tmp_path / header, "moving")
-    assert len(before) == 2 and before == jobs._content(tmp_path / header, "moving")
+    before = content_of(tmp_path / header)
+    assert len(before) == 2 and before == content_of(tmp_path / header)
     with open(tmp_path / data, "r+b") as file:
         file.write(b"other")
-    assert jobs._content(tmp_path / header, "moving")[1] != before[1]
+    assert content_of(tmp_path / header)[1] != before[1]
 
 
 @pytest.mark.parametrize("header", ["slices.mhd", "list.mhd", "slices.nhdr", "list.nhdr"])
@@ -248,10 +252,10 @@ def test_headers_and_slices(header: str, tmp_path: Path):
         text += "s%02d.raw 1 5 1\n" if header == "slices.nhdr" else f"LIST\n{names}"
     (tmp_path / header).write_text(text)
     np.testing.assert_array_equal(images.read(tmp_path / header).array, array)
-    before = jobs._content(tmp_path / header, "moving")
+    before = content_of(tmp_path / header)
     assert len(before) == 6
     (array[2] + 1).tofile(tmp_path / "s03.raw")
-    after = jobs._content(tmp_path / header, "moving")
+    after = content_of(tmp_path / header)
     assert [a == b for a, b in zip(before, after)] == [True, True, True, False, True, True]
 
 

@@ -21,7 +21,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob, oblique
-from morphseek import errors, images, progress, transforms
+from morphseek import _manifest, errors, images, progress, transforms
 from morphseek._engine import core
 from morphseek.phantoms import PhantomPair
 from morphseek.progress import Bar
@@ -206,9 +206,8 @@ def test_pickle_and_save(result: morphseek.RegistrationResult, pair: PhantomPair
     copy = pickle.loads(pickle.dumps(result))
     np.testing.assert_array_equal(copy.displacement, result.displacement)
     assert copy.metrics == result.metrics
-    (tmp_path / "out").mkdir()
-    for name in ("warped_labels.nii.gz", "report.html", "notes.txt"):
-        (tmp_path / "out" / name).write_text("of the registration before")
+    result.save(tmp_path / "out")
+    (tmp_path / "out" / "notes.txt").write_text("the user's")
     result.save(tmp_path / "out")
     (tmp_path / "out" / "notes.txt").unlink()
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
@@ -310,6 +309,13 @@ def test_load_refuses_grids_that_are_none(
         morphseek.load(tmp_path)
 
 
+def unlist(folder: Path) -> None:
+    """Make a report as older versions wrote it, without a list of its files."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    del report[_manifest.KEY]
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+
+
 def test_load_refuses_displacements_that_are_no_numbers(
     tmp_path: Path, result: morphseek.RegistrationResult
 ):
@@ -317,6 +323,7 @@ def test_load_refuses_displacements_that_are_no_numbers(
     field = result.to_sitk_image()
     field[3, 2, 1] = (0.0, np.nan, 0.0)
     images.write(tmp_path / "displacement.nrrd", field)
+    unlist(tmp_path)
     with pytest.raises(
         errors.InputUnreadableError, match="displacement.nrrd has displacements that are no numbers"
     ):
@@ -326,6 +333,7 @@ def test_load_refuses_displacements_that_are_no_numbers(
 def test_load_refuses_the_image_of_another(tmp_path: Path, result: morphseek.RegistrationResult):
     result.save(tmp_path)
     images.write(tmp_path / "warped.nii.gz", images.Image(np.zeros((3, 4, 5), np.float32)))
+    unlist(tmp_path)
     with pytest.raises(errors.GridMismatchError, match="warped.nii.gz"):
         morphseek.load(tmp_path)
 

@@ -18,6 +18,7 @@ from . import h5
 from .linear import linear
 
 #: Endings of the transform files that ITK knows.
+_NO_REASON = "failed to read file"  # all that ITK says of many
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
 _NOTE, _MOVING_NOTE = "morphseek fixed grid: ", "morphseek moving grid: "
@@ -69,7 +70,7 @@ def read(source: Any) -> sitk.Transform:
                 ) from None
             reason = itk_reason(error)
             # ITK blames the suffix, or tells addresses
-            if "Could not create Transform IO" in reason or "failed to read file" in reason:
+            if "Could not create Transform IO" in reason or _NO_REASON in reason:
                 reason = "it is cut short, damaged, or no transform"
             raise errors.InputUnreadableError(
                 f"transform: {path} cannot be read: {reason}"
@@ -98,8 +99,13 @@ def _read_file(path: Path) -> sitk.Transform:
     else:
         parts = _read_text(path)
     if parts is None and _apart.is_possible():
-        with _apart.plain("transform", path, "transform") as copy:
-            parts = h5.read(copy)
+        try:
+            with _apart.plain("transform", path, "transform") as copy:
+                parts = h5.read(copy)
+        except errors.InputUnreadableError as error:
+            if path.suffix.lower() in _TRANSFORMS and _NO_REASON not in str(error):
+                raise
+            raise RuntimeError(_NO_REASON) from None
     if parts is not None:
         return _transform(parts)
     found = _read_by_itk(path)
