@@ -91,7 +91,7 @@ func FuzzRegister(f *testing.F) {
 	}
 	f.Add(voxels, numbers(plain...), uint8(0), uint8(0x55), uint8(5))
 	f.Add(voxels, numbers(append([]float64{1e-6, 1e-6, 1e-4, 1e9, -1e9, 1e9, 0, -1, 0, 1, 0, 0, 0, 0, -1}, plain...)...), uint8(1), uint8(0x27), uint8(3))
-	f.Add(numbers(math.NaN(), math.Inf(1), 1e300, -0.0), numbers(plain...), uint8(2), uint8(0x99), uint8(2))
+	f.Add(numbers(math.NaN(), math.Inf(1), 1e300, math.Copysign(0, -1)), numbers(plain...), uint8(2), uint8(0x99), uint8(2))
 	f.Add([]byte{}, numbers(1e-300, math.NaN(), 1), uint8(3), uint8(0xff), uint8(200))
 	f.Fuzz(func(t *testing.T, voxels, numbers []byte, how, sizes, depth uint8) {
 		number := func(i int, otherwise float64) float64 {

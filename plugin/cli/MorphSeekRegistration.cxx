@@ -651,14 +651,18 @@ ReadForAnother(const std::string & path)
     const struct rlimit set = { static_cast<rlim_t>(most), RLIM_INFINITY };
     setrlimit(static_cast<__rlimit_resource_t>(what), &set);
   };
-  std::ifstream statm("/proc/self/statm"); // pages
+  std::ifstream statm("/proc/self/statm"); // pages; the sixth are those that can be written
   double        pages = 0;
-  statm >> pages;
+  for (int i = 0; i < 6; ++i)
+  {
+    statm >> pages;
+  }
   mallopt(M_ARENA_MAX, 1); // what threads reserve would count
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(1);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 8 + size / 1e7);
-  limit(RLIMIT_AS, pages * static_cast<double>(sysconf(_SC_PAGESIZE)) + (1 << 28) + 8 * 1032 * size);
+  // Not of addresses: Go reserves more of those than it uses.
+  limit(RLIMIT_DATA, pages * static_cast<double>(sysconf(_SC_PAGESIZE)) + (1 << 29) + 8 * 1032 * size);
   try
   {
     auto reader = itk::TransformFileReaderTemplate<double>::New();

@@ -49,7 +49,7 @@ def main() -> None:
     if not extensions:
         sys.exit(f"there is no extension in {venv}")
     wrong = [f"{path}: {fault}" for path in [*files, *extensions] for fault in faults(path)]
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
