@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -115,9 +116,11 @@ def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, 
     deadline = time.monotonic() + 60
     while not list(out.glob(".morphseek-*")) and time.monotonic() < deadline:
         time.sleep(0.02)
+    first.send_signal(signal.SIGSTOP)  # or it may be done before the other begins
     text = command("register", *pair, "--refine", 0, expect=6)
     assert f"another call of morphseek is writing to {out}; wait until it is done" in text
     first.terminate()
+    first.send_signal(signal.SIGCONT)
     first.communicate(timeout=60)
     command("register", *pair, "--refine", 0)
     assert morphseek.load(out).metrics["version"] and not list(out.glob(".morphseek-*"))
