@@ -72,6 +72,10 @@ CHANGES: dict[str, tuple[Change | None, Change]] = {  # of the fixed image, of t
 }
 
 
+def image(data: pairs.DataSet, name: str) -> sitk.Image:
+    return sitk.ReadImage(str(data.image(name)), sitk.sitkFloat32)
+
+
 def jobs(
     sets: list[pairs.DataSet], count: int
 ) -> Iterator[tuple[str, str, str, Callable[[], tuple[sitk.Image, sitk.Image]]]]:
@@ -79,10 +83,6 @@ def jobs(
     list, and the first `count` of it changed into each kind that does not belong together.
     """
     for number, data in enumerate(sets):
-
-        def image(data: pairs.DataSet, name: str) -> sitk.Image:
-            return sitk.ReadImage(str(data.image(name)), sitk.sitkFloat32)
-
         for fixed, moving in data.pairs:
             name = f"{fixed} <- {moving}"
             yield (
@@ -135,14 +135,7 @@ def register(data: pairs.DataSet | None, fixed: sitk.Image, moving: sitk.Image, 
     }
     if data is not None:
         f, m = name.split(" <- ")
-        field = sitk.TransformToDisplacementField(
-            result.to_sitk(),
-            sitk.sitkVectorFloat64,
-            fixed.GetSize(),
-            fixed.GetOrigin(),
-            fixed.GetSpacing(),
-            fixed.GetDirection(),
-        )
+        field = sitk.Cast(result.to_sitk_image(), sitk.sitkVectorFloat64)
         row["dice"] = scoring.score(data.labels(f), data.labels(m), field)["mean_dice"]
     return row
 
