@@ -283,8 +283,12 @@ Meta(const fs::path & path)
     static_cast<double>(Integer("ElementNumberOfChannels", Value(fields, "ElementNumberOfChannels", "1"), 1, 1 << 16));
   const std::int64_t most = std::int64_t{ 1 } << 62;
   const std::int64_t skip = Integer("HeaderSize", Value(fields, "HeaderSize", "0"), -1, most);
-  Integer("CompressedDataSize", Value(fields, "CompressedDataSize", "0"), 0, most);
-  const bool local = fields["ElementDataFile"] == "LOCAL" || Lower(fields["ElementDataFile"]) == "local";
+  const std::int64_t told = Integer("CompressedDataSize", Value(fields, "CompressedDataSize", "0"), 0, most);
+  const bool         local = Lower(fields["ElementDataFile"]) == "local";
+  if (yes("CompressedData", "false") && local && told == 0) // ITK would unpack the header with the voxels
+  {
+    throw Unsound("its header lacks CompressedDataSize");
+  }
   Stored     stored;
   stored.file = local ? path : Named(path, fields["ElementDataFile"]);
   stored.offset = local ? offset : static_cast<std::uint64_t>(std::max<std::int64_t>(skip, 0));

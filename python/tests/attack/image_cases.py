@@ -120,6 +120,10 @@ UNSOUND = {
     "twice.mha": (meta("NDims = 3", "NDims = 3\nNDims = 4"), "'NDims' twice"),
     "line.mha": (meta("NDims = 3", "NDims = 3\nnothing"), "sets no field"),
     "truth.mha": (meta("CompressedData = False", "CompressedData = perhaps"), "True or False"),
+    "told.mha": (
+        meta("CompressedData = False", "CompressedData = True", ZLIB),
+        "lacks CompressedDataSize",
+    ),
     "zero-byte.mha": (meta("Offset = 1", "Offset = \0 1"), "is no text"),
     "elsewhere.mhd": (meta("= LOCAL", "= /dev/zero"), "is a device"),
     "nowhere.mhd": (meta("= LOCAL", "= absent.raw"), "which is not there"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from pathlib import Path
 
@@ -45,6 +46,22 @@ def test_no_flip_changes_voxels(end: str, tmp_path: Path):
         except errors.InputUnreadableError:
             continue
         np.testing.assert_array_equal(array, cases.VOXELS)
+
+
+def test_a_mapped_file_that_was_cut(tmp_path: Path):
+    path = tmp_path / "a.raw"
+    path.write_bytes(cases.RAW * 8)  # more than a page of memory
+    mapped = np.memmap(path, "<i2", "r", shape=(48, 7, 8))
+    views = {"slices": mapped[40:], "reversed": mapped[::-1].T}
+    whole = images.read(mapped[:6])
+    try:
+        os.truncate(path, 100)
+    except PermissionError:
+        pytest.skip("this system cuts no file that is mapped")
+    for name, view in views.items():
+        with pytest.raises(errors.InputUnreadableError, match=f"{name} .* 100 bytes of 5376"):
+            images.read(view, name)
+    np.testing.assert_array_equal(whole.array, cases.VOXELS)  # its own by now
 
 
 @pytest.mark.parametrize("name", ["bomb.nii.gz", "bomb.mha", "bomb.nrrd"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import time
@@ -16,6 +15,7 @@ import numpy as np
 
 from .. import _files, errors, registration
 from .._engine.options import checked_options
+from .._json import parse
 from .._log import log
 from ..images import read, read_on
 from ..progress import Bar, Progress, callback_of, says_no
@@ -273,7 +273,7 @@ def _read_run(folder: str | os.PathLike[str]) -> dict[tuple[str, str], float]:
     path = run_file(folder)
     _files.check_regular(path, "against")
     try:
-        pairs = json.loads(path.read_text(encoding="utf-8"))["pairs"]
+        pairs = parse(path.read_text(encoding="utf-8"))["pairs"]
         return {
             (p["fixed"], p["moving"]): p["dice_after"] for p in pairs if p["dice_after"] is not None
         }

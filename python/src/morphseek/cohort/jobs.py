@@ -19,7 +19,7 @@ from typing import Any
 from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.options import all_options
-from .._json import without_nan
+from .._json import parse, without_nan
 from .._log import log
 from ..progress import Progress
 from ..verdict import Verdict, grade_of
@@ -220,7 +220,7 @@ def _finished(folder: Path) -> dict[str, Any]:
     """Return what pair.json holds; nothing where it is missing or unsound."""
     try:
         _files.check_regular(folder / FINISHED, "pair")
-        found = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+        found = parse((folder / FINISHED).read_text(encoding="utf-8"))
         whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(
             found["files"], dict
         )

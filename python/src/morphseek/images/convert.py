@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import os
 import sys
 import tempfile
@@ -90,7 +91,29 @@ def read(source: ImageLike, name: str = "image") -> Image:
             f"{name} is a {type(source).__name__}; give a numpy array, a SimpleITK, itk or nibabel"
             " image, or a path"
         )
-    return dataclasses.replace(image, array=_checked(image.array, name), name=name)
+    array = _in_memory(_checked(image.array, name), name)
+    return dataclasses.replace(image, array=array, name=name)
+
+
+def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
+    """Return a memory-mapped array's copy, any other itself: if another program cuts the file
+    short, the next look at what was mapped would end the process.
+    """
+    source: Any = array
+    while isinstance(source, (np.ndarray, memoryview)):
+        source = source.base if isinstance(source, np.ndarray) else source.obj
+    if not isinstance(source, mmap.mmap):
+        return array
+    try:
+        cut = source.size() < len(source)
+    except (OSError, ValueError):  # a mapping of no file
+        cut = False
+    if cut:
+        raise errors.InputUnreadableError(
+            f"{name} is a memory-mapped array whose file was cut short since: it has"
+            f" {source.size()} bytes of {len(source)}; map it again, or give the path"
+        )
+    return np.array(array)
 
 
 def _checked(array: np.ndarray, name: str) -> np.ndarray:

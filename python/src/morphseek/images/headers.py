@@ -298,12 +298,14 @@ def _meta(path: Path) -> Stored | None:
     )
     skip = _integer("HeaderSize", fields.get("HeaderSize", "0"), -1, 2**62)
     packed = "CompressedData" in yes
+    local = fields["ElementDataFile"].upper() == "LOCAL"
     if packed:
-        _integer("CompressedDataSize", fields.get("CompressedDataSize", "0"), 0, 2**62)
+        told = _integer("CompressedDataSize", fields.get("CompressedDataSize", "0"), 0, 2**62)
+        if local and not told:  # ITK would unpack the header with the voxels
+            raise _Unsound("its header lacks CompressedDataSize")
     voxels = math.prod(sizes) * channels
     if "BinaryData" in fields and "BinaryData" not in yes:
         bits = 1  # text: a digit and a space, at least
-    local = fields["ElementDataFile"].upper() == "LOCAL"
     msb = bool(yes & {"BinaryDataByteOrderMSB", "ElementByteOrderMSB"})
     return Stored(
         [path] if local else [path.parent / file for file in _named(path)],
