@@ -257,6 +257,35 @@ func TestUnrelatedImagesAreTold(t *testing.T) {
 	}
 }
 
+// An image and itself are what everybody tries first: nothing moves, and the verdict says so.
+func TestAnImageAndItself(t *testing.T) {
+	cone := func(x float64) *volume.Volume { // without a texture, and exact in float32
+		v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 32}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range v.Data {
+			dx, dy, dz := float64(i%32)-x, float64(i/32%32)-16, float64(i/1024)-16
+			v.Data[i] = float32(max(0, 8-math.Sqrt(float64(dx*dx)+float64(dy*dy)+float64(dz*dz))))
+		}
+		return v
+	}
+	body, _, _ := testpair.Phantom(40, 0, false)
+	elsewhere := *body
+	elsewhere.Origin[1] += 7
+	for _, c := range []struct {
+		name          string
+		fixed, moving *volume.Volume
+		initial       string
+		most          float64 // displacement, mm
+	}{
+		{"itself", body, body, "affine", 0}, {"as it lies", body, body, "none", 0}, {"with another origin", body, &elsewhere, "rigid", 7.01},
+		{"by whole voxels", cone(14), cone(18), "rigid", 4.01}, {"nearly", cone(14), cone(18), "affine", 4.1},
+	} {
+		m := register(t, open(t, Config{}), Pair{Fixed: c.fixed, Moving: c.moving}, with(func(o *Options) { o.Initial = c.initial })).Metrics
+		if v := m.Verdict; v.Grade != "good" || v.ErrorMM > 1 || m.Referee.Common < 0.7 || m.DisplacementMax > c.most {
+			t.Errorf("%s: %+v, %+v, moved %g mm", c.name, v, m.Referee, m.DisplacementMax)
+		}
+	}
+}
+
 // Masks of other software are NaN where they select nothing.
 func TestNonFiniteMask(t *testing.T) {
 	size := [3]int{20, 18, 16}

@@ -28,6 +28,9 @@ const (
 // blurred is the standard deviation, voxels, by which both images are smoothed at least.
 const blurred = 0.8
 
+// same is a mean squared difference of descriptors below which images are one image: an image and itself differ by nothing, or by rounding.
+const same = 1e-6
+
 // flat is a variance, of intensities in 0..1, below which a window shows nothing.
 const flat = 1e-5
 
@@ -147,8 +150,11 @@ func (r *Referee) Compare(a, b State) Margin {
 		t.common += c.common
 		t.known += c.known
 	}
-	if t.weight == 0 || t.a == 0 || t.b == 0 {
+	if t.known == 0 {
 		return Margin{}
+	}
+	if t.weight == 0 {
+		return Margin{Common: t.common / t.known}
 	}
 	mean, square, n := (t.a-t.b)/t.weight, 0.0, 0.0
 	for _, c := range cells {
@@ -158,7 +164,8 @@ func (r *Referee) Compare(a, b State) Margin {
 			n++
 		}
 	}
-	m := Margin{Distance: math.Log(t.a / t.b), Correlation: (t.cb - t.ca) / t.weight, Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight}
+	floor := same * t.weight
+	m := Margin{Distance: math.Log(max(t.a, floor) / max(t.b, floor)), Correlation: (t.cb - t.ca) / t.weight, Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight}
 	if square > 0 {
 		m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
 	}
