@@ -286,6 +286,25 @@ func TestAnImageAndItself(t *testing.T) {
 	}
 }
 
+// What is its own mirror image is not called mirrored because its mirror image was aligned better.
+func TestABallIsNotMirrored(t *testing.T) {
+	ball := func(radius float64) *volume.Volume {
+		v := volume.Zeros(volume.Geometry{Size: [3]int{48, 48, 48}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range v.Data {
+			if dx, dy, dz := float64(i%48)-24, float64(i/48%48)-24, float64(i/(48*48))-24; math.Hypot(math.Hypot(dx, dy), dz) < radius {
+				v.Data[i] = 1
+			}
+		}
+		return v
+	}
+	opt := DefaultOptions()
+	opt.Model = "none"
+	m := register(t, open(t, Config{}), Pair{Fixed: ball(10), Moving: ball(13)}, opt).Metrics
+	if m.Verdict.Grade == "failed" || m.Referee.Mirrored > asMirrored {
+		t.Errorf("%+v, %+v", m.Verdict, m.Referee)
+	}
+}
+
 // Masks of other software are NaN where they select nothing.
 func TestNonFiniteMask(t *testing.T) {
 	size := [3]int{20, 18, 16}

@@ -116,7 +116,8 @@ func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	g := mirrored.Moving.Geometry
 	flip := volume.IdentityAffine()
 	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
-	from := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()).After(r.initial).After(reflection)
+	unmirrored := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()) // and back
+	from := unmirrored.After(r.initial).After(reflection)
 	other, err := r.alignBy(mirrored, align.Affine, &from, nil)
 	if err == nil && r.found == nil {
 		var found *align.Result
@@ -138,6 +139,18 @@ func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	least := closer(r.initial)
 	if *r.found != r.initial {
 		least = min(least, closer(*r.found))
+	}
+	if least <= asMirrored {
+		return least
+	}
+	// what is its own mirror image may only have been aligned better from there: the image as it is starts there, too
+	back, err := reflection.Inverse()
+	if err != nil {
+		return least
+	}
+	there := unmirrored.After(other.Transform).After(back)
+	if again, err := r.alignBy(r.canonical, align.Affine, &there, nil); err == nil {
+		least = min(least, closer(again.Transform))
 	}
 	return least
 }
