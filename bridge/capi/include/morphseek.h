@@ -339,7 +339,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
  *   "plan": what was chosen for the pair, and why
  *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
- *              was no better
+ *              was no better, or "deformation" where one was given
  *     "similarity": "ncc", "mse" or "mind"
  *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
  *     "agreement": squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's,

@@ -47,7 +47,9 @@ from .output import NOT_GOOD, is_good, print_summary
 )  # fmt: skip
 @click.option(
     "--initial-transform", type=PATH,
-    help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
+    help="Transform, fixed to moving, to start from: of any format that `morphseek check` knows. A"
+    " rigid or affine one is improved by the alignment; from one that bends the refinement goes"
+    " on. FILE@inverse is the inverse.",
 )  # fmt: skip
 @strict_option
 @click.option(
