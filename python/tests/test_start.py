@@ -1,4 +1,4 @@
-"""Starting from a deformation: every form that a transform has, against SimpleITK's own sampling."""
+"""Starting from a deformation in every form that one has, against SimpleITK's own sampling."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner
+from test_things import A, bend_of
 
 import morphseek
 from helpers import QUICK, blob, oblique
 from morphseek import DenseTransform, Image, RegistrationResult, Transform, errors, images
 from morphseek.cli import app
-from test_things import A, bend_of
 
 ALONE = {**QUICK, "initial": "affine"}  # what was given is the result
 
@@ -107,8 +107,8 @@ def test_a_spline_and_an_inverse(bent: sitk.Transform, pair: tuple[Image, Image]
     np.testing.assert_allclose(there, points, atol=0.05)
 
 
-def copied(itk: Any, kind: str, of: sitk.Transform) -> Any:
-    made = getattr(itk, kind).New()
+def copied(itk: Any, kind: Any, of: sitk.Transform) -> Any:
+    made = kind.New()
     for name in ("FixedParameters", "Parameters"):
         numbers = getattr(of, f"Get{name}")()
         own = itk.OptimizerParameters[itk.D](len(numbers))
@@ -121,8 +121,8 @@ def copied(itk: Any, kind: str, of: sitk.Transform) -> Any:
 def test_itk(bent: sitk.Transform, pair: tuple[Image, Image]):
     itk = pytest.importorskip("itk")
     curved, whole = spline(pair), itk.CompositeTransform[itk.D, 3].New()
-    whole.AddTransform(copied(itk, "AffineTransform", A))
-    whole.AddTransform(copied(itk, "BSplineTransform", curved))
+    whole.AddTransform(copied(itk, itk.AffineTransform[itk.D, 3], A))
+    whole.AddTransform(copied(itk, itk.BSplineTransform[itk.D, 3, 3], curved))
     result = morphseek.register(*pair, initial_transform=whole, **ALONE)
     want = on_grid(sitk.CompositeTransform([A, curved]), pair[0])
     np.testing.assert_allclose(result.displacement_mm, want, atol=2e-3)

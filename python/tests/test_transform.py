@@ -14,7 +14,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import blob, oblique
-from morphseek import DenseTransform, errors, images, register
+from morphseek import DenseTransform, errors, images
 
 
 @pytest.fixture(scope="module")

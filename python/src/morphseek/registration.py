@@ -94,7 +94,7 @@ def register(
                 None if masks[0] is None else (masks[0].float32(), masks[0].grid),
                 None if masks[1] is None else (masks[1].float32(), masks[1].grid),
                 start.matrix,
-                None if start.displacement is None else (start.displacement, start.grid),
+                start.before,
                 chosen,
                 reporter,
             )

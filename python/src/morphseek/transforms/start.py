@@ -22,13 +22,12 @@ _LEAST = 0.5  # share of the fixed image that a field covers, as the engine has 
 
 
 class Start(NamedTuple):
-    """The displacements, LPS mm of shape (z, y, x, 3), act before the matrix. Without a matrix they
-    are the whole, of which the engine splits off an affine part.
+    """Displacements, LPS mm of shape (z, y, x, 3), and their grid, and the matrix that acts after
+    them. Without a matrix they are the whole, of which the engine splits off an affine part.
     """
 
     matrix: Doubles | None = None
-    displacement: Floats | None = None
-    grid: Doubles | None = None
+    before: tuple[Floats, Doubles] | None = None
 
 
 def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
@@ -58,7 +57,7 @@ def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
             " to another space, or is to be inverted"
         )
     rest = parts[0] if len(parts) == 1 else sitk.CompositeTransform(parts)
-    return Start(split, field_on(rest, fixed.grid), fixed.grid)
+    return Start(split, (field_on(rest, fixed.grid), fixed.grid))
 
 
 def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
@@ -75,9 +74,9 @@ def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
         to_index = np.linalg.inv(images.index_to_physical(grid))
         first = np.rint(to_index @ [*fixed.grid[6:9], 1]).astype(int)[2::-1]
         own = tuple(slice(k, k + n) for k, n in zip(first, given.shape))
-        return Start(np.array(given.initial), np.ascontiguousarray(behind[own]), fixed.grid)
+        return Start(np.array(given.initial), (np.ascontiguousarray(behind[own]), fixed.grid))
     rest = field_on(field_part(behind, grid), fixed.grid)
-    return Start(np.array(given.initial), rest, fixed.grid)
+    return Start(np.array(given.initial), (rest, fixed.grid))
 
 
 def _covered(grid: np.ndarray, fixed: np.ndarray) -> float:
