@@ -19,7 +19,7 @@ import (
 )
 
 // cachePath names the file in the cache folder that holds the result of exactly this registration: the same voxels, geometries,
-// masks, initial transform, options, model and library version.
+// masks, start, options, model and library version.
 func cachePath(pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt = opt.ofResult()
@@ -43,6 +43,10 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 		}
 		plain.Encode(v.Geometry)
 		hashFloats(h, v.Data)
+	}
+	if f := pair.InitialField; f != nil {
+		plain.Encode(f.Geometry)
+		hashFloats(h, f.Data)
 	}
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))+cacheEnding)
 }

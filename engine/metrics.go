@@ -56,7 +56,7 @@ type RefereeMetrics struct {
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
 type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better
+	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better, or "deformation" where one was given
 	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
 	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
 	Agreement    float64  `json:"agreement"`     // squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's, above 0.9 as one body's; 0 where intensities were not compared

@@ -29,6 +29,9 @@ func (p Pair) check() error {
 			return err
 		}
 	}
+	if err := p.checkField(); err != nil {
+		return err
+	}
 	if p.Initial == nil {
 		return p.checkUnits()
 	}
@@ -73,6 +76,9 @@ func (r *registration) prepare() error {
 	fixed, moving := r.pair.Fixed, r.pair.Moving
 	const floats = 4
 	need := floats * int64(9*fixed.Voxels()+3*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite and canonical copies
+	if r.begun != nil {
+		need += floats * 3 * int64(r.begun.Voxels())
+	}
 	if r.model != nil {
 		grid := r.model.Grid(fixed.Geometry)
 		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres

@@ -30,6 +30,7 @@ type registration struct {
 
 	initial volume.Affine // fixed -> moving LPS mm, from align on
 	deform  *field.Field  // the displacement behind initial, on the grid of the stage that made it; nil is the identity
+	begun   *field.Field  // the caller's deformation, without folds; nil: none
 	result  *Result       // from finish
 
 	refinement *refine.Refinement // under way, from the look at the pair on
@@ -105,6 +106,7 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	if strangers != "" {
 		r.metrics.Warnings = append(r.metrics.Warnings, "The cache was not used: "+strangers)
 	}
+	r.begin()
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}

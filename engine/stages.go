@@ -12,15 +12,20 @@ import (
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
-	a, err := r.alignBy(r.canonical, align.Method(r.opt.Initial), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
+	method := r.opt.Initial
+	if r.begun != nil { // another alignment would lose it
+		method = "none"
+	}
+	a, err := r.alignBy(r.canonical, align.Method(method), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
 	if err != nil {
 		return err
 	}
-	method := r.opt.Initial
 	if method == "com" && r.pair.Initial != nil {
 		method = "none" // the caller's stays
 	}
-	r.metrics.Plan.Start = method
+	if r.metrics.Plan.Start = method; r.begun != nil {
+		r.metrics.Plan.Start = "deformation"
+	}
 	if method == "rigid" || method == "affine" {
 		if a, err = r.judgeStart(a); err != nil {
 			return err
@@ -58,7 +63,7 @@ func (r *registration) alignBy(pair search.Pair, method align.Method, from *volu
 
 // searches says whether the discrete search runs.
 func (r *registration) searches() bool {
-	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
+	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil && r.begun == nil
 }
 
 // search looks for large displacements; where it is left to the library, only if there may be any.
@@ -102,6 +107,11 @@ func (r *registration) search() error {
 	}
 	r.deform, r.refinement = u, nil
 	r.metrics.Plan.Search = share
+	if r.begun != nil {
+		if r.judgeBegun("a search"); r.deform == r.begun {
+			r.metrics.Plan.Search = 0
+		}
+	}
 	return nil
 }
 

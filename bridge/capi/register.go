@@ -52,6 +52,9 @@ func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C
 				return err
 			}
 		}
+		if pair.InitialField, err = takeField(p.initial_field); err != nil {
+			return err
+		}
 		r, err = e.Register(context.Background(), pair, opt, reporter(progress, user))
 		return err
 	})

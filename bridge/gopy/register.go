@@ -6,6 +6,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
 )
 
 // The process has one engine, because ONNX Runtime's environment is the process's too.
@@ -61,9 +62,9 @@ func CheckOptions(options string) (read string, err error) {
 type Result struct{ r *engine.Result }
 
 // Register runs one registration. fixed, moving and the masks are volumes with their grids, initial is 12 float64 (fixed ->
-// moving LPS mm), options a JSON object. progress is called on this goroutine, as callbacks into Python must be, at every
+// moving LPS mm), mm the displacements before it on mmGrid (LPS mm, x, y, z interleaved; 0: none), options a JSON object. progress is called on this goroutine, as callbacks into Python must be, at every
 // change and at least every 100 ms; false cancels.
-func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, initial uint64,
+func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, initial, mm, mmGrid uint64,
 	options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
 	defer guard(&err)
 	opt, err := engine.ParseOptions(options)
@@ -84,6 +85,13 @@ func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, mo
 		return nil, err
 	}
 	pair.Initial = affine(initial)
+	if mm != 0 {
+		g, err := grid(mmGrid, "initial field")
+		if err != nil {
+			return nil, err
+		}
+		pair.InitialField = field.FromMM(g, floats(mm, 3*g.Voxels()), 0)
+	}
 	e, err := current()
 	if err != nil {
 		return nil, err

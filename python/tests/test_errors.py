@@ -124,10 +124,10 @@ CASES = {
         errors.SingularTransformError,
         "inverted",
     ),
-    "deformable initial": (
-        dict(initial_transform=sitk.BSplineTransform(3)),
+    "initial of two dimensions": (
+        dict(initial_transform=sitk.BSplineTransform(2)),
         errors.InvalidArgumentError,
-        "rigid or affine",
+        "2-D",
     ),
     "initial of no kind": (
         dict(initial_transform={"a": 1}),

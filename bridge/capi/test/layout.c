@@ -48,6 +48,7 @@ int main(void) {
   MEMBER(ms_pair, fixed_mask);
   MEMBER(ms_pair, moving_mask);
   MEMBER(ms_pair, initial);
+  MEMBER(ms_pair, initial_field);
 
   SIZE(ms_progress);
   MEMBER(ms_progress, size);

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 OUTPUTS = (
     "warped.nii.gz",
     "transform.h5",
+    "transform_initial.h5",
     "displacement.nrrd",
     "uncertainty.nrrd",
     "warped_labels.nii.gz",

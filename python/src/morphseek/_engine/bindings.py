@@ -52,10 +52,13 @@ def register(
     fixed_mask: tuple[Floats, Grid] | None,
     moving_mask: tuple[Floats, Grid] | None,
     initial: Doubles | None,
+    before: tuple[Floats, Grid] | None,
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
-    """Register; `initial` is 12 float64, the row-major matrix and the translation."""
+    """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
+    (z, y, x, 3).
+    """
     arrays: list[Any] = []
     for name, volume in (
         ("fixed", fixed),
@@ -68,9 +71,13 @@ def register(
         else:
             _check_volume(name, *volume)
             arrays += volume
-    if initial is not None:
-        _check("initial", initial, np.float64, (12,))
-    raw = call(gopy.Register, *arrays, initial, json.dumps(options), progress)
+    arrays.append(None if initial is None else _affine(initial))
+    if before is None:
+        arrays += [None, None]
+    else:
+        _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
+        arrays += before
+    raw = call(gopy.Register, *arrays, json.dumps(options), progress)
     shape = shape_of(fixed[1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)

@@ -104,7 +104,7 @@ class PlanMetrics(TypedDict):
     """
 
     # the alignment from which the deformable stages start: as align's method, or "header" or
-    # "given" where that was no better
+    # "given" where that was no better, or "deformation" where one was given
     start: str
     # "ncc", "mse" or "mind"
     similarity: str

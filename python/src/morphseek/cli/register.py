@@ -47,7 +47,13 @@ from .output import NOT_GOOD, is_good, print_summary
 )  # fmt: skip
 @click.option(
     "--initial-transform", type=PATH,
-    help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
+    help="Transform, fixed to moving, to start from: of any format that `morphseek check` knows. A"
+    " rigid or affine one is improved by the alignment; from one that bends the refinement goes"
+    " on. FILE@inverse is the inverse.",
+)  # fmt: skip
+@click.option(
+    "--keep-stages", is_flag=True,
+    help="Also write transform_initial.h5, the rigid or affine transform before the deformation.",
 )  # fmt: skip
 @strict_option
 @click.option(
@@ -68,6 +74,7 @@ def register(
     fixed_landmarks: Path | None,
     moving_landmarks: Path | None,
     initial_transform: Path | None,
+    keep_stages: bool,
     report: Any,
     strict: bool,
     explain: bool,
@@ -79,9 +86,9 @@ def register(
     """Register MOVING onto FIXED: NIfTI, NRRD, MetaImage, ... or folders with one DICOM series.
 
     Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output
-    folder, warped_labels.nii.gz if the moving labels are given and uncertainty.nrrd if it is asked
-    for: all of them or, on an error, none. The last line is the verdict: good; check (look before
-    use); or failed (do not use).
+    folder, warped_labels.nii.gz if the moving labels are given, uncertainty.nrrd if it is asked
+    for, transform_initial.h5 with --keep-stages: all of them or, on an error, none. The last line
+    is the verdict: good; check (look before use); or failed (do not use).
     """
     with reported(as_json):
         from ..cohort.into import register_into
@@ -99,6 +106,7 @@ def register(
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
             initial_transform=initial_transform,
+            keep_stages=keep_stages,
         )
         print_summary(summary, out, quiet, as_json, explain)
         if strict and not is_good(Verdict.of(summary)):
