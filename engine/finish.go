@@ -69,7 +69,7 @@ func (r *registration) total() *field.Field {
 		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
 		deform.Unfold(minJacobian, r.opt.Threads)
 	}
-	return field.Total(r.initial, deform, r.fixed.Geometry, r.opt.Threads)
+	return r.shaped(deform)
 }
 
 // measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million voxels: similarity

@@ -67,6 +67,9 @@ func (p Pair) checkUnits() error {
 // prepare opens what could be missing, asks for the memory, and replaces voxels that are not finite: what fails, fails before the
 // work.
 func (r *registration) prepare() error {
+	if err := r.checkShape(); err != nil {
+		return err
+	}
 	if r.model != nil && r.opt.Uncertainty == "on" && r.opt.Tau == 0 {
 		return fault.New(fault.InvalidArgument, "with tau 0 all samples of the network's policy are the same, so there is no uncertainty to measure; leave tau at 1")
 	}

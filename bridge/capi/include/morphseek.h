@@ -136,6 +136,7 @@ typedef struct ms_options {
   const char *cache;
   const char *uncertainty;
   const char *smoothness;
+  const char *along;
   /* end of options */
 } ms_options;
 

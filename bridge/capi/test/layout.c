@@ -31,6 +31,7 @@ int main(void) {
   MEMBER(ms_options, cache);
   MEMBER(ms_options, uncertainty);
   MEMBER(ms_options, smoothness);
+  MEMBER(ms_options, along);
   /* end of options */
 
   SIZE(ms_image);

@@ -41,9 +41,10 @@ type Pair = aligned.Pair
 // Options says how to refine.
 type Options struct {
 	Similarity Similarity
-	Iterations int // at most, at the finest resolution; twice as many at each coarser one
-	Voxels     int // of the finest grid, at most: coarser than the fixed volume's where that has more
-	Threads    int // 0: every core; the result does not depend on it
+	Iterations int     // at most, at the finest resolution; twice as many at each coarser one
+	Voxels     int     // of the finest grid, at most: coarser than the fixed volume's where that has more
+	Threads    int     // 0: every core; the result does not depend on it
+	Locked     [3]bool // axes of the grids (x, y, z) along which nothing moves
 
 	// Progress, if not nil, hears the fraction done.
 	Progress func(fraction float64)
@@ -192,6 +193,7 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 	if r.start != nil {
 		v = field.Compose(nil, r.start.Resample(v.Geometry, r.opt.Threads), v, r.opt.Threads)
 	}
+	v.Lock(r.opt.Locked)
 	v.Unfold(minJacobian, r.opt.Threads)
 	return v, r.levels, nil
 }
@@ -205,12 +207,13 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	}
 	work := float64(float64(g.Voxels()) * float64(iterations))
 	before := r.v
-	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, threads: r.opt.Threads,
+	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, locked: r.opt.Locked, threads: r.opt.Threads,
 		progress: func(fraction float64) {
 			if r.opt.Progress != nil {
 				r.opt.Progress(min((r.work+float64(work*fraction))/r.total, 1))
 			}
 		}}
+	c.v.Lock(r.opt.Locked)
 	values, err := c.run(ctx)
 	if err != nil {
 		return err
@@ -377,6 +380,7 @@ type ascent struct {
 	v          *field.Field
 	by         Regularisation
 	iterations int
+	locked     [3]bool
 	threads    int
 	progress   func(fraction float64)
 }
@@ -397,6 +401,7 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 			c.similarity.validate(c.v)
 		}
 		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.voxels())
+		g.Lock(c.locked)
 		if it == 0 {
 			if n == 0 {
 				break

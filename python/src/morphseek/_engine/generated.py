@@ -64,3 +64,9 @@ class Options(TypedDict, total=False):
     detail, as between two people; high keeps tissue together, as within one; auto chooses from the
     images; or a number of mm.
     """
+    along: Literal["all", "i", "j", "k", "ij", "ik", "jk"] | None
+    """Axes of the fixed image's voxel grid along which the search and the refinement may move
+    tissue: i is the first axis of the file, j the second, k the third, as in BIDS. One axis suits a
+    distortion along the phase encoding, two a motion within slices. The initial alignment is not
+    held to them.
+    """
