@@ -67,7 +67,9 @@ func (r *registration) total() *field.Field {
 	r.deform = nil
 	if deform != nil {
 		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
-		deform.Unfold(minJacobian, r.opt.Threads)
+		if r.pair.Rigid == nil {
+			deform.Unfold(minJacobian, r.opt.Threads)
+		}
 	}
 	return r.shaped(deform)
 }

@@ -29,6 +29,9 @@ func (p Pair) check() error {
 			return err
 		}
 	}
+	if err := p.checkRigid(); err != nil {
+		return err
+	}
 	if p.Initial == nil {
 		return p.checkUnits()
 	}
@@ -101,6 +104,9 @@ func (r *registration) prepare() error {
 		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
 		stage = max(stage, floats*live*int64(refine.Voxels(search.Pair{Fixed: fixed, Moving: moving}, effort[r.opt.Preset].voxels)))
 	}
+	if r.pair.Rigid != nil {
+		need += floats * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
+	}
 	need += stage
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
@@ -122,7 +128,7 @@ func (r *registration) prepare() error {
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
 	r.canonical = search.Pair{
 		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
-		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(),
+		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(), Rigid: r.pair.Rigid.Canonical(),
 	}
 	r.warnOfUnusedOptions()
 	if r.model == nil {

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"math"
 	"strings"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -30,14 +32,53 @@ func (r *registration) lockedCanonical() (locked [3]bool) {
 
 // checkShape reports what cannot be asked of a deformation together.
 func (r *registration) checkShape() error {
+	if r.pair.Rigid != nil && (r.model != nil || r.opt.Along != "all") {
+		return fault.New(fault.InvalidArgument, "rigid regions are for the search and the refinement along all axes: leave model at none and along at all")
+	}
 	if r.model != nil && r.opt.Along != "all" {
 		return fault.New(fault.InvalidArgument, "along is %q, and a network's displacement keeps to no axis; leave model at none", r.opt.Along)
 	}
 	return nil
 }
 
+// mostBodies is how many rigid regions a label map has, at most: an image by mistake has more.
+const mostBodies = 1000
+
+// checkRigid reports the first fault of the rigid regions.
+func (p Pair) checkRigid() error {
+	if p.Rigid == nil {
+		return nil
+	}
+	if err := p.Rigid.CheckShape("rigid regions"); err != nil {
+		return err
+	}
+	if err := p.Fixed.CheckGrid("fixed", "the label map of rigid regions", p.Rigid); err != nil {
+		return err
+	}
+	for _, label := range p.Rigid.Data {
+		if label != float32(math.Trunc(float64(label))) || !volume.IsFinite(label) {
+			return fault.New(fault.InvalidArgument, "rigid regions have a voxel of %g; give a label map: whole numbers, 0 where tissue may bend", label)
+		}
+	}
+	switch n := len(bodies.Labels(p.Rigid)); {
+	case n == 0:
+		return fault.New(fault.EmptyMask, "rigid regions are empty: every voxel is 0; correct the label map or leave it out")
+	case n > mostBodies:
+		return fault.New(fault.InvalidArgument, "rigid regions have %d labels, more than %d; is it a label map?", n, mostBodies)
+	}
+	return nil
+}
+
 // shaped returns the total transform of a deformation on the fixed grid; nil is the identity.
 func (r *registration) shaped(deform *field.Field) *field.Field {
+	if r.pair.Rigid != nil {
+		if deform == nil { // the initial transform may scale
+			deform = field.New(r.fixed.Geometry)
+		}
+		rigid := bodies.On(deform.Geometry, r.pair.Rigid, r.opt.Threads)
+		rigid.Make(deform, nil, r.initial)
+		rigid.Unfold(deform, minJacobian, r.opt.Threads)
+	}
 	locked := r.opt.locked()
 	if deform != nil {
 		deform.Lock(locked)

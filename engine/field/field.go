@@ -51,6 +51,12 @@ func (f *Field) Lock(locked [3]bool) {
 	}
 }
 
+// At returns u at a continuous index, as at does.
+func (f *Field) At(p [3]float64) [3]float64 {
+	x, y, z := f.at(p[0], p[1], p[2])
+	return [3]float64{float64(x), float64(y), float64(z)}
+}
+
 // at returns u at the continuous index (x, y, z), trilinear, clamped to the grid: beyond it the border's displacement
 // holds. What users see beyond the grid is Endless.
 func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {

@@ -3,6 +3,8 @@ package volume
 import (
 	"math"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
@@ -80,4 +82,26 @@ func (a Affine) Inverse() (Affine, error) {
 
 func det3(m [9]float64) float64 {
 	return float64(m[0]*(float64(m[4]*m[8])-float64(m[5]*m[7]))) - float64(m[1]*(float64(m[3]*m[8])-float64(m[5]*m[6]))) + float64(m[2]*(float64(m[3]*m[7])-float64(m[4]*m[6])))
+}
+
+// NearestRotation returns the rotation nearest to m, by its polar decomposition. A reflection in m is left out.
+func NearestRotation(m [9]float64) [9]float64 {
+	var svd mat.SVD
+	if !svd.Factorize(mat.NewDense(3, 3, m[:]), mat.SVDFull) {
+		return Identity
+	}
+	var u, v, r mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	if mat.Det(&u)*mat.Det(&v) < 0 { // the axis of the least stretch gives way
+		for i := range 3 {
+			u.Set(i, 2, -u.At(i, 2))
+		}
+	}
+	r.Mul(&u, v.T())
+	var out [9]float64
+	for i := range out {
+		out[i] = r.At(i/3, i%3)
+	}
+	return out
 }

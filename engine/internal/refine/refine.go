@@ -19,6 +19,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -194,7 +195,9 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 		v = field.Compose(nil, r.start.Resample(v.Geometry, r.opt.Threads), v, r.opt.Threads)
 	}
 	v.Lock(r.opt.Locked)
-	v.Unfold(minJacobian, r.opt.Threads)
+	rigid := bodies.On(v.Geometry, r.pair.Rigid, r.opt.Threads)
+	rigid.Make(v, nil, r.pair.Initial)
+	rigid.Unfold(v, minJacobian, r.opt.Threads)
 	return v, r.levels, nil
 }
 
@@ -214,6 +217,14 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 			}
 		}}
 	c.v.Lock(r.opt.Locked)
+	if rigid := bodies.On(g, r.pair.Rigid, r.opt.Threads); rigid != nil {
+		var start *field.Field
+		if r.start != nil {
+			start = r.start.Resample(g, r.opt.Threads)
+		}
+		c.shape = func(v *field.Field) { rigid.Make(v, start, r.pair.Initial) }
+		c.shape(c.v)
+	}
 	values, err := c.run(ctx)
 	if err != nil {
 		return err
@@ -381,6 +392,7 @@ type ascent struct {
 	by         Regularisation
 	iterations int
 	locked     [3]bool
+	shape      func(v *field.Field) // what every step ends with; may be nil
 	threads    int
 	progress   func(fraction float64)
 }
@@ -421,6 +433,9 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		farthest = max(farthest, most)
 		c.flow(g, spare, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
 		c.v, g = g, c.v
+		if c.shape != nil {
+			c.shape(c.v)
+		}
 	}
 	return values, nil
 }

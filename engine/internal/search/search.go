@@ -17,6 +17,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -116,6 +117,7 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 		dilation = wide
 	}
 	directions := [2]*direction{newDirection(forward, fixed, moving, dilation, opt), newDirection(backward, moving, fixed, dilation, opt)}
+	rigid := bodies.On(grid, pair.Rigid, opt.Threads)
 	passes := max(opt.Passes, 1)
 	for i := range passes * len(plan) {
 		for k, d := range directions {
@@ -133,9 +135,11 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 		for _, d := range directions {
 			d.u.Lock(opt.Locked)
 		}
+		rigid.Make(directions[0].u, nil, pair.Initial)
 	}
 	u := directions[0].u.Smoothed(nil, 1, opt.Threads)
-	u.Unfold(minJacobian, opt.Threads)
+	rigid.Make(u, nil, pair.Initial)
+	rigid.Unfold(u, minJacobian, opt.Threads)
 	return u, nil
 }
 
