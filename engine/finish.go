@@ -48,6 +48,9 @@ func (r *registration) finish() error {
 		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
 	}
 	found := doubts(*m, deformed)
+	if r.apart {
+		found = append(found, noMiddle)
+	}
 	r.warn(found...)
 	m.Verdict = verdict(m.Referee, append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
 	r.result = &Result{

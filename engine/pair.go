@@ -107,6 +107,9 @@ func (r *registration) prepare() error {
 	if r.pair.Rigid != nil {
 		need += floats * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
 	}
+	if r.opt.Symmetric == "on" {
+		need += floats * int64(21*fixed.Voxels()+9*moving.Voxels()) // both maps, their product, its root, that of the middle; copies
+	}
 	need += stage
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err

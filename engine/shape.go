@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -35,6 +36,9 @@ func (r *registration) checkShape() error {
 	if r.pair.Rigid != nil && (r.model != nil || r.opt.Along != "all") {
 		return fault.New(fault.InvalidArgument, "rigid regions are for the search and the refinement along all axes: leave model at none and along at all")
 	}
+	if r.opt.Symmetric == "on" && (r.model != nil || r.pair.Rigid != nil || r.opt.Along != "all") {
+		return fault.New(fault.InvalidArgument, "a symmetric registration has neither a network, nor rigid regions, nor axes that it keeps to, which would hold one way alone: leave symmetric off, or model at none, along at all and rigid regions out")
+	}
 	if r.model != nil && r.opt.Along != "all" {
 		return fault.New(fault.InvalidArgument, "along is %q, and a network's displacement keeps to no axis; leave model at none", r.opt.Along)
 	}
@@ -67,6 +71,21 @@ func (p Pair) checkRigid() error {
 		return fault.New(fault.InvalidArgument, "rigid regions have %d labels, more than %d; is it a label map?", n, mostBodies)
 	}
 	return nil
+}
+
+// saysShape notes in the plan what was asked of the deformation.
+func (r *registration) saysShape() {
+	if r.opt.Along != "all" {
+		axes := strings.Join(strings.Split(r.opt.Along, ""), " and ")
+		r.because("the deformation keeps to the fixed image's axes: " + axes)
+	}
+	if r.pair.Rigid != nil {
+		if n := len(bodies.Labels(r.pair.Rigid)); n == 1 {
+			r.because("a region moves as one body")
+		} else {
+			r.because(fmt.Sprintf("%d regions move each as one body", n))
+		}
+	}
 }
 
 // shaped returns the total transform of a deformation on the fixed grid; nil is the identity.

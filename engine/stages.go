@@ -32,6 +32,7 @@ func (r *registration) align() error {
 		Matrix: a.Transform.M, Translation: a.Transform.T, Turn: r.turned(),
 	}
 	r.warn(startDoubts(r.metrics.Align)...)
+	r.saysShape()
 	return nil
 }
 

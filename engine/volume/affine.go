@@ -39,6 +39,41 @@ func (a Affine) After(b Affine) Affine {
 	return c
 }
 
+// Root returns the principal square root, the map that gives a when it is applied twice, by the iteration of Denman and Beavers (Appl. Math.
+// Comput. 1976). A map that turns by 180 degrees, or mirrors, has none: SingularTransform.
+func (a Affine) Root() (Affine, error) {
+	const rounds = 30
+	mean := func(p, q Affine) (m Affine) {
+		for i := range m.M {
+			m.M[i] = (p.M[i] + q.M[i]) / 2
+		}
+		for i := range m.T {
+			m.T[i] = (p.T[i] + q.T[i]) / 2
+		}
+		return m
+	}
+	root, other := a, IdentityAffine()
+	for range rounds {
+		undo, err := root.Inverse()
+		if err != nil {
+			return a, err
+		}
+		back, err := other.Inverse()
+		if err != nil {
+			return a, err
+		}
+		root, other = mean(root, back), mean(other, undo)
+	}
+	twice, apart := root.After(root), 0.0
+	for i := range twice.M {
+		apart = max(apart, math.Abs(twice.M[i]-a.M[i]))
+	}
+	if !(apart < 1e-9) {
+		return a, fault.New(fault.SingularTransform, "transform with matrix %v has no square root", a.M)
+	}
+	return root, nil
+}
+
 // Det returns the determinant of the linear part.
 func (a Affine) Det() float64 { return det3(a.M) }
 

@@ -22,7 +22,8 @@
   X(Cache, cache, std::string) \
   X(Uncertainty, uncertainty, std::string) \
   X(Smoothness, smoothness, std::string) \
-  X(Along, along, std::string)
+  X(Along, along, std::string) \
+  X(Symmetric, symmetric, std::string)
 // clang-format on
 
 #endif

@@ -38,6 +38,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Morp
   this->AddRequiredInputName("MovingImage");
   this->AddOptionalInputName("FixedMask");
   this->AddOptionalInputName("MovingMask");
+  this->AddOptionalInputName("RigidRegions");
   this->AddOptionalInputName("InitialTransform");
   this->SetNumberOfRequiredOutputs(2);
   this->SetNthOutput(1, this->MakeOutput(1));
@@ -328,6 +329,11 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     auto moving = this->AsFloat(this->GetMovingImage());
     auto fixedMask = this->AsFloat(this->GetFixedMask());
     auto movingMask = this->AsFloat(this->GetMovingMask());
+    auto rigid = this->AsFloat(this->GetRigidRegions());
+    if (rigid && !isLinear)
+    {
+      itkExceptionMacro("Rigid regions keep their shape behind a linear initial transform alone; leave one of them out");
+    }
     if (!isLinear)
     {
       const bool given = movingMask != nullptr;
@@ -366,13 +372,15 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
 
     const ms_image   fixedImage = Wrap(fixed), movingImage = Wrap(moving);
     const ms_image   fixedMaskImage = fixedMask ? Wrap(fixedMask) : ms_image{},
-                     movingMaskImage = movingMask ? Wrap(movingMask) : ms_image{};
+                     movingMaskImage = movingMask ? Wrap(movingMask) : ms_image{},
+                     rigidImage = rigid ? Wrap(rigid) : ms_image{};
     const ms_pair    pair = { sizeof pair,
                               &fixedImage,
                               &movingImage,
                               fixedMask ? &fixedMaskImage : nullptr,
                               movingMask ? &movingMaskImage : nullptr,
-                              initial != nullptr && isLinear ? matrix : nullptr };
+                              initial != nullptr && isLinear ? matrix : nullptr,
+                              rigid ? &rigidImage : nullptr };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);

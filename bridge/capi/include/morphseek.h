@@ -137,6 +137,7 @@ typedef struct ms_options {
   const char *uncertainty;
   const char *smoothness;
   const char *along;
+  const char *symmetric;
   /* end of options */
 } ms_options;
 
@@ -160,6 +161,8 @@ typedef struct ms_pair {
   const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
                                   mm: where the initial alignment starts, or stays with options.initial "none" or
                                   "com"; NULL: not known */
+  const ms_image *rigid;       /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
+                                  all may bend */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
@@ -382,6 +385,9 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *   "uncertainty": null unless the option asked for it
  *     "source": "policy": trajectories of a network; "search": the costs of displacements about the result
  *     "samples": trajectories; 0 for the search
+ *     "mean_mm": mean over the voxels
+ *     "p95_mm": 95 % of the voxels have less
+ *   "symmetric": null unless the option asked for it
  *     "mean_mm": mean over the voxels
  *     "p95_mm": 95 % of the voxels have less
  *   "version": of the library

@@ -28,6 +28,7 @@ def register(
     *,
     fixed_mask: images.ImageLike | None = None,
     moving_mask: images.ImageLike | None = None,
+    rigid: images.ImageLike | None = None,
     initial_transform: Any = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -43,6 +44,9 @@ def register(
     fixed_mask, moving_mask : ImageLike, optional
         Where not zero, voxels count for the initial alignment and the similarity. A numpy array
         lies on its image's grid.
+    rigid : ImageLike, optional
+        Label map on the fixed image's grid. Each label but 0 (a bone, an implant, a tumour) moves
+        as one body: it is shifted and turned, and keeps its shape.
     initial_transform : optional
         Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, path of a .tfm or .h5 file, or
         :class:`morphseek.Transform`, from fixed to moving space: where the initial alignment
@@ -81,6 +85,7 @@ def register(
             )
     target, source = images.read(fixed, "fixed"), images.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
+    regions = _mask(rigid, target, "rigid regions")
     initial = None
     if isinstance(initial_transform, DenseTransform):
         raise errors.InvalidArgumentError(
@@ -103,6 +108,7 @@ def register(
                 (source.float32(), source.grid),
                 None if masks[0] is None else (masks[0].float32(), masks[0].grid),
                 None if masks[1] is None else (masks[1].float32(), masks[1].grid),
+                None if regions is None else (regions.float32(), regions.grid),
                 initial,
                 chosen,
                 reporter,

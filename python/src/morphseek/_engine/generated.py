@@ -70,3 +70,8 @@ class Options(TypedDict, total=False):
     distortion along the phase encoding, two a motion within slices. The initial alignment is not
     held to them.
     """
+    symmetric: Literal["off", "on"] | bool | None
+    """Register both ways and take the map in the middle: whichever image is called fixed, one map
+    is the other's inverse, to some hundredths of a voxel. For follow-up studies, which measure
+    change. Takes about twice the time.
+    """
