@@ -36,7 +36,7 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 	h := sha256.New()
 	plain := json.NewEncoder(h) // of what came from JSON or was checked to be finite: Encode cannot fail, nor can a hash
 	plain.Encode([]any{Version, opt, manifest, pair.Initial})
-	for _, v := range []*volume.Volume{pair.Fixed, pair.Moving, pair.FixedMask, pair.MovingMask} {
+	for _, v := range []*volume.Volume{pair.Fixed, pair.Moving, pair.FixedMask, pair.MovingMask, pair.Rigid} {
 		if v == nil {
 			plain.Encode(nil)
 			continue

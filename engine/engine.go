@@ -76,10 +76,11 @@ func (e *Engine) release() {
 	}
 }
 
-// Pair is what to register: the moving volume onto the fixed one's grid. Masks and the start may be nil.
+// Pair is what to register: the moving volume onto the fixed one's grid. Masks, rigid regions and the start may be nil.
 type Pair struct {
 	Fixed, Moving         *volume.Volume
 	FixedMask, MovingMask *volume.Volume // non-zero selects; each on its image's grid
+	Rigid                 *volume.Volume // labels on the fixed image's grid, each of which moves as one body; 0 is none
 	Initial               *volume.Affine // fixed -> moving LPS mm: where the initial alignment starts (or stays, with Initial: "none")
 
 	// InitialField, which may be nil, is a displacement d before Initial, p -> Initial(p + d(p)), on any grid; beyond it that of its border

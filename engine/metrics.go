@@ -25,6 +25,7 @@ type Metrics struct {
 	Steps            []StepMetrics       `json:"steps"`                // of the network; empty where none ran
 	Refine           RefineMetrics       `json:"refine"`               // how the refinement went
 	Uncertainty      *UncertaintyMetrics `json:"uncertainty"`          // null unless the option asked for it
+	Symmetric        *SymmetricMetrics   `json:"symmetric"`            // null unless the option asked for it
 	Version          string              `json:"version"`              // of the library
 	Model            string              `json:"model"`                // the network's name; "none" where no network ran
 	Device           string              `json:"device"`               // that the networks really ran on
@@ -105,6 +106,13 @@ type UncertaintyMetrics struct {
 	Samples int     `json:"samples"` // trajectories; 0 for the search
 	MeanMM  float64 `json:"mean_mm"` // mean over the voxels
 	P95MM   float64 `json:"p95_mm"`  // 95 % of the voxels have less
+}
+
+// SymmetricMetrics says how far the two ways ended apart before their middle was taken: where a point lies, mm, that was carried there and back,
+// over the fixed mask or, without one, where the fixed image is brighter than its mean.
+type SymmetricMetrics struct {
+	MeanMM float64 `json:"mean_mm"` // mean over the voxels
+	P95MM  float64 `json:"p95_mm"`  // 95 % of the voxels have less
 }
 
 func levelMetrics(levels []refine.Level) (m []LevelMetrics) {

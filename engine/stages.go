@@ -37,6 +37,7 @@ func (r *registration) align() error {
 		Matrix: a.Transform.M, Translation: a.Transform.T, Turn: r.turned(),
 	}
 	r.warn(startDoubts(r.metrics.Align)...)
+	r.saysShape()
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (r *registration) search() error {
 	}
 	passes, trees := r.passes()
 	u, err := search.Run(r.ctx, r.canonical, search.Options{
-		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads,
+		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads, Locked: r.lockedCanonical(),
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
@@ -200,7 +201,7 @@ func (r *registration) refineOptions() refine.Options {
 		iterations = effort[r.opt.Preset].iterations
 	}
 	return refine.Options{
-		Similarity: r.refinedBy(), Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Similarity: r.refinedBy(), Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads, Locked: r.lockedCanonical(),
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	}
 }

@@ -83,6 +83,7 @@ public:
   using FixedImageType = TFixedImage;
   using MovingImageType = TMovingImage;
   using MaskImageType = Image<unsigned char, 3>;
+  using RegionsImageType = Image<float, 3>;
   using InitialTransformType = Transform<double, 3, 3>;
   using DisplacementFieldType = TDisplacementField;
   using ComponentType = typename DisplacementFieldType::PixelType::ValueType;
@@ -112,6 +113,10 @@ public:
   /** Where not zero, the moving image counts. On the moving image's grid; optional. */
   itkSetInputMacro(MovingMask, MaskImageType);
   itkGetInputMacro(MovingMask, MaskImageType);
+
+  /** Labels on the fixed image's grid, each of which moves as one body; 0 is none. With a linear initial transform or none; optional. */
+  itkSetInputMacro(RigidRegions, RegionsImageType);
+  itkGetInputMacro(RigidRegions, RegionsImageType);
 
   /** From fixed to moving points, of double or single precision (as another registration's); optional. See the class's description. */
   virtual void

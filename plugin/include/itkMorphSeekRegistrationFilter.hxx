@@ -36,6 +36,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Morp
   this->AddRequiredInputName("MovingImage");
   this->AddOptionalInputName("FixedMask");
   this->AddOptionalInputName("MovingMask");
+  this->AddOptionalInputName("RigidRegions");
   this->AddOptionalInputName("InitialTransform");
   this->SetNumberOfRequiredOutputs(2);
   this->SetNthOutput(1, this->MakeOutput(1));
@@ -314,6 +315,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     auto moving = this->AsFloat(this->GetMovingImage());
     auto fixedMask = this->AsFloat(this->GetFixedMask());
     auto movingMask = this->AsFloat(this->GetMovingMask());
+    auto rigid = this->AsFloat(this->GetRigidRegions());
     double matrix[12];
     if (initial != nullptr && isLinear)
     {
@@ -337,7 +339,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
 
     const ms_image   fixedImage = Wrap(fixed.GetPointer()), movingImage = Wrap(moving.GetPointer());
     const ms_image   fixedMaskImage = fixedMask ? Wrap(fixedMask.GetPointer()) : ms_image{},
-                     movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{};
+                     movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{},
+                     rigidImage = rigid ? Wrap(rigid.GetPointer()) : ms_image{};
     typename Image<Vector<float, 3>, 3>::Pointer field;
     ms_image                                     fieldImage = {};
     if (!isLinear)
@@ -351,7 +354,8 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
                               fixedMask ? &fixedMaskImage : nullptr,
                               movingMask ? &movingMaskImage : nullptr,
                               initial != nullptr && isLinear ? matrix : nullptr,
-                              isLinear ? nullptr : &fieldImage };
+                              isLinear ? nullptr : &fieldImage,
+                              rigid ? &rigidImage : nullptr };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);

@@ -136,6 +136,8 @@ typedef struct ms_options {
   const char *cache;
   const char *uncertainty;
   const char *smoothness;
+  const char *along;
+  const char *symmetric;
   /* end of options */
 } ms_options;
 
@@ -163,6 +165,8 @@ typedef struct ms_pair {
                                     interleaved: 3 floats a voxel, as ms_result_field_mm writes them. The deformable
                                     stages go on from there, and the matrix stays; without a matrix the field is the
                                     whole map. NULL: none */
+  const ms_image *rigid;       /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
+                                  all may bend */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
@@ -386,6 +390,9 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *   "uncertainty": null unless the option asked for it
  *     "source": "policy": trajectories of a network; "search": the costs of displacements about the result
  *     "samples": trajectories; 0 for the search
+ *     "mean_mm": mean over the voxels
+ *     "p95_mm": 95 % of the voxels have less
+ *   "symmetric": null unless the option asked for it
  *     "mean_mm": mean over the voxels
  *     "p95_mm": 95 % of the voxels have less
  *   "version": of the library

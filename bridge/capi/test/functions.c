@@ -210,7 +210,13 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
   pair.fixed_mask = NULL, pair.moving_mask = &bad;
   REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
-  pair.moving_mask = NULL;
+  pair.moving_mask = NULL, pair.rigid = &bad;
+  REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
+  bad.spacing[0] /= 2, voxels[0] = 0.5f;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  voxels[0] = 0;
+  REFUSED_PAIR(MS_ERR_EMPTY_MASK);
+  pair.rigid = NULL;
   initial[10] = 0;
   REFUSED_PAIR(MS_ERR_SINGULAR_TRANSFORM);
   initial[10] = 1, initial[3] = 1e6;

@@ -26,6 +26,7 @@ def register(
     *,
     fixed_mask: images.ImageLike | None = None,
     moving_mask: images.ImageLike | None = None,
+    rigid: images.ImageLike | None = None,
     initial_transform: Any = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -41,6 +42,9 @@ def register(
     fixed_mask, moving_mask : ImageLike, optional
         Where not zero, voxels count for the initial alignment and the similarity. A numpy array
         lies on its image's grid.
+    rigid : ImageLike, optional
+        Label map on the fixed image's grid. Each label but 0 (a bone, an implant, a tumour) moves
+        as one body: it is shifted and turned, and keeps its shape.
     initial_transform : optional
         From fixed to moving space: a file that :meth:`morphseek.Transform.load` reads, a
         :class:`morphseek.Transform`, a result of an earlier registration, a transform or a vector
@@ -83,6 +87,7 @@ def register(
     target, source = images.read(fixed, "fixed"), images.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     start = start_of(initial_transform, target, source)
+    regions = _mask(rigid, target, "rigid regions")
     chosen = plain_options(options)
 
     with Reporter(progress) as reporter:
@@ -93,6 +98,7 @@ def register(
                 (source.float32(), source.grid),
                 None if masks[0] is None else (masks[0].float32(), masks[0].grid),
                 None if masks[1] is None else (masks[1].float32(), masks[1].grid),
+                None if regions is None else (regions.float32(), regions.grid),
                 start.matrix,
                 start.before,
                 chosen,

@@ -6,7 +6,8 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
 
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
     0, 0, 1, 0, 0, 0, 1]},
-     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...},    the masks may be absent
+     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},    the last three may be
+     absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
      absent "initial_field": {"file": ..., ...},                    in its place: (z, y, x, 3) on
      the fixed grid, LPS mm
@@ -69,7 +70,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
         masks: dict[str, Any] = {
             name: _read(folder, request[name], name)
-            for name in ("fixed_mask", "moving_mask")
+            for name in ("fixed_mask", "moving_mask", "rigid")
             if request.get(name) is not None
         }
         labels = [

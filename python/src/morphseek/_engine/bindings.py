@@ -51,6 +51,7 @@ def register(
     moving: tuple[Floats, Grid],
     fixed_mask: tuple[Floats, Grid] | None,
     moving_mask: tuple[Floats, Grid] | None,
+    rigid: tuple[Floats, Grid] | None,
     initial: Doubles | None,
     before: tuple[Floats, Grid] | None,
     options: dict[str, Any],
@@ -65,6 +66,7 @@ def register(
         ("moving", moving),
         ("fixed mask", fixed_mask),
         ("moving mask", moving_mask),
+        ("rigid regions", rigid),
     ):
         if volume is None:
             arrays += [None, None]

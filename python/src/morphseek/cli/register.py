@@ -35,6 +35,11 @@ from .output import NOT_GOOD, is_good, print_summary
 @click.option("--fixed-mask", type=PATH, help="Where not zero, the fixed image counts.")
 @click.option("--moving-mask", type=PATH, help="Where not zero, the moving image counts.")
 @click.option(
+    "--rigid", type=PATH,
+    help="Label map of the fixed image: each label but 0 (a bone, an implant) moves as one body and"
+    " keeps its shape.",
+)  # fmt: skip
+@click.option(
     "--fixed-landmarks", type=PATH,
     help="Points of the fixed image: .mrk.json, .fcsv, or CSV with the columns x, y, z in LPS mm"
     " and, optionally, name. With those of the moving one, the error at them is measured; they do"
@@ -71,6 +76,7 @@ def register(
     moving_labels: Path | None,
     fixed_mask: Path | None,
     moving_mask: Path | None,
+    rigid: Path | None,
     fixed_landmarks: Path | None,
     moving_landmarks: Path | None,
     initial_transform: Path | None,
@@ -105,6 +111,7 @@ def register(
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
+            rigid=rigid,
             initial_transform=initial_transform,
             keep_stages=keep_stages,
         )
