@@ -28,6 +28,7 @@ def register_into(
     title: str = "",
     command: str = "",
     report: Report = "full",
+    halfway: bool = False,
     ours: Collection[str] = (),
     also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
@@ -51,6 +52,8 @@ def register_into(
         For report.html; see :func:`morphseek.report.write_report`.
     report : {"full", "small", "none"}
         What report.html is: interactive, one picture and the numbers, or not written.
+    halfway : bool, optional
+        Also write :data:`morphseek.halfway.HALFWAY`.
     ours : collection of str
         Further files in the folder that are of an earlier call.
     also : callable, optional
@@ -141,6 +144,8 @@ def register_into(
         if warped_labels is not None:
             carried = warped_labels
             others["warped_labels.nii.gz"] = lambda path: write(path, carried)
+        if halfway:
+            others |= result.halfway().writers()
         if report != "none":
             from ..report import write_report
 
