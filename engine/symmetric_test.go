@@ -160,3 +160,75 @@ func TestMiddleAffine(t *testing.T) {
 		t.Errorf("two opposite places have a middle: %v", err)
 	}
 }
+
+// A shift and a turn have their halves half-way; a deformation's points are the middles of where they lie in both images; and from both sides it
+// is one space.
+func TestHalfway(t *testing.T) {
+	fixed, moving, _ := testpair.Phantom(32, 3, false)
+	sin, cos := math.Sincos(0.2)
+	turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{20, -10, 4}}
+	e := open(t, Config{})
+	rigid := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &turn}, with(nil))
+	toFixed, toMoving, err := rigid.Halfway()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, _ := turn.Root()
+	p := []float64{11, 17, 9}
+	want := root.Apply([3]float64(p))
+	for _, m := range []*Transform{toMoving} {
+		if err := m.TransformPoints(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if math.Hypot(p[0]-want[0], p[1]-want[1]) > 1e-4 || math.Abs(p[2]-want[2]) > 1e-4 {
+		t.Errorf("half of a turn leads to %v, want %v", p, want)
+	}
+	if err := toFixed.TransformPoints(p); err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(p[0]-11)+math.Abs(p[1]-17)+math.Abs(p[2]-9) > 1e-3 {
+		t.Errorf("back in the fixed space it lies at %v", p)
+	}
+
+	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
+	forth, back := register(t, e, Pair{Fixed: fixed, Moving: moving}, options), register(t, e, Pair{Fixed: moving, Moving: fixed}, options)
+	f, m, err := forth.Halfway()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m2, f2, err := back.Halfway()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name     string
+		one, two *Transform
+	}{{"fixed", f, f2}, {"moving", m, m2}} {
+		for _, at := range [][3]float64{{15, 15, 15}, {9, 20, 12}, {22, 11, 18}} {
+			p, q := at[:], []float64{at[0], at[1], at[2]}
+			p = append([]float64{}, p...)
+			if err := c.one.TransformPoints(p); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.two.TransformPoints(q); err != nil {
+				t.Fatal(err)
+			}
+			if d := math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]); d > 0.03 {
+				t.Errorf("to the %s image from half-way: %v and, exchanged, %v", c.name, p, q)
+			}
+		}
+	}
+	x := []float64{14, 16, 15}
+	y := append([]float64{}, x...)
+	if err := forth.TransformPoints(y); err != nil {
+		t.Fatal(err)
+	}
+	mid := []float64{(x[0] + y[0]) / 2, (x[1] + y[1]) / 2, (x[2] + y[2]) / 2}
+	if err := f.TransformPoints(mid); err != nil {
+		t.Fatal(err)
+	}
+	if d := math.Hypot(math.Hypot(mid[0]-x[0], mid[1]-x[1]), mid[2]-x[2]); d > 0.02 {
+		t.Errorf("the middle of %v and %v comes from %v", x, y, mid)
+	}
+}

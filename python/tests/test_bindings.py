@@ -49,7 +49,14 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         (
             "mask",
             lambda: b.register(
-                (IMAGE, GRID), (IMAGE, GRID), (IMAGE[1:], GRID), None, None, None, {}, lambda *_: True
+                (IMAGE, GRID),
+                (IMAGE, GRID),
+                (IMAGE[1:], GRID),
+                None,
+                None,
+                None,
+                {},
+                lambda *_: True,
             ),
             other,
         ),

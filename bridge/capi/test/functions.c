@@ -190,7 +190,7 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
 
   /* masks, the initial transform */
   double initial[12] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
-  ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, initial, NULL};
+  ms_pair pair = {.size = sizeof pair, .fixed = fixed, .moving = moving, .initial = initial};
   bad = *fixed, bad.voxels = voxels;
 #define REFUSED_PAIR(code)                                                        \
   do {                                                                            \
@@ -248,7 +248,7 @@ static void test_initial_field(ms_engine engine, const ms_image *fixed, const ms
   EXPECT(MS_OK, ms_result_destroy(result));
   ms_image field = *fixed;
   field.voxels = mm;
-  ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, NULL, &field};
+  ms_pair pair = {.size = sizeof pair, .fixed = fixed, .moving = moving, .initial_field = &field};
   options.refine = 0;
   EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
   EXPECT(MS_OK, ms_result_field_mm(result, again, n));

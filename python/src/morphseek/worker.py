@@ -6,8 +6,8 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
 
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
     0, 0, 1, 0, 0, 0, 1]},
-     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},    the last three may be
-     absent
+     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
+                                                                    all but two may be absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
      absent "initial_field": {"file": ..., ...},                    in its place: (z, y, x, 3) on
      the fixed grid, LPS mm

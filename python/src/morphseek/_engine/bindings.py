@@ -84,14 +84,12 @@ def register(
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)
     call(raw.Copy, displacement, warped, linear)
-    matrix = np.eye(4)
-    matrix[:3, :3], matrix[:3, 3] = linear[:9].reshape(3, 3), linear[9:]
     metrics: dict[str, Any] = json.loads(call(raw.Metrics))
     uncertainty = None
     if metrics["uncertainty"]:
         uncertainty = np.empty(shape, np.float32)
         call(raw.Uncertainty, uncertainty)
-    return Found(displacement, warped, matrix, metrics, uncertainty)
+    return Found(displacement, warped, _matrix(linear), metrics, uncertainty)
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +151,23 @@ def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
     return out
 
 
+def halfway(
+    field: Floats, grid: Grid, last: Doubles
+) -> tuple[Doubles, tuple[Floats, Doubles], tuple[Floats, Doubles]]:
+    """Return the grid half-way between two images, and the maps from there to the fixed and to the
+    moving space: fields, and the 4x4 matrices that they end with.
+    """
+    _check_field(field, grid)
+    there = np.empty(18)
+    fields = np.empty_like(field), np.empty_like(field)
+    lasts = np.empty(12), np.empty(12)
+    call(
+        gopy.Halfway, field, grid, _affine(last), ALL_CORES,
+        there, fields[0], lasts[0], fields[1], lasts[1],
+    )  # fmt: skip
+    return there, (fields[0], _matrix(lasts[0])), (fields[1], _matrix(lasts[1]))
+
+
 def jacobian(field: Floats, grid: Grid) -> Floats:
     """Return det(I + grad u) on the field's grid."""
     _check_field(field, grid)
@@ -196,6 +211,12 @@ def with_margin(grid: Grid, margin: np.ndarray) -> Doubles:
     wider[:3] += margin.sum(axis=1)
     wider[6:9] -= grid[9:18].reshape(3, 3) @ (margin[:, 0] * grid[3:6])
     return wider
+
+
+def _matrix(linear: Doubles) -> Doubles:
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = linear[:9].reshape(3, 3), linear[9:]
+    return matrix
 
 
 def _affine(matrix: Doubles) -> Doubles:

@@ -60,6 +60,12 @@ from .output import NOT_GOOD, is_good, print_summary
     "--keep-stages", is_flag=True,
     help="Also write transform_initial.h5, the rigid or affine transform before the deformation.",
 )  # fmt: skip
+@click.option(
+    "--halfway", is_flag=True,
+    help="Also write the mean of both images in the space half-way between them, halfway.nii.gz,"
+    " and the transforms from there, halfway_to_fixed.h5 and halfway_to_moving.h5; best with"
+    " --symmetric on.",
+)  # fmt: skip
 @strict_option
 @click.option(
     "--explain", is_flag=True,
@@ -80,7 +86,11 @@ def register(
     fixed_landmarks: Path | None,
     moving_landmarks: Path | None,
     initial_transform: Path | None,
+<<<<<<< HEAD
     keep_stages: bool,
+=======
+    halfway: bool,
+>>>>>>> shape
     report: Any,
     strict: bool,
     explain: bool,
@@ -108,6 +118,7 @@ def register(
             title=onto(moving, fixed),
             command=command_line(),
             report=report,
+            halfway=halfway,
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,

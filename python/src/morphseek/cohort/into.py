@@ -30,7 +30,11 @@ def register_into(
     title: str = "",
     command: str = "",
     report: Report = "full",
+<<<<<<< HEAD
     keep_stages: bool = False,
+=======
+    halfway: bool = False,
+>>>>>>> shape
     ours: Collection[str] = (),
     also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
@@ -54,8 +58,13 @@ def register_into(
         For report.html; see :func:`morphseek.report.write_report`.
     report : {"full", "small", "none"}
         What report.html is: interactive, one picture and the numbers, or not written.
+<<<<<<< HEAD
     keep_stages : bool
         Also write the transform of each stage, under the names in the report's ``stages``.
+=======
+    halfway : bool, optional
+        Also write :data:`morphseek.halfway.HALFWAY`.
+>>>>>>> shape
     ours : collection of str
         Further files in the folder that are of an earlier call.
     also : callable, optional
@@ -146,6 +155,8 @@ def register_into(
         if warped_labels is not None:
             carried = warped_labels
             others["warped_labels.nii.gz"] = lambda path: write(path, carried)
+        if halfway:
+            others |= result.halfway().writers()
         if report != "none":
             from ..report import write_report
 
