@@ -86,11 +86,8 @@ def register(
     fixed_landmarks: Path | None,
     moving_landmarks: Path | None,
     initial_transform: Path | None,
-<<<<<<< HEAD
     keep_stages: bool,
-=======
     halfway: bool,
->>>>>>> shape
     report: Any,
     strict: bool,
     explain: bool,

@@ -30,11 +30,8 @@ def register_into(
     title: str = "",
     command: str = "",
     report: Report = "full",
-<<<<<<< HEAD
     keep_stages: bool = False,
-=======
     halfway: bool = False,
->>>>>>> shape
     ours: Collection[str] = (),
     also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
@@ -58,13 +55,10 @@ def register_into(
         For report.html; see :func:`morphseek.report.write_report`.
     report : {"full", "small", "none"}
         What report.html is: interactive, one picture and the numbers, or not written.
-<<<<<<< HEAD
     keep_stages : bool
         Also write the transform of each stage, under the names in the report's ``stages``.
-=======
     halfway : bool, optional
         Also write :data:`morphseek.halfway.HALFWAY`.
->>>>>>> shape
     ours : collection of str
         Further files in the folder that are of an earlier call.
     also : callable, optional
