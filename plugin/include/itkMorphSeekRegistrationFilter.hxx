@@ -332,7 +332,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     auto rigid = this->AsFloat(this->GetRigidRegions());
     if (rigid && !isLinear)
     {
-      itkExceptionMacro("Rigid regions keep their shape behind a linear initial transform alone; leave one of them out");
+      itkExceptionMacro("Rigid regions need a linear initial transform or none; leave one of them out");
     }
     if (!isLinear)
     {

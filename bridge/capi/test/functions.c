@@ -190,7 +190,7 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
 
   /* masks, the initial transform */
   double initial[12] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
-  ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, initial};
+  ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, initial, NULL};
   bad = *fixed, bad.voxels = voxels;
 #define REFUSED_PAIR(code)                                                        \
   do {                                                                            \
