@@ -172,7 +172,7 @@ typedef struct ms_pair {
 /* A report on a running registration. The strings live until the callback returns. */
 typedef struct ms_progress {
   size_t size;
-  const char *stage;   /* "align", "search", "network", "refine", "uncertainty", "finish" */
+  const char *stage;   /* "align", "search", "network", "refine", "reverse", "uncertainty", "finish" */
   double fraction;     /* of the whole registration, 0 to 1, never decreasing */
   const char *message; /* for a log; may be "" */
 } ms_progress;
