@@ -156,9 +156,9 @@ typedef struct ms_pair {
   size_t size;
   const ms_image *fixed;
   const ms_image *moving;
-  const ms_image *fixed_mask;  /* on the fixed image's grid, non-zero selects; NULL: everything */
-  const ms_image *moving_mask; /* on the moving image's grid */
-  const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
+  const ms_image *fixed_mask;    /* on the fixed image's grid, non-zero selects; NULL: everything */
+  const ms_image *moving_mask;   /* on the moving image's grid */
+  const double *initial;         /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
                                   mm: where the initial alignment starts, or stays with options.initial "none" or
                                   "com"; NULL: not known */
   const ms_image *initial_field; /* displacements d before it, p -> initial(p + d(p)), in LPS mm on any grid, x, y, z

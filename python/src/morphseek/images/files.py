@@ -11,7 +11,7 @@ import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -223,6 +223,42 @@ def _write_with_header(
         assert length is None or len(header) == length
         voxels = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         put(temporary, header, voxels)
+
+    write_with(write, path)
+
+
+def write_pieces(
+    path: str | os.PathLike[str], grid: np.ndarray, dtype: np.dtype, pieces: Iterable[np.ndarray]
+) -> None:
+    """Write an image whose slabs along z come one after another: ``.nii``, ``.nii.gz`` or, not
+    compressed, ``.nrrd``.
+    """
+    small = np.zeros((2, 2, 2), dtype.newbyteorder("="))
+    like, ending = Image.on_grid(small, grid).to_sitk(), Path(path).name.lower()
+    sizes = [int(n) for n in grid[:3]]
+    nifti = not ending.endswith(".nrrd")
+    if nifti and (max(sizes) > _MOST_NIFTI or is_sheared(np.array(grid[9:18]).reshape(3, 3))):
+        raise errors.OutputUnwritableError(
+            f"{path}: a NIfTI does not hold this grid; give the file the ending .nrrd"
+        )
+
+    def write(temporary: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            own = Path(folder) / ("small.nii" if nifti else "small.nrrd")
+            sitk.WriteImage(like, str(own), useCompression=False)
+            head = own.read_bytes()[: -small.nbytes]
+        if nifti:
+            start = bytearray(head)
+            struct.pack_into("=3h", start, 42, *sizes)
+            head = bytes(start)
+        else:
+            text = " ".join(map(str, sizes)).encode()
+            head = re.sub(rb"(?m)^sizes: .*$", b"sizes: " + text, head)
+        packed = ending.endswith(".gz")
+        with gzip.open(temporary, "wb", 1) if packed else open(temporary, "wb") as file:
+            file.write(head)
+            for piece in pieces:
+                file.write(np.ascontiguousarray(piece, small.dtype).reshape(-1).data.cast("B"))
 
     write_with(write, path)
 
