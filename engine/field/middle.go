@@ -40,7 +40,7 @@ func (f *Field) Root(threads int) *Field {
 		most := parallel.Reduce(len(f.Data), 1<<16, threads, func(lo, hi int) (most float32) {
 			for i := lo; i < hi; i++ {
 				d := f.Data[i] - twice.Data[i]
-				root.Data[i] += 0.5 * d
+				root.Data[i] += float32(0.5 * d)
 				most = max(most, d, -d)
 			}
 			return most
