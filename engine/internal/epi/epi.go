@@ -18,12 +18,12 @@ import (
 
 // How the field is found.
 const (
-	stiffness = 2e-3 // what a unit gradient of the field costs, where the images reach 1
+	stiffness = 8e-3 // what a unit gradient of the field costs, where the images reach 1
 	steepest  = 0.9  // slope along the axis: at 1 the images fold
 	rounds    = 10   // Gauss-Newton steps at a resolution
 	inner     = 24   // conjugate gradients in each
 	smallest  = 12   // voxels along an axis that a coarser resolution has
-	enough    = 1e-3 // by which share the cost falls, at least, in a step that another one follows
+	enough    = 5e-3 // voxels that a step moves, root mean square, at least, where another one follows
 )
 
 // Field returns the field in voxels of the images' grid along an axis of it (0, 1 or 2): one's image is at x+d, other's at x-d. progress hears the
@@ -92,8 +92,8 @@ func Modulated(dst []float32, image, d *volume.Volume, axis int, sign float32, t
 	each(d, axis, threads, func(line lineOf) {
 		for k := range line.n {
 			i := line.at(k)
-			value, _ := line.read(image.Data, float32(k)+sign*d.Data[i])
-			dst[i] = value * (1 + sign*line.slope(d.Data, k))
+			value, _ := line.read(image.Data, float32(k)+float32(sign*d.Data[i]))
+			dst[i] = value * (1 + float32(sign*line.slope(d.Data, k)))
 		}
 	})
 }
@@ -120,9 +120,9 @@ func (l lineOf) read(data []float32, x float32) (value, slope float32) {
 	k := int(x)
 	t := x - float32(k)
 	p0, p1, p2, p3 := data[l.at(max(k-1, 0))], data[l.at(k)], data[l.at(k+1)], data[l.at(min(k+2, l.n-1))]
-	a := 0.5 * (p3 - p0 + float32(3*(p1-p2)))
+	a := float32(0.5 * (p3 - p0 + float32(3*(p1-p2))))
 	b := p0 - float32(2.5*p1) + float32(2*p2) - float32(0.5*p3)
-	c := 0.5 * (p2 - p0)
+	c := float32(0.5 * (p2 - p0))
 	value = float32((float32((float32(a*t)+b)*t)+c)*t) + p1
 	slope = float32((float32(3*a*t)+float32(2*b))*t) + c
 	return min(max(value, min(p0, p1, p2, p3)), max(p0, p1, p2, p3)), slope
@@ -179,12 +179,12 @@ func (l *level) cost(d []float32, linear bool) float64 {
 			}
 			v1, s1 := line.read(l.one.Data, float32(k)+d[i])
 			v2, s2 := line.read(l.other.Data, float32(k)-d[i])
-			v1, s1, v2, s2 = v1*l.scale, s1*l.scale, v2*l.scale, s2*l.scale
+			v1, s1, v2, s2 = float32(v1*l.scale), float32(s1*l.scale), float32(v2*l.scale), float32(s2*l.scale)
 			r := float32(v1*(1+slope)) - float32(v2*(1-slope))
 			if linear {
 				l.r[i], l.p[i], l.q[i] = r, float32(s1*(1+slope))+float32(s2*(1-slope)), v1+v2
 			}
-			sum += float64(r) * float64(r)
+			sum += float64(float64(r) * float64(r))
 			for a := range 3 {
 				if i/stride[a]%size[a] < size[a]-1 {
 					u := d[i+stride[a]] - d[i]
@@ -245,7 +245,7 @@ func (l *level) back(dst, y, x []float32) {
 func (l *level) dot(a, b []float32) float64 {
 	return parallel.Sum(len(a), 1<<14, l.threads, func(lo, hi int) (sum float64) {
 		for i := lo; i < hi; i++ {
-			sum += float64(a[i]) * float64(b[i])
+			sum += float64(float64(a[i]) * float64(b[i]))
 		}
 		return sum
 	})
@@ -279,8 +279,8 @@ func (l *level) step() bool {
 		l.back(product, image, direction)
 		alpha := float32(rho / l.dot(direction, product))
 		for i := range delta {
-			delta[i] += alpha * direction[i]
-			residual[i] -= alpha * product[i]
+			delta[i] += float32(alpha * direction[i])
+			residual[i] -= float32(alpha * product[i])
 			product[i] = weight[i] * residual[i]
 		}
 		next := l.dot(residual, product)
@@ -297,9 +297,8 @@ func (l *level) step() bool {
 		}
 		if value := l.cost(trial, false); value < l.value {
 			copy(l.d.Data, trial)
-			gained := (l.value - value) / l.value
 			l.value = value
-			return gained > enough
+			return float64(t)*math.Sqrt(l.dot(delta, delta)/float64(n)) > enough
 		}
 	}
 	return false
