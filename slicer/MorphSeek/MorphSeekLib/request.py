@@ -33,8 +33,8 @@ class Event(NamedTuple):
     """One report of a running registration."""
 
     stage: str
-    """prepare, align, search, network, refine, uncertainty, finish or outputs; :data:`STAGES` has
-    their names for the user.
+    """prepare, align, search, network, refine, reverse, uncertainty, finish or outputs;
+    :data:`STAGES` has their names for the user.
     """
     fraction: float
     """Of the whole registration, 0 to 1, never decreasing."""
@@ -50,6 +50,7 @@ STAGES = {
     "search": "Search for large displacements",
     "network": "Network",
     "refine": "Refinement",
+    "reverse": "Registration the other way",
     "uncertainty": "Uncertainty",
     "finish": "Measuring",
     "outputs": "Making the outputs",
