@@ -289,7 +289,7 @@ Meta(const fs::path & path)
   {
     throw Unsound("its header lacks CompressedDataSize");
   }
-  Stored     stored;
+  Stored stored;
   stored.file = local ? path : Named(path, fields["ElementDataFile"]);
   stored.offset = local ? offset : static_cast<std::uint64_t>(std::max<std::int64_t>(skip, 0));
   stored.size = size * (yes("BinaryData", "true") ? type->second : 1); // of text, a digit and a space at least

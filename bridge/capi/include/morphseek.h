@@ -165,7 +165,7 @@ typedef struct ms_pair {
                                     interleaved: 3 floats a voxel, as ms_result_field_mm writes them. The deformable
                                     stages go on from there, and the matrix stays; without a matrix the field is the
                                     whole map. NULL: none */
-  const ms_image *rigid;       /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
+  const ms_image *rigid;         /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
                                   all may bend */
 } ms_pair;
 
