@@ -64,7 +64,7 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         (
             "initial",
             lambda: b.register(
-                (IMAGE, GRID), (IMAGE, GRID), None, None, None, np.eye(4), None, {}, lambda *_: True
+                (IMAGE, GRID), (IMAGE, GRID), None, None, None, np.eye(3), None, {}, lambda *_: True
             ),
             other,
         ),

@@ -73,6 +73,8 @@ def register(
         else:
             _check_volume(name, *volume)
             arrays += volume
+    if initial is not None:
+        _check("initial transform", initial, np.float64, (4, 4))
     arrays.append(None if initial is None else _affine(initial))
     if before is None:
         arrays += [None, None]
