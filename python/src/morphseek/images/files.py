@@ -23,7 +23,7 @@ from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_series
 from .formats import NIFTI, PAIRS, WRITTEN
 from .grid import is_sheared, placed, sheared
-from .headers import check_header, check_voxels
+from .headers import check_header, check_stream, check_voxels
 from .image import Image
 from .sidecars import parts
 
@@ -40,8 +40,6 @@ def read_path(path: Path, name: str) -> sitk.Image:
         before = stamp(parts(path))
         try:
             image = _read_file(path, name)
-            if path.name.lower().endswith(NIFTI):
-                _check_whole(image, path, name)
         finally:  # or else what is said of it may not be so
             check_unchanged(before, name)
         return image
@@ -71,8 +69,12 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> sitk.Im
     stored = check_header(path, name)
     with to_read(path, parts(path)[1:]) as openable:
         image = _read_by_itk(openable, pixels, name)
-    if stored is not None and not path.name.lower().endswith(NIFTI):  # whose checksum ITK compares
-        check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
+    nifti = path.name.lower().endswith(NIFTI)
+    if nifti:
+        _check_whole(image, path, name)
+    if stored is not None:
+        check = check_stream if nifti else check_voxels
+        check(stored, sitk.GetArrayViewFromImage(image), path, name)
     return image
 
 
