@@ -612,24 +612,8 @@ def check_windows(args: argparse.Namespace) -> None:
         wine.stop()
 
 
-TESTED_BY = ("pytest", "psutil", "typer", "nibabel", "scipy")
-SUITE = (
-    "test_errors.py", "test_io.py", "test_landmarks.py", "test_transform.py", "test_cli.py",
-    "attack/test_images.py", "attack/test_numbers.py", "attack/test_text.py",
-)  # fmt: skip
-"""The package's tests that Wine 8 can run: no scipy.stats, no browser, no signals."""
-
-
-def suite(wine: Wine) -> None:
-    tests = Path(__file__).resolve().parents[2] / "python"
-    for name in SUITE:
-        words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", tests / "tests" / name)
-        said = wine.run(wine.python / "python.exe", *words, CI="true")
-        say(f"{name}: {said.strip().splitlines()[-1]}")
-
-
 def under_wine(args: argparse.Namespace, wine: Wine, pair: Path, first: Path) -> None:
-    wine.install(only(args.dist, "*win_amd64.whl"), *TESTED_BY)
+    wine.install(only(args.dist, "*win_amd64.whl"))
     python = wine.python / "python.exe"
     out = args.work / "out-windows"
     said = wine.run(python, PAIR, "register", pair, out)
@@ -652,7 +636,6 @@ def under_wine(args: argparse.Namespace, wine: Wine, pair: Path, first: Path) ->
     said = wine.run(programs / "filter.exe", programs / "morphseek.dll").strip()
     say(f"C++: {said}")
     assert said == as_here(args), "the field of the C++ program differs from x86-64's"
-    suite(wine)
 
 
 def main() -> None:
