@@ -1,6 +1,6 @@
 """``python -m morphseek`` is the ``morphseek`` command."""
 
-from .cli import app
+from .cli import main
 
 if __name__ == "__main__":
-    app(prog_name="morphseek")
+    main()

@@ -9,5 +9,6 @@ output; 7 a verdict that is not good, with ``--strict`` alone; 130 cancelled, 14
 from . import register, apply, compose, epi, evaluate, batch, morphometry  # noqa: F401, I001
 from . import models, devices, doctor, demo, train  # noqa: F401
 from ._app import app
+from ._entry import main
 
-__all__ = ["app"]
+__all__ = ["app", "main"]
