@@ -533,3 +533,20 @@ def test_where_each_system_keeps_the_cache(
     monkeypatch.setattr("morphseek._cache.sys", SimpleNamespace(platform=system))
     assert cache_option(False) == {"cache": str(tmp_path / folder / "morphseek")}
     assert cache_option(True) == {}
+
+
+@pytest.mark.parametrize(
+    "arguments, into, code",
+    [
+        (["--version"], os.devnull, 0),
+        (["--version"], "/dev/full", 1),
+        (["regster"], os.devnull, 2),
+        (["register", "nothing.nii.gz", "nothing.nii.gz", "--out", "nothing"], os.devnull, 3),
+    ],
+)
+def test_the_process_ends_with_its_exit_code(arguments: list[str], into: str, code: int):
+    if not os.path.exists(into):
+        pytest.skip(f"there is no {into} here")
+    with open(into, "w") as out:
+        run = [sys.executable, "-m", "morphseek", *arguments]
+        assert subprocess.run(run, stdout=out, stderr=subprocess.DEVNULL).returncode == code

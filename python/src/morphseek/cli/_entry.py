@@ -11,7 +11,7 @@ from ._app import app
 
 def main() -> None:
     """Run the command and end the process with its exit code."""
-    # NumPy's library waits for work by spinning, and gets none here (RATIONALE, the command)
+    # NumPy's library waits for work by spinning, and gets none here (engine/RATIONALE.md)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = 1  # of a defect, whose traceback Python prints
 
