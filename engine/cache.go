@@ -44,6 +44,11 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 		plain.Encode(v.Geometry)
 		hashFloats(h, v.Data)
 	}
+	for _, c := range pair.Channels {
+		plain.Encode([]any{c.Name, c.Weight, c.Labels, c.Fixed.Geometry, c.Moving.Geometry})
+		hashFloats(h, c.Fixed.Data)
+		hashFloats(h, c.Moving.Data)
+	}
 	if f := pair.InitialField; f != nil {
 		plain.Encode(f.Geometry)
 		hashFloats(h, f.Data)

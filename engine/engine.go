@@ -83,6 +83,9 @@ type Pair struct {
 	Rigid                 *volume.Volume // labels on the fixed image's grid, each of which moves as one body; 0 is none
 	Initial               *volume.Affine // fixed -> moving LPS mm: where the initial alignment starts (or stays, with Initial: "none")
 
+	// Channels are further images of both sides, and label maps, which drive the registration beside the first.
+	Channels []Channel
+
 	// InitialField, which may be nil, is a displacement d before Initial, p -> Initial(p + d(p)), on any grid; beyond it that of its border
 	// holds. The deformable stages go on from there, and Initial stays. Without Initial the field is the whole map.
 	InitialField *field.Field

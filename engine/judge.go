@@ -109,13 +109,14 @@ func (r *registration) weigh() {
 		}
 	}
 	r.metrics.Referee = e
+	r.channelMetrics()
 }
 
 // gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as it is, or than the
 // initial transform, which may be none: the mean over several scales. It goes on from a reflection of the fixed image's space.
 func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 	mirrored := r.canonical
-	mirrored.Moving = r.canonical.Moving.Reversed(0)
+	mirrored.Moving, mirrored.Channels = r.canonical.Moving.Reversed(0), nil
 	if mask := r.canonical.MovingMask; mask != nil {
 		mirrored.MovingMask = mask.Reversed(0)
 	}

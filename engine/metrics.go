@@ -26,6 +26,7 @@ type Metrics struct {
 	Refine           RefineMetrics       `json:"refine"`               // how the refinement went
 	Uncertainty      *UncertaintyMetrics `json:"uncertainty"`          // null unless the option asked for it
 	Symmetric        *SymmetricMetrics   `json:"symmetric"`            // null unless the option asked for it
+	Channels         []ChannelMetrics    `json:"channels"`             // beside the first; null where there are none
 	Version          string              `json:"version"`              // of the library
 	Model            string              `json:"model"`                // the network's name; "none" where no network ran
 	Device           string              `json:"device"`               // that the networks really ran on
@@ -113,6 +114,16 @@ type UncertaintyMetrics struct {
 type SymmetricMetrics struct {
 	MeanMM float64 `json:"mean_mm"` // mean over the voxels
 	P95MM  float64 `json:"p95_mm"`  // 95 % of the voxels have less
+}
+
+// ChannelMetrics says how one more image of both sides, or label map, came to match.
+type ChannelMetrics struct {
+	Name       string  `json:"name"`       // as it was given, or its number
+	Weight     float64 `json:"weight"`     // beside the 1 of the first
+	Similarity string  `json:"similarity"` // "ncc", "mse" or "mind" of images; "labels"
+	Labels     int     `json:"labels"`     // that both maps have; 0 of images
+	Before     float64 `json:"before"`     // after the initial transform: mean squared local correlation of images, share of the labelled voxels that both call the same
+	After      float64 `json:"after"`      // the same of the result
 }
 
 func levelMetrics(levels []refine.Level) (m []LevelMetrics) {

@@ -35,6 +35,9 @@ func (p Pair) check() error {
 	if err := p.checkRigid(); err != nil {
 		return err
 	}
+	if err := p.checkChannels(); err != nil {
+		return err
+	}
 	if p.Initial == nil {
 		return p.checkUnits()
 	}
@@ -113,6 +116,10 @@ func (r *registration) prepare() error {
 	if r.pair.Rigid != nil {
 		need += floats * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
 	}
+	for _, c := range r.pair.Channels { // finite and canonical copies, on the grid of the refinement with what is measured there
+		const live = 24
+		need += floats * int64(3*c.Fixed.Voxels()+3*c.Moving.Voxels()+live*refine.Voxels(search.Pair{Fixed: fixed, Moving: moving}, effort[r.opt.Preset].voxels))
+	}
 	if r.opt.Symmetric == "on" {
 		need += floats * int64(21*fixed.Voxels()+9*moving.Voxels()) // both maps, their product, its root, that of the middle; copies
 	}
@@ -139,6 +146,7 @@ func (r *registration) prepare() error {
 		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
 		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(), Rigid: r.pair.Rigid.Canonical(),
 	}
+	r.prepareChannels()
 	r.warnOfUnusedOptions()
 	if r.model == nil {
 		return nil

@@ -26,6 +26,11 @@ func (r *registration) align() error {
 	if r.metrics.Plan.Start = method; r.begun != nil {
 		r.metrics.Plan.Start = "deformation"
 	}
+	if len(r.canonical.Channels) > 0 {
+		if a, err = r.alignByChannels(a, align.Method(method)); err != nil {
+			return err
+		}
+	}
 	if method == "rigid" || method == "affine" {
 		if a, err = r.judgeStart(a); err != nil {
 			return err
@@ -165,7 +170,7 @@ func (r *registration) because(why string) {
 
 // match goes on with intensities where a curve maps one contrast to the other, and returns what fits such a pair; nil where none does.
 func (r *registration) match() (*refine.Regularisation, error) {
-	if r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil || r.agreement.Gain >= mostUnmapped {
+	if len(r.canonical.Channels) > 0 || r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil || r.agreement.Gain >= mostUnmapped {
 		return nil, nil // the last of these would be refused by isMapped after the work
 	}
 	by := mapped(r.pair.Fixed.Voxels())

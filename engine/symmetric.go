@@ -137,6 +137,10 @@ func (r *registration) backward() (*registration, error) {
 		}
 		pair.Initial = &inverse
 	}
+	for _, c := range r.asked.Channels {
+		c.Fixed, c.Moving = c.Moving, c.Fixed
+		pair.Channels = append(pair.Channels, c)
+	}
 	opt := r.opt
 	opt.Symmetric, opt.Uncertainty = "off", "off"
 	b := newRegistration(r.ctx, r.engine, pair, opt, newReporter(), nil)

@@ -395,6 +395,14 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *   "symmetric": null unless the option asked for it
  *     "mean_mm": mean over the voxels
  *     "p95_mm": 95 % of the voxels have less
+ *   "channels": beside the first; null where there are none
+ *     "name": as it was given, or its number
+ *     "weight": beside the 1 of the first
+ *     "similarity": "ncc", "mse" or "mind" of images; "labels"
+ *     "labels": that both maps have; 0 of images
+ *     "before": after the initial transform: mean squared local correlation of images, share of the labelled voxels that
+ *               both call the same
+ *     "after": the same of the result
  *   "version": of the library
  *   "model": the network's name; "none" where no network ran
  *   "device": that the networks really ran on

@@ -19,6 +19,7 @@ type Pair struct {
 	FixedMask, MovingMask *volume.Volume
 	Rigid                 *volume.Volume // labels on the fixed grid, each of which moves as one body; may be nil
 	Initial               volume.Affine  // fixed -> moving, LPS mm
+	Channels              []Channel      // further images and label maps; may be nil
 }
 
 // Images are a pair at one resolution: fixed on a grid, moving, under the initial transform, on that grid grown by a margin,
@@ -134,18 +135,22 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threa
 	lo, hi := Range(v)
 	v = v.Finite(lo)
 	scale := 1 / (hi - lo)
-	read := func(y, z int, rows [][]float32) {
+	return resampled(v.Geometry, g, a, e, threads, func(y, z int, rows [][]float32) {
 		for i, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][:v.Size[0]] {
 			rows[0][i] = min(max((x-lo)*scale, 0), 1)
 		}
-	}
-	size, block, sigma := v.Geometry, [3]int{1, 1, 1}, [3]float64{}
+	})
+}
+
+// resampled does prepare's resampling of the image on v that read hands out.
+func resampled(v, g volume.Geometry, a volume.Affine, e Edge, threads int, read filter.Rows) *volume.Volume {
+	size, block, sigma := v, [3]int{1, 1, 1}, [3]float64{}
 	ratio := coarser(v, g, a)
 	for k, r := range ratio {
 		block[k], sigma[k] = blur(r, v.Size[k])
 	}
 	if block != [3]int{1, 1, 1} {
-		means := averaged(v.Geometry, block, threads, read)
+		means := averaged(v, block, threads, read)
 		size, read = means.Geometry, filter.From(means.Size, means.Data)
 	}
 	smooth := volume.Zeros(size)
@@ -164,7 +169,7 @@ const finer = 0.99
 
 // coarser returns how many voxels of v, along each of its axes, a voxel of g covers under a. A transform that an alignment finds counts
 // as a rotation; one that scales by more than that ever does has been given, to bridge two units or a growth.
-func coarser(v *volume.Volume, g volume.Geometry, a volume.Affine) (r [3]float64) {
+func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	if a == volume.IdentityAffine() && v.SameGrid(g) { // GridOfFixed
 		return [3]float64{1, 1, 1}
 	}

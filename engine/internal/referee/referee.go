@@ -43,6 +43,7 @@ type Referee struct {
 	structure   []float32 // weight: local variance of fixed, up to 1 at its mean
 
 	moving, movingKnown *volume.Volume
+	channels            []channel
 	threads             int
 }
 
@@ -51,6 +52,7 @@ type State struct {
 	known       []float32 // 1 where both images show something
 	distance    []float32 // mean squared difference of the descriptors
 	correlation []float32 // local correlation, -1..1
+	channels    []seen
 }
 
 // Unknown is whether nobody looked yet.
@@ -59,9 +61,11 @@ func (s State) Unknown() bool { return s.known == nil }
 // New looks at a pair. The pair's initial transform is not read: every candidate brings its own.
 func New(pair aligned.Pair, threads int) *Referee {
 	grid := thinned(pair.Fixed.Geometry, most)
-	return on(grid, threads,
+	r := on(grid, threads,
 		smoothed(pair.Fixed, grid.Spacing, threads), shown(pair.Fixed, pair.FixedMask),
 		smoothed(pair.Moving, across(grid.Spacing, grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask))
+	r.channels = channelsOf(pair, threads)
+	return r
 }
 
 // on returns the referee on a grid, by smoothed images and where they show something.
@@ -78,7 +82,7 @@ func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnow
 // Look measures the candidate p -> initial(p + d(p)), d the displacement of deform; nil is none.
 func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
 	total := field.Total(initial, deform, r.grid, r.threads)
-	s := State{known: total.Warp(r.movingKnown, volume.Nearest, 0, r.threads).Data}
+	s := State{channels: r.lookAt(initial, deform), known: total.Warp(r.movingKnown, volume.Nearest, 0, r.threads).Data}
 	for i, k := range r.known {
 		s.known[i] *= k
 	}
@@ -168,6 +172,9 @@ func (r *Referee) Compare(a, b State) Margin {
 	m := Margin{Distance: math.Log(max(t.a, floor) / max(t.b, floor)), Correlation: (t.cb - t.ca) / t.weight, Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight}
 	if square > 0 {
 		m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
+	}
+	if n := len(a.channels); n > 0 && n == len(b.channels) { // a mirrored pair has none
+		m = r.withChannels(m, a, b)
 	}
 	return m
 }

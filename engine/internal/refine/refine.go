@@ -90,17 +90,18 @@ type similarity interface {
 
 // Refinement is one under way: Coarse first, which tells how well the images agree, then Fine.
 type Refinement struct {
-	pair   Pair
-	start  *field.Field
-	opt    Options
-	grids  []volume.Geometry // coarse to fine
-	half   aligned.Images    // on the last but one of grids, not through start; made when first read
-	v      *field.Field      // so far, behind start
-	done   int               // how many of grids are
-	fluid  float64           // Gaussian that they had
-	levels []Level
-	work   float64 // done, in voxels times iterations
-	total  float64
+	pair     Pair
+	start    *field.Field
+	opt      Options
+	grids    []volume.Geometry // coarse to fine
+	half     aligned.Images    // on the last but one of grids, not through start; made when first read
+	clearest *Refinement       // of the channel that agrees better than the pair's own images; nil: none does
+	v        *field.Field      // so far, behind start
+	done     int               // how many of grids are
+	fluid    float64           // Gaussian that they had
+	levels   []Level
+	work     float64 // done, in voxels times iterations
+	total    float64
 }
 
 // New prepares the refinement of start, a field on any grid; nil is the identity.
@@ -138,8 +139,24 @@ func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) 
 			return Agreement{}, err
 		}
 	}
+	a := r.agreement(r.start, r.v)
+	r.clearest = nil
+	for _, c := range r.pair.Channels { // what agrees best tells how well the pair can
+		if c.Labels > 0 || !c.Intensities || r.opt.Similarity == MIND {
+			continue
+		}
+		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids}
+		if other := one.agreement(r.start, r.v); other.Correlation > a.Correlation {
+			a, r.clearest = other, one
+		}
+	}
+	return a, nil
+}
+
+// agreement measures the pair under start o (id + v).
+func (r *Refinement) agreement(start, v *field.Field) Agreement {
 	im := r.atHalf()
-	return agree(im.Through(r.start, r.opt.Threads), onto(im.Fixed.Geometry, r.v, r.opt.Threads), r.opt.Threads), nil
+	return agree(im.Through(start, r.opt.Threads), onto(im.Fixed.Geometry, v, r.opt.Threads), r.opt.Threads)
 }
 
 // Found returns what Coarse has found, behind start; nil before it.
@@ -154,6 +171,10 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 // Detail returns how much of the squared local correlation at half the finest resolution is left at the finest, in the middle half of the
 // fixed image along each axis, under what Coarse has found. Where noise covers the images it is little.
 func (r *Refinement) Detail() float64 {
+	if c := r.clearest; c != nil {
+		c.start, c.v = r.start, r.v
+		return c.Detail()
+	}
 	fine := r.grids[len(r.grids)-1].Middle(2)
 	half := r.atHalf().Fixed.Geometry.Middle(2)
 	left := func(g volume.Geometry) float64 {
@@ -204,8 +225,11 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 // level refines at the next resolution, for so many iterations at most.
 func (r *Refinement) level(ctx context.Context, by Regularisation, iterations int) error {
 	g := r.grids[r.done]
-	s, err := newSimilarity(r.opt.Similarity, r.images(g, by), r.opt.Threads)
+	s, err := newSimilarity(r.opt.Similarity, r.sharpened(r.pair, g, by), r.opt.Threads)
 	if err != nil {
+		return err
+	}
+	if s, err = r.channels(s, g, by); err != nil {
 		return err
 	}
 	work := float64(float64(g.Voxels()) * float64(iterations))
@@ -238,9 +262,9 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	return nil
 }
 
-// images returns the pair on g, the moving one seen through start.
-func (r *Refinement) images(g volume.Geometry, by Regularisation) aligned.Images {
-	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads)
+// sharpened returns a pair on g, the moving image seen through start.
+func (r *Refinement) sharpened(pair Pair, g volume.Geometry, by Regularisation) aligned.Images {
+	im := pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads)
 	if by.Sharpen != 0 {
 		im = im.Sharpened(detail, float32(by.Sharpen), r.opt.Threads)
 	}
@@ -315,8 +339,8 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest = 12              // voxels along an axis that still make a level
-	if hasChannels(opt.Similarity) { // hold the memory
+	const smallest = 12                                                                                                            // voxels along an axis that still make a level
+	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) { // hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	fine, spacing := finest(pair, opt.Voxels)

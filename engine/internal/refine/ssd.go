@@ -42,8 +42,7 @@ func newMIND(im aligned.Images, threads int) *ssd {
 		})
 		return out
 	}
-	beyond := 1 + im.Moving.Size[0] + im.Moving.Size[0]*im.Moving.Size[1] // the last voxel: what warpVector reads with weight 0
-	return newSSD(im, metric.MINDChannels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond), threads)
+	return newSSD(im, metric.MINDChannels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)), threads)
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {

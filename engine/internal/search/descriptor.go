@@ -87,3 +87,30 @@ func describe(v, valid *volume.Volume, t thresholds, dilation, threads int) []ui
 	})
 	return codes
 }
+
+// codes returns a descriptor a voxel of a label map: of any two labels, the background among them, about half of the bits differ.
+func codes(v, valid *volume.Volume) []uint64 {
+	known := map[float32]uint64{}
+	out := make([]uint64, len(v.Data))
+	for i, label := range v.Data {
+		if valid.Data[i] == 0 {
+			out[i] = unknown
+			continue
+		}
+		code, ok := known[label]
+		if !ok {
+			code = codeOf(uint64(label))
+			known[label] = code
+		}
+		out[i] = code
+	}
+	return out
+}
+
+// codeOf spreads a number over the bits below that of what is not known (the finaliser of SplitMix64, Steele et al., OOPSLA 2014).
+func codeOf(label uint64) uint64 {
+	x := (label + 1) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return (x ^ x>>31) &^ unknown
+}

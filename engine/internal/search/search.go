@@ -107,16 +107,19 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 	if len(plan) == 0 {
 		return field.New(grid), nil
 	}
-	forward, backward := pair.BothDirections(grid, margin, opt.Threads)
-	var fixed, moving thresholds
-	if opt.Intensities {
-		fixed, moving = thresholdsOf(forward.Fixed, backward.Fixed, forward.FixedValid, backward.FixedValid)
+	directions := bothDirections(pair, grid, margin, opt)
+	for _, c := range pair.Channels {
+		under, of := c.Under(pair.Initial), opt
+		of.Intensities = c.Intensities
+		both := labelDirections
+		if c.Labels == 0 {
+			both = bothDirections
+		}
+		for k, d := range both(under, grid, margin, of) {
+			d.weight = float32(c.Weight)
+			directions[k].channels = append(directions[k].channels, d)
+		}
 	}
-	dilation := near
-	if opt.Intensities {
-		dilation = wide
-	}
-	directions := [2]*direction{newDirection(forward, fixed, moving, dilation, opt), newDirection(backward, moving, fixed, dilation, opt)}
 	rigid := bodies.On(grid, pair.Rigid, opt.Threads)
 	passes := max(opt.Passes, 1)
 	for i := range passes * len(plan) {
@@ -149,7 +152,31 @@ type direction struct {
 	fixed    []uint64     // descriptors
 	moving   thresholds   // of the moving image
 	dilation int          // of the descriptors
+	labels   bool         // the images are label maps
+	channels []*direction // further images, with a weight each beside the 1 of these
+	weight   float32      // of a channel
 	u        *field.Field // what has been found; nil before the first level
+}
+
+// bothDirections returns the searches from the fixed image to the moving one and back.
+func bothDirections(pair Pair, grid volume.Geometry, margin int, opt Options) [2]*direction {
+	forward, backward := pair.BothDirections(grid, margin, opt.Threads)
+	var fixed, moving thresholds
+	dilation := near
+	if opt.Intensities {
+		fixed, moving = thresholdsOf(forward.Fixed, backward.Fixed, forward.FixedValid, backward.FixedValid)
+		dilation = wide
+	}
+	return [2]*direction{newDirection(forward, fixed, moving, dilation, opt), newDirection(backward, moving, fixed, dilation, opt)}
+}
+
+// labelDirections is bothDirections of label maps.
+func labelDirections(pair Pair, grid volume.Geometry, margin int, opt Options) (both [2]*direction) {
+	forward, backward := pair.LabelsBothDirections(grid, margin, opt.Threads)
+	for k, im := range []aligned.Images{forward, backward} {
+		both[k] = &direction{images: im, fixed: codes(im.Fixed, im.FixedValid), labels: true}
+	}
+	return both
 }
 
 func newDirection(im aligned.Images, fixed, moving thresholds, dilation int, opt Options) *direction {
@@ -159,8 +186,12 @@ func newDirection(im aligned.Images, fixed, moving thresholds, dilation int, opt
 // advance searches at a level from where the ones before led.
 func (d *direction) advance(l level, margin int, opt Options) {
 	threads := opt.Threads
-	s := newStep(l, d.images.Through(d.u, threads), d.fixed, d.moving, d.dilation, d.u, margin, threads)
+	s := d.step(l, d.u, margin, threads)
 	s.locked = opt.Locked
+	for _, c := range d.channels {
+		s.channels = append(s.channels, c.step(l, d.u, margin, threads))
+		s.channels[len(s.channels)-1].weight = c.weight
+	}
 	g := s.solve(opt.Trees).Resample(s.grid, threads)
 	g.Lock(opt.Locked)
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
@@ -169,4 +200,17 @@ func (d *direction) advance(l level, margin int, opt Options) {
 		g = field.Compose(nil, d.u, g, threads) // the little that folds here is opened in the end
 	}
 	d.u = g
+}
+
+// step returns the search at a level from where the ones before led.
+func (d *direction) step(l level, u *field.Field, margin, threads int) *step {
+	if !d.labels {
+		return newStep(l, d.images.Through(u, threads), d.fixed, d.moving, d.dilation, u, margin, threads)
+	}
+	im := d.images
+	if u != nil {
+		u := u.Resample(im.Moving.Geometry, threads)
+		im.Moving, im.MovingValid = u.Warp(im.Moving, volume.Nearest, 0, threads), u.Warp(im.MovingValid, volume.Nearest, 0, threads)
+	}
+	return &step{level: l, total: u, grid: im.Fixed.Geometry, margin: margin, threads: threads, fixed: d.fixed, moving: codes(im.Moving, im.MovingValid), image: im.Fixed.Data}
 }

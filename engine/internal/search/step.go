@@ -20,6 +20,8 @@ type step struct {
 	fixed, moving []uint64
 	image         []float32    // fixed intensities, for the tree
 	total         *field.Field // what the levels before have found; nil: nothing
+	channels      []*step      // further descriptors on the same grids
+	weight        float32      // of a channel's costs, beside the 1 of these
 }
 
 // found returns what the levels before have found, in labels, at the points of the control grid.
@@ -57,8 +59,16 @@ func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []flo
 	labels := width * width * width
 	costs := make([]float32, control.Voxels()*labels)
 	phased := s.byPhase()
+	channels := make([][]uint64, len(s.channels))
+	for k, c := range s.channels {
+		channels[k] = c.byPhase()
+	}
 	parallel.For(control.Voxels(), 16, s.threads, func(lo, hi int) {
 		p := newPatch(s, phased)
+		for k, c := range s.channels {
+			c.locked = s.locked
+			p.others = append(p.others, newPatch(c, channels[k]))
+		}
 		for node := lo; node < hi; node++ {
 			p.costs(costs[node*labels:(node+1)*labels], control.Size, node)
 		}
@@ -151,13 +161,15 @@ const mostLabels = 16
 // patch computes the costs of one control point at a time.
 type patch struct {
 	*step
-	phased []uint64 // byPhase
-	stride int      // between samples of a block, voxels
-	codes  []uint64 // the fixed samples
-	at     []int    // and where they lie among the moving descriptors
-	first  int      // the least of those places
-	last   int      // and the greatest
-	missed []int32  // samples unknown in the moving volume, by label
+	phased []uint64  // byPhase
+	stride int       // between samples of a block, voxels
+	codes  []uint64  // the fixed samples
+	at     []int     // and where they lie among the moving descriptors
+	first  int       // the least of those places
+	last   int       // and the greatest
+	missed []int32   // samples unknown in the moving volume, by label
+	others []*patch  // of the channels
+	costly []float32 // what one of them says
 
 	// Of the labels of a row along x: the distances' sum, and the number of valid samples.
 	sums, valid [mostLabels]uint64
@@ -173,6 +185,7 @@ const never = 1e6
 // costs writes to dst what every displacement of the point costs.
 func (p *patch) costs(dst []float32, size [3]int, node int) {
 	p.compare(dst, size, node)
+	p.mix(dst, size, node)
 	if p.locked == [3]bool{} {
 		return
 	}
@@ -180,6 +193,27 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 		if p.leads(label) {
 			dst[label] = never
 		}
+	}
+}
+
+// mix makes costs the mean of them and of the channels' by their weights.
+func (p *patch) mix(dst []float32, size [3]int, node int) {
+	if len(p.others) == 0 {
+		return
+	}
+	if p.costly == nil {
+		p.costly = make([]float32, len(dst))
+	}
+	whole := float32(1)
+	for _, o := range p.others {
+		o.compare(p.costly, size, node)
+		for l, c := range p.costly {
+			dst[l] += float32(o.weight * c)
+		}
+		whole += o.weight
+	}
+	for l := range dst {
+		dst[l] /= whole
 	}
 }
 

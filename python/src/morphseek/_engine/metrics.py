@@ -46,6 +46,8 @@ class Metrics(TypedDict):
     uncertainty: UncertaintyMetrics | None
     # null unless the option asked for it
     symmetric: SymmetricMetrics | None
+    # beside the first; null where there are none
+    channels: list[ChannelMetrics]
     # of the library
     version: str
     # the network's name; "none" where no network ran
@@ -202,3 +204,21 @@ class SymmetricMetrics(TypedDict):
     mean_mm: float
     # 95 % of the voxels have less
     p95_mm: float
+
+
+class ChannelMetrics(TypedDict):
+    """ChannelMetrics says how one more image of both sides, or label map, came to match."""
+
+    # as it was given, or its number
+    name: str
+    # beside the 1 of the first
+    weight: float
+    # "ncc", "mse" or "mind" of images; "labels"
+    similarity: str
+    # that both maps have; 0 of images
+    labels: int
+    # after the initial transform: mean squared local correlation of images, share of the labelled
+    # voxels that both call the same
+    before: float
+    # the same of the result
+    after: float

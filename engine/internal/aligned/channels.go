@@ -1,0 +1,109 @@
+package aligned
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Channel is one more image of both sides of a pair, or one more label map; each lies on a grid of its own in the space of its side. Its masks are
+// on its grids. Its initial transform is not read: that of the pair it belongs to counts.
+type Channel struct {
+	Pair
+	Weight      float64 // the pair's own images have 1
+	Intensities bool    // those of both images correspond
+	Labels      int     // 0: images; else label maps, which hold 0 and 1, ..., Labels
+}
+
+// Under returns the channel as a pair under an initial transform.
+func (c Channel) Under(initial volume.Affine) Pair {
+	c.Initial = initial
+	return c.Pair
+}
+
+// Planes are how many numbers a label is told from others by where label maps are compared as images.
+const Planes = 12
+
+// directions returns a vector of length 1 a label, at right angles to one another for up to Planes labels and as nearly as chance makes them for more.
+// The first, of the background, is zero.
+func directions(labels int) [][Planes]float32 {
+	const tries = 64
+	rng := rand.New(rand.NewPCG(1, 2))
+	out := make([][Planes]float32, 1, labels+1)
+	for l := range labels {
+		var best [Planes]float32
+		if labels <= Planes {
+			best[l] = 1
+			out = append(out, best)
+			continue
+		}
+		nearest := math.Inf(1)
+		for range tries {
+			var v [Planes]float64
+			square := 0.0
+			for d := range v {
+				v[d] = rng.NormFloat64()
+				square += float64(v[d] * v[d])
+			}
+			length, worst := math.Sqrt(square), 0.0
+			for _, other := range out[1:] {
+				dot := 0.0
+				for d := range v {
+					dot += float64(v[d] * float64(other[d]))
+				}
+				worst = max(worst, math.Abs(dot)/length)
+			}
+			if worst < nearest {
+				nearest = worst
+				for d := range v {
+					best[d] = float32(v[d] / length)
+				}
+			}
+		}
+		out = append(out, best)
+	}
+	return out
+}
+
+// LabelsAt returns a channel of label maps on grid g as At does images: Planes images of either side, in which a voxel that several labels share has
+// the mean of theirs. moving is seen through u, which may be nil; the images' own voxels are those of the first plane.
+func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, threads int) (im Images, fixed, moving [][]float32) {
+	grown := Grow(g, margin)
+	im.FixedValid = inside(p.Fixed, p.FixedMask, g, volume.IdentityAffine(), threads)
+	im.MovingValid = inside(p.Moving, p.MovingMask, grown, p.Initial, threads)
+	if u != nil {
+		u = u.Resample(grown, threads)
+		im.MovingValid = u.Warp(im.MovingValid, volume.Nearest, 0, threads)
+	}
+	towards := directions(labels)
+	plane := func(v *volume.Volume, d int, g volume.Geometry, a volume.Affine) *volume.Volume {
+		return resampled(v.Geometry, g, a, RepeatedEdge, threads, func(y, z int, rows [][]float32) {
+			for i, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][:v.Size[0]] {
+				rows[0][i] = towards[int(x)][d]
+			}
+		})
+	}
+	for d := range min(Planes, labels) {
+		f, m := plane(p.Fixed, d, g, volume.IdentityAffine()), plane(p.Moving, d, grown, p.Initial)
+		if u != nil {
+			m = u.Warp(m, volume.Linear, 0, threads)
+		}
+		if d == 0 {
+			im.Fixed, im.Moving = f, m
+		}
+		fixed, moving = append(fixed, f.Data), append(moving, m.Data)
+	}
+	return im, fixed, moving
+}
+
+// LabelsBothDirections returns a channel of label maps as BothDirections does images: each voxel is the label at its place.
+func (p Pair) LabelsBothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
+	grown, identity := Grow(g, margin), volume.IdentityAffine()
+	forward.Moving, forward.MovingValid = p.Moving.Resample(grown, p.Initial, volume.Nearest, 0, threads), inside(p.Moving, p.MovingMask, grown, p.Initial, threads)
+	backward.Moving, backward.MovingValid = p.Fixed.Resample(grown, identity, volume.Nearest, 0, threads), inside(p.Fixed, p.FixedMask, grown, identity, threads)
+	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
+	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
+	return forward, backward
+}

@@ -1,0 +1,162 @@
+package refine
+
+import (
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// mixture is several similarities of one pair, the first of which is of the pair's own images. What each lacks of a perfect match when the
+// resolution begins counts as one: so a unit of weight is worth the same whatever is compared, and a channel that noise keeps from matching
+// cannot outshout one that matches.
+type mixture struct {
+	parts []part
+	g     *field.Field // of one part
+}
+
+// part is one similarity and what it counts.
+type part struct {
+	similarity
+	weight float64
+	least  float64 // that it is taken to lack, of its values' mean
+	scale  float64 // of its values and its force, once it has been measured
+}
+
+func mix(parts []part, g volume.Geometry) *mixture { return &mixture{parts: parts, g: field.New(g)} }
+
+func (m *mixture) validate(u *field.Field) {
+	for _, p := range m.parts {
+		p.validate(u)
+	}
+}
+
+func (m *mixture) voxels() int { return m.parts[0].voxels() }
+
+func (m *mixture) force(g, scratch, u *field.Field) float64 {
+	total, n := 0.0, float64(m.voxels())
+	for k := range m.parts {
+		p, into := &m.parts[k], m.g
+		if k == 0 {
+			into = g
+		}
+		sum, voxels := p.similarity.force(into, scratch, u), float64(p.voxels())
+		if voxels == 0 {
+			if k == 0 {
+				clear(g.Data)
+			}
+			continue
+		}
+		mean := sum / voxels
+		if p.scale == 0 {
+			p.scale = p.weight / max(lacking(p.similarity, mean), p.least)
+		}
+		total += float64(p.scale * mean)
+		scale := float32(p.scale * n / (voxels * perValue(p.similarity)))
+		add := float32(1)
+		if k == 0 {
+			add = 0
+		}
+		parallel.For(len(g.Data), 1<<16, 0, func(lo, hi int) {
+			dst, src := g.Data[lo:hi], into.Data[lo:hi]
+			for i, x := range src {
+				dst[i] = float32(add*dst[i]) + float32(scale*x)
+			}
+		})
+	}
+	return total * n
+}
+
+// lacking is how far the mean of a similarity's values is from that of a perfect match.
+func lacking(s similarity, mean float64) float64 {
+	if _, ok := s.(*ncc); ok {
+		return 1 - mean
+	}
+	return -mean
+}
+
+// perValue is by what the force of a similarity is larger than the derivative of its value.
+func perValue(s similarity) float64 {
+	if s, ok := s.(*ssd); ok {
+		return float64(s.channels)
+	}
+	return 1
+}
+
+// leastLacking is what images are taken to lack at least: a perfect match of one channel is no reason to see no other.
+const leastLacking = 0.02
+
+// channels returns the similarity of the pair with its channels: s itself where there are none.
+func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation) (similarity, error) {
+	if len(r.pair.Channels) == 0 {
+		return s, nil
+	}
+	parts := []part{{similarity: s, weight: 1, least: least(s)}}
+	for _, c := range r.pair.Channels {
+		pair := c.Under(r.pair.Initial)
+		var other similarity
+		if c.Labels > 0 {
+			other = newLabels(pair, g, c.Labels, r.start, r.opt.Threads)
+		} else {
+			var err error
+			if other, err = newSimilarity(r.opt.of(c), r.sharpened(pair, g, by), r.opt.Threads); err != nil {
+				return nil, err
+			}
+		}
+		parts = append(parts, part{similarity: other, weight: c.Weight, least: least(other)})
+	}
+	return mix(parts, g), nil
+}
+
+// of is the similarity by which a channel is compared.
+func (o Options) of(c aligned.Channel) Similarity {
+	switch {
+	case !c.Intensities:
+		return MIND
+	case o.Similarity == MSE:
+		return MSE
+	}
+	return NCC
+}
+
+// least is what a similarity is taken to lack at least.
+func least(s similarity) float64 {
+	if s, ok := s.(*ssd); ok {
+		return leastLacking * s.content()
+	}
+	return leastLacking
+}
+
+// content is the mean square of the fixed image's channels about their means: what a constant image lacks.
+func (s *ssd) content() float64 {
+	n := len(s.fixed) / s.channels
+	sum, square := make([]float64, s.channels), 0.0
+	for i, x := range s.fixed[:n*s.channels] {
+		sum[i%s.channels] += float64(x)
+		square += float64(x * x)
+	}
+	for _, x := range sum {
+		square -= x * x / float64(n)
+	}
+	return max(square/float64(n*s.channels), 1e-9)
+}
+
+// newLabels compares label maps: minus the mean squared difference of what says, smoothly across their borders, where each label is.
+func newLabels(pair Pair, g volume.Geometry, labels int, start *field.Field, threads int) *ssd {
+	im, fixed, moving := pair.LabelsAt(g, margin, labels, start, threads)
+	const channels = metric.MINDChannels // which the vectors are for
+	interleaved := func(planes [][]float32, beyond int) []float32 {
+		out := make([]float32, (len(planes[0])+beyond)*channels)
+		for c, plane := range planes {
+			for i, x := range plane {
+				out[i*channels+c] = x
+			}
+		}
+		return out
+	}
+	return newSSD(im, channels, interleaved(fixed, 0), interleaved(moving, beyond(im.Moving.Size)), threads)
+}
+
+// beyond is how many voxels warpVector reads, with weight 0, after the last.
+func beyond(size [3]int) int { return 1 + size[0] + size[0]*size[1] }
