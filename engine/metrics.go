@@ -122,7 +122,7 @@ type ChannelMetrics struct {
 	Weight     float64 `json:"weight"`     // beside the 1 of the first
 	Similarity string  `json:"similarity"` // "ncc", "mse" or "mind" of images; "labels"
 	Labels     int     `json:"labels"`     // that both maps have; 0 of images
-	Before     float64 `json:"before"`     // after the initial transform: mean squared local correlation of images, share of the labelled voxels that both call the same
+	Before     float64 `json:"before"`     // after the initial transform: mean squared local correlation of images, mean Jaccard index of labels
 	After      float64 `json:"after"`      // the same of the result
 }
 

@@ -2,6 +2,7 @@ package gopy
 
 import (
 	"context"
+	"encoding/json"
 	"sync/atomic"
 
 	"github.com/morphseek/morphseek/engine"
@@ -63,9 +64,10 @@ type Result struct{ r *engine.Result }
 
 // Register runs one registration. fixed, moving, the masks and the labels of rigid regions are volumes with their grids, initial is 12 float64
 // (fixed -> moving LPS mm), mm the displacements before it on mmGrid (LPS mm, x, y, z interleaved; 0: none), options a JSON object. progress is
-// called on this goroutine, as callbacks into Python must be, at every change and at least every 100 ms; false cancels.
+// called on this goroutine, as callbacks into Python must be, at every change and at least every 100 ms; false cancels. channels is a JSON array
+// of objects {"name", "weight", "labels", "images": addresses of the fixed voxels, their grid, the moving voxels, their grid}.
 func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, rigid, rigidGrid, initial, mm, mmGrid uint64,
-	options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
+	channels, options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
 	defer guard(&err)
 	opt, err := engine.ParseOptions(options)
 	if err != nil {
@@ -95,6 +97,9 @@ func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, mo
 		}
 		pair.InitialField = field.FromMM(g, floats(mm, 3*g.Voxels()), 0)
 	}
+	if pair.Channels, err = channelsOf(channels); err != nil {
+		return nil, err
+	}
 	e, err := current()
 	if err != nil {
 		return nil, err
@@ -106,6 +111,30 @@ func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, mo
 		return nil, err
 	}
 	return &Result{r}, nil
+}
+
+// channelsOf reads the channels of Register.
+func channelsOf(text string) (channels []engine.Channel, err error) {
+	var given []struct {
+		Name   string    `json:"name"`
+		Weight float64   `json:"weight"`
+		Labels bool      `json:"labels"`
+		Images [4]uint64 `json:"images"`
+	}
+	if err := json.Unmarshal([]byte(text), &given); err != nil {
+		return nil, fault.Wrap(fault.InvalidArgument, err, "the channels cannot be read")
+	}
+	for _, g := range given {
+		c := engine.Channel{Name: g.Name, Weight: g.Weight, Labels: g.Labels}
+		if c.Fixed, err = image(g.Images[0], g.Images[1], g.Name+", fixed"); err != nil {
+			return nil, err
+		}
+		if c.Moving, err = image(g.Images[2], g.Images[3], g.Name+", moving"); err != nil {
+			return nil, err
+		}
+		channels = append(channels, c)
+	}
+	return channels, nil
 }
 
 // Metrics returns engine.Metrics as JSON.

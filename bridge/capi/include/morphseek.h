@@ -400,8 +400,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "weight": beside the 1 of the first
  *     "similarity": "ncc", "mse" or "mind" of images; "labels"
  *     "labels": that both maps have; 0 of images
- *     "before": after the initial transform: mean squared local correlation of images, share of the labelled voxels that
- *               both call the same
+ *     "before": after the initial transform: mean squared local correlation of images, mean Jaccard index of labels
  *     "after": the same of the result
  *   "version": of the library
  *   "model": the network's name; "none" where no network ran

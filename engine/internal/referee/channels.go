@@ -13,13 +13,14 @@ type channel struct {
 	weight        float64
 	images        *Referee
 	fixed, moving *volume.Volume // labels, on grids of their own
+	labels        int
 }
 
 func channelsOf(pair aligned.Pair, threads int) (out []channel) {
 	for _, c := range pair.Channels {
 		one := channel{weight: c.Weight}
 		if c.Labels > 0 {
-			one.fixed, one.moving = c.Fixed, c.Moving
+			one.fixed, one.moving, one.labels = c.Fixed, c.Moving, c.Labels
 		} else {
 			one.images = New(c.Under(pair.Initial), threads)
 		}
@@ -31,7 +32,7 @@ func channelsOf(pair aligned.Pair, threads int) (out []channel) {
 // seen is a candidate as it shows in a channel.
 type seen struct {
 	images State
-	apart  float64 // share of what is labelled in either map that the two call differently
+	apart  float64 // 1 less the mean of the labels' Jaccard indices
 }
 
 // lookAt measures a candidate in the channels.
@@ -44,19 +45,30 @@ func (r *Referee) lookAt(initial volume.Affine, deform *field.Field) (out []seen
 		grid := thinned(c.fixed.Geometry, most)
 		ours := c.fixed.Resample(grid, volume.IdentityAffine(), volume.Nearest, 0, r.threads).Data
 		theirs := field.Total(initial, deform, grid, r.threads).Warp(c.moving, volume.Nearest, 0, r.threads).Data
-		either, differ := 0, 0
-		for i, l := range ours {
-			if l == 0 && theirs[i] == 0 {
-				continue
-			}
-			either++
-			if l != theirs[i] {
-				differ++
-			}
-		}
-		out = append(out, seen{apart: float64(differ) / float64(max(either, 1))})
+		out = append(out, seen{apart: apart(ours, theirs, c.labels)})
 	}
 	return out
+}
+
+// apart is 1 less the mean of the Jaccard indices of the labels 1 to n. Each counts alike, however large it is.
+func apart(a, b []float32, n int) float64 {
+	either, both := make([]int, n+1), make([]int, n+1)
+	for i, l := range a {
+		k, other := int(l), int(b[i])
+		either[k]++
+		if k == other {
+			both[k]++
+		} else {
+			either[other]++
+		}
+	}
+	sum := 0.0
+	for k := 1; k <= n; k++ {
+		if either[k] > 0 { // a small one may lie between the voxels
+			sum += 1 - float64(both[k])/float64(either[k])
+		}
+	}
+	return sum / float64(n)
 }
 
 // withChannels makes a margin of the pair's images the mean of theirs and the channels', by their weights.
@@ -80,8 +92,8 @@ func (r *Referee) withChannels(m Margin, a, b State) Margin {
 	return m
 }
 
-// Channel returns how well a candidate matches in the k-th channel: images by their mean squared local correlation, label maps by the share of what
-// is labelled in either map that both call the same (Jaccard's index of all labels).
+// Channel returns how well a candidate matches in the k-th channel: images by their mean squared local correlation, label maps by the mean of
+// the labels' Jaccard indices.
 func (r *Referee) Channel(k int, s State) float64 {
 	if c := r.channels[k]; c.images != nil {
 		return c.images.Compare(s.channels[k].images, s.channels[k].images).To

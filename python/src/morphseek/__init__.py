@@ -26,6 +26,7 @@ from typing import Any
 os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 
 _WHERE = {
+    "Channel": "channels",
     "DenseTransform": "transforms",
     "Image": "images",
     "Landmarks": "landmarks",

@@ -12,6 +12,7 @@ from .cohort import evaluate as evaluate, register_cohort as register_cohort
 from .diagnosis import doctor as doctor
 from .epi import correct_epi as correct_epi
 from .images import Image as Image
+from .channels import Channel as Channel
 from .landmarks import Landmarks as Landmarks
 from .progress import Progress as Progress
 from .registration import register as register

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import errors, images
 from ._engine import bindings, core
 from ._engine.options import plain_options
 from ._moved import moved
+from .channels import ChannelLike, first_and_others
+from .channels import read as read_channels
 from .progress import Progress, Reporter
 from .result import RegistrationResult
 from .transforms.start import start_of
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
 
 
 def register(
-    fixed: images.ImageLike,
-    moving: images.ImageLike,
+    fixed: images.ImageLike | Sequence[images.ImageLike | None],
+    moving: images.ImageLike | Sequence[images.ImageLike | None],
     *,
     fixed_mask: images.ImageLike | None = None,
     moving_mask: images.ImageLike | None = None,
     rigid: images.ImageLike | None = None,
+    channels: Iterable[ChannelLike] | None = None,
     initial_transform: Any = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -38,13 +41,18 @@ def register(
     fixed, moving : ImageLike
         numpy array (z, y, x), SimpleITK, itk or nibabel image, a file, or a folder with one DICOM
         series (:func:`morphseek.images.read`). Spacings, orientations and fields of view may
-        differ.
+        differ. Or a list of such images on each side, as many and in the same order (T1, then
+        FLAIR), None where a side lacks one: all of them count alike, and the first is what
+        masks, other arrays and the result belong to.
     fixed_mask, moving_mask : ImageLike, optional
         Where not zero, voxels count for the initial alignment and the similarity. A numpy array
         lies on its image's grid.
     rigid : ImageLike, optional
         Label map on the fixed image's grid. Each label but 0 (a bone, an implant, a tumour) moves
         as one body: it is shifted and turned, and keeps its shape.
+    channels : iterable of Channel, optional
+        More images of both sides with weights of their own, or label maps that drive the
+        registration: see :class:`morphseek.Channel`.
     initial_transform : optional
         From fixed to moving space: a file that :meth:`morphseek.Transform.load` reads, a
         :class:`morphseek.Transform`, a result of an earlier registration, a transform or a vector
@@ -84,7 +92,9 @@ def register(
                 " interpolation='nearest') brings them along, and"
                 " result.score(fixed_labels, moving_labels) measures Dice"
             )
+    fixed, moving, others, lacking = first_and_others(fixed, moving, channels)
     target, source = images.read(fixed, "fixed"), images.read(moving, "moving")
+    further = read_channels(others, target, source)
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     start = start_of(initial_transform, target, source)
     regions = _mask(rigid, target, "rigid regions")
@@ -101,6 +111,10 @@ def register(
                 None if regions is None else (regions.float32(), regions.grid),
                 start.matrix,
                 start.before,
+                [
+                    (told, (one.float32(), one.grid), (other.float32(), other.grid))
+                    for told, (one, other) in further
+                ],
                 chosen,
                 reporter,
             )
@@ -118,6 +132,7 @@ def register(
         chosen,
         found.uncertainty,
     )
+    result.metrics["warnings"].extend(lacking)
     result._sources = target, source
     return result
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,11 +54,12 @@ def register(
     rigid: tuple[Floats, Grid] | None,
     initial: Doubles | None,
     before: tuple[Floats, Grid] | None,
+    channels: Sequence[tuple[dict[str, Any], tuple[Floats, Grid], tuple[Floats, Grid]]],
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
     """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
-    (z, y, x, 3).
+    (z, y, x, 3). Channels are what they are called, weigh and are, and the images of both sides.
     """
     arrays: list[Any] = []
     for name, volume in (
@@ -81,7 +82,13 @@ def register(
     else:
         _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
         arrays += before
-    raw = call(gopy.Register, *arrays, json.dumps(options), progress)
+    told = []
+    for about, *sides in channels:
+        for side, (voxels, grid) in zip(("fixed", "moving"), sides):
+            _check_volume(f"{about['name']}, {side}", voxels, grid)
+        images = [array.ctypes.data for side in sides for array in side]
+        told.append({**about, "images": images})
+    raw = call(gopy.Register, *arrays, json.dumps(told), json.dumps(options), progress)
     shape = shape_of(fixed[1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)

@@ -217,8 +217,8 @@ class ChannelMetrics(TypedDict):
     similarity: str
     # that both maps have; 0 of images
     labels: int
-    # after the initial transform: mean squared local correlation of images, share of the labelled
-    # voxels that both call the same
+    # after the initial transform: mean squared local correlation of images, mean Jaccard index of
+    # labels
     before: float
     # the same of the result
     after: float

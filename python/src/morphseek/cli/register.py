@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import errors
 from .._plain import onto
 from ..verdict import Verdict
 from ._app import app, reported
@@ -21,6 +22,9 @@ from .options import (
     strict_option,
 )
 from .output import NOT_GOOD, is_good, print_summary
+
+if TYPE_CHECKING:
+    from ..channels import Channel
 
 
 @app.command()
@@ -38,6 +42,21 @@ from .output import NOT_GOOD, is_good, print_summary
     "--rigid", type=PATH,
     help="Label map of the fixed image: each label but 0 (a bone, an implant) moves as one body and"
     " keeps its shape.",
+)  # fmt: skip
+@click.option(
+    "--channel", "channels", type=PATH, nargs=2, multiple=True, metavar="FIXED MOVING",
+    help="One more image of both sides, as FLAIR beside T1, each on any grid in the space of its"
+    " side: all of them drive the registration. May be given again.",
+)  # fmt: skip
+@click.option(
+    "--label-channel", "label_channels", type=PATH, nargs=2, multiple=True, metavar="FIXED MOVING",
+    help="Label maps of both sides that drive the registration: structures of the same number are"
+    " brought onto each other. May be given again.",
+)  # fmt: skip
+@click.option(
+    "--channel-weight", "channel_weights", type=float, multiple=True, metavar="NUMBER",
+    help="What a channel counts beside the 1 of FIXED and MOVING; once for each channel, those of"
+    " images before those of labels. Else 1.",
 )  # fmt: skip
 @click.option(
     "--fixed-landmarks", type=PATH,
@@ -83,6 +102,9 @@ def register(
     fixed_mask: Path | None,
     moving_mask: Path | None,
     rigid: Path | None,
+    channels: tuple[tuple[Path, Path], ...],
+    label_channels: tuple[tuple[Path, Path], ...],
+    channel_weights: tuple[float, ...],
     fixed_landmarks: Path | None,
     moving_landmarks: Path | None,
     initial_transform: Path | None,
@@ -120,9 +142,30 @@ def register(
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
             rigid=rigid,
+            channels=_channels(channels, label_channels, channel_weights),
             initial_transform=initial_transform,
             keep_stages=keep_stages,
         )
         print_summary(summary, out, quiet, as_json, explain)
         if strict and not is_good(Verdict.of(summary)):
             raise click.exceptions.Exit(NOT_GOOD)
+
+
+def _channels(
+    images: tuple[tuple[Path, Path], ...],
+    labels: tuple[tuple[Path, Path], ...],
+    weights: tuple[float, ...],
+) -> list[Channel]:
+    """Return the channels in the order in which they have weights."""
+    from ..channels import Channel
+
+    given = [(pair, False) for pair in images] + [(pair, True) for pair in labels]
+    if weights and len(weights) != len(given):
+        raise errors.InvalidArgumentError(
+            f"--channel-weight is given {len(weights)} times for {len(given)} channels; give it"
+            " once for each, or not at all"
+        )
+    return [
+        Channel(*pair, weight=weight, labels=are_labels)
+        for (pair, are_labels), weight in zip(given, weights or [1.0] * len(given))
+    ]

@@ -93,6 +93,11 @@ def register_into(
             "fixed landmarks": landmarks[0],
             "moving landmarks": landmarks[1],
             **inputs,
+            **{
+                f"channel {number}, {side}": getattr(channel, side)
+                for number, channel in enumerate(inputs.get("channels") or (), 2)
+                for side in ("fixed", "moving")
+            },
         },
     )
     # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
