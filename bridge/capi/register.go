@@ -53,6 +53,9 @@ func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C
 				return err
 			}
 		}
+		if pair.Channels, err = takeChannels(p); err != nil {
+			return err
+		}
 		if pair.InitialField, err = takeField(p.initial_field); err != nil {
 			return err
 		}

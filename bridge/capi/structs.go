@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"fmt"
 	"reflect"
 	"unsafe"
 
@@ -17,6 +18,7 @@ const (
 	oldestConfig  = unsafe.Offsetof(C.ms_engine_config{}.model_dir) + unsafe.Sizeof(C.ms_engine_config{}.model_dir)
 	oldestOptions = unsafe.Offsetof(C.ms_options{}.cache) + unsafe.Sizeof(C.ms_options{}.cache)
 	oldestImage   = unsafe.Offsetof(C.ms_image{}.voxels) + unsafe.Sizeof(C.ms_image{}.voxels)
+	oldestChannel = unsafe.Offsetof(C.ms_channel{}.labels) + unsafe.Sizeof(C.ms_channel{}.labels)
 	oldestPair    = unsafe.Offsetof(C.ms_pair{}.initial) + unsafe.Sizeof(C.ms_pair{}.initial)
 
 	largestStruct = 1 << 16 // beyond this a size is no size, and its tail is not looked at
@@ -159,6 +161,42 @@ func takeImage(p *C.ms_image, name string) (*volume.Volume, error) {
 		v.Data = unsafe.Slice(voxels, g.Voxels())
 	}
 	return v, nil
+}
+
+// takeChannels reads the caller's channels.
+func takeChannels(p C.ms_pair) (channels []engine.Channel, err error) {
+	if p.channel_count == 0 {
+		return nil, nil
+	}
+	const most = 1 << 10 // beyond this a count is no count
+	if p.channel_count > most {
+		return nil, invalid("channel_count is %d; the engine takes 16 at most", p.channel_count)
+	}
+	if p.channels == nil {
+		return nil, invalid("channels is NULL, where channel_count is %d", p.channel_count)
+	}
+	for k, pointer := range unsafe.Slice(p.channels, p.channel_count) {
+		name := fmt.Sprintf("channel %d", k+2)
+		if pointer == nil {
+			return nil, invalid("%s is NULL", name)
+		}
+		c, err := takeStruct(unsafe.Pointer(pointer), C.ms_channel{}, oldestChannel, name)
+		if err != nil {
+			return nil, err
+		}
+		if c.name != nil {
+			name = C.GoString(c.name)
+		}
+		channel := engine.Channel{Name: name, Weight: float64(c.weight), Labels: c.labels != 0}
+		if channel.Fixed, err = takeImage(c.fixed, name+", fixed"); err != nil {
+			return nil, err
+		}
+		if channel.Moving, err = takeImage(c.moving, name+", moving"); err != nil {
+			return nil, err
+		}
+		channels = append(channels, channel)
+	}
+	return channels, nil
 }
 
 // takeField reads the displacements of the caller's image, LPS mm: nil for NULL.

@@ -151,6 +151,18 @@ typedef struct ms_image {
   const float *voxels; /* dims[0] * dims[1] * dims[2] of them; not read where only the grid matters */
 } ms_image;
 
+/* One more image of both sides (FLAIR beside T1), or one more label map, that drives the registration. Each lies on a grid of
+ * its own in the space of its side's first image. */
+typedef struct ms_channel {
+  size_t size;
+  const char *name; /* for messages and metrics; NULL: its number */
+  const ms_image *fixed;
+  const ms_image *moving;
+  double weight;  /* beside the 1 of the pair's own images; 0: 1 */
+  int32_t labels; /* not 0: both are label maps, whole numbers with 0 for the background; structures of the same number
+                     are brought onto each other */
+} ms_channel;
+
 /* What to register, where two images alone do not say it all. */
 typedef struct ms_pair {
   size_t size;
@@ -167,6 +179,8 @@ typedef struct ms_pair {
                                     whole map. NULL: none */
   const ms_image *rigid;         /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
                                   all may bend */
+  const ms_channel *const *channels; /* beside the first images: an array of channel_count pointers, 16 at most */
+  size_t channel_count;
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */

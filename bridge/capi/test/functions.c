@@ -233,7 +233,71 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   mm[4] = 0, bad.origin[2] += 1e3;
   REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
   free(mm);
+
+  /* channels */
+  pair.initial_field = NULL, bad = *fixed, bad.voxels = voxels;
+  ms_channel channel = {.size = sizeof channel, .fixed = &bad, .moving = moving};
+  const ms_channel *channels[] = {&channel, NULL};
+  pair.channel_count = 1;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT); /* no array */
+  pair.channels = channels, pair.channel_count = 2;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT); /* one is NULL */
+  pair.channel_count = (size_t)-1;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  pair.channel_count = 1, channel.size = 8;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  channel.size = sizeof channel;
+  REFUSED_PAIR(MS_ERR_CONSTANT_VOLUME);
+  CHECK(strstr(ms_last_error(), "channel 2, fixed volume is constant") != NULL);
+  channel.labels = 1, channel.name = "organs";
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT); /* the moving image holds no labels */
+  CHECK(strstr(ms_last_error(), "organs, moving") != NULL);
+  channel.fixed = fixed, channel.moving = moving, channel.labels = 0, channel.weight = -1;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  channel.weight = 0, channel.moving = NULL;
+  REFUSED_PAIR(MS_ERR_EMPTY_VOLUME);
+  bad = *moving, bad.origin[0] += 1e4, channel.moving = &bad;
+  REFUSED_PAIR(MS_ERR_NO_OVERLAP);
   free(voxels);
+}
+
+/* Returns a copy of an image in which what is brighter than half is 1 and the rest 0. */
+static ms_image brighter(const ms_image *image) {
+  ms_image labels = *image;
+  float *voxels = malloc(voxel_count(image) * sizeof *voxels);
+  for (size_t i = 0; i < voxel_count(image); i++) voxels[i] = image->voxels[i] > 80;
+  labels.voxels = voxels;
+  return labels;
+}
+
+/* The same images again and a label map of both drive the registration, and the metrics say how they came to match. */
+static void test_channels(ms_engine engine, const ms_image *fixed, const ms_image *moving) {
+  ms_image here = brighter(fixed), there = brighter(moving);
+  ms_channel again = {.size = sizeof again, .fixed = fixed, .moving = moving, .weight = 0.5};
+  ms_channel labels = {.size = sizeof labels, .name = "bright", .fixed = &here, .moving = &there, .labels = 1};
+  const ms_channel *channels[] = {&again, &labels};
+  ms_pair pair = {.size = sizeof pair, .fixed = fixed, .moving = moving, .channels = channels, .channel_count = 2};
+  ms_options options = quick();
+  options.refine = 3;
+  ms_result result = 0;
+  EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
+  size_t needed = 0;
+  EXPECT(MS_OK, ms_result_metrics(result, NULL, 0, &needed));
+  char *metrics = malloc(needed);
+  EXPECT(MS_OK, ms_result_metrics(result, metrics, needed, &needed));
+  CHECK(strstr(metrics, "\"name\":\"channel 2\",\"weight\":0.5,\"similarity\":\"ncc\"") != NULL);
+  CHECK(strstr(metrics, "\"name\":\"bright\",\"weight\":1,\"similarity\":\"labels\",\"labels\":1") != NULL);
+  EXPECT(MS_OK, ms_result_destroy(result));
+
+  /* of a caller that knows no such member they are not read */
+  pair.size = offsetof(ms_pair, channels);
+  EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_metrics(result, metrics, needed, &needed));
+  CHECK(strstr(metrics, "\"channels\":null") != NULL);
+  EXPECT(MS_OK, ms_result_destroy(result));
+  free(metrics);
+  free((void *)here.voxels);
+  free((void *)there.voxels);
 }
 
 /* A result's whole field, given back with nothing left to do, is the result. */
@@ -492,6 +556,7 @@ int main(int argc, char **argv) {
   test_bad_input(engine, &fixed, &moving);
   test_progress(engine, &fixed, &moving);
   test_initial_field(engine, &fixed, &moving);
+  test_channels(engine, &fixed, &moving);
   test_models(engine, argv[1]);
   EXPECT(MS_OK, ms_engine_destroy(engine)); /* results outlive their engine */
   test_result(result, &fixed, &moving, argv[1]);

@@ -52,6 +52,15 @@ int main(void) {
   MEMBER(ms_pair, initial);
   MEMBER(ms_pair, initial_field);
   MEMBER(ms_pair, rigid);
+  MEMBER(ms_pair, channels);
+  MEMBER(ms_pair, channel_count);
+  SIZE(ms_channel);
+  MEMBER(ms_channel, size);
+  MEMBER(ms_channel, name);
+  MEMBER(ms_channel, fixed);
+  MEMBER(ms_channel, moving);
+  MEMBER(ms_channel, weight);
+  MEMBER(ms_channel, labels);
 
   SIZE(ms_progress);
   MEMBER(ms_progress, size);
