@@ -129,6 +129,9 @@ func commonLabels(c Channel) (common []float32) {
 
 // prepareChannels makes of the caller's channels what the stages read.
 func (r *registration) prepareChannels() {
+	if len(r.pair.Channels) > 0 && r.model != nil {
+		r.warn("The network reads the first images alone; the channels count in the search and the refinement.")
+	}
 	onto := func(mask, v *volume.Volume) *volume.Volume {
 		if mask == nil {
 			return nil

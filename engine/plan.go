@@ -221,6 +221,20 @@ func isAlike(similarity refine.Similarity, a refine.Agreement) bool {
 	return similarity == refine.NCC && a.Correlation >= alike
 }
 
+// mostTelling is the agreement of the channel that shows most of what the others may not: two people's images of thick slices agree as one body's do.
+// One that noise keeps from agreeing tells nothing, unless all are so.
+func mostTelling(first refine.Agreement, channels []refine.Agreement) refine.Agreement {
+	told := first
+	for _, a := range channels {
+		switch {
+		case isNoisy(a) && !isNoisy(told):
+		case isNoisy(told) && !isNoisy(a), a.Correlation < told.Correlation:
+			told = a
+		}
+	}
+	return told
+}
+
 // isNoisy tells one body under noise from two people: both agree little at half the resolution.
 func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy }
 

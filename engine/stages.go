@@ -146,6 +146,9 @@ func (r *registration) look(asked bool, by *refine.Regularisation) error {
 			a.Detail = r.refinement.Detail()
 		}
 		r.agreement = a
+		if r.refinedBy() == refine.NCC {
+			r.agreement = mostTelling(a, r.refinement.OfChannels())
+		}
 		if r.opt.Similarity != "auto" || r.model != nil || r.refinedBy() != refine.NCC || !contrastDiffers(r.metrics.Align, a) {
 			return nil
 		}

@@ -118,6 +118,25 @@ public:
   itkSetInputMacro(RigidRegions, RegionsImageType);
   itkGetInputMacro(RigidRegions, RegionsImageType);
 
+  /** One more image of both sides (FLAIR beside T1) that drives the registration, each on a grid of its own in the space of its side's
+   * image. It counts weight beside the 1 of the fixed and moving images. */
+  virtual void
+  AddChannel(const FixedImageType * fixed, const MovingImageType * moving, double weight = 1.0);
+
+  /** Label maps of both sides that drive the registration: structures of the same number are brought onto each other; 0 is background. */
+  virtual void
+  AddLabelChannel(const RegionsImageType * fixed, const RegionsImageType * moving, double weight = 1.0);
+
+  /** Take all channels away. */
+  virtual void
+  ClearChannels();
+
+  virtual unsigned int
+  GetNumberOfChannels() const
+  {
+    return static_cast<unsigned int>(m_Channels.size());
+  }
+
   /** From fixed to moving points, of double or single precision (as another registration's); optional. See the class's description. */
   virtual void
   SetInitialTransform(const InitialTransformType * transform)
@@ -298,6 +317,16 @@ private:
 #undef MORPHSEEK_MEMBER
   std::string m_RuntimeLibrary;
   std::string m_ModelDirectory;
+
+  struct Channel
+  {
+    std::string name; // of its inputs, without their sides
+    double      weight;
+    bool        areLabels;
+  };
+  void
+                       AddChannel(const DataObject * fixed, const DataObject * moving, double weight, bool areLabels);
+  std::vector<Channel> m_Channels;
 
   ms_engine          m_Engine{ 0 };
   std::exception_ptr m_ObserverException; // thrown by an observer of our progress

@@ -50,6 +50,56 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::~Mor
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AddChannel(const FixedImageType *  fixed,
+                                                                                       const MovingImageType * moving,
+                                                                                       double                  weight)
+{
+  this->AddChannel(fixed, moving, weight, false);
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AddLabelChannel(
+  const RegionsImageType * fixed,
+  const RegionsImageType * moving,
+  double                   weight)
+{
+  this->AddChannel(fixed, moving, weight, true);
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AddChannel(const DataObject * fixed,
+                                                                                       const DataObject * moving,
+                                                                                       double             weight,
+                                                                                       bool               areLabels)
+{
+  if (fixed == nullptr || moving == nullptr)
+  {
+    itkExceptionMacro("A channel needs an image of the fixed and one of the moving side; one is null.");
+  }
+  const std::string name = "Channel" + std::to_string(m_Channels.size() + 2); // the images themselves are the first
+  this->ProcessObject::SetInput(name + "Fixed", const_cast<DataObject *>(fixed));
+  this->ProcessObject::SetInput(name + "Moving", const_cast<DataObject *>(moving));
+  m_Channels.push_back({ name, weight, areLabels });
+  this->Modified();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::ClearChannels()
+{
+  for (const Channel & channel : m_Channels)
+  {
+    this->RemoveInput(channel.name + "Fixed");
+    this->RemoveInput(channel.name + "Moving");
+  }
+  m_Channels.clear();
+  this->Modified();
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 DataObject::Pointer
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::MakeOutput(
   DataObjectPointerArraySizeType index)
@@ -341,6 +391,38 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     const ms_image fixedMaskImage = fixedMask ? Wrap(fixedMask.GetPointer()) : ms_image{},
                    movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{},
                    rigidImage = rigid ? Wrap(rigid.GetPointer()) : ms_image{};
+    std::vector<FloatImageType::ConstPointer> converted; // of the channels, both sides after each other
+    std::vector<ms_image>                     channelImages;
+    std::vector<ms_channel>                   channels;
+    std::vector<const ms_channel *>           channelPointers;
+    for (const Channel & channel : m_Channels)
+    {
+      const auto * fixedInput = this->ProcessObject::GetInput(channel.name + "Fixed");
+      const auto * movingInput = this->ProcessObject::GetInput(channel.name + "Moving");
+      if (channel.areLabels)
+      {
+        converted.push_back(this->AsFloat(static_cast<const RegionsImageType *>(fixedInput)));
+        converted.push_back(this->AsFloat(static_cast<const RegionsImageType *>(movingInput)));
+      }
+      else
+      {
+        converted.push_back(this->AsFloat(static_cast<const FixedImageType *>(fixedInput)));
+        converted.push_back(this->AsFloat(static_cast<const MovingImageType *>(movingInput)));
+      }
+    }
+    for (const auto & image : converted)
+    {
+      channelImages.push_back(Wrap(image.GetPointer()));
+    }
+    for (size_t i = 0; i < m_Channels.size(); ++i)
+    {
+      channels.push_back({ sizeof(ms_channel), nullptr, &channelImages[2 * i], &channelImages[2 * i + 1],
+                           m_Channels[i].weight, m_Channels[i].areLabels ? 1 : 0 });
+    }
+    for (const ms_channel & channel : channels)
+    {
+      channelPointers.push_back(&channel);
+    }
     typename Image<Vector<float, 3>, 3>::Pointer field;
     ms_image                                     fieldImage = {};
     if (!isLinear)
@@ -355,7 +437,9 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
                               movingMask ? &movingMaskImage : nullptr,
                               initial != nullptr && isLinear ? matrix : nullptr,
                               isLinear ? nullptr : &fieldImage,
-                              rigid ? &rigidImage : nullptr };
+                              rigid ? &rigidImage : nullptr,
+                              channelPointers.empty() ? nullptr : channelPointers.data(),
+                              channelPointers.size() };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);
@@ -431,6 +515,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Prin
 #undef MORPHSEEK_PRINT
   os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
   os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
+  os << indent << "Channels: " << m_Channels.size() << '\n';
   os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';
   os << indent << "Verdict: " << m_Verdict.GetGrade() << '\n';
   os << indent << "VerdictReasons:";

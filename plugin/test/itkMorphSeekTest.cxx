@@ -5,6 +5,7 @@
 #include "itkCommand.h"
 #include "itkCompositeTransform.h"
 #include "itkImageRegionConstIterator.h"
+#include "itkImageRegionIterator.h"
 #include "itkImageRegionIteratorWithIndex.h"
 #include "itkMorphSeekRegistrationFilter.h"
 #include "itkMorphSeekWarpFilter.h"
@@ -220,6 +221,50 @@ CodeOf(TFilter * filter)
     return error.GetCode();
   }
   return MS_OK;
+}
+
+// Channels drive the registration and are said in the metrics; without them again the field is the plain one.
+void
+TestChannels()
+{
+  const auto fixed = Phantom(0), moving = Phantom(3);
+  auto       labels = [](const FloatImage * image) {
+    auto duplicate = AsFloat(image);
+    for (itk::ImageRegionIterator<FloatImage> it(duplicate, duplicate->GetBufferedRegion()); !it.IsAtEnd(); ++it)
+    {
+      it.Set(it.Get() > 80 ? 1.0f : 0.0f);
+    }
+    return duplicate;
+  };
+  auto       plain = Filter(fixed.GetPointer(), moving.GetPointer());
+  auto       filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  const auto here = labels(fixed.GetPointer()), there = labels(moving.GetPointer());
+  filter->AddChannel(fixed, moving, 0.5);
+  filter->AddLabelChannel(here, there);
+  EXPECT(filter->GetNumberOfChannels() == 2);
+  filter->Update();
+  EXPECT(filter->GetMetrics().find("\"name\":\"channel 2\",\"weight\":0.5,\"similarity\":\"ncc\"") !=
+         std::string::npos);
+  EXPECT(filter->GetMetrics().find("\"name\":\"channel 3\",\"weight\":1,\"similarity\":\"labels\"") !=
+         std::string::npos);
+  plain->Update();
+  filter->ClearChannels();
+  filter->Update();
+  EXPECT(filter->GetNumberOfChannels() == 0 && MaxDifference(filter->GetOutput(), plain->GetOutput()) == 0);
+
+  auto wrong = Filter(fixed.GetPointer(), moving.GetPointer());
+  wrong->AddLabelChannel(fixed, moving); // which hold no labels
+  EXPECT(CodeOf(wrong.GetPointer()) == MS_ERR_INVALID_ARGUMENT);
+  bool refused = false;
+  try
+  {
+    wrong->AddChannel(nullptr, moving);
+  }
+  catch (const itk::ExceptionObject &)
+  {
+    refused = true;
+  }
+  EXPECT(refused);
 }
 
 void
@@ -875,6 +920,7 @@ main(int argc, char ** argv)
     { "labels", TestLabels },
     { "uncertainty", TestUncertainty },
     { "background", TestBackground },
+    { "channels", TestChannels },
     { "non-finite", TestNonFinite },
     { "verdict", TestVerdict },
   };

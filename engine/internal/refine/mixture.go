@@ -8,9 +8,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// mixture is several similarities of one pair, the first of which is of the pair's own images. What each lacks of a perfect match when the
-// resolution begins counts as one: so a unit of weight is worth the same whatever is compared, and a channel that noise keeps from matching
-// cannot outshout one that matches.
+// mixture is several similarities of one pair, the first of which is of the pair's own images. Each is the logarithm of a likelihood: correlations
+// window by window, differences (of descriptors, of label maps) by what they come to when the resolution begins. So a unit of weight is worth the
+// same whatever is compared, and where a channel shows nothing but noise it hardly pulls.
 type mixture struct {
 	parts []part
 	g     *field.Field // of one part
@@ -20,7 +20,7 @@ type mixture struct {
 type part struct {
 	similarity
 	weight float64
-	least  float64 // that it is taken to lack, of its values' mean
+	least  float64 // that differences are taken to come to
 	scale  float64 // of its values and its force, once it has been measured
 }
 
@@ -50,7 +50,10 @@ func (m *mixture) force(g, scratch, u *field.Field) float64 {
 		}
 		mean := sum / voxels
 		if p.scale == 0 {
-			p.scale = p.weight / max(lacking(p.similarity, mean), p.least)
+			p.scale = p.weight
+			if _, ok := p.similarity.(*ssd); ok {
+				p.scale /= max(-mean, p.least)
+			}
 		}
 		total += float64(p.scale * mean)
 		scale := float32(p.scale * n / (voxels * perValue(p.similarity)))
@@ -68,14 +71,6 @@ func (m *mixture) force(g, scratch, u *field.Field) float64 {
 	return total * n
 }
 
-// lacking is how far the mean of a similarity's values is from that of a perfect match.
-func lacking(s similarity, mean float64) float64 {
-	if _, ok := s.(*ncc); ok {
-		return 1 - mean
-	}
-	return -mean
-}
-
 // perValue is by what the force of a similarity is larger than the derivative of its value.
 func perValue(s similarity) float64 {
 	if s, ok := s.(*ssd); ok {
@@ -84,7 +79,7 @@ func perValue(s similarity) float64 {
 	return 1
 }
 
-// leastLacking is what images are taken to lack at least: a perfect match of one channel is no reason to see no other.
+// leastLacking is what channels are taken to lack of a perfect match at least: one that matches perfectly is no reason to see no other.
 const leastLacking = 0.02
 
 // channels returns the similarity of the pair with its channels: s itself where there are none.
@@ -106,6 +101,11 @@ func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation
 		}
 		parts = append(parts, part{similarity: other, weight: c.Weight, least: least(other)})
 	}
+	for _, p := range parts {
+		if s, ok := p.similarity.(*ncc); ok {
+			s.likely = true
+		}
+	}
 	return mix(parts, g), nil
 }
 
@@ -120,12 +120,12 @@ func (o Options) of(c aligned.Channel) Similarity {
 	return NCC
 }
 
-// least is what a similarity is taken to lack at least.
+// least is what the differences of a similarity are taken to come to at least.
 func least(s similarity) float64 {
 	if s, ok := s.(*ssd); ok {
 		return leastLacking * s.content()
 	}
-	return leastLacking
+	return 0
 }
 
 // content is the mean square of the fixed image's channels about their means: what a constant image lacks.

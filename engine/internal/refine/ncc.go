@@ -18,6 +18,9 @@ type ncc struct {
 	aligned.Images
 	radius  int
 	threads int
+	// likely makes the value of a voxel minus the logarithm of what its correlation lacks of 1: a window that matches says more about where it
+	// belongs than one that noise fills, which matters where several channels pull at one voxel.
+	likely bool
 
 	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
 	meanF, overB []float32 // of the windows, for the current overN: fixed's mean, 1/B
@@ -117,7 +120,11 @@ func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
 	overN, meanF, overB := s.overN[from:to], s.meanF[from:to], s.overB[from:to]
 	da, dc, flat := sums.X[from:to], sums.Y[from:to], sums.Z[from:to]
-	for i := correlateVector(da, dc, flat, rows, overN, meanF, overB); i < len(first); i++ {
+	i := 0
+	if !s.likely {
+		i = correlateVector(da, dc, flat, rows, overN, meanF, overB)
+	}
+	for ; i < len(first); i++ {
 		n := overN[i]
 		mean := n * first[i]
 		a := float32(n*both[i]) - float32(mean*meanF[i])
@@ -125,6 +132,11 @@ func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 		ratio := math.Float32frombits(math.Float32bits(a)&^(1<<31)) * overB[i] * overC
 		first[i] = a * ratio
 		p := 2 * n * ratio
+		if s.likely && n != 0 {
+			lacking := leastLacking + 1 - first[i]
+			p /= lacking
+			first[i] = -float32(math.Log(float64(lacking)))
+		}
 		q := p * a * overC
 		da[i], dc[i], flat[i] = p, q, float32(q*mean)-float32(p*meanF[i])
 	}

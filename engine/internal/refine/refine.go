@@ -90,18 +90,17 @@ type similarity interface {
 
 // Refinement is one under way: Coarse first, which tells how well the images agree, then Fine.
 type Refinement struct {
-	pair     Pair
-	start    *field.Field
-	opt      Options
-	grids    []volume.Geometry // coarse to fine
-	half     aligned.Images    // on the last but one of grids, not through start; made when first read
-	clearest *Refinement       // of the channel that agrees better than the pair's own images; nil: none does
-	v        *field.Field      // so far, behind start
-	done     int               // how many of grids are
-	fluid    float64           // Gaussian that they had
-	levels   []Level
-	work     float64 // done, in voxels times iterations
-	total    float64
+	pair   Pair
+	start  *field.Field
+	opt    Options
+	grids  []volume.Geometry // coarse to fine
+	half   aligned.Images    // on the last but one of grids, not through start; made when first read
+	v      *field.Field      // so far, behind start
+	done   int               // how many of grids are
+	fluid  float64           // Gaussian that they had
+	levels []Level
+	work   float64 // done, in voxels times iterations
+	total  float64
 }
 
 // New prepares the refinement of start, a field on any grid; nil is the identity.
@@ -139,18 +138,21 @@ func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) 
 			return Agreement{}, err
 		}
 	}
-	a := r.agreement(r.start, r.v)
-	r.clearest = nil
-	for _, c := range r.pair.Channels { // what agrees best tells how well the pair can
-		if c.Labels > 0 || !c.Intensities || r.opt.Similarity == MIND {
+	return r.agreement(r.start, r.v), nil
+}
+
+// OfChannels measures the channels whose intensities are compared as Coarse and Detail do the pair's own images.
+func (r *Refinement) OfChannels() (all []Agreement) {
+	for _, c := range r.pair.Channels {
+		if c.Labels > 0 || !c.Intensities {
 			continue
 		}
-		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids}
-		if other := one.agreement(r.start, r.v); other.Correlation > a.Correlation {
-			a, r.clearest = other, one
-		}
+		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids, start: r.start, v: r.v}
+		a := one.agreement(r.start, r.v)
+		a.Detail = one.Detail()
+		all = append(all, a)
 	}
-	return a, nil
+	return all
 }
 
 // agreement measures the pair under start o (id + v).
@@ -171,10 +173,6 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 // Detail returns how much of the squared local correlation at half the finest resolution is left at the finest, in the middle half of the
 // fixed image along each axis, under what Coarse has found. Where noise covers the images it is little.
 func (r *Refinement) Detail() float64 {
-	if c := r.clearest; c != nil {
-		c.start, c.v = r.start, r.v
-		return c.Detail()
-	}
 	fine := r.grids[len(r.grids)-1].Middle(2)
 	half := r.atHalf().Fixed.Geometry.Middle(2)
 	left := func(g volume.Geometry) float64 {

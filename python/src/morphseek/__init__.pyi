@@ -8,11 +8,11 @@ from . import (
     transforms as transforms,
 )
 from ._engine.core import devices as devices
+from .channels import Channel as Channel
 from .cohort import evaluate as evaluate, register_cohort as register_cohort
 from .diagnosis import doctor as doctor
 from .epi import correct_epi as correct_epi
 from .images import Image as Image
-from .channels import Channel as Channel
 from .landmarks import Landmarks as Landmarks
 from .progress import Progress as Progress
 from .registration import register as register

@@ -10,8 +10,7 @@ from . import errors, images
 from ._engine import bindings, core
 from ._engine.options import plain_options
 from ._moved import moved
-from .channels import ChannelLike, first_and_others
-from .channels import read as read_channels
+from .channels import ChannelLike, first_and_others, read as read_channels
 from .progress import Progress, Reporter
 from .result import RegistrationResult
 from .transforms.start import start_of
