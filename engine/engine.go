@@ -80,6 +80,8 @@ type Pair struct {
 	Fixed, Moving         *volume.Volume
 	FixedMask, MovingMask *volume.Volume // non-zero selects; each on its image's grid
 	Initial               *volume.Affine // fixed -> moving LPS mm: where the initial alignment starts (or stays, with Initial: "none")
+	Landmarks             []Landmark     // that the registration keeps to; none: the images alone
+	LandmarkError         float64        // how exactly they were marked: root mean square, mm, of a pair
 }
 
 // heartbeat is the longest that a ProgressFunc waits for its next call.

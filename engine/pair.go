@@ -29,6 +29,9 @@ func (p Pair) check() error {
 			return err
 		}
 	}
+	if err := p.checkLandmarks(); err != nil {
+		return err
+	}
 	if p.Initial == nil {
 		return p.checkUnits()
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -12,12 +13,13 @@ import (
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
-	a, err := r.alignBy(r.canonical, align.Method(r.opt.Initial), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
+	r.layLandmarks()
+	a, err := r.alignBy(r.canonical, align.Method(r.opt.Initial), r.startsFrom(), func(fraction float64) { r.report.at(fraction, "") })
 	if err != nil {
 		return err
 	}
 	method := r.opt.Initial
-	if method == "com" && r.pair.Initial != nil {
+	if method == "com" && r.startsFrom() != nil {
 		method = "none" // the caller's stays
 	}
 	r.metrics.Plan.Start = method
@@ -25,6 +27,13 @@ func (r *registration) align() error {
 		if a, err = r.judgeStart(a); err != nil {
 			return err
 		}
+	}
+	if r.leadsAstray(a.Transform) {
+		if a, err = r.alignBy(r.canonical, align.None, r.laid, nil); err != nil {
+			return err
+		}
+		r.metrics.Plan.Start, r.start = "landmarks", referee.State{}
+		r.because("the images led the initial alignment away from the landmarks: what fits these is taken")
 	}
 	r.initial, r.canonical.Initial = a.Transform, a.Transform
 	r.metrics.Align = AlignMetrics{
@@ -38,8 +47,8 @@ func (r *registration) align() error {
 // turned is the angle, degrees, between the initial transform and where it started.
 func (r *registration) turned() float64 {
 	turned := r.initial
-	if r.pair.Initial != nil {
-		back, err := r.pair.Initial.Inverse()
+	if from := r.startsFrom(); from != nil {
+		back, err := from.Inverse()
 		if err != nil { // it was checked
 			return 0
 		}
@@ -225,6 +234,9 @@ func (r *registration) refine() error {
 		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement, r.frames)
 		r.because(why)
 		by = &chosen
+	}
+	if matched == nil {
+		r.roughness = *by
 	}
 	u, levels, err := r.refinement.Fine(r.ctx, *by)
 	if err != nil {
