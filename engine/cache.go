@@ -19,7 +19,7 @@ import (
 )
 
 // cachePath names the file in the cache folder that holds the result of exactly this registration: the same voxels, geometries,
-// masks, initial transform, options, model and library version.
+// masks, start, options, model and library version.
 func cachePath(pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt = opt.ofResult()
@@ -36,13 +36,20 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 	h := sha256.New()
 	plain := json.NewEncoder(h) // of what came from JSON or was checked to be finite: Encode cannot fail, nor can a hash
 	plain.Encode([]any{Version, opt, manifest, pair.Initial})
-	for _, v := range []*volume.Volume{pair.Fixed, pair.Moving, pair.FixedMask, pair.MovingMask} {
+	for _, v := range []*volume.Volume{pair.Fixed, pair.Moving, pair.FixedMask, pair.MovingMask, pair.Rigid} {
 		if v == nil {
 			plain.Encode(nil)
 			continue
 		}
 		plain.Encode(v.Geometry)
 		hashFloats(h, v.Data)
+	}
+	if len(pair.Landmarks) > 0 {
+		plain.Encode([]any{pair.Landmarks, pair.LandmarkError})
+	}
+	if f := pair.InitialField; f != nil {
+		plain.Encode(f.Geometry)
+		hashFloats(h, f.Data)
 	}
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))+cacheEnding)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -75,13 +76,19 @@ func (e *Engine) release() {
 	}
 }
 
-// Pair is what to register: the moving volume onto the fixed one's grid. Masks and the initial transform may be nil.
+// Pair is what to register: the moving volume onto the fixed one's grid. Masks, rigid regions and the start may be nil.
 type Pair struct {
 	Fixed, Moving         *volume.Volume
 	FixedMask, MovingMask *volume.Volume // non-zero selects; each on its image's grid
+	Rigid                 *volume.Volume // labels on the fixed image's grid, each of which moves as one body; 0 is none
 	Initial               *volume.Affine // fixed -> moving LPS mm: where the initial alignment starts (or stays, with Initial: "none")
-	Landmarks             []Landmark     // that the registration keeps to; none: the images alone
-	LandmarkError         float64        // how exactly they were marked: root mean square, mm, of a pair
+
+	// InitialField, which may be nil, is a displacement d before Initial, p -> Initial(p + d(p)), on any grid; beyond it that of its border
+	// holds. The deformable stages go on from there, and Initial stays. Without Initial the field is the whole map.
+	InitialField *field.Field
+
+	Landmarks     []Landmark // that the registration keeps to; none: the images alone
+	LandmarkError float64    // how exactly they were marked: root mean square, mm, of a pair
 }
 
 // heartbeat is the longest that a ProgressFunc waits for its next call.

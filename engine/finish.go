@@ -48,6 +48,9 @@ func (r *registration) finish() error {
 		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
 	}
 	found := doubts(*m, deformed)
+	if r.apart {
+		found = append(found, noMiddle)
+	}
 	r.warn(found...)
 	m.Verdict = verdict(m.Referee, append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
 	r.result = &Result{
@@ -67,9 +70,11 @@ func (r *registration) total() *field.Field {
 	r.deform = nil
 	if deform != nil {
 		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
-		deform.Unfold(minJacobian, r.opt.Threads)
+		if r.pair.Rigid == nil {
+			deform.Unfold(minJacobian, r.opt.Threads)
+		}
 	}
-	return field.Total(r.initial, deform, r.fixed.Geometry, r.opt.Threads)
+	return r.shaped(deform)
 }
 
 // measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million voxels: similarity

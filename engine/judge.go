@@ -74,6 +74,12 @@ func (r *registration) judgeDeformation() {
 	if r.deform == nil || r.model != nil {
 		return
 	}
+	if r.begun != nil {
+		if r.end = r.judgeBegun("a refinement"); r.deform == r.begun {
+			r.metrics.Plan.Search, r.metrics.Plan.SmoothnessMM = 0, 0
+		}
+		return
+	}
 	judge, start := r.judges(), r.startState()
 	r.end = judge.Look(r.initial, r.deform)
 	if m := judge.Compare(start, r.end); !worthwhile(m) {

@@ -61,7 +61,7 @@ func (p Pair) checkLandmarks() error {
 
 // startsFrom is where the alignment starts: the caller's transform or, without one, what fits the landmarks.
 func (r *registration) startsFrom() *volume.Affine {
-	if r.pair.Initial == nil && r.opt.Initial != string(align.None) {
+	if r.pair.Initial == nil && r.begun == nil && r.opt.Initial != string(align.None) {
 		return r.laid
 	}
 	return r.pair.Initial

@@ -25,6 +25,7 @@ type Metrics struct {
 	Steps            []StepMetrics       `json:"steps"`                // of the network; empty where none ran
 	Refine           RefineMetrics       `json:"refine"`               // how the refinement went
 	Uncertainty      *UncertaintyMetrics `json:"uncertainty"`          // null unless the option asked for it
+	Symmetric        *SymmetricMetrics   `json:"symmetric"`            // null unless the option asked for it
 	LandmarkFit      *LandmarkMetrics    `json:"landmark_fit"`         // how the result keeps to the landmarks that it was given; null without
 	Version          string              `json:"version"`              // of the library
 	Model            string              `json:"model"`                // the network's name; "none" where no network ran
@@ -57,7 +58,7 @@ type RefereeMetrics struct {
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
 type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header", "given" or "landmarks" where that was no better
+	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header", "given" or "landmarks" where that was no better, or "deformation" where one was given
 	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
 	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
 	Agreement    float64  `json:"agreement"`     // squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's, above 0.9 as one body's; 0 where intensities were not compared
@@ -118,6 +119,13 @@ type UncertaintyMetrics struct {
 	Samples int     `json:"samples"` // trajectories; 0 for the search
 	MeanMM  float64 `json:"mean_mm"` // mean over the voxels
 	P95MM   float64 `json:"p95_mm"`  // 95 % of the voxels have less
+}
+
+// SymmetricMetrics says how far the two ways ended apart before their middle was taken: where a point lies, mm, that was carried there and back,
+// over the fixed mask or, without one, where the fixed image is brighter than its mean.
+type SymmetricMetrics struct {
+	MeanMM float64 `json:"mean_mm"` // mean over the voxels
+	P95MM  float64 `json:"p95_mm"`  // 95 % of the voxels have less
 }
 
 func levelMetrics(levels []refine.Level) (m []LevelMetrics) {

@@ -57,6 +57,15 @@ type Options struct {
 	// Over which distance tissue moves together, in the search and the refinement: low follows fine detail, as between two
 	// people; high keeps tissue together, as within one; auto chooses from the images; or a number of mm.
 	Smoothness string `json:"smoothness"`
+
+	// Axes of the fixed image's voxel grid along which the search and the refinement may move tissue: i is the first axis of
+	// the file, j the second, k the third, as in BIDS. One axis suits a distortion along the phase encoding, two a motion
+	// within slices. The initial alignment is not held to them.
+	Along string `json:"along"`
+
+	// Register both ways and take the map in the middle: whichever image is called fixed, one map is the other's inverse, to
+	// some hundredths of a voxel. For follow-up studies, which measure change. Takes about twice the time.
+	Symmetric string `json:"symmetric"`
 }
 
 // fields points to the options in the table's order.
@@ -77,5 +86,7 @@ func (o *Options) fields() []any {
 		&o.Cache,
 		&o.Uncertainty,
 		&o.Smoothness,
+		&o.Along,
+		&o.Symmetric,
 	}
 }

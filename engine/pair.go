@@ -32,6 +32,12 @@ func (p Pair) check() error {
 	if err := p.checkLandmarks(); err != nil {
 		return err
 	}
+	if err := p.checkField(); err != nil {
+		return err
+	}
+	if err := p.checkRigid(); err != nil {
+		return err
+	}
 	if p.Initial == nil {
 		return p.checkUnits()
 	}
@@ -70,12 +76,18 @@ func (p Pair) checkUnits() error {
 // prepare opens what could be missing, asks for the memory, and replaces voxels that are not finite: what fails, fails before the
 // work.
 func (r *registration) prepare() error {
+	if err := r.checkShape(); err != nil {
+		return err
+	}
 	if r.model != nil && r.opt.Uncertainty == "on" && r.opt.Tau == 0 {
 		return fault.New(fault.InvalidArgument, "with tau 0 all samples of the network's policy are the same, so there is no uncertainty to measure; leave tau at 1")
 	}
 	fixed, moving := r.pair.Fixed, r.pair.Moving
 	const floats = 4
 	need := floats * int64(9*fixed.Voxels()+3*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite and canonical copies
+	if r.begun != nil {
+		need += floats * 3 * int64(r.begun.Voxels())
+	}
 	if r.model != nil {
 		grid := r.model.Grid(fixed.Geometry)
 		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres
@@ -101,6 +113,12 @@ func (r *registration) prepare() error {
 		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
 		stage = max(stage, floats*live*int64(refine.Voxels(search.Pair{Fixed: fixed, Moving: moving}, effort[r.opt.Preset].voxels)))
 	}
+	if r.pair.Rigid != nil {
+		need += floats * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
+	}
+	if r.opt.Symmetric == "on" {
+		need += floats * int64(21*fixed.Voxels()+9*moving.Voxels()) // both maps, their product, its root, that of the middle; copies
+	}
 	need += stage
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
@@ -122,7 +140,7 @@ func (r *registration) prepare() error {
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
 	r.canonical = search.Pair{
 		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
-		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(),
+		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(), Rigid: r.pair.Rigid.Canonical(),
 	}
 	r.warnOfUnusedOptions()
 	if r.model == nil {

@@ -9,6 +9,8 @@ import (
 type reporter struct {
 	news chan struct{} // holds a token while there is something to take
 
+	parent *reporter // hears instead, of the whole as of its current stage; may be nil
+
 	mu       sync.Mutex
 	queue    []Progress
 	last     Progress
@@ -35,6 +37,11 @@ func (r *reporter) at(fraction float64, format string, args ...any) {
 	r.mu.Lock()
 	r.last.Fraction = max(r.last.Fraction, min(r.lo+float64(r.span*min(max(fraction, 0), 1)), 1))
 	r.last.Message = fmt.Sprintf(format, args...)
+	if r.parent != nil {
+		r.parent.at(r.last.Fraction, "%s", r.last.Message)
+		r.mu.Unlock()
+		return
+	}
 	r.queue = append(r.queue, r.last)
 	r.mu.Unlock()
 	select {

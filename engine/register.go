@@ -19,6 +19,7 @@ import (
 type registration struct {
 	engine *Engine
 	ctx    context.Context
+	asked  Pair    // the caller's
 	pair   Pair    // from prepare on, its images without voxels far beyond the others: what is compared
 	opt    Options // threads resolved
 	report *reporter
@@ -31,10 +32,12 @@ type registration struct {
 
 	initial volume.Affine // fixed -> moving LPS mm, from align on
 	deform  *field.Field  // the displacement behind initial, on the grid of the stage that made it; nil is the identity
+	begun   *field.Field  // the caller's deformation, without folds; nil: none
 	result  *Result       // from finish
 
 	refinement *refine.Refinement // under way, from the look at the pair on
 	agreement  refine.Agreement   // of the images, at its coarse resolutions
+	apart      bool               // the two ways of a symmetric registration have no middle
 	differs    bool               // the images passed as one modality and are of two contrasts
 	frames     bool               // they lie and match as frames of one scan
 
@@ -67,6 +70,7 @@ func (r *registration) stages() []stage {
 		{"network", r.model != nil, 4, r.network},
 		{"refine", r.iterations() > 0, 12, r.refine},
 		{"landmarks", len(r.pair.Landmarks) > 0, 4, r.keepToLandmarks},
+		{"reverse", r.opt.Symmetric == "on", 26, r.reverse},
 		{"uncertainty", r.opt.Uncertainty == "on", 4, r.uncertainty},
 		{"finish", true, 1, r.finish},
 	}
@@ -103,42 +107,16 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		}
 	}
 
-	r := &registration{engine: e, ctx: ctx, pair: pair, opt: opt, report: report, model: model}
-	r.metrics = Metrics{
-		Version: Version, Model: "none", Device: "cpu", Seed: opt.Seed, Threads: opt.Threads,
-		Steps: []StepMetrics{}, Seconds: map[string]float64{}, Warnings: []string{}, Plan: PlanMetrics{Reasons: []string{}},
-	}
+	r := newRegistration(ctx, e, pair, opt, report, model)
 	if strangers != "" {
 		r.metrics.Warnings = append(r.metrics.Warnings, "The cache was not used: "+strangers)
 	}
+	r.begin()
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	stages := r.stages()
-	total, before := 0.0, 0.0
-	for _, s := range stages {
-		if s.on {
-			total += s.weight
-		}
-	}
-	for _, s := range stages {
-		if !s.on {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		report.begin(s.name, before/total, (before+s.weight)/total, "%s", s.name)
-		began := time.Now()
-		if err := s.run(); err != nil {
-			return nil, err
-		}
-		r.metrics.Seconds[s.name] = time.Since(began).Seconds()
-		before += s.weight
-		report.sample()
-		if e.cfg.TuneCollector {
-			runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
-		}
+	if err := r.runStages(r.stages()); err != nil {
+		return nil, err
 	}
 	report.begin("finish", 1, 1, "done")
 	r.metrics.Seconds["total"] = time.Since(start).Seconds()
@@ -150,4 +128,42 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		}
 	}
 	return r.result, nil
+}
+
+// newRegistration returns one that has not begun; its threads are resolved.
+func newRegistration(ctx context.Context, e *Engine, pair Pair, opt Options, report *reporter, model *network.Model) *registration {
+	return &registration{engine: e, ctx: ctx, asked: pair, pair: pair, opt: opt, report: report, model: model, metrics: Metrics{
+		Version: Version, Model: "none", Device: "cpu", Seed: opt.Seed, Threads: opt.Threads,
+		Steps: []StepMetrics{}, Seconds: map[string]float64{}, Warnings: []string{}, Plan: PlanMetrics{Reasons: []string{}},
+	}}
+}
+
+// runStages runs those of the stages that are on, one after the other.
+func (r *registration) runStages(stages []stage) error {
+	total, before := 0.0, 0.0
+	for _, s := range stages {
+		if s.on {
+			total += s.weight
+		}
+	}
+	for _, s := range stages {
+		if !s.on {
+			continue
+		}
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		r.report.begin(s.name, before/total, (before+s.weight)/total, "%s", s.name)
+		began := time.Now()
+		if err := s.run(); err != nil {
+			return err
+		}
+		r.metrics.Seconds[s.name] = time.Since(began).Seconds()
+		before += s.weight
+		r.report.sample()
+		if r.engine.cfg.TuneCollector {
+			runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+		}
+	}
+	return nil
 }

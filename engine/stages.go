@@ -14,15 +14,20 @@ import (
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
 	r.layLandmarks()
-	a, err := r.alignBy(r.canonical, align.Method(r.opt.Initial), r.startsFrom(), func(fraction float64) { r.report.at(fraction, "") })
+	method := r.opt.Initial
+	if r.begun != nil { // another alignment would lose it
+		method = "none"
+	}
+	a, err := r.alignBy(r.canonical, align.Method(method), r.startsFrom(), func(fraction float64) { r.report.at(fraction, "") })
 	if err != nil {
 		return err
 	}
-	method := r.opt.Initial
 	if method == "com" && r.startsFrom() != nil {
 		method = "none" // the caller's stays
 	}
-	r.metrics.Plan.Start = method
+	if r.metrics.Plan.Start = method; r.begun != nil {
+		r.metrics.Plan.Start = "deformation"
+	}
 	if method == "rigid" || method == "affine" {
 		if a, err = r.judgeStart(a); err != nil {
 			return err
@@ -41,6 +46,7 @@ func (r *registration) align() error {
 		Matrix: a.Transform.M, Translation: a.Transform.T, Turn: r.turned(),
 	}
 	r.warn(startDoubts(r.metrics.Align)...)
+	r.saysShape()
 	return nil
 }
 
@@ -67,7 +73,7 @@ func (r *registration) alignBy(pair search.Pair, method align.Method, from *volu
 
 // searches says whether the discrete search runs.
 func (r *registration) searches() bool {
-	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil
+	return r.opt.Search == "on" || r.opt.Search == "auto" && r.model == nil && r.begun == nil
 }
 
 // search looks for large displacements; where it is left to the library, only if there may be any.
@@ -98,7 +104,7 @@ func (r *registration) search() error {
 	}
 	passes, trees := r.passes()
 	u, err := search.Run(r.ctx, r.canonical, search.Options{
-		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads,
+		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads, Locked: r.lockedCanonical(),
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
@@ -111,6 +117,11 @@ func (r *registration) search() error {
 	}
 	r.deform, r.refinement = u, nil
 	r.metrics.Plan.Search = share
+	if r.begun != nil {
+		if r.judgeBegun("a search"); r.deform == r.begun {
+			r.metrics.Plan.Search = 0
+		}
+	}
 	return nil
 }
 
@@ -199,7 +210,7 @@ func (r *registration) refineOptions() refine.Options {
 		iterations = effort[r.opt.Preset].iterations
 	}
 	return refine.Options{
-		Similarity: r.refinedBy(), Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads,
+		Similarity: r.refinedBy(), Iterations: iterations, Voxels: effort[r.opt.Preset].voxels, Threads: r.opt.Threads, Locked: r.lockedCanonical(),
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	}
 }

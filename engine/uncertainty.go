@@ -38,7 +38,7 @@ func (r *registration) uncertainty() error {
 	} else {
 		m.Source = "search"
 		sd, err = search.Uncertainty(r.ctx, r.canonical, r.deform, search.Options{
-			Threads:  r.opt.Threads,
+			Threads: r.opt.Threads, Locked: r.lockedCanonical(),
 			Progress: func(fraction float64) { r.report.at(fraction, "") },
 		})
 	}

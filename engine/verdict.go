@@ -23,11 +23,12 @@ func (r *registration) warnOfUnusedOptions() {
 		because, say string
 		names        []string
 	}{
-		{r.pair.Initial != nil && o.Initial == "com", "The initial transform was given", "initial rigid or affine starts from it", []string{"initial"}},
+		{r.begun != nil, "The initial deformation was given", "its affine part stays", []string{"initial"}},
+		{r.begun == nil && r.pair.Initial != nil && o.Initial == "com", "The initial transform was given", "initial rigid or affine starts from it", []string{"initial"}},
 		{!network, "No network ran", "name a model", ofNetworks},
 		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
 		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
-		{!r.searches() && r.iterations() == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness"}},
+		{!r.searches() && r.iterations() == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness", "along"}},
 	} {
 		if names := o.changed(c.names...); c.is && len(names) > 0 {
 			r.warn(c.because + ", so " + strings.Join(names, ", ") + " had no effect: " + c.say + ".")

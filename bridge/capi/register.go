@@ -47,10 +47,14 @@ func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C
 		}{
 			{&pair.Fixed, p.fixed, "fixed"}, {&pair.FixedMask, p.fixed_mask, "fixed mask"},
 			{&pair.Moving, p.moving, "moving"}, {&pair.MovingMask, p.moving_mask, "moving mask"},
+			{&pair.Rigid, p.rigid, "rigid regions"},
 		} {
 			if *image.dst, err = takeImage(image.src, image.name); err != nil {
 				return err
 			}
+		}
+		if pair.InitialField, err = takeField(p.initial_field); err != nil {
+			return err
 		}
 		r, err = e.Register(context.Background(), pair, opt, reporter(progress, user))
 		return err

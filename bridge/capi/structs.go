@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/morphseek/morphseek/engine"
+	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -158,6 +159,21 @@ func takeImage(p *C.ms_image, name string) (*volume.Volume, error) {
 		v.Data = unsafe.Slice(voxels, g.Voxels())
 	}
 	return v, nil
+}
+
+// takeField reads the displacements of the caller's image, LPS mm: nil for NULL.
+func takeField(p *C.ms_image) (*field.Field, error) {
+	if p == nil {
+		return nil, nil
+	}
+	g, mm, err := takeGrid(p, "initial field")
+	if err != nil {
+		return nil, err
+	}
+	if mm == nil {
+		return nil, invalid("initial_field: its voxels are NULL")
+	}
+	return field.FromMM(g, unsafe.Slice(mm, 3*g.Voxels()), 0), nil
 }
 
 // putGrid writes a geometry into the caller's image struct.

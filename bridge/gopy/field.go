@@ -124,6 +124,37 @@ func Inverse(u, uGrid, last, outGrid uint64, threads int, out uint64) (residual 
 	return residual, nil
 }
 
+// Halfway writes the grid of the space half-way between two images (18 float64, as many voxels as the field), and the maps from it to the fixed and
+// to the moving space (float32 fields) with the affine maps that they end with (12 float64 each). The field is from fixed to moving space and ends
+// with the affine map at last.
+func Halfway(u, uGrid, last uint64, threads int, outGrid, toFixed, fixedLast, toMoving, movingLast uint64) (err error) {
+	defer guard(&err)
+	e, err := endlessAt(u, uGrid, last)
+	if err != nil {
+		return err
+	}
+	whole := engine.Transform{Field: e.Field, Initial: e.Last(), Threads: threads}
+	fixed, moving, err := whole.Halfway()
+	if err != nil {
+		return err
+	}
+	g, numbers := fixed.Field.Geometry, at[[18]float64](outGrid)
+	for a := range 3 {
+		numbers[a], numbers[3+a], numbers[6+a] = float64(g.Size[a]), g.Spacing[a], g.Origin[a]
+	}
+	copy(numbers[9:], g.Direction[:])
+	for _, out := range []struct {
+		t           *engine.Transform
+		field, last uint64
+	}{{fixed, toFixed, fixedLast}, {moving, toMoving, movingLast}} {
+		copy(floats(out.field, len(out.t.Field.Data)), out.t.Field.Data)
+		m := at[[12]float64](out.last)
+		copy(m[:9], out.t.Initial.M[:])
+		copy(m[9:], out.t.Initial.T[:])
+	}
+	return nil
+}
+
 // Jacobian writes det(I + grad u) to out, float32 on the field's grid.
 func Jacobian(u, uGrid uint64, threads int, out uint64) (err error) {
 	defer guard(&err)

@@ -36,6 +36,9 @@ func (f *Field) Endless(last volume.Affine) (*Endless, error) {
 	return e, nil
 }
 
+// Last returns the affine map, LPS mm, that it ends with.
+func (e *Endless) Last() volume.Affine { return e.lastMM }
+
 // Margin returns how many voxels the margin has below and above the grid along x, y and z. On each side it is as wide as the border's largest
 // displacement, and twice as wide as its largest outward one, so that the fading does not fold; but no wider than a sixteenth of the grid or,
 // if that is more, 8 voxels. A side that does not move has none.

@@ -42,6 +42,21 @@ func (f *Field) Row(y, z int) [3][]float32 {
 	return [3][]float32{f.X[lo:hi], f.Y[lo:hi], f.Z[lo:hi]}
 }
 
+// Lock sets the components along the locked axes (x, y, z) to zero: a sum of products that ought to be none may be a rounding error.
+func (f *Field) Lock(locked [3]bool) {
+	for a, plane := range [3][]float32{f.X, f.Y, f.Z} {
+		if locked[a] {
+			clear(plane)
+		}
+	}
+}
+
+// At returns u at a continuous index, as at does.
+func (f *Field) At(p [3]float64) [3]float64 {
+	x, y, z := f.at(p[0], p[1], p[2])
+	return [3]float64{float64(x), float64(y), float64(z)}
+}
+
 // at returns u at the continuous index (x, y, z), trilinear, clamped to the grid: beyond it the border's displacement
 // holds. What users see beyond the grid is Endless.
 func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {

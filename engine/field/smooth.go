@@ -21,10 +21,19 @@ func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 // Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below minJacobian, until
 // none is. It reports how many voxels were below at first.
 func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
+	return f.unfold(nil, 100, minJacobian, threads) // far more rounds than any finite field took
+}
+
+// UnfoldWhere is Unfold of the voxels where free is 1 and not 0. A fold between others may stay.
+func (f *Field) UnfoldWhere(free []float32, minJacobian float32, threads int) (folded int) {
+	return f.unfold(free, 24, minJacobian, threads)
+}
+
+func (f *Field) unfold(free []float32, rounds int, minJacobian float32, threads int) (folded int) {
 	const spread = 2 // voxels that the smoothing reaches around a fold
 	mask := make([]float32, f.Voxels())
 	suspects := box.Box{Hi: f.Size}
-	for round := range 100 { // far more than any finite field took
+	for round := range rounds {
 		below, folds := f.markFolds(mask, suspects, minJacobian, threads)
 		if round == 0 {
 			folded = below
@@ -45,6 +54,11 @@ func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
 		filter.Gaussian(size, [3]float64{1, 1, 1}, 3, threads, filter.From(size, u[:]...), func(y, z int, rows [][]float32) {
 			from := (z*size[1] + y) * size[0]
 			at := ((part.Lo[2]+z)*f.Size[1]+part.Lo[1]+y)*f.Size[0] + part.Lo[0]
+			if free != nil {
+				for i, s := range free[at : at+size[0]] {
+					share[from+i] *= s
+				}
+			}
 			for k, p := range [][]float32{f.X, f.Y, f.Z} {
 				p, old := p[at:at+size[0]], u[k][from:]
 				for i, s := range rows[k] {

@@ -3,6 +3,8 @@ package volume
 import (
 	"math"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
@@ -35,6 +37,41 @@ func (a Affine) After(b Affine) Affine {
 	}
 	c.T = a.Apply(b.T)
 	return c
+}
+
+// Root returns the principal square root, the map that gives a when it is applied twice, by the iteration of Denman and Beavers (Appl. Math.
+// Comput. 1976). A map that turns by 180 degrees, or mirrors, has none: SingularTransform.
+func (a Affine) Root() (Affine, error) {
+	const rounds = 30
+	mean := func(p, q Affine) (m Affine) {
+		for i := range m.M {
+			m.M[i] = (p.M[i] + q.M[i]) / 2
+		}
+		for i := range m.T {
+			m.T[i] = (p.T[i] + q.T[i]) / 2
+		}
+		return m
+	}
+	root, other := a, IdentityAffine()
+	for range rounds {
+		undo, err := root.Inverse()
+		if err != nil {
+			return a, err
+		}
+		back, err := other.Inverse()
+		if err != nil {
+			return a, err
+		}
+		root, other = mean(root, back), mean(other, undo)
+	}
+	twice, apart := root.After(root), 0.0
+	for i := range twice.M {
+		apart = max(apart, math.Abs(twice.M[i]-a.M[i]))
+	}
+	if !(apart < 1e-9) {
+		return a, fault.New(fault.SingularTransform, "transform with matrix %v has no square root", a.M)
+	}
+	return root, nil
 }
 
 // Det returns the determinant of the linear part.
@@ -80,4 +117,26 @@ func (a Affine) Inverse() (Affine, error) {
 
 func det3(m [9]float64) float64 {
 	return float64(m[0]*(float64(m[4]*m[8])-float64(m[5]*m[7]))) - float64(m[1]*(float64(m[3]*m[8])-float64(m[5]*m[6]))) + float64(m[2]*(float64(m[3]*m[7])-float64(m[4]*m[6])))
+}
+
+// NearestRotation returns the rotation nearest to m, by its polar decomposition. A reflection in m is left out.
+func NearestRotation(m [9]float64) [9]float64 {
+	var svd mat.SVD
+	if !svd.Factorize(mat.NewDense(3, 3, m[:]), mat.SVDFull) {
+		return Identity
+	}
+	var u, v, r mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	if mat.Det(&u)*mat.Det(&v) < 0 { // the axis of the least stretch gives way
+		for i := range 3 {
+			u.Set(i, 2, -u.At(i, 2))
+		}
+	}
+	r.Mul(&u, v.T())
+	var out [9]float64
+	for i := range out {
+		out[i] = r.At(i/3, i%3)
+	}
+	return out
 }

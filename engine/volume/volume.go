@@ -57,12 +57,8 @@ func (v *Volume) CheckMask(name string, mask *Volume) error {
 	if err := mask.CheckShape(name + " mask"); err != nil {
 		return err
 	}
-	if !mask.SameGrid(v.Geometry) {
-		how := fmt.Sprintf("has size %v where the volume has %v", mask.Size, v.Size)
-		if mask.Size == v.Size {
-			how = fmt.Sprintf("lies up to %.3g voxels away: origin, spacing or direction differ", v.cornerDistance(mask.Geometry))
-		}
-		return fault.New(fault.GridMismatch, "%s mask is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours", name, name, how)
+	if err := v.CheckGrid(name, name+" mask", mask); err != nil {
+		return err
 	}
 	for _, m := range mask.Data {
 		if m != 0 && IsFinite(m) {
@@ -70,4 +66,16 @@ func (v *Volume) CheckMask(name string, mask *Volume) error {
 		}
 	}
 	return fault.New(fault.EmptyMask, "%s mask selects nothing: every voxel is 0 or no number; correct it or leave it out", name)
+}
+
+// CheckGrid reports a map that does not lie on v's grid; name says which input v is, and what that the map is.
+func (v *Volume) CheckGrid(name, what string, mask *Volume) error {
+	if !mask.SameGrid(v.Geometry) {
+		how := fmt.Sprintf("has size %v where the volume has %v", mask.Size, v.Size)
+		if mask.Size == v.Size {
+			how = fmt.Sprintf("lies up to %.3g voxels away: origin, spacing or direction differ", v.cornerDistance(mask.Geometry))
+		}
+		return fault.New(fault.GridMismatch, "%s is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours", what, name, how)
+	}
+	return nil
 }

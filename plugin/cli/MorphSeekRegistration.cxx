@@ -1221,6 +1221,9 @@ Register(const Arguments & arguments)
   arguments.Text("fixed-mask", [&](const std::string & path) { filter->SetFixedMask(ReadMask(path, "fixed mask")); });
   arguments.Text("moving-mask",
                  [&](const std::string & path) { filter->SetMovingMask(ReadMask(path, "moving mask")); });
+  arguments.Text("rigid", [&](const std::string & path) {
+    filter->SetRigidRegions(ReadVolume<FilterType::RegionsImageType>(path, "rigid regions"));
+  });
   arguments.Text("initial-transform",
                  [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
   LabelType::Pointer   labels;

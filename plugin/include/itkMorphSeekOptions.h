@@ -21,7 +21,9 @@
   X(Seed, seed, uint64_t) \
   X(Cache, cache, std::string) \
   X(Uncertainty, uncertainty, std::string) \
-  X(Smoothness, smoothness, std::string)
+  X(Smoothness, smoothness, std::string) \
+  X(Along, along, std::string) \
+  X(Symmetric, symmetric, std::string)
 // clang-format on
 
 #endif

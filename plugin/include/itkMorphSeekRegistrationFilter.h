@@ -40,9 +40,8 @@ namespace itk
  *   warp->Update();
  * \endcode
  *
- * An initial transform that is linear is where the registration starts from. Any other is applied to the moving image (on the
- * fixed grid) before the registration, and is part of the output; of the metrics, only the folding percentage is then that of the
- * whole.
+ * An initial transform that is linear is where the initial alignment starts from. From any other, sampled on the fixed grid, the
+ * refinement goes on, without another alignment and, by Search "auto", without a search; where nothing closer is found it is the output.
  *
  * Images of float are read in place, others are converted. The outputs are written once. The thread count is the smaller of
  * GetNumberOfWorkUnits() and the multi-threader's GetMaximumNumberOfThreads(). AbortGenerateDataOn(), from an observer
@@ -84,6 +83,7 @@ public:
   using FixedImageType = TFixedImage;
   using MovingImageType = TMovingImage;
   using MaskImageType = Image<unsigned char, 3>;
+  using RegionsImageType = Image<float, 3>;
   using InitialTransformType = Transform<double, 3, 3>;
   using DisplacementFieldType = TDisplacementField;
   using ComponentType = typename DisplacementFieldType::PixelType::ValueType;
@@ -113,6 +113,10 @@ public:
   /** Where not zero, the moving image counts. On the moving image's grid; optional. */
   itkSetInputMacro(MovingMask, MaskImageType);
   itkGetInputMacro(MovingMask, MaskImageType);
+
+  /** Labels on the fixed image's grid, each of which moves as one body; 0 is none. With a linear initial transform or none; optional. */
+  itkSetInputMacro(RigidRegions, RegionsImageType);
+  itkGetInputMacro(RigidRegions, RegionsImageType);
 
   /** From fixed to moving points, of double or single precision (as another registration's); optional. See the class's description. */
   virtual void
@@ -175,8 +179,7 @@ public:
   }
 
   /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". It stays as it
-   * is when the filter runs again, which makes a new one. Of the displacement found: an initial transform that is not linear counts as
-   * certain. */
+   * is when the filter runs again, which makes a new one. */
   virtual const Image<float, 3> *
   GetUncertaintyImage() const
   {
@@ -188,8 +191,7 @@ public:
   itkGetConstReferenceMacro(Metrics, std::string);
 
   /** Whether the registration can be trusted, as far as its images tell: "good", "check" (look at the result before you use it) or
-   * "failed" (do not use it). Empty before Update(). With an initial transform that is not linear, it is of the images as that transform
-   * laid them. */
+   * "failed" (do not use it). Empty before Update(). */
   virtual std::string
   GetVerdict() const
   {
@@ -267,34 +269,27 @@ private:
   void
   SetInitial(const Transform<TPrecision, 3, 3> * transform);
 
-  /** The moving image (or mask) resampled by the initial transform onto the fixed grid. */
+  /** The displacements of a transform on the fixed grid, mm. */
   template <typename TPrecision>
-  FloatImageType::ConstPointer
-  Premoved(const FloatImageType * image, const Transform<TPrecision, 3, 3> * initial, bool isMask) const;
-
-  /** A mask of the whole image. */
-  static FloatImageType::ConstPointer
-  Everywhere(const FloatImageType * image);
-
-  /** Whether the mask has voxels within and voxels without. */
-  static bool
-  HasBoth(const FloatImageType * mask);
+  typename Image<Vector<float, 3>, 3>::Pointer
+  Sampled(const Transform<TPrecision, 3, 3> * transform) const;
 
   template <typename TPrecision>
   void
   RegisterFrom(const Transform<TPrecision, 3, 3> * initial);
 
+  /** The grid of an image, and its voxels if they are floats. */
+  template <typename TImage>
   static ms_image
-  Wrap(const FloatImageType * image);
+  Wrap(const TImage * image);
   ms_options
   MakeOptions() const;
   void
   OpenEngine();
   void
   CloseEngine();
-  template <typename TPrecision>
   void
-  WriteOutputs(ms_result result, const Transform<TPrecision, 3, 3> * applied);
+  WriteOutputs(ms_result result);
   static int
   OnProgress(const ms_progress * progress, void * self);
 

@@ -3,8 +3,6 @@
 
 #include "itkCastImageFilter.h"
 #include "itkImageRegionIteratorWithIndex.h"
-#include "itkMorphSeekFolding.h"
-#include "itkMorphSeekWarpFilter.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -38,6 +36,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Morp
   this->AddRequiredInputName("MovingImage");
   this->AddOptionalInputName("FixedMask");
   this->AddOptionalInputName("MovingMask");
+  this->AddOptionalInputName("RigidRegions");
   this->AddOptionalInputName("InitialTransform");
   this->SetNumberOfRequiredOutputs(2);
   this->SetNthOutput(1, this->MakeOutput(1));
@@ -205,49 +204,37 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetI
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 template <typename TPrecision>
-auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Premoved(
-  const FloatImageType *              image,
-  const Transform<TPrecision, 3, 3> * initial,
-  bool                                isMask) const -> typename FloatImageType::ConstPointer
+typename Image<Vector<float, 3>, 3>::Pointer
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Sampled(
+  const Transform<TPrecision, 3, 3> * transform) const
 {
-  auto detached = FloatImageType::New();
-  detached->Graft(image);
-  auto warp = MorphSeekWarpFilter<FloatImageType, FloatImageType, TPrecision>::New();
-  warp->SetInput(detached);
-  warp->SetTransform(initial);
-  warp->SetReferenceImage(this->GetFixedImage());
-  warp->SetLabels(isMask);
-  warp->SetNumberOfWorkUnits(this->GetNumberOfWorkUnits());
-  warp->Update();
-  return warp->GetOutput();
+  using FieldType = Image<Vector<float, 3>, 3>;
+  const auto * fixed = this->GetFixedImage();
+  auto         field = FieldType::New();
+  field->CopyInformation(fixed);
+  field->SetRegions(fixed->GetBufferedRegion());
+  field->Allocate();
+  this->GetMultiThreader()->template ParallelizeImageRegion<3>(
+    field->GetBufferedRegion(),
+    [&field, transform](const typename FieldType::RegionType & region) {
+      for (ImageRegionIteratorWithIndex<FieldType> it(field, region); !it.IsAtEnd(); ++it)
+      {
+        const auto point = field->template TransformIndexToPhysicalPoint<TPrecision>(it.GetIndex());
+        const auto moved = transform->TransformPoint(point) - point;
+        for (unsigned int axis = 0; axis < 3; ++axis)
+        {
+          it.Value()[axis] = static_cast<float>(moved[axis]);
+        }
+      }
+    },
+    nullptr);
+  return field;
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Everywhere(const FloatImageType * image) ->
-  typename FloatImageType::ConstPointer
-{
-  auto mask = FloatImageType::New();
-  mask->CopyInformation(image);
-  mask->SetRegions(image->GetBufferedRegion());
-  mask->Allocate();
-  mask->FillBuffer(1);
-  return mask.GetPointer();
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-bool
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::HasBoth(const FloatImageType * mask)
-{
-  const float * begin = mask->GetBufferPointer();
-  const float * end = begin + mask->GetBufferedRegion().GetNumberOfPixels();
-  return std::find(begin, end, 0.0F) != end && std::find(begin, end, 1.0F) != end;
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+template <typename TImage>
 ms_image
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Wrap(const FloatImageType * image)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Wrap(const TImage * image)
 {
   const auto region = image->GetBufferedRegion();
   const auto origin =
@@ -264,7 +251,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Wrap
       wrapped.direction[3 * axis + column] = image->GetDirection()[axis][column];
     }
   }
-  wrapped.voxels = image->GetBufferPointer();
+  wrapped.voxels = reinterpret_cast<const float *>(image->GetBufferPointer()); // a vector's components lie side by side
   return wrapped;
 }
 
@@ -328,21 +315,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     auto moving = this->AsFloat(this->GetMovingImage());
     auto fixedMask = this->AsFloat(this->GetFixedMask());
     auto movingMask = this->AsFloat(this->GetMovingMask());
-    if (!isLinear)
-    {
-      const bool given = movingMask != nullptr;
-      if (!given) // what lies beyond the moving image is unknown, not air
-      {
-        movingMask = Everywhere(moving.GetPointer());
-      }
-      moving = this->Premoved(moving.GetPointer(), initial, false);
-      movingMask = this->Premoved(movingMask.GetPointer(), initial, true);
-      if (!given && !HasBoth(movingMask.GetPointer()))
-      {
-        movingMask = nullptr;
-      }
-    }
-
+    auto rigid = this->AsFloat(this->GetRigidRegions());
     double matrix[12];
     if (initial != nullptr && isLinear)
     {
@@ -364,15 +337,25 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       }
     }
 
-    const ms_image   fixedImage = Wrap(fixed), movingImage = Wrap(moving);
-    const ms_image   fixedMaskImage = fixedMask ? Wrap(fixedMask) : ms_image{},
-                     movingMaskImage = movingMask ? Wrap(movingMask) : ms_image{};
+    const ms_image   fixedImage = Wrap(fixed.GetPointer()), movingImage = Wrap(moving.GetPointer());
+    const ms_image   fixedMaskImage = fixedMask ? Wrap(fixedMask.GetPointer()) : ms_image{},
+                     movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{},
+                     rigidImage = rigid ? Wrap(rigid.GetPointer()) : ms_image{};
+    typename Image<Vector<float, 3>, 3>::Pointer field;
+    ms_image                                     fieldImage = {};
+    if (!isLinear)
+    {
+      field = this->Sampled(initial);
+      fieldImage = Wrap(field.GetPointer());
+    }
     const ms_pair    pair = { sizeof pair,
                               &fixedImage,
                               &movingImage,
                               fixedMask ? &fixedMaskImage : nullptr,
                               movingMask ? &movingMaskImage : nullptr,
-                              initial != nullptr && isLinear ? matrix : nullptr };
+                              initial != nullptr && isLinear ? matrix : nullptr,
+                              isLinear ? nullptr : &fieldImage,
+                              rigid ? &rigidImage : nullptr };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);
@@ -387,15 +370,12 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     MorphSeekException::ThrowUnlessOk(status, ITK_LOCATION);
   } // the converted images go before the outputs come
 
-  this->WriteOutputs(result.handle, isLinear ? nullptr : initial); // a linear one is in the result
+  this->WriteOutputs(result.handle);
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-template <typename TPrecision>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(
-  ms_result                           result,
-  const Transform<TPrecision, 3, 3> * applied)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(ms_result result)
 {
   size_t needed = 0;
   MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed), ITK_LOCATION);
@@ -431,30 +411,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
     image->Allocate();
     MorphSeekException::ThrowUnlessOk(ms_result_uncertainty(result, image->GetBufferPointer(), n / 3), ITK_LOCATION);
     m_UncertaintyImage = image;
-  }
-
-  if (applied != nullptr) // the total transform is the applied one after the one found
-  {
-    this->GetMultiThreader()->template ParallelizeImageRegion<3>(
-      output->GetBufferedRegion(),
-      [output, applied](const typename DisplacementFieldType::RegionType & region) {
-        for (ImageRegionIteratorWithIndex<DisplacementFieldType> it(output, region); !it.IsAtEnd(); ++it)
-        {
-          const auto point = output->template TransformIndexToPhysicalPoint<TPrecision>(it.GetIndex());
-          auto       found = point;
-          for (unsigned int axis = 0; axis < 3; ++axis)
-          {
-            found[axis] += it.Value()[axis];
-          }
-          const auto total = applied->TransformPoint(found) - point;
-          for (unsigned int axis = 0; axis < 3; ++axis)
-          {
-            it.Value()[axis] = static_cast<ComponentType>(total[axis]);
-          }
-        }
-      },
-      nullptr);
-    m_FoldingPercentage = MorphSeekFoldingPercentage(output);
   }
 
   auto field = TransformType::DisplacementFieldType::New();

@@ -3,6 +3,7 @@
 #include "itkCastImageFilter.h"
 #include "itkCenteredEuler3DTransform.h"
 #include "itkCommand.h"
+#include "itkCompositeTransform.h"
 #include "itkImageRegionConstIterator.h"
 #include "itkImageRegionIteratorWithIndex.h"
 #include "itkMorphSeekRegistrationFilter.h"
@@ -487,6 +488,27 @@ TestInitialTransform()
   filter->SetInitialTransform(first);
   filter->Update();
   ExpectShift(filter.GetPointer(), 20);
+
+  // Where nothing is to be refined, a composite with a part that bends is the result, and the metrics are of the whole.
+  auto bent = itk::CompositeTransform<double, 3>::New();
+  bent->AddTransform(translation);
+  bent->AddTransform(BentShift(0.5)); // acts first
+  filter->SetInitialTransform(bent);
+  filter->SetRefine(0);
+  filter->Update();
+  using FieldType = itk::Image<itk::Vector<float, 3>, 3>;
+  for (itk::ImageRegionConstIteratorWithIndex<FieldType> it(filter->GetOutput(), filter->GetOutput()->GetBufferedRegion());
+       !it.IsAtEnd(); ++it)
+  {
+    const auto point = filter->GetOutput()->TransformIndexToPhysicalPoint<double>(it.GetIndex());
+    const auto asked = bent->TransformPoint(point) - point;
+    for (unsigned int axis = 0; axis < 3; ++axis)
+    {
+      EXPECT(std::abs(it.Get()[axis] - asked[axis]) < 1e-3);
+    }
+  }
+  EXPECT(filter->GetMetrics().find("\"start\":\"deformation\"") != std::string::npos);
+  filter->SetRefine(5);
 
   auto far = itk::TranslationTransform<double, 3>::New();
   far->Translate(Mm(5000., 0., 0.));

@@ -49,14 +49,21 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         (
             "mask",
             lambda: b.register(
-                (IMAGE, GRID), (IMAGE, GRID), (IMAGE[1:], GRID), None, None, {}, lambda *_: True
+                (IMAGE, GRID),
+                (IMAGE, GRID),
+                (IMAGE[1:], GRID),
+                None,
+                None,
+                None,
+                {},
+                lambda *_: True,
             ),
             other,
         ),
         (
             "initial",
             lambda: b.register(
-                (IMAGE, GRID), (IMAGE, GRID), None, None, np.eye(4), {}, lambda *_: True
+                (IMAGE, GRID), (IMAGE, GRID), None, None, None, np.eye(4), {}, lambda *_: True
             ),
             other,
         ),

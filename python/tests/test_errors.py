@@ -114,6 +114,23 @@ CASES = {
         errors.GridMismatchError,
         "moving mask",
     ),
+    "no rigid region": (dict(rigid=0 * MASK), errors.EmptyMaskError, "rigid regions are empty"),
+    "rigid regions on another grid": (
+        dict(rigid=MASK[1:]),
+        errors.GridMismatchError,
+        "rigid regions",
+    ),
+    "rigid regions of no labels": (
+        dict(rigid=0.5 * MASK),
+        errors.InvalidArgumentError,
+        "whole numbers",
+    ),
+    "rigid regions along an axis": (
+        dict(rigid=MASK, along="j"),
+        errors.InvalidArgumentError,
+        "along at all",
+    ),
+    "no axis": (dict(along="y"), errors.InvalidArgumentError, "all, i, j, k, ij, ik, jk"),
     "no overlap": (
         dict(moving=images.Image(GOOD, (1, 1, 1), (5000, 0, 0)), initial="none"),
         errors.NoOverlapError,
@@ -124,10 +141,10 @@ CASES = {
         errors.SingularTransformError,
         "inverted",
     ),
-    "deformable initial": (
-        dict(initial_transform=sitk.BSplineTransform(3)),
+    "initial of two dimensions": (
+        dict(initial_transform=sitk.BSplineTransform(2)),
         errors.InvalidArgumentError,
-        "rigid or affine",
+        "2-D",
     ),
     "initial of no kind": (
         dict(initial_transform={"a": 1}),

@@ -666,3 +666,70 @@ def test_a_fold_is_told(fixed: Image, tmp_path: Path):
     said = Transform.load(tmp_path / "t.h5").summary()
     assert said["njd_percent"] > 0 > said["jacobian_min"]
     assert said["displacement_max_mm"] == pytest.approx(3 * np.linalg.norm(m[:3, 0]), rel=1e-4)
+
+
+def test_the_stages_of_a_transform(fixed: Image, bent: sitk.Transform, tmp_path: Path):
+    whole = Transform(bent, fixed.grid)
+    assert list(whole.stages) == ["initial", "final"] and whole.stage("final") is whole
+    initial = whole.stage("initial")
+    point = (3.0, -8.0, 20.0)
+    np.testing.assert_allclose(initial.transform_points([point])[0], A.TransformPoint(point))
+    with pytest.raises(errors.InvalidArgumentError, match="stands apart"):
+        Transform(bend_of(fixed)).stage("initial")
+    with pytest.raises(errors.InvalidArgumentError, match="no stage 'rigid'"):
+        whole.stage("rigid")
+
+    path, out = tmp_path / "whole.h5", tmp_path / "affine.tfm"
+    whole.save(path)
+    images.write(tmp_path / "image.nii.gz", fixed)
+    image = str(tmp_path / "image.nii.gz")
+
+    def ran(*arguments: Any, code: int = 0) -> str:
+        found = CliRunner().invoke(app, list(map(str, arguments)))
+        assert found.exit_code == code, found.output
+        return found.output
+
+    ran("convert", path, "--stage", "initial", "-o", out)
+    read = sitk.ReadTransform(str(out))
+    assert read.GetName() == "AffineTransform"
+    np.testing.assert_allclose(read.TransformPoint(point), A.TransformPoint(point))
+    ran("apply", "-t", path, "--stage", "initial", "-i", image, "-o", tmp_path / "moved.nii.gz")
+    got = sitk.ReadImage(str(tmp_path / "moved.nii.gz"))
+    want = sitk.Resample(sitk.ReadImage(image), A, sitk.sitkLinear, float(fixed.array.min()))
+    np.testing.assert_allclose(sitk.GetArrayFromImage(got), sitk.GetArrayFromImage(want), atol=1e-5)
+    twice = ["-t", path, "-t", path, "-i", image, "-o", tmp_path / "m.nii.gz"]
+    said = ran("apply", *twice, "--stage", "initial", code=2)
+    assert "of one transform" in said
+
+
+def test_keep_stages(tmp_path: Path):
+    for name, shift in (("f", 0.0), ("m", 0.2)):
+        images.write(tmp_path / f"{name}.nii.gz", Image(blob((16, 18, 20), shift), (1, 1, 1)))
+    files = [str(tmp_path / f"{name}.nii.gz") for name in "fm"]
+    out = tmp_path / "out"
+    cheap = [
+        "--model",
+        "none",
+        "--search",
+        "off",
+        "--refine",
+        "3",
+        "--no-cache",
+        "--report",
+        "none",
+    ]
+    for keep in (True, False):
+        asked = ["register", *files, "-o", str(out), *cheap, *(["--keep-stages"] if keep else [])]
+        ran = CliRunner().invoke(app, asked)
+        assert ran.exit_code == 0, ran.output
+        report = json.loads((out / "report.json").read_text())
+        assert ("transform_initial.h5" in report["files"]) == keep
+        assert (out / "transform_initial.h5").exists() == keep  # an earlier run's goes
+        if keep:
+            assert report["stages"] == {"initial": "transform_initial.h5", "final": "transform.h5"}
+            read = Transform.load(out / "transform_initial.h5")
+            assert read.is_linear and read.grid is not None
+            found = read.transform_points(np.eye(3))
+            matrix = np.array(report["initial_transform"])
+            np.testing.assert_allclose(found, np.eye(3) @ matrix[:3, :3].T + matrix[:3, 3])
+    morphseek.load(out)

@@ -136,6 +136,8 @@ typedef struct ms_options {
   const char *cache;
   const char *uncertainty;
   const char *smoothness;
+  const char *along;
+  const char *symmetric;
   /* end of options */
 } ms_options;
 
@@ -159,6 +161,12 @@ typedef struct ms_pair {
   const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
                                   mm: where the initial alignment starts, or stays with options.initial "none" or
                                   "com"; NULL: not known */
+  const ms_image *initial_field; /* displacements d before it, p -> initial(p + d(p)), in LPS mm on any grid, x, y, z
+                                    interleaved: 3 floats a voxel, as ms_result_field_mm writes them. The deformable
+                                    stages go on from there, and the matrix stays; without a matrix the field is the
+                                    whole map. NULL: none */
+  const ms_image *rigid;       /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
+                                  all may bend */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
@@ -259,8 +267,9 @@ ms_status ms_register(ms_engine engine, const ms_image *fixed, const ms_image *m
 
 /*
  * Registers a pair with masks or a given initial transform; otherwise as ms_register, with its failures and
- *   MS_ERR_EMPTY_MASK, MS_ERR_GRID_MISMATCH   a mask that selects nothing, or lies on another grid than its image
- *   MS_ERR_SINGULAR_TRANSFORM                 pair->initial cannot be inverted
+ *   MS_ERR_EMPTY_MASK, MS_ERR_GRID_MISMATCH   a mask that selects nothing, or lies on another grid than its image; a field that
+ *                                             covers less than half of the fixed image
+ *   MS_ERR_SINGULAR_TRANSFORM                 pair->initial cannot be inverted, or pair->initial_field has no numbers
  */
 ms_status ms_register_pair(ms_engine engine, const ms_pair *pair, const ms_options *options, ms_progress_fn progress,
                            void *user, ms_result *out);
@@ -339,7 +348,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
  *   "plan": what was chosen for the pair, and why
  *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
- *              was no better
+ *              was no better, or "deformation" where one was given
  *     "similarity": "ncc", "mse" or "mind"
  *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
  *     "agreement": squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's,
@@ -381,6 +390,9 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *   "uncertainty": null unless the option asked for it
  *     "source": "policy": trajectories of a network; "search": the costs of displacements about the result
  *     "samples": trajectories; 0 for the search
+ *     "mean_mm": mean over the voxels
+ *     "p95_mm": 95 % of the voxels have less
+ *   "symmetric": null unless the option asked for it
  *     "mean_mm": mean over the voxels
  *     "p95_mm": 95 % of the voxels have less
  *   "version": of the library

@@ -190,7 +190,7 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
 
   /* masks, the initial transform */
   double initial[12] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
-  ms_pair pair = {sizeof pair, fixed, moving, NULL, NULL, initial};
+  ms_pair pair = {.size = sizeof pair, .fixed = fixed, .moving = moving, .initial = initial};
   bad = *fixed, bad.voxels = voxels;
 #define REFUSED_PAIR(code)                                                        \
   do {                                                                            \
@@ -210,14 +210,67 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
   pair.fixed_mask = NULL, pair.moving_mask = &bad;
   REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
-  pair.moving_mask = NULL;
+  pair.moving_mask = NULL, pair.rigid = &bad;
+  REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
+  bad.spacing[0] /= 2, voxels[0] = 0.5f;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  voxels[0] = 0;
+  REFUSED_PAIR(MS_ERR_EMPTY_MASK);
+  pair.rigid = NULL;
   initial[10] = 0;
   REFUSED_PAIR(MS_ERR_SINGULAR_TRANSFORM);
   initial[10] = 1, initial[3] = 1e6;
   ms_options stay = options;
   stay.initial = "none";
   EXPECT(MS_ERR_NO_OVERLAP, ms_register_pair(engine, &pair, &stay, NULL, NULL, &result));
+  initial[3] = 0;
+  float *mm = calloc(3 * voxel_count(fixed), sizeof *mm);
+  bad = *fixed, bad.voxels = NULL;
+  pair.initial_field = &bad;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT);
+  bad.voxels = mm, mm[4] = NAN;
+  REFUSED_PAIR(MS_ERR_SINGULAR_TRANSFORM);
+  mm[4] = 0, bad.origin[2] += 1e3;
+  REFUSED_PAIR(MS_ERR_GRID_MISMATCH);
+  free(mm);
   free(voxels);
+}
+
+/* A result's whole field, given back with nothing left to do, is the result. */
+static void test_initial_field(ms_engine engine, const ms_image *fixed, const ms_image *moving) {
+  const size_t n = 3 * voxel_count(fixed);
+  float *mm = malloc(n * sizeof *mm), *again = malloc(n * sizeof *again);
+  ms_options options = quick();
+  options.refine = 3;
+  ms_result result = 0;
+  EXPECT(MS_OK, ms_register(engine, fixed, moving, &options, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_field_mm(result, mm, n));
+  EXPECT(MS_OK, ms_result_destroy(result));
+  ms_image field = *fixed;
+  field.voxels = mm;
+  ms_pair pair = {.size = sizeof pair, .fixed = fixed, .moving = moving, .initial_field = &field};
+  options.refine = 0;
+  EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_field_mm(result, again, n));
+  EXPECT(MS_OK, ms_result_destroy(result));
+  double most = 0, moved = 0;
+  for (size_t i = 0; i < n; i++) {
+    most = fmax(most, fabs(again[i] - mm[i]));
+    moved = fmax(moved, fabs(mm[i]));
+  }
+  CHECK(most < 1e-3 && moved > 0.1);
+
+  /* of a caller that knows no such member it is not read */
+  for (size_t i = 0; i < n; i += 3) mm[i] += 3;
+  pair.size = offsetof(ms_pair, initial_field);
+  EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
+  EXPECT(MS_OK, ms_result_field_mm(result, again, n));
+  EXPECT(MS_OK, ms_result_destroy(result));
+  most = 0;
+  for (size_t i = 0; i < n; i++) most = fmax(most, fabs(again[i] - mm[i]));
+  CHECK(most > 1);
+  free(mm);
+  free(again);
 }
 
 struct reports {
@@ -438,6 +491,7 @@ int main(int argc, char **argv) {
   test_uncertainty(engine, &fixed, &moving, argv[1]);
   test_bad_input(engine, &fixed, &moving);
   test_progress(engine, &fixed, &moving);
+  test_initial_field(engine, &fixed, &moving);
   test_models(engine, argv[1]);
   EXPECT(MS_OK, ms_engine_destroy(engine)); /* results outlive their engine */
   test_result(result, &fixed, &moving, argv[1]);

@@ -31,6 +31,8 @@ int main(void) {
   MEMBER(ms_options, cache);
   MEMBER(ms_options, uncertainty);
   MEMBER(ms_options, smoothness);
+  MEMBER(ms_options, along);
+  MEMBER(ms_options, symmetric);
   /* end of options */
 
   SIZE(ms_image);
@@ -48,6 +50,8 @@ int main(void) {
   MEMBER(ms_pair, fixed_mask);
   MEMBER(ms_pair, moving_mask);
   MEMBER(ms_pair, initial);
+  MEMBER(ms_pair, initial_field);
+  MEMBER(ms_pair, rigid);
 
   SIZE(ms_progress);
   MEMBER(ms_progress, size);

@@ -369,7 +369,7 @@ func (a *aligner) result(o outcome, same bool) *Result {
 func (a *aligner) rigidBeside(best outcome, v views) (outcome, error) {
 	middle := centroid(v.fixed.resampled)
 	there := best.transform.Apply(middle)
-	rigid := volume.Affine{M: nearestRotation(best.transform.M)}
+	rigid := volume.Affine{M: volume.NearestRotation(best.transform.M)}
 	for i, x := range rigid.Apply(middle) {
 		rigid.T[i] = there[i] - x
 	}

@@ -160,7 +160,7 @@ const turnLimit = 0.2
 // reframe describes the moving image anew in the frame that the alignment has found, and refines again, until the two agree.
 func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, error) {
 	for range 3 {
-		frame := nearestRotation(best.transform.M)
+		frame := volume.NearestRotation(best.transform.M)
 		if angle(frame, v.moving.grid.Direction) < turnLimit {
 			break
 		}
@@ -181,28 +181,6 @@ func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, err
 		best.transform, best.score, v = t, score, turned
 	}
 	return best, v, nil
-}
-
-// nearestRotation returns the rotation nearest to m, by its polar decomposition. A reflection in m is left out.
-func nearestRotation(m [9]float64) [9]float64 {
-	var svd mat.SVD
-	if !svd.Factorize(mat.NewDense(3, 3, m[:]), mat.SVDFull) {
-		return volume.Identity
-	}
-	var u, v, r mat.Dense
-	svd.UTo(&u)
-	svd.VTo(&v)
-	if mat.Det(&u)*mat.Det(&v) < 0 { // the axis of the least stretch gives way
-		for i := range 3 {
-			u.Set(i, 2, -u.At(i, 2))
-		}
-	}
-	r.Mul(&u, v.T())
-	var out [9]float64
-	for i := range out {
-		out[i] = r.At(i/3, i%3)
-	}
-	return out
 }
 
 // angle is that between two rotations, radians.

@@ -17,7 +17,8 @@ import (
 type Pair struct {
 	Fixed, Moving         *volume.Volume
 	FixedMask, MovingMask *volume.Volume
-	Initial               volume.Affine // fixed -> moving, LPS mm
+	Rigid                 *volume.Volume // labels on the fixed grid, each of which moves as one body; may be nil
+	Initial               volume.Affine  // fixed -> moving, LPS mm
 }
 
 // Images are a pair at one resolution: fixed on a grid, moving, under the initial transform, on that grid grown by a margin,

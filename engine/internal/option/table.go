@@ -62,4 +62,12 @@ var Table = []Option{
 		Name: "smoothness", Label: "Smoothness", Default: "auto", Choices: []string{"auto", "low", "high"}, Number: "mm", Min: 0.1, Max: 100, Since: "0.16", Result: true,
 		Help: "Over which distance tissue moves together, in the search and the refinement: low follows fine detail, as between two people; high keeps tissue together, as within one; auto chooses from the images; or a number of mm.",
 	},
+	{
+		Name: "along", Label: "Along", Default: "all", Choices: []string{"all", "i", "j", "k", "ij", "ik", "jk"}, Since: "0.22", Result: true,
+		Help: "Axes of the fixed image's voxel grid along which the search and the refinement may move tissue: i is the first axis of the file, j the second, k the third, as in BIDS. One axis suits a distortion along the phase encoding, two a motion within slices. The initial alignment is not held to them.",
+	},
+	{
+		Name: "symmetric", Label: "Symmetric", Default: "off", Choices: []string{"off", "on"}, Since: "0.22", Result: true,
+		Help: "Register both ways and take the map in the middle: whichever image is called fixed, one map is the other's inverse, to some hundredths of a voxel. For follow-up studies, which measure change. Takes about twice the time.",
+	},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
 	"github.com/morphseek/morphseek/engine/metric"
@@ -41,9 +42,10 @@ type Pair = aligned.Pair
 // Options says how to refine.
 type Options struct {
 	Similarity Similarity
-	Iterations int // at most, at the finest resolution; twice as many at each coarser one
-	Voxels     int // of the finest grid, at most: coarser than the fixed volume's where that has more
-	Threads    int // 0: every core; the result does not depend on it
+	Iterations int     // at most, at the finest resolution; twice as many at each coarser one
+	Voxels     int     // of the finest grid, at most: coarser than the fixed volume's where that has more
+	Threads    int     // 0: every core; the result does not depend on it
+	Locked     [3]bool // axes of the grids (x, y, z) along which nothing moves
 
 	// Progress, if not nil, hears the fraction done.
 	Progress func(fraction float64)
@@ -192,7 +194,10 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 	if r.start != nil {
 		v = field.Compose(nil, r.start.Resample(v.Geometry, r.opt.Threads), v, r.opt.Threads)
 	}
-	v.Unfold(minJacobian, r.opt.Threads)
+	v.Lock(r.opt.Locked)
+	rigid := bodies.On(v.Geometry, r.pair.Rigid, r.opt.Threads)
+	rigid.Make(v, nil, r.pair.Initial)
+	rigid.Unfold(v, minJacobian, r.opt.Threads)
 	return v, r.levels, nil
 }
 
@@ -205,12 +210,21 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	}
 	work := float64(float64(g.Voxels()) * float64(iterations))
 	before := r.v
-	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, threads: r.opt.Threads,
+	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, locked: r.opt.Locked, threads: r.opt.Threads,
 		progress: func(fraction float64) {
 			if r.opt.Progress != nil {
 				r.opt.Progress(min((r.work+float64(work*fraction))/r.total, 1))
 			}
 		}}
+	c.v.Lock(r.opt.Locked)
+	if rigid := bodies.On(g, r.pair.Rigid, r.opt.Threads); rigid != nil {
+		var start *field.Field
+		if r.start != nil {
+			start = r.start.Resample(g, r.opt.Threads)
+		}
+		c.shape = func(v *field.Field) { rigid.Make(v, start, r.pair.Initial) }
+		c.shape(c.v)
+	}
 	values, err := c.run(ctx)
 	if err != nil {
 		return err
@@ -377,6 +391,8 @@ type ascent struct {
 	v          *field.Field
 	by         Regularisation
 	iterations int
+	locked     [3]bool
+	shape      func(v *field.Field) // what every step ends with; may be nil
 	threads    int
 	progress   func(fraction float64)
 }
@@ -397,6 +413,7 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 			c.similarity.validate(c.v)
 		}
 		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.voxels())
+		g.Lock(c.locked)
 		if it == 0 {
 			if n == 0 {
 				break
@@ -416,6 +433,9 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		farthest = max(farthest, most)
 		c.flow(g, spare, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
 		c.v, g = g, c.v
+		if c.shape != nil {
+			c.shape(c.v)
+		}
 	}
 	return values, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -66,6 +67,8 @@ type Options struct {
 	// Stiffness multiplies what neighbours pay for moving apart; 0: 1.
 	Stiffness float64
 
+	Locked [3]bool // axes of the grid (x, y, z) along which nothing moves
+
 	// Intensities says that those of the two images correspond: they are compared, too.
 	Intensities bool
 
@@ -113,7 +116,8 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 	if opt.Intensities {
 		dilation = wide
 	}
-	directions := [2]*direction{newDirection(forward, fixed, moving, dilation, opt.Threads), newDirection(backward, moving, fixed, dilation, opt.Threads)}
+	directions := [2]*direction{newDirection(forward, fixed, moving, dilation, opt), newDirection(backward, moving, fixed, dilation, opt)}
+	rigid := bodies.On(grid, pair.Rigid, opt.Threads)
 	passes := max(opt.Passes, 1)
 	for i := range passes * len(plan) {
 		for k, d := range directions {
@@ -125,12 +129,17 @@ func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
 			}
 			l := plan[i/passes]
 			l.stiffness *= cmp.Or(opt.Stiffness, 1)
-			d.advance(l, opt.Trees, margin, opt.Threads)
+			d.advance(l, margin, opt)
 		}
 		field.Reconcile(directions[0].u, directions[1].u, opt.Threads)
+		for _, d := range directions {
+			d.u.Lock(opt.Locked)
+		}
+		rigid.Make(directions[0].u, nil, pair.Initial)
 	}
 	u := directions[0].u.Smoothed(nil, 1, opt.Threads)
-	u.Unfold(minJacobian, opt.Threads)
+	rigid.Make(u, nil, pair.Initial)
+	rigid.Unfold(u, minJacobian, opt.Threads)
 	return u, nil
 }
 
@@ -143,14 +152,17 @@ type direction struct {
 	u        *field.Field // what has been found; nil before the first level
 }
 
-func newDirection(im aligned.Images, fixed, moving thresholds, dilation, threads int) *direction {
-	return &direction{images: im, fixed: describe(im.Fixed, im.FixedValid, fixed, dilation, threads), moving: moving, dilation: dilation}
+func newDirection(im aligned.Images, fixed, moving thresholds, dilation int, opt Options) *direction {
+	return &direction{images: im, fixed: describe(im.Fixed, im.FixedValid, fixed, dilation, opt.Threads), moving: moving, dilation: dilation}
 }
 
 // advance searches at a level from where the ones before led.
-func (d *direction) advance(l level, trees, margin, threads int) {
+func (d *direction) advance(l level, margin int, opt Options) {
+	threads := opt.Threads
 	s := newStep(l, d.images.Through(d.u, threads), d.fixed, d.moving, d.dilation, d.u, margin, threads)
-	g := s.solve(trees).Resample(s.grid, threads)
+	s.locked = opt.Locked
+	g := s.solve(opt.Trees).Resample(s.grid, threads)
+	g.Lock(opt.Locked)
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
 	g.Unfold(minJacobian, threads)
 	if d.u != nil {

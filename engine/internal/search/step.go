@@ -15,6 +15,7 @@ type step struct {
 	level
 	grid          volume.Geometry // of the fixed descriptors; the moving ones have margin voxels more on every side
 	margin        int
+	locked        [3]bool // axes along which no label leads
 	threads       int
 	fixed, moving []uint64
 	image         []float32    // fixed intensities, for the tree
@@ -166,9 +167,36 @@ func newPatch(s *step, phased []uint64) *patch {
 	return &patch{step: s, phased: phased, stride: 1 + s.spacing/5}
 }
 
-// costs writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
-// volume's valid part costs the mean over all valid ones, so the edge of a field of view neither draws nor repels.
+// never is what a label costs that leads along a locked axis: more than any match and any tension.
+const never = 1e6
+
+// costs writes to dst what every displacement of the point costs.
 func (p *patch) costs(dst []float32, size [3]int, node int) {
+	p.compare(dst, size, node)
+	if p.locked == [3]bool{} {
+		return
+	}
+	for label := range dst {
+		if p.leads(label) {
+			dst[label] = never
+		}
+	}
+}
+
+// leads says whether a label leads along a locked axis.
+func (p *patch) leads(label int) bool {
+	for _, locked := range p.locked {
+		if locked && label%(2*p.radius+1) != p.radius {
+			return true
+		}
+		label /= 2*p.radius + 1
+	}
+	return false
+}
+
+// compare writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
+// volume's valid part costs the mean over all valid ones, so the edge of a field of view neither draws nor repels.
+func (p *patch) compare(dst []float32, size [3]int, node int) {
 	n, q, length := p.grid.Size, p.quantum, p.phase()
 	mx, my := q*length, n[1]+2*p.margin
 	p.codes, p.at = p.codes[:0], p.at[:0]
@@ -196,6 +224,11 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	label, total, valid := 0, uint64(0), uint64(0)
 	for dz := -p.radius; dz <= p.radius; dz++ {
 		for dy := -p.radius; dy <= p.radius; dy++ {
+			if p.locked[1] && dy != 0 || p.locked[2] && dz != 0 {
+				clear(p.missed[label : label+width])
+				label += width
+				continue
+			}
 			p.row(q*(dz*my+dy)*mx-p.radius, width)
 			for l := range width {
 				dst[label] = float32(p.sums[l])

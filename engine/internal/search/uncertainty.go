@@ -37,6 +37,7 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 	margin = max(margin, around.reach())
 	im := pair.At(grid, margin, aligned.ZeroEdge, opt.Threads).Through(u, opt.Threads)
 	s := newStep(around, im, describe(im.Fixed, im.FixedValid, nil, wide, opt.Threads), nil, wide, nil, margin, opt.Threads)
+	s.locked = opt.Locked
 	if opt.Progress != nil {
 		opt.Progress(0.5)
 	}

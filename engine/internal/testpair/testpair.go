@@ -32,6 +32,20 @@ func Phantom(n int, amplitude float64, otherContrast bool) (fixed, moving *volum
 	return fixed, moving, truth
 }
 
+// Moved is Phantom with one contrast and a displacement of its own, in voxels of 1 mm.
+func Moved(n int, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Volume, truth *field.Field) {
+	g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
+	for i := range fixed.Data {
+		x, y, z := float64(i%n), float64(i/n%n), float64(i/(n*n))
+		d := u(x, y, z)
+		truth.X[i], truth.Y[i], truth.Z[i] = float32(d[0]), float32(d[1]), float32(d[2])
+		moving.Data[i] = float32(value(x, y, z, n))
+		fixed.Data[i] = float32(value(x+d[0], y+d[1], z+d[2], n))
+	}
+	return fixed, moving, truth
+}
+
 // value is the body's intensity at a point: organs of several sizes within an ellipsoid.
 func value(x, y, z float64, n int) float64 {
 	s := 1 / float64(n-1)

@@ -64,6 +64,11 @@ class _Inputs(CommandLineInputSpec):  # type: ignore[misc]
     moving_mask = File(
         exists=True, argstr="--moving-mask %s", desc="where not zero, the moving image counts"
     )
+    rigid = File(
+        exists=True,
+        argstr="--rigid %s",
+        desc="label map of the fixed image: each label moves as one body",
+    )
     moving_labels = File(
         exists=True, argstr="--moving-labels %s", desc="label map to be brought along"
     )

@@ -6,15 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from . import errors, images, transforms
+from . import errors, images
 from ._engine import bindings, core
 from ._engine.options import plain_options
 from ._moved import moved
 from .progress import Progress, Reporter
 from .result import RegistrationResult
-from .transforms.dense import DenseTransform
+from .transforms.start import start_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,6 +26,7 @@ def register(
     *,
     fixed_mask: images.ImageLike | None = None,
     moving_mask: images.ImageLike | None = None,
+    rigid: images.ImageLike | None = None,
     initial_transform: Any = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -43,10 +42,16 @@ def register(
     fixed_mask, moving_mask : ImageLike, optional
         Where not zero, voxels count for the initial alignment and the similarity. A numpy array
         lies on its image's grid.
+    rigid : ImageLike, optional
+        Label map on the fixed image's grid. Each label but 0 (a bone, an implant, a tumour) moves
+        as one body: it is shifted and turned, and keeps its shape.
     initial_transform : optional
-        Rigid or affine SimpleITK transform, 4x4 LPS matrix in mm, path of a .tfm or .h5 file, or
-        :class:`morphseek.Transform`, from fixed to moving space: where the initial alignment
-        starts, or stays with ``initial="none"`` or ``"com"``.
+        From fixed to moving space: a file that :meth:`morphseek.Transform.load` reads, a
+        :class:`morphseek.Transform`, a result of an earlier registration, a transform or a vector
+        image of SimpleITK, a transform of itk, a 4x4 LPS matrix in mm, or an array on the fixed
+        image's grid: (3, z, y, x) in voxels or (z, y, x, 3) in LPS mm. A rigid or affine one is
+        where the initial alignment starts, or stays with ``initial="none"`` or ``"com"``. From one
+        that bends the refinement goes on.
     progress : callable or bool, optional
         Called with a :class:`Progress` at every change and at least once a second; returning False
         cancels. True shows a bar.
@@ -81,18 +86,8 @@ def register(
             )
     target, source = images.read(fixed, "fixed"), images.read(moving, "moving")
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
-    initial = None
-    if isinstance(initial_transform, DenseTransform):
-        raise errors.InvalidArgumentError(
-            f"initial_transform is a {type(initial_transform).__name__}, which bends; a"
-            " registration starts from its linear part, .initial, or from the moving image"
-            " resampled by it"
-        )
-    if isinstance(initial_transform, transforms.Transform):
-        initial_transform = initial_transform.to_sitk()
-    if initial_transform is not None:
-        matrix = transforms.linear_part(transforms.read(initial_transform))
-        initial = np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
+    start = start_of(initial_transform, target, source)
+    regions = _mask(rigid, target, "rigid regions")
     chosen = plain_options(options)
 
     with Reporter(progress) as reporter:
@@ -103,7 +98,9 @@ def register(
                 (source.float32(), source.grid),
                 None if masks[0] is None else (masks[0].float32(), masks[0].grid),
                 None if masks[1] is None else (masks[1].float32(), masks[1].grid),
-                initial,
+                None if regions is None else (regions.float32(), regions.grid),
+                start.matrix,
+                start.before,
                 chosen,
                 reporter,
             )

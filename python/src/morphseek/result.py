@@ -16,6 +16,7 @@ from . import _files, _manifest, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
 from ._json import read as read_json
+from .halfway import HALFWAY, Halfway, halfway
 from .transforms.dense import DenseTransform, read_only
 from .transforms.saved import Transform
 from .verdict import Verdict, explain
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 OUTPUTS = (
     "warped.nii.gz",
     "transform.h5",
+    "transform_initial.h5",
     "displacement.nrrd",
     "uncertainty.nrrd",
     "warped_labels.nii.gz",
+    *HALFWAY,
     "report.html",
     "report.json",
 )
@@ -190,6 +193,20 @@ class RegistrationResult(DenseTransform):
         from .report.plot import figure
 
         return figure(self, *self._given(fixed, moving))
+
+    def halfway(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Halfway:
+        """Return the space half-way between the images, with both of them in it: a
+        :class:`morphseek.halfway.Halfway`. It does not depend on which image is called fixed where
+        the registration does not: ``symmetric="on"``.
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike, optional
+            What was registered; to be given for a result that was loaded.
+        """
+        given = zip(self._given(fixed, moving), ("fixed", "moving"))
+        one, other = (images.read(image, name) for image, name in given)
+        return halfway(self, one, other)
 
     def _given(
         self, fixed: ImageLike | None, moving: ImageLike | None

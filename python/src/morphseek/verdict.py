@@ -128,6 +128,7 @@ _STARTS = {
     "none": "as the images lay, by their headers or the initial transform given",
     "header": "as the images lay by their headers; no alignment was better",
     "given": "the initial transform that was given; no alignment was better",
+    "deformation": "the deformation that was given, and its affine part",
     "com": "the centres of mass, laid on each other",
     "rigid": "a rigid alignment",
     "affine": "an affine alignment",

@@ -6,9 +6,12 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
 
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
     0, 0, 1, 0, 0, 0, 1]},
-     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...},    the masks may be absent
+     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
+                                                                    all but two may be absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
-     absent "options": {"refine": 10},                                     of morphseek.register
+     absent "initial_field": {"file": ..., ...},                    in its place: (z, y, x, 3) on
+     the fixed grid, LPS mm
+     "options": {"refine": 10},                                     of morphseek.register
      "outputs": ["warped", "transform"],                            of OUTPUTS; "uncertainty" sets
      the option "labels": [{"file": ...}, ...],                                label maps of the
      moving side, on any grid; may be absent "field_spacing": 0,
@@ -67,7 +70,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
         masks: dict[str, Any] = {
             name: _read(folder, request[name], name)
-            for name in ("fixed_mask", "moving_mask")
+            for name in ("fixed_mask", "moving_mask", "rigid")
             if request.get(name) is not None
         }
         labels = [
@@ -76,6 +79,9 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         ]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
         options, initial = request.get("options", {}), request.get("initial_transform")
+        bent = request.get("initial_field")
+        if bent is not None:
+            initial = _array(folder, bent, "initial field")
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
     ) as error:  # fmt: skip
@@ -128,19 +134,24 @@ def _told(progress: Progress) -> dict[str, Any]:
 
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
+    array = _array(folder, entry, name)
+    spacing, origin, direction = (
+        tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
+    )
+    return images.Image(array, spacing, origin, direction, name.replace("_", " "))
+
+
+def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
     _files.check_regular(folder / entry["file"], name)
     try:
-        array = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+        array: np.ndarray = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
     except (
         ValueError, SyntaxError, EOFError, OverflowError, MemoryError, tokenize.TokenError
     ) as error:  # fmt: skip
         raise errors.InputUnreadableError(
             f"{name}: {folder / entry['file']} is no array: {error!r}"
         ) from None
-    spacing, origin, direction = (
-        tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
-    )
-    return images.Image(array, spacing, origin, direction, name.replace("_", " "))
+    return array
 
 
 def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -204,6 +204,30 @@ def initial_matrix(node: Any) -> np.ndarray:
     return RAS_LPS @ np.linalg.inv(slicer.util.arrayFromVTKMatrix(matrix)) @ RAS_LPS
 
 
+def field_on(node: Any, volume: Any) -> np.ndarray:
+    """Return what a transform node that brings moving nodes near the fixed ones does, from fixed to
+    moving space, at a volume's voxels: float32 (z, y, x, 3), LPS mm, components x, y, z.
+    """
+    import vtk
+    from vtk.util.numpy_support import numpy_to_vtk, vtk_to_numpy
+
+    from_world = vtk.vtkGeneralTransform()
+    node.GetTransformFromWorld(from_world)
+    shape, matrix = array_of(volume).shape, RAS_LPS @ matrix_of(volume)
+    out = np.empty((*shape, 3), np.float32)
+    index = np.indices(shape[1:]).reshape(2, -1)[::-1].T
+    for z in range(shape[0]):  # a slice at a time, for the memory's sake
+        places = np.c_[index, np.full(len(index), z)] @ matrix[:3, :3].T + matrix[:3, 3]
+        points, moved = vtk.vtkPoints(), vtk.vtkPoints()
+        for each in (points, moved):
+            each.SetDataTypeToDouble()
+        points.SetData(numpy_to_vtk(places, deep=True))
+        from_world.TransformPoints(points, moved)
+        shift = (vtk_to_numpy(moved.GetData()) - places) @ RAS_LPS[:3, :3]
+        out[z] = shift.reshape(*shape[1:], 3)
+    return out
+
+
 def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
     """Return displacements as a vtkOrientedGridTransform, which MRML takes as transform FROM
     parent.

@@ -134,7 +134,14 @@ class Registration:
                     f"{side}_mask", transfer.mask_on(self._scratch, mask, reference), grid
                 )
         if r.initial_transform is not None:
-            job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
+            if r.initial_transform.IsTransformToWorldLinear():
+                job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
+            else:
+                fixed = geometry.in_world(self._scratch, r.fixed)
+                grid = geometry.to_geometry(geometry.matrix_of(fixed))
+                job["initial_field"] = put(
+                    "initial_field", geometry.field_on(r.initial_transform, fixed), grid
+                )
         wanted = [name for name in OUTPUTS if getattr(r, name)]
         self._markups = [
             transfer.copy_markups(self._scratch, node)

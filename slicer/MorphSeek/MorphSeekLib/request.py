@@ -254,8 +254,11 @@ class RegistrationRequest:
             "rigid": "rigid, by global search",
             "affine": "affine, by global search",
         }
-        lines = [f"Initial alignment: {initial[option['initial']]}"]
-        if option["search"] == "on" or option["search"] == "auto" and not named:
+        node = self.initial_transform
+        bent = node is not None and not node.IsTransformToWorldLinear()
+        start = "that of the initial transform" if bent else initial[option["initial"]]
+        lines = [f"Initial alignment: {start}"]
+        if option["search"] == "on" or option["search"] == "auto" and not named and not bent:
             lines.append(
                 "Search for large displacements"
                 + ("" if option["search"] == "on" else ", unless the volumes match well already")
@@ -333,8 +336,8 @@ class RegistrationRequest:
         node = self.initial_transform
         if node is None:
             return ""
-        if not node.IsA("vtkMRMLTransformNode") or not node.IsTransformToWorldLinear():
-            return "is not linear: a registration starts from a rigid or affine one"
+        if not node.IsA("vtkMRMLTransformNode"):
+            return "is no transform: select a transform node"
         if is_under(self.moving, node):
             return (
                 "is on the moving volume already: take it off the volume, or leave the initial"

@@ -51,38 +51,45 @@ def register(
     moving: tuple[Floats, Grid],
     fixed_mask: tuple[Floats, Grid] | None,
     moving_mask: tuple[Floats, Grid] | None,
+    rigid: tuple[Floats, Grid] | None,
     initial: Doubles | None,
+    before: tuple[Floats, Grid] | None,
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
-    """Register; `initial` is 12 float64, the row-major matrix and the translation."""
+    """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
+    (z, y, x, 3).
+    """
     arrays: list[Any] = []
     for name, volume in (
         ("fixed", fixed),
         ("moving", moving),
         ("fixed mask", fixed_mask),
         ("moving mask", moving_mask),
+        ("rigid regions", rigid),
     ):
         if volume is None:
             arrays += [None, None]
         else:
             _check_volume(name, *volume)
             arrays += volume
-    if initial is not None:
-        _check("initial", initial, np.float64, (12,))
-    raw = call(gopy.Register, *arrays, initial, json.dumps(options), progress)
+    arrays.append(None if initial is None else _affine(initial))
+    if before is None:
+        arrays += [None, None]
+    else:
+        _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
+        arrays += before
+    raw = call(gopy.Register, *arrays, json.dumps(options), progress)
     shape = shape_of(fixed[1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)
     call(raw.Copy, displacement, warped, linear)
-    matrix = np.eye(4)
-    matrix[:3, :3], matrix[:3, 3] = linear[:9].reshape(3, 3), linear[9:]
     metrics: dict[str, Any] = json.loads(call(raw.Metrics))
     uncertainty = None
     if metrics["uncertainty"]:
         uncertainty = np.empty(shape, np.float32)
         call(raw.Uncertainty, uncertainty)
-    return Found(displacement, warped, matrix, metrics, uncertainty)
+    return Found(displacement, warped, _matrix(linear), metrics, uncertainty)
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -144,6 +151,23 @@ def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
     return out
 
 
+def halfway(
+    field: Floats, grid: Grid, last: Doubles
+) -> tuple[Doubles, tuple[Floats, Doubles], tuple[Floats, Doubles]]:
+    """Return the grid half-way between two images, and the maps from there to the fixed and to the
+    moving space: fields, and the 4x4 matrices that they end with.
+    """
+    _check_field(field, grid)
+    there = np.empty(18)
+    fields = np.empty_like(field), np.empty_like(field)
+    lasts = np.empty(12), np.empty(12)
+    call(
+        gopy.Halfway, field, grid, _affine(last), ALL_CORES,
+        there, fields[0], lasts[0], fields[1], lasts[1],
+    )  # fmt: skip
+    return there, (fields[0], _matrix(lasts[0])), (fields[1], _matrix(lasts[1]))
+
+
 def jacobian(field: Floats, grid: Grid) -> Floats:
     """Return det(I + grad u) on the field's grid."""
     _check_field(field, grid)
@@ -187,6 +211,12 @@ def with_margin(grid: Grid, margin: np.ndarray) -> Doubles:
     wider[:3] += margin.sum(axis=1)
     wider[6:9] -= grid[9:18].reshape(3, 3) @ (margin[:, 0] * grid[3:6])
     return wider
+
+
+def _matrix(linear: Doubles) -> Doubles:
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = linear[:9].reshape(3, 3), linear[9:]
+    return matrix
 
 
 def _affine(matrix: Doubles) -> Doubles:

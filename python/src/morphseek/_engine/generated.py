@@ -64,3 +64,14 @@ class Options(TypedDict, total=False):
     detail, as between two people; high keeps tissue together, as within one; auto chooses from the
     images; or a number of mm.
     """
+    along: Literal["all", "i", "j", "k", "ij", "ik", "jk"] | None
+    """Axes of the fixed image's voxel grid along which the search and the refinement may move
+    tissue: i is the first axis of the file, j the second, k the third, as in BIDS. One axis suits a
+    distortion along the phase encoding, two a motion within slices. The initial alignment is not
+    held to them.
+    """
+    symmetric: Literal["off", "on"] | bool | None
+    """Register both ways and take the map in the middle: whichever image is called fixed, one map
+    is the other's inverse, to some hundredths of a voxel. For follow-up studies, which measure
+    change. Takes about twice the time.
+    """

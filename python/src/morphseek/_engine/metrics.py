@@ -44,6 +44,8 @@ class Metrics(TypedDict):
     refine: RefineMetrics
     # null unless the option asked for it
     uncertainty: UncertaintyMetrics | None
+    # null unless the option asked for it
+    symmetric: SymmetricMetrics | None
     # of the library
     version: str
     # the network's name; "none" where no network ran
@@ -104,7 +106,7 @@ class PlanMetrics(TypedDict):
     """
 
     # the alignment from which the deformable stages start: as align's method, or "header" or
-    # "given" where that was no better
+    # "given" where that was no better, or "deformation" where one was given
     start: str
     # "ncc", "mse" or "mind"
     similarity: str
@@ -184,6 +186,18 @@ class UncertaintyMetrics(TypedDict):
     source: str
     # trajectories; 0 for the search
     samples: int
+    # mean over the voxels
+    mean_mm: float
+    # 95 % of the voxels have less
+    p95_mm: float
+
+
+class SymmetricMetrics(TypedDict):
+    """SymmetricMetrics says how far the two ways ended apart before their middle was taken: where a
+    point lies, mm, that was carried there and back, over the fixed mask or, without one, where the
+    fixed image is brighter than its mean.
+    """
+
     # mean over the voxels
     mean_mm: float
     # 95 % of the voxels have less

@@ -11,7 +11,7 @@ from .. import errors
 from .._plain import plain
 from ._app import app, reported
 from .options import PATH, json_option, out_folder
-from .transforms import inputs, loaded, reference_option
+from .transforms import inputs, loaded, reference_option, stage_option
 
 _TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"]
 
@@ -25,6 +25,7 @@ _TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "flo
     " antsApplyTransforms.",
 )  # fmt: skip
 @click.option("--inverse", is_flag=True, help="Use the inverse of all that --transform says.")
+@stage_option
 @click.option(
     "--input", "-i", "image", type=PATH, required=True,
     help="Image or label map in the moving space, with time frames or without. Or points (.csv,"
@@ -54,6 +55,7 @@ _TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "flo
 def apply(
     transforms: tuple[Path, ...],
     inverse: bool,
+    stage: str,
     image: Path,
     reference: Path | None,
     out: Path,
@@ -70,7 +72,7 @@ def apply(
         images.check_apart(
             out.parent, [out.name], inputs(transforms, input=image, reference=reference)
         )
-        transform = loaded(transforms, inverse)
+        transform = loaded(transforms, inverse, stage)
         from ..transforms import carried
 
         said: dict[str, object] = {"out": str(out)}

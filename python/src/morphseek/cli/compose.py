@@ -15,7 +15,7 @@ from .._plain import plain
 from ._app import app, reported
 from .options import PATH, json_option, out_folder
 from .output import print_rows
-from .transforms import inputs, loaded, moving_option, reference_option, to_option
+from .transforms import inputs, loaded, moving_option, reference_option, stage_option, to_option
 
 _FILES = click.argument("transforms", type=PATH, nargs=-1, required=True, metavar="TRANSFORM...")
 _FILE = click.argument("transform", type=PATH, metavar="TRANSFORM")
@@ -104,6 +104,7 @@ def invert(
     "--from", "format", type=click.Choice(NAMES),
     help="Format of the file, where its ending and content do not say it.",
 )  # fmt: skip
+@stage_option
 @to_option
 @json_option
 def convert(
@@ -112,6 +113,7 @@ def convert(
     reference: Path | None,
     moving: Path | None,
     format: str | None,
+    stage: str,
     to: str | None,
     as_json: bool,
 ) -> None:
@@ -123,7 +125,7 @@ def convert(
     with reported(as_json):
         from ..transforms import Transform
 
-        found = Transform.load(transform, format, reference, moving)
+        found = Transform.load(transform, format, reference, moving).stage(stage)
         _save(found, [transform], out, to, reference, moving, as_json)
 
 

@@ -35,6 +35,11 @@ from .output import NOT_GOOD, is_good, print_summary
 @click.option("--fixed-mask", type=PATH, help="Where not zero, the fixed image counts.")
 @click.option("--moving-mask", type=PATH, help="Where not zero, the moving image counts.")
 @click.option(
+    "--rigid", type=PATH,
+    help="Label map of the fixed image: each label but 0 (a bone, an implant) moves as one body and"
+    " keeps its shape.",
+)  # fmt: skip
+@click.option(
     "--fixed-landmarks", type=PATH,
     help="Points of the fixed image: .mrk.json, .fcsv, or CSV with the columns x, y, z in LPS mm"
     " and, optionally, name. With those of the moving one, the error at them is measured; they do"
@@ -47,7 +52,19 @@ from .output import NOT_GOOD, is_good, print_summary
 )  # fmt: skip
 @click.option(
     "--initial-transform", type=PATH,
-    help="Rigid or affine transform (.tfm, .h5), fixed to moving, to start from.",
+    help="Transform, fixed to moving, to start from: of any format that `morphseek check` knows. A"
+    " rigid or affine one is improved by the alignment; from one that bends the refinement goes"
+    " on. FILE@inverse is the inverse.",
+)  # fmt: skip
+@click.option(
+    "--keep-stages", is_flag=True,
+    help="Also write transform_initial.h5, the rigid or affine transform before the deformation.",
+)  # fmt: skip
+@click.option(
+    "--halfway", is_flag=True,
+    help="Also write the mean of both images in the space half-way between them, halfway.nii.gz,"
+    " and the transforms from there, halfway_to_fixed.h5 and halfway_to_moving.h5; best with"
+    " --symmetric on.",
 )  # fmt: skip
 @strict_option
 @click.option(
@@ -65,9 +82,12 @@ def register(
     moving_labels: Path | None,
     fixed_mask: Path | None,
     moving_mask: Path | None,
+    rigid: Path | None,
     fixed_landmarks: Path | None,
     moving_landmarks: Path | None,
     initial_transform: Path | None,
+    keep_stages: bool,
+    halfway: bool,
     report: Any,
     strict: bool,
     explain: bool,
@@ -79,9 +99,9 @@ def register(
     """Register MOVING onto FIXED: NIfTI, NRRD, MetaImage, ... or folders with one DICOM series.
 
     Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output
-    folder, warped_labels.nii.gz if the moving labels are given and uncertainty.nrrd if it is asked
-    for: all of them or, on an error, none. The last line is the verdict: good; check (look before
-    use); or failed (do not use).
+    folder, warped_labels.nii.gz if the moving labels are given, uncertainty.nrrd if it is asked
+    for, transform_initial.h5 with --keep-stages: all of them or, on an error, none. The last line
+    is the verdict: good; check (look before use); or failed (do not use).
     """
     with reported(as_json):
         from ..cohort.into import register_into
@@ -95,10 +115,13 @@ def register(
             title=onto(moving, fixed),
             command=command_line(),
             report=report,
+            halfway=halfway,
             progress=not (quiet or as_json),
             fixed_mask=fixed_mask,
             moving_mask=moving_mask,
+            rigid=rigid,
             initial_transform=initial_transform,
+            keep_stages=keep_stages,
         )
         print_summary(summary, out, quiet, as_json, explain)
         if strict and not is_good(Verdict.of(summary)):

@@ -26,15 +26,28 @@ to_option = click.option(
     "--to", "to", type=click.Choice(NAMES),
     help="Format to write; by default the ending of --out says it.",
 )  # fmt: skip
+stage_option = click.option(
+    "--stage", type=click.Choice(["initial", "final"]), default="final",
+    help="Of a transform with both, the rigid or affine part that acts after what bends, alone, or"
+    " all of it.",
+)  # fmt: skip
 
 
-def loaded(paths: Sequence[Path], inverse: bool = False) -> Transform:
+def loaded(paths: Sequence[Path], inverse: bool = False, stage: str = "final") -> Transform:
     """Return the transform of files in the order in which a point of the fixed image goes through
     them.
     """
+    from .. import errors
     from ..transforms import Transform
 
     whole = Transform.load(paths[0])
+    if stage != "final":
+        if len(paths) > 1:
+            raise errors.InvalidArgumentError(
+                f"--stage {stage} is of one transform, and {len(paths)} are given; write each"
+                " one's with morphseek convert first"
+            )
+        whole = whole.stage(stage)
     for path in paths[1:]:
         whole = Transform.load(path) @ whole
     return whole.inverse() if inverse else whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Collection
@@ -13,6 +14,7 @@ from .. import _files, _manifest, errors, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
 from ..landmarks import Landmarks, LandmarksLike, check_inside, pair_landmarks
 from ..result import OUTPUTS, RegistrationResult, write_result
+from ..transforms import Transform
 
 Report = Literal["full", "small", "none"]
 """The page of a pair: the interactive one, one picture and the numbers, or none."""
@@ -28,6 +30,8 @@ def register_into(
     title: str = "",
     command: str = "",
     report: Report = "full",
+    keep_stages: bool = False,
+    halfway: bool = False,
     ours: Collection[str] = (),
     also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
@@ -51,6 +55,10 @@ def register_into(
         For report.html; see :func:`morphseek.report.write_report`.
     report : {"full", "small", "none"}
         What report.html is: interactive, one picture and the numbers, or not written.
+    keep_stages : bool
+        Also write the transform of each stage, under the names in the report's ``stages``.
+    halfway : bool, optional
+        Also write :data:`morphseek.halfway.HALFWAY`.
     ours : collection of str
         Further files in the folder that are of an earlier call.
     also : callable, optional
@@ -141,6 +149,8 @@ def register_into(
         if warped_labels is not None:
             carried = warped_labels
             others["warped_labels.nii.gz"] = lambda path: write(path, carried)
+        if halfway:
+            others |= result.halfway().writers()
         if report != "none":
             from ..report import write_report
 
@@ -166,11 +176,20 @@ def register_into(
                 phases["page"] = time.thread_time() - before
 
             others["report.html"] = page
+        if keep_stages:
+            stages = {name: f"transform_{name}.h5" for name in result.stages if name != "final"}
+            for name, file in stages.items():
+                others[file] = functools.partial(_write_stage, result.stages[name])
+            summary["stages"] = {**stages, "final": "transform.h5"}
         listed = write_result(result, folder, summary, others)
         if also is not None:
             also(folder, summary, listed)
         took("write")
     return summary | {"cpu_seconds": phases}
+
+
+def _write_stage(stage: Transform, path: Path) -> None:
+    stage.save(path)
 
 
 def _landmarks(

@@ -157,6 +157,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             progress=progress,
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
+            rigid=images.get("rigid"),
         )
         return dataclasses.replace(outcome, status="done", **_result(summary))
     except errors.CancelledError:

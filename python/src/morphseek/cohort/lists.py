@@ -127,6 +127,7 @@ IMAGES = (
     "moving_labels",
     "fixed_mask",
     "moving_mask",
+    "rigid",
     "fixed_landmarks",
     "moving_landmarks",
 )

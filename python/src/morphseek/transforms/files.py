@@ -107,7 +107,7 @@ def _read_file(path: Path) -> sitk.Transform:
                 raise
             raise RuntimeError(_NO_REASON) from None
     if parts is not None:
-        return _transform(parts)
+        return transform_of(parts)
     found = _read_by_itk(path)
     _check_alone(found, path)
     return found
@@ -193,7 +193,7 @@ _CLASSES: dict[str, Callable[[], Any]] = {
 _FIELD = "DisplacementFieldTransform"
 
 
-def _transform(parts: Sequence[h5.Part]) -> sitk.Transform:
+def transform_of(parts: Sequence[h5.Part]) -> sitk.Transform:
     """Make SimpleITK's transform of parts, the last of which acts first."""
     made = [_field(part) if part.name == _FIELD else _parametric(part) for part in parts]
     return made[0] if len(made) == 1 else sitk.CompositeTransform(made)

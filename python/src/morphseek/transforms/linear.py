@@ -44,12 +44,11 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
     Raises
     ------
     InvalidArgumentError
-        The transform bends: a displacement field or a spline cannot be where a registration starts.
+        The transform bends, as a displacement field or a spline does.
     """
     if transform.GetDimension() != 3 or not transform.IsLinear():
         raise errors.InvalidArgumentError(
-            f"initial_transform is a {transform.GetName()}; a registration starts from a rigid or"
-            " affine 3-D transform. Resample the moving image by a deformable transform first"
+            f"a {transform.GetName()} bends, where a rigid or affine 3-D transform is needed"
         )
     matrix = np.eye(4)
     matrix[:3, 3] = transform.TransformPoint((0.0, 0.0, 0.0))

@@ -140,6 +140,42 @@ class Transform:
         """Return SimpleITK's transform."""
         return self._transform
 
+    @property
+    def stages(self) -> dict[str, Transform]:
+        """What can be told apart, as :attr:`RegistrationResult.stages`: ``initial``, the linear
+        part that acts after what bends, where there is one, and ``final``, the whole.
+        """
+        linear = []
+        for part in parts_of(self._transform):
+            if not part.IsLinear():
+                break
+            linear.append(part)
+        if not linear:
+            return {"final": self}
+        initial = Transform(composed(linear), self._grid, self._moving_grid)
+        initial._name = f"the initial part of {self._name}"
+        return {"initial": initial, "final": self}
+
+    def stage(self, name: str) -> Transform:
+        """Return one of :attr:`stages`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The transform does not hold it apart.
+        """
+        if name not in ("initial", "final"):
+            raise errors.InvalidArgumentError(
+                f"there is no stage {name!r} of a transform; choose initial or final"
+            )
+        found = self.stages.get(name)
+        if found is None:
+            raise errors.InvalidArgumentError(
+                f"{self._name}: no linear part stands apart in it, as in a field; give the"
+                " transform.h5 of the registration, or the file of --keep-stages"
+            )
+        return found
+
     def __matmul__(self, other: Transform | DenseTransform) -> Transform:
         """Compose: ``(a @ b)`` maps x to a(b(x)), so the last one acts first on points, as in
         ``SimpleITK.CompositeTransform([a, b])``.

@@ -1,0 +1,258 @@
+// Package bodies makes regions of a deformation rigid: each moves as one body, and what lies around it follows within a rim.
+package bodies
+
+import (
+	"math"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/box"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// rim is how many voxels around a body follow it, less and less. Narrower, the tissue at its border folds where the body moves by itself.
+const rim = 4
+
+// Bodies are the regions of a label map on a grid.
+type Bodies struct {
+	grid   volume.Geometry
+	parts  []part
+	inside []float32 // 0 in a body, else 1: where a fold may be opened
+}
+
+// part is one body.
+type part struct {
+	label  float32
+	inside []int32 // voxels
+	rim    []share // voxels around it
+}
+
+// share is how much of a voxel's displacement is a body's.
+type share struct {
+	at     int32
+	weight float32
+}
+
+// Labels returns those of a label map but 0, in order.
+func Labels(v *volume.Volume) []float32 {
+	known := map[float32]bool{}
+	last := float32(0)
+	for _, label := range v.Data {
+		if label != last && label != 0 {
+			known[label] = true
+		}
+		last = label
+	}
+	labels := make([]float32, 0, len(known))
+	for label := range known {
+		labels = append(labels, label)
+	}
+	slices.Sort(labels)
+	return labels
+}
+
+// On returns the bodies of a label map, 0 being none, as they lie on a grid; nil of nil. A body so small that no voxel of a coarse grid shows
+// it is not among them.
+func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
+	if labels == nil {
+		return nil
+	}
+	if !labels.SameGrid(g) {
+		labels = labels.Resample(g, volume.IdentityAffine(), volume.Nearest, 0, threads)
+	}
+	b := &Bodies{grid: g, inside: make([]float32, g.Voxels())}
+	names := Labels(labels)
+	boxes := make([]box.Box, len(names))
+	for i := range names {
+		boxes[i] = box.None(g.Size)
+		b.parts = append(b.parts, part{label: names[i]})
+	}
+	for i, label := range labels.Data {
+		b.inside[i] = 1
+		if label == 0 {
+			continue
+		}
+		k, _ := slices.BinarySearch(names, label)
+		b.inside[i] = 0
+		b.parts[k].inside = append(b.parts[k].inside, int32(i))
+		boxes[k] = boxes[k].With([3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])})
+	}
+	width := rim * math.Cbrt(g.Spacing[0]*g.Spacing[1]*g.Spacing[2])
+	none := make([]float32, g.Voxels()) // how little of a voxel is any body's
+	for i := range none {
+		none[i] = 1
+	}
+	for k := range b.parts {
+		p := &b.parts[k]
+		p.rim = around(g, p.inside, boxes[k], width, b.inside)
+		for _, s := range p.rim {
+			none[s.at] *= 1 - s.weight
+		}
+	}
+	for k := range b.parts { // a body's share is its own where the others end
+		for i, s := range b.parts[k].rim {
+			b.parts[k].rim[i].weight = s.weight * none[s.at] / (1 - s.weight)
+		}
+	}
+	return b
+}
+
+// around returns the voxels of free ones within width mm of a body, and how much they are its: 1 at its border, 0 at the width, without a bend
+// at either.
+func around(g volume.Geometry, inside []int32, of box.Box, width float64, free []float32) (shares []share) {
+	const most = 0.999 // a weight of 1 would leave nothing to share
+	reach := 0
+	var steps [3]int
+	for a := range 3 {
+		steps[a] = int(math.Ceil(width / g.Spacing[a]))
+		reach = max(reach, steps[a])
+	}
+	of = of.Grown(reach, g.Size)
+	size := of.Size()
+	far := width * width
+	squares := make([]float64, size[0]*size[1]*size[2])
+	for i := range squares {
+		squares[i] = far
+	}
+	for _, i := range inside {
+		x, y, z := int(i)%g.Size[0]-of.Lo[0], int(i)/g.Size[0]%g.Size[1]-of.Lo[1], int(i)/(g.Size[0]*g.Size[1])-of.Lo[2]
+		squares[(z*size[1]+y)*size[0]+x] = 0
+	}
+	stride := [3]int{1, size[0], size[0] * size[1]}
+	for a := range 3 { // squared distances add up axis by axis
+		line := make([]float64, size[a])
+		for start := range squares {
+			if start/stride[a]%size[a] != 0 {
+				continue
+			}
+			for k := range line {
+				line[k] = squares[start+k*stride[a]]
+			}
+			for k := range line {
+				least := line[k]
+				for j := max(k-steps[a], 0); j <= min(k+steps[a], size[a]-1); j++ {
+					d := float64(k-j) * g.Spacing[a]
+					least = min(least, line[j]+float64(d*d))
+				}
+				squares[start+k*stride[a]] = least
+			}
+		}
+	}
+	for i, square := range squares {
+		if square >= far || square == 0 {
+			continue
+		}
+		x, y, z := i%size[0]+of.Lo[0], i/size[0]%size[1]+of.Lo[1], i/(size[0]*size[1])+of.Lo[2]
+		at := (z*g.Size[1]+y)*g.Size[0] + x
+		if free[at] == 0 {
+			continue
+		}
+		t := 1 - math.Sqrt(square)/width
+		shares = append(shares, share{int32(at), float32(most * t * t * (3 - 2*t))})
+	}
+	return shares
+}
+
+// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, the motion being the one nearest to what it did; start and v are
+// fields on the bodies' grid, and a nil start is the identity. With a start that bends, v comes nearer to that by each call, and is exact
+// without one. The whole map is rigid: where the initial transform scales, v takes that back. Nil bodies change nothing.
+func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
+	if b == nil {
+		return
+	}
+	undo, err := initial.Inverse()
+	if err != nil { // it was checked
+		return
+	}
+	nx, ny := b.grid.Size[0], b.grid.Size[1]
+	toMM, toIndex := b.grid.IndexToPhysical(), b.grid.PhysicalToIndex()
+	// leads returns where a voxel leads before the initial transform, in voxels.
+	leads := func(i int32) (from, to [3]float64) {
+		from = [3]float64{float64(int(i) % nx), float64(int(i) / nx % ny), float64(int(i) / (nx * ny))}
+		to = [3]float64{from[0] + float64(v.X[i]), from[1] + float64(v.Y[i]), from[2] + float64(v.Z[i])}
+		if start != nil {
+			u := start.At(to)
+			for a := range 3 {
+				to[a] += u[a]
+			}
+		}
+		return from, to
+	}
+	for _, p := range b.parts {
+		motion := rigid(initial, func(yield func(from, to [3]float64)) {
+			for _, i := range p.inside {
+				from, to := leads(i)
+				yield(toMM.Apply(from), initial.Apply(toMM.Apply(to)))
+			}
+		})
+		wanted := toIndex.After(undo).After(motion).After(toMM)
+		move := func(i int32, weight float64) {
+			from, to := leads(i)
+			want := wanted.Apply(from)
+			if weight == 1 && start == nil { // to the last bit
+				v.X[i], v.Y[i], v.Z[i] = float32(want[0]-from[0]), float32(want[1]-from[1]), float32(want[2]-from[2])
+				return
+			}
+			v.X[i] += float32(weight * (want[0] - to[0]))
+			v.Y[i] += float32(weight * (want[1] - to[1]))
+			v.Z[i] += float32(weight * (want[2] - to[2]))
+		}
+		for _, i := range p.inside {
+			move(i, 1)
+		}
+		for _, s := range p.rim {
+			move(s.at, float64(s.weight))
+		}
+	}
+}
+
+// Unfold opens folds outside the bodies, as field.Unfold does everywhere. Between bodies that touch and part, some may stay.
+func (b *Bodies) Unfold(v *field.Field, minJacobian float32, threads int) {
+	if b == nil {
+		v.Unfold(minJacobian, threads)
+		return
+	}
+	v.UnfoldWhere(b.inside, minJacobian, threads)
+}
+
+// rigid returns the rigid motion nearest to pairs of points by least squares (Kabsch, Acta Cryst. A 1976). What points of a line or a single
+// one leave open is as in like.
+func rigid(like volume.Affine, pairs func(yield func(from, to [3]float64))) volume.Affine {
+	var n float64
+	var p, q [3]float64
+	pairs(func(from, to [3]float64) {
+		n++
+		for a := range 3 {
+			p[a] += from[a]
+			q[a] += to[a]
+		}
+	})
+	if n == 0 {
+		return like
+	}
+	for a := range 3 {
+		p[a] /= n
+		q[a] /= n
+	}
+	var m [9]float64
+	spread := 0.0
+	pairs(func(from, to [3]float64) {
+		for r := range 3 {
+			for c := range 3 {
+				m[3*r+c] += float64((to[r] - q[r]) * (from[c] - p[c]))
+			}
+			spread += float64((from[r] - p[r]) * (from[r] - p[r]))
+		}
+	})
+	const slight = 1e-9
+	turn := volume.NearestRotation(like.M)
+	for i := range m {
+		m[i] += float64(slight * (spread + 1) * turn[i])
+	}
+	motion := volume.Affine{M: volume.NearestRotation(m)}
+	at := motion.Apply(p)
+	for a := range 3 {
+		motion.T[a] = q[a] - at[a]
+	}
+	return motion
+}

@@ -1,0 +1,66 @@
+"""The space half-way between two images, where follow-up studies measure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import images
+from ._engine import bindings
+from .transforms.dense import DenseTransform
+
+#: What ``morphseek register --halfway`` writes.
+HALFWAY = ("halfway.nii.gz", "halfway_to_fixed.h5", "halfway_to_moving.h5")
+
+
+@dataclasses.dataclass(frozen=True)
+class Halfway:
+    """The space half-way between the fixed and the moving image.
+
+    Every point lies there in the middle of where it lies in the two images, once half of the
+    initial transform is applied to each. Neither image is preferred: both are resampled once. Its
+    grid has as many voxels as the fixed image, of the same size.
+
+    Attributes
+    ----------
+    image : morphseek.images.Image
+        The mean of both images; where one of them does not reach, the other.
+    fixed, moving : morphseek.images.Image
+        Each by itself.
+    to_fixed, to_moving : DenseTransform
+        From there to the fixed and the moving space: ``to_fixed.apply(labels)`` brings what was
+        drawn on the fixed image there, and ``to_fixed.jacobian()`` is its volume.
+    """
+
+    image: images.Image
+    fixed: images.Image
+    moving: images.Image
+    to_fixed: DenseTransform
+    to_moving: DenseTransform
+
+    def writers(self) -> dict[str, Callable[[Path], Any]]:
+        """Return what writes each file of HALFWAY."""
+        return {
+            "halfway.nii.gz": lambda path: images.write(path, self.image),
+            "halfway_to_fixed.h5": self.to_fixed.write_transform,
+            "halfway_to_moving.h5": self.to_moving.write_transform,
+        }
+
+
+def halfway(whole: DenseTransform, fixed: images.Image, moving: images.Image) -> Halfway:
+    """Return the space half-way between two images that a transform relates."""
+    grid, there, back = bindings.halfway(whole.displacement, whole.grid, whole.initial)
+    to_fixed = DenseTransform(there[0], grid, whole.grid, there[1])
+    to_moving = DenseTransform(back[0], grid, whole.moving_grid, back[1])
+    one, other = (
+        bindings.warp(t.displacement, grid, image.float32(), image.grid, "linear", float("nan"))
+        for t, image in ((to_fixed, fixed), (to_moving, moving))
+    )
+    mean = np.where(np.isnan(one), other, np.where(np.isnan(other), one, 0.5 * (one + other)))
+    least = min(float(np.nanmin(fixed.float32())), float(np.nanmin(moving.float32())))
+    maps = (images.Image.on_grid(np.nan_to_num(a, nan=least), grid) for a in (mean, one, other))
+    return Halfway(*maps, to_fixed, to_moving)
