@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
 	{"engine/field", "engine/metric", "engine/internal/network", "engine/internal/landmark"},
 	{"engine/internal/snapshot", "engine/internal/aligned", "engine/internal/bodies"},
-	{"engine/internal/search", "engine/internal/refine", "engine/internal/align", "engine/internal/referee"},
+	{"engine/internal/search", "engine/internal/refine", "engine/internal/align", "engine/internal/referee", "engine/internal/epi"},
 	{"engine"},
 	{"bridge/capi", "bridge/gopy"},
 }

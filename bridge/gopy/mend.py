@@ -56,6 +56,7 @@ GO = (
         r"\1C.gopy_decref(_fcret)\n"
         r"\1C.PyGILState_Release(_gstate)\n"
         r"\1return _answer",
+        2,
     ),
 )
 C = (

@@ -29,6 +29,7 @@ GO_SOURCE = (
     + COMPLEX.format(32)
     + COMPLEX.format(64)
     + CALLBACK
+    + CALLBACK
     + "*/\n"
 )
 C_SOURCE = (

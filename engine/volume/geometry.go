@@ -59,10 +59,11 @@ func (g Geometry) Check(name string) error {
 	if s := g.Spacing; max(s[0], s[1], s[2]) > 1000*min(s[0], s[1], s[2]) {
 		return fault.New(fault.InvalidSpacing, "%s volume: the spacing %v mm differs between the axes by more than a factor of 1000; correct the image header", name, s)
 	}
-	direction := g.Direction
+	direction, singular := g.Direction, false
 	for c, length := range (Affine{M: direction}).Scales() {
-		if length == 0 {
-			break // singular
+		if length == 0 { // of numbers whose squares are, too
+			singular = true
+			break
 		}
 		if !(math.Abs(length-1) <= unitLength) {
 			return fault.New(fault.InvalidDirection, "%s volume: column %d of the direction matrix %v has the length %.6g where a direction has 1; correct the image header (scales belong to the spacing)", name, c, g.Direction, length)
@@ -71,7 +72,7 @@ func (g Geometry) Check(name string) error {
 			direction[3*r+c] /= length
 		}
 	}
-	if d := math.Abs(det3(direction)); !(d >= leastAngles) {
+	if d := math.Abs(det3(direction)); singular || !(d >= leastAngles) {
 		return fault.New(fault.InvalidDirection, "%s volume: direction matrix %v is singular, or nearly; correct the image header", name, g.Direction)
 	}
 	return nil

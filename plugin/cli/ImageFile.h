@@ -289,7 +289,7 @@ Meta(const fs::path & path)
   {
     throw Unsound("its header lacks CompressedDataSize");
   }
-  Stored     stored;
+  Stored stored;
   stored.file = local ? path : Named(path, fields["ElementDataFile"]);
   stored.offset = local ? offset : static_cast<std::uint64_t>(std::max<std::int64_t>(skip, 0));
   stored.size = size * (yes("BinaryData", "true") ? type->second : 1); // of text, a digit and a space at least
@@ -559,8 +559,9 @@ Nifti(const fs::path & path)
 }
 
 // Unpacks the voxels in blocks, with their checksums; gzip may come in several members.
+// What is packed is the voxels alone, or those of a NIfTI and its header.
 inline void
-CheckStream(const Stored & stored)
+CheckStream(const Stored & stored, bool alone)
 {
   std::ifstream file(stored.file, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(stored.offset));
@@ -597,13 +598,13 @@ CheckStream(const Stored & stored)
     state = inflate(&stream, Z_NO_FLUSH);
     found += static_cast<double>(out.size() - stream.avail_out);
     state = state == Z_BUF_ERROR ? Z_OK : state;
-    if (found > stored.size)
+    if (alone && found > stored.size)
     {
       break;
     }
   }
   inflateEnd(&stream);
-  if (found > stored.size)
+  if (alone && found > stored.size)
   {
     throw Unsound("it is damaged: more voxels are compressed than its header says; copy it again");
   }
@@ -669,9 +670,9 @@ Check(const fs::path & path)
          << " GiB; set MORPHSEEK_INPUT_LIMIT_GB to read more";
     throw Unsound(said.str());
   }
-  if (stored.packed && (meta || nrrd))
+  if (stored.packed)
   {
-    CheckStream(stored);
+    CheckStream(stored, meta || nrrd);
   }
 }
 } // namespace imagefile

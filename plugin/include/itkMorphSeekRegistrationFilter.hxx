@@ -311,11 +311,11 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
   const bool isLinear = initial == nullptr || initial->IsLinear();
   Result     result;
   {
-    auto fixed = this->AsFloat(this->GetFixedImage());
-    auto moving = this->AsFloat(this->GetMovingImage());
-    auto fixedMask = this->AsFloat(this->GetFixedMask());
-    auto movingMask = this->AsFloat(this->GetMovingMask());
-    auto rigid = this->AsFloat(this->GetRigidRegions());
+    auto   fixed = this->AsFloat(this->GetFixedImage());
+    auto   moving = this->AsFloat(this->GetMovingImage());
+    auto   fixedMask = this->AsFloat(this->GetFixedMask());
+    auto   movingMask = this->AsFloat(this->GetMovingMask());
+    auto   rigid = this->AsFloat(this->GetRigidRegions());
     double matrix[12];
     if (initial != nullptr && isLinear)
     {
@@ -337,10 +337,10 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       }
     }
 
-    const ms_image   fixedImage = Wrap(fixed.GetPointer()), movingImage = Wrap(moving.GetPointer());
-    const ms_image   fixedMaskImage = fixedMask ? Wrap(fixedMask.GetPointer()) : ms_image{},
-                     movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{},
-                     rigidImage = rigid ? Wrap(rigid.GetPointer()) : ms_image{};
+    const ms_image fixedImage = Wrap(fixed.GetPointer()), movingImage = Wrap(moving.GetPointer());
+    const ms_image fixedMaskImage = fixedMask ? Wrap(fixedMask.GetPointer()) : ms_image{},
+                   movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{},
+                   rigidImage = rigid ? Wrap(rigid.GetPointer()) : ms_image{};
     typename Image<Vector<float, 3>, 3>::Pointer field;
     ms_image                                     fieldImage = {};
     if (!isLinear)

@@ -497,7 +497,8 @@ TestInitialTransform()
   filter->SetRefine(0);
   filter->Update();
   using FieldType = itk::Image<itk::Vector<float, 3>, 3>;
-  for (itk::ImageRegionConstIteratorWithIndex<FieldType> it(filter->GetOutput(), filter->GetOutput()->GetBufferedRegion());
+  for (itk::ImageRegionConstIteratorWithIndex<FieldType> it(filter->GetOutput(),
+                                                            filter->GetOutput()->GetBufferedRegion());
        !it.IsAtEnd(); ++it)
   {
     const auto point = filter->GetOutput()->TransformIndexToPhysicalPoint<double>(it.GetIndex());

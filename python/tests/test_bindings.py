@@ -55,6 +55,7 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
                 None,
                 None,
                 None,
+                None,
                 {},
                 lambda *_: True,
             ),
@@ -63,7 +64,7 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         (
             "initial",
             lambda: b.register(
-                (IMAGE, GRID), (IMAGE, GRID), None, None, None, np.eye(4), {}, lambda *_: True
+                (IMAGE, GRID), (IMAGE, GRID), None, None, None, np.eye(3), None, {}, lambda *_: True
             ),
             other,
         ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import click
@@ -211,7 +212,7 @@ CASES = {
     "missing file": (
         dict(fixed="/nowhere/fixed.nii.gz"),
         errors.InputUnreadableError,
-        "/nowhere/fixed.nii.gz",
+        re.escape(str(Path("/nowhere/fixed.nii.gz"))),
     ),
     "unknown model": (dict(model="no-such-model"), errors.ModelNotFoundError, "no-such-model"),
     "missing model": (dict(model="/nowhere/model.onnx"), errors.ModelNotFoundError, "model.onnx"),
@@ -239,8 +240,7 @@ def test_python(case: str, tmp_path: Path):
 
 
 def test_cuda_where_there_is_none():
-    import onnxruntime
-
+    onnxruntime = pytest.importorskip("onnxruntime", reason="an install without networks")
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this machine has a CUDA provider")
     given = {**QUICK, "model": BUNDLES / "tiny.onnx"}

@@ -443,6 +443,7 @@ def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
     assert read.max() > 2**15
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="its paths are text")
 def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (
@@ -862,6 +863,8 @@ def test_inputs_are_not_written_over(tmp_path: Path):
     (out / "a").write_text("1")
     (tmp_path / "link").symlink_to(out / "a")
     (tmp_path / "other").symlink_to(out)
+    if not (tmp_path / "other").samefile(out):
+        pytest.skip("this system has no symbolic links")
     for path in (
         out / "a",
         out / ".." / "out" / "a",

@@ -124,7 +124,7 @@ def test_files_that_are_none(tmp_path: Path, name: str, text: str, said: str):
 
 def test_a_file_that_is_missing(tmp_path: Path):
     for name in ("a.csv", "a.fcsv", "a.mrk.json"):
-        with pytest.raises(errors.InputUnreadableError, match=f"{name} cannot be read: No such"):
+        with pytest.raises(errors.InputUnreadableError, match=f"{name} cannot be read: ."):
             Landmarks.read(tmp_path / name)
 
 

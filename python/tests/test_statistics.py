@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.stats
 
-from morphseek._percentiles import percentiles
+from morphseek._percentiles import distinct, percentiles
 from morphseek.scoring import signed_rank, signed_rank_p
 
 
@@ -41,3 +44,21 @@ def test_percentiles_are_numpys(shape: tuple[int, ...], kind: type):
     np.testing.assert_allclose(
         percentiles(values, percents), np.percentile(values, percents), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "i8", "u8", "f4", "?"])
+@pytest.mark.parametrize("most", [1, 300, 1 << 30])
+def test_distinct_values_are_numpys(kind: str, most: int):
+    values = np.random.default_rng(6).integers(-most, most, (5, 6, 7)).astype(kind)
+    np.testing.assert_array_equal(distinct(values), np.unique(values))
+    assert distinct(values[:0]).size == 0
+
+
+def test_numpy_ma_is_not_imported():
+    code = (
+        "import sys, numpy as np; from morphseek._percentiles import distinct, percentiles;"
+        "percentiles(np.arange(9.0), [50]); distinct(np.arange(9.0));"
+        "print('numpy.ma' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -154,6 +154,7 @@ class MorphSeekParameterNode:
 
     fixed_mask: Labels
     moving_mask: Labels
+    rigid_regions: Labels
     initial_transform: vtkMRMLTransformNode
     initial: Annotated[str, Choice(list(INITIAL))] = AS_PRESET
     search: Annotated[str, Choice(list(SEARCH))] = AS_PRESET
@@ -206,6 +207,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             "preset",
             "fixed_mask",
             "moving_mask",
+            "rigid_regions",
             "initial_transform",
             "trajectories",
             "threads",

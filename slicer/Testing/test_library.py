@@ -902,6 +902,20 @@ def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
     assert difference(array, masked.warped) < 1e-4 < 10 * difference(array, unmasked.warped)
 
 
+@pytest.mark.parametrize("kind", ["segmentation", "label map"])
+def test_rigid_regions(kind: str, study: Study, images: dict[str, sitk.Image]):
+    """Each segment or label moves as one body, as in Python."""
+    node = study.segmentation(study.fixed_labels) if kind == "segmentation" else study.fixed_labels
+    options = {**QUICK, "initial": "none"}
+    done = register(study.request(rigid_regions=node, **options))
+    ours = morphseek.register(
+        images["fixed"], images["moving"], rigid=images["fixed_labels"], **options
+    )
+    free = morphseek.register(images["fixed"], images["moving"], **options)
+    array = geometry.array_of(done.nodes["transformed_volume"])
+    assert difference(array, ours.warped) < 1e-4 < difference(array, free.warped)
+
+
 def test_empty_mask_is_refused(study: Study):
     geometry.array_of(study.fixed_labels)[:] = 0
     with pytest.raises(RegistrationError, match="mask") as caught:
@@ -1340,6 +1354,7 @@ def test_a_sound_request(study: Study):
             ),
             "moving mask has no segments",
         ),
+        (lambda s, r: setattr(r, "rigid_regions", s.fixed), "map of rigid regions is neither"),
         (lambda s, r: setattr(r, "initial_transform", s.fixed), "transform is no transform"),
         (lambda s, r: already_there(s, r), "on the moving volume already"),
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),

@@ -232,7 +232,7 @@ def operate(panel: Panel) -> dict[str, Any]:
     panel.select_volumes()
     nodes = {
         name: volume(name, "vtkMRMLLabelMapVolumeNode")
-        for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels")
+        for name in ("fixed_mask", "moving_mask", "rigid_regions", "fixed_labels", "moving_labels")
     }
     points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
     linear = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode", "near")
@@ -241,6 +241,7 @@ def operate(panel: Panel) -> dict[str, Any]:
     for selector, node in (
         (ui.fixedMaskSelector, nodes["fixed_mask"]),
         (ui.movingMaskSelector, nodes["moving_mask"]),
+        (ui.rigidRegionsSelector, nodes["rigid_regions"]),
         (ui.fixedLabelsSelector, nodes["fixed_labels"]),
         (ui.movingLabelsSelector, nodes["moving_labels"]),
         (ui.landmarksSelector, points),

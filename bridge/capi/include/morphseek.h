@@ -156,23 +156,23 @@ typedef struct ms_pair {
   size_t size;
   const ms_image *fixed;
   const ms_image *moving;
-  const ms_image *fixed_mask;  /* on the fixed image's grid, non-zero selects; NULL: everything */
-  const ms_image *moving_mask; /* on the moving image's grid */
-  const double *initial;       /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
+  const ms_image *fixed_mask;    /* on the fixed image's grid, non-zero selects; NULL: everything */
+  const ms_image *moving_mask;   /* on the moving image's grid */
+  const double *initial;         /* 12 numbers, the row-major 3x4 matrix [M | t] of p -> M p + t, fixed to moving, LPS
                                   mm: where the initial alignment starts, or stays with options.initial "none" or
                                   "com"; NULL: not known */
   const ms_image *initial_field; /* displacements d before it, p -> initial(p + d(p)), in LPS mm on any grid, x, y, z
                                     interleaved: 3 floats a voxel, as ms_result_field_mm writes them. The deformable
                                     stages go on from there, and the matrix stays; without a matrix the field is the
                                     whole map. NULL: none */
-  const ms_image *rigid;       /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
+  const ms_image *rigid;         /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
                                   all may bend */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
 typedef struct ms_progress {
   size_t size;
-  const char *stage;   /* "align", "search", "network", "refine", "uncertainty", "finish" */
+  const char *stage;   /* "align", "search", "network", "refine", "reverse", "uncertainty", "finish" */
   double fraction;     /* of the whole registration, 0 to 1, never decreasing */
   const char *message; /* for a log; may be "" */
 } ms_progress;

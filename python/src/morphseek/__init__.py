@@ -33,6 +33,7 @@ _WHERE = {
     "RegistrationResult": "result",
     "Transform": "transforms",
     "Verdict": "verdict",
+    "correct_epi": "epi",
     "devices": "_engine.core",
     "doctor": "diagnosis",
     "evaluate": "cohort",

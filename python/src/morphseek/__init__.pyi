@@ -10,6 +10,7 @@ from . import (
 from ._engine.core import devices as devices
 from .cohort import evaluate as evaluate, register_cohort as register_cohort
 from .diagnosis import doctor as doctor
+from .epi import correct_epi as correct_epi
 from .images import Image as Image
 from .landmarks import Landmarks as Landmarks
 from .progress import Progress as Progress

@@ -191,9 +191,11 @@ def output_folder(
         try:
             made = [p for p in (folder, *folder.parents) if not p.exists()]
             folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
+        except (FileExistsError, NotADirectoryError):
+            file = next((p for p in (folder, *folder.parents) if p.is_file()), folder)
             raise errors.OutputUnwritableError(
-                f"output: {folder} is a file; results go to a folder, choose another name"
+                f"output: {folder} cannot be written: {file} is a file; results go to a folder,"
+                " choose another name"
             ) from None
         except OSError as error:
             raise _output_error(error, folder) from None

@@ -1,4 +1,6 @@
-"""Percentiles as numpy's, whose own function imports numpy.ma, which takes .07 CPU s."""
+"""Percentiles and distinct values as numpy's, whose own functions import numpy.ma, which takes .05
+to .07 CPU s.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +24,21 @@ def percentiles(values: np.ndarray, percents: Sequence[float]) -> list[float]:
         float(ordered[i]) + (place - i) * (float(ordered[j]) - float(ordered[i]))
         for place, i, j in zip(places, below, above)
     ]
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Return the values that there are, ascending; of several NaN all.
+
+    >>> distinct(np.array([[3, 1], [1, 7]], np.uint8))
+    array([1, 3, 7])
+    """
+    if values.dtype.kind in "ui" and values.size:
+        least, most = int(values.min()), int(values.max())
+        if 0 <= least and most <= 1 << 16:
+            seen = np.zeros(most + 1, bool)
+            seen[values.ravel()] = True
+            return np.flatnonzero(seen)
+    ordered = np.sort(values, axis=None)
+    first = np.ones(ordered.size, bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]

@@ -53,14 +53,17 @@ class Halfway:
 
 def halfway(whole: DenseTransform, fixed: images.Image, moving: images.Image) -> Halfway:
     """Return the space half-way between two images that a transform relates."""
-    grid, there, back = bindings.halfway(whole.displacement, whole.grid, whole.initial)
-    to_fixed = DenseTransform(there[0], grid, whole.grid, there[1])
-    to_moving = DenseTransform(back[0], grid, whole.moving_grid, back[1])
+    grid, ours, theirs = bindings.halfway(whole.displacement, whole.grid, whole.initial)
+    to_fixed = DenseTransform(ours[0], grid, whole.grid, ours[1])
+    to_moving = DenseTransform(theirs[0], grid, whole.moving_grid, theirs[1])
     one, other = (
         bindings.warp(t.displacement, grid, image.float32(), image.grid, "linear", float("nan"))
         for t, image in ((to_fixed, fixed), (to_moving, moving))
     )
     mean = np.where(np.isnan(one), other, np.where(np.isnan(other), one, 0.5 * (one + other)))
     least = min(float(np.nanmin(fixed.float32())), float(np.nanmin(moving.float32())))
-    maps = (images.Image.on_grid(np.nan_to_num(a, nan=least), grid) for a in (mean, one, other))
-    return Halfway(*maps, to_fixed, to_moving)
+
+    def there(array: np.ndarray) -> images.Image:
+        return images.Image.on_grid(np.nan_to_num(array, nan=least), grid)
+
+    return Halfway(there(mean), there(one), there(other), to_fixed, to_moving)

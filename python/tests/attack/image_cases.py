@@ -73,6 +73,11 @@ def flipped(data: bytes, place: float) -> bytes:
     return bytes(out)
 
 
+def run_on(packed: bytes) -> bytes:
+    """Return a stream whose end is no end: the last bytes before the checksum are others."""
+    return packed[:-12] + b"\xff" * 4 + packed[-8:]
+
+
 ZLIB, GZIP = zlib.compress(RAW), gzip.compress(RAW, mtime=0)
 BIG = VOXELS.astype(">i2").tobytes()
 
@@ -120,6 +125,7 @@ UNSOUND = {
     "twice.mha": (meta("NDims = 3", "NDims = 3\nNDims = 4"), "'NDims' twice"),
     "line.mha": (meta("NDims = 3", "NDims = 3\nnothing"), "sets no field"),
     "truth.mha": (meta("CompressedData = False", "CompressedData = perhaps"), "True or False"),
+    "endless.nii.gz": (run_on(gzip.compress(nifti(), mtime=0)), "cut short"),
     "told.mha": (
         meta("CompressedData = False", "CompressedData = True", ZLIB),
         "lacks CompressedDataSize",

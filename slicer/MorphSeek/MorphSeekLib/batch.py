@@ -14,7 +14,10 @@ from typing import Any, Callable
 from .registration import RegistrationError, register
 from .request import RegistrationRequest
 
-IMAGES = ("fixed", "moving", "fixed_mask", "moving_mask", "fixed_labels", "moving_labels")
+IMAGES = (
+    "fixed", "moving", "fixed_mask", "moving_mask", "rigid_regions", "fixed_labels",
+    "moving_labels",
+)  # fmt: skip
 ENDINGS = {
     "transformed_volume": ".nii.gz",
     "transform": ".h5",
@@ -53,8 +56,8 @@ def run(
     ----------
     study : path
         CSV with the columns fixed and moving and, optionally, name, fixed_mask, moving_mask,
-        fixed_labels, moving_labels (label maps) and landmarks (.mrk.json, of the moving side).
-        Paths are relative to the file.
+        rigid_regions, fixed_labels, moving_labels (label maps) and landmarks (.mrk.json, of the
+        moving side). Paths are relative to the file.
     out : path
         Folder; each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume)
         and NAME.h5 (transform) unless `fields` says otherwise; and, where given, NAME-labels.nii.gz

@@ -133,6 +133,10 @@ class Registration:
                 job[f"{side}_mask"] = put(
                     f"{side}_mask", transfer.mask_on(self._scratch, mask, reference), grid
                 )
+            if side == "fixed" and r.rigid_regions is not None:
+                reference = transfer.on_scratch(self._scratch, volume)
+                regions = transfer.numbered_on(self._scratch, r.rigid_regions, reference)
+                job["rigid"] = put("rigid", regions, grid)
         if r.initial_transform is not None:
             if r.initial_transform.IsTransformToWorldLinear():
                 job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()

@@ -33,8 +33,8 @@ class Event(NamedTuple):
     """One report of a running registration."""
 
     stage: str
-    """prepare, align, search, network, refine, uncertainty, finish or outputs; :data:`STAGES` has
-    their names for the user.
+    """prepare, align, search, network, refine, reverse, uncertainty, finish or outputs;
+    :data:`STAGES` has their names for the user.
     """
     fraction: float
     """Of the whole registration, 0 to 1, never decreasing."""
@@ -50,6 +50,7 @@ STAGES = {
     "search": "Search for large displacements",
     "network": "Network",
     "refine": "Refinement",
+    "reverse": "Registration the other way",
     "uncertainty": "Uncertainty",
     "finish": "Measuring",
     "outputs": "Making the outputs",
@@ -161,6 +162,8 @@ class RegistrationRequest:
     fixed_mask: Any = None
     """Label map or segmentation: where it is not zero (any segment), the fixed volume counts."""
     moving_mask: Any = None
+    rigid_regions: Any = None
+    """Label map or segmentation of the fixed volume: each label moves as one body."""
     initial_transform: Any = None
     """Linear transform node that, set on the moving volume, brings it near the fixed one: where the
     alignment starts.
@@ -296,12 +299,16 @@ class RegistrationRequest:
             return "The fixed and the moving volume are the same: select two"
         if self.preset not in PRESETS:
             return f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}"
-        for name in ("fixed_mask", "moving_mask", "fixed_labels", "moving_labels"):
+        for name in (
+            "fixed_mask", "moving_mask", "rigid_regions", "fixed_labels", "moving_labels"
+        ):  # fmt: skip
             if reason := _labels_problem(getattr(self, name)):
-                return f"The {name.replace('_', ' ')} {reason}"
+                said = "map of rigid regions" if name == "rigid_regions" else name
+                return f"The {said.replace('_', ' ')} {reason}"
         for node in (
             self.fixed_mask,
             self.moving_mask,
+            self.rigid_regions,
             self.fixed_labels,
             self.moving_labels,
             *self.transfer,
@@ -383,6 +390,7 @@ class RegistrationRequest:
             self.moving,
             self.fixed_mask,
             self.moving_mask,
+            self.rigid_regions,
             self.initial_transform,
             self.fixed_labels,
             self.moving_labels,

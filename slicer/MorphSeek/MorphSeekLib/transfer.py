@@ -212,6 +212,16 @@ def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
     return mask
 
 
+def numbered_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
+    """Return a label map or segmentation as one array of numbers from 1 on, a label each, on the
+    grid of a volume: int16, (z, y, x). Of segments that overlap the last one is seen.
+    """
+    numbered = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.int16)
+    for number, (array, value) in enumerate(labels_on(scratch, node, reference).values(), 1):
+        numbered[array == value] = number
+    return numbered
+
+
 def dice(
     a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, int]]
 ) -> dict[str, float]:

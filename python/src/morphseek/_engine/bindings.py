@@ -73,6 +73,8 @@ def register(
         else:
             _check_volume(name, *volume)
             arrays += volume
+    if initial is not None:
+        _check("initial transform", initial, np.float64, (4, 4))
     arrays.append(None if initial is None else _affine(initial))
     if before is None:
         arrays += [None, None]
@@ -166,6 +168,23 @@ def halfway(
         there, fields[0], lasts[0], fields[1], lasts[1],
     )  # fmt: skip
     return there, (fields[0], _matrix(lasts[0])), (fields[1], _matrix(lasts[1]))
+
+
+def correct_epi(
+    one: tuple[Floats, Grid],
+    other: tuple[Floats, Grid],
+    axis: int,
+    progress: Callable[[str, float, str], bool],
+) -> tuple[Floats, Floats, Floats]:
+    """Return the shift, voxels along an axis (0, 1 or 2: x, y or z), of two images of opposite
+    phase encodings, and both without distortion.
+    """
+    _check_volume("first", *one)
+    _check_volume("second", *other)
+    shape = shape_of(one[1])
+    shift, first, second = (np.empty(shape, np.float32) for _ in range(3))
+    call(gopy.CorrectEPI, *one, *other, axis, ALL_CORES, progress, shift, first, second)
+    return shift, first, second
 
 
 def jacobian(field: Floats, grid: Grid) -> Floats:

@@ -51,6 +51,11 @@ _TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "flo
     "--modulate", is_flag=True,
     help="Multiply by the Jacobian determinant, so that sums over regions stay.",
 )  # fmt: skip
+@click.option(
+    "--memory", type=click.FloatRange(1), metavar="MB", show_default=False,
+    help="Work block by block within about so much memory, from an uncompressed .nii, .nrrd or .mha"
+    " to a .nii, .nii.gz or .nrrd. By default so where the images would not fit, within 1024.",
+)  # fmt: skip
 @json_option
 def apply(
     transforms: tuple[Path, ...],
@@ -63,6 +68,7 @@ def apply(
     background: float | None,
     dtype: str | None,
     modulate: bool,
+    memory: float | None,
     as_json: bool,
 ) -> None:
     """Carry an image, a label map, points, a surface or tracts across by transforms."""
@@ -73,7 +79,7 @@ def apply(
             out.parent, [out.name], inputs(transforms, input=image, reference=reference)
         )
         transform = loaded(transforms, inverse, stage)
-        from ..transforms import carried
+        from ..transforms import blocks, carried
 
         said: dict[str, object] = {"out": str(out)}
         if carried.is_geometry(image):
@@ -83,6 +89,11 @@ def apply(
                     " --background, --dtype and --modulate"
                 )
             said["points"] = carried.carry(image, out, transform, reference)
+        elif memory is not None or blocks.needs_blocks(image, out, transform, reference):
+            blocks.apply_by_blocks(
+                transform, image, out, reference, interpolation, background, dtype=dtype,
+                modulate=modulate, memory=(memory or 1024) * 2**20,
+            )  # fmt: skip
         else:
             made = transform.apply(
                 image, reference, interpolation, background, dtype=dtype, modulate=modulate

@@ -49,8 +49,13 @@ def report_option(default: str) -> Callable[[Command], Command]:
 
 
 def command_line() -> str:
-    """Return what the user typed, for reports."""
-    return "morphseek " + shlex.join(sys.argv[1:])
+    """Return what the user typed, as a shell of the system takes it, for reports."""
+    words = sys.argv[1:]
+    if sys.platform == "win32":  # whose shells know double quotes alone
+        import subprocess
+
+        return "morphseek " + subprocess.list2cmdline(words)
+    return "morphseek " + shlex.join(words)
 
 
 def engine_options(without: Collection[str] = ()) -> Callable[[Command], Command]:

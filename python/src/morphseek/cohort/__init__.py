@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
     from .tables import read_labels_csv
+    from .volumes import LabelVolume, Morphometry, Subject, morphometry
 
 _WHERE = {
     "Cohort": ".results",
@@ -20,15 +21,19 @@ _WHERE = {
     "FILES": ".results",
     "IMAGES": ".lists",
     "INDEX": ".results",
+    "LabelVolume": ".volumes",
+    "Morphometry": ".volumes",
     "Outcome": ".results",
     "PAGES": ".results",
     "Pair": ".lists",
     "PairScore": ".results",
     "Report": ".into",
     "SUMMARIES": ".results",
+    "Subject": ".volumes",
     "evaluate": ".evaluation",
     "find_file": ".folders",
     "find_list": ".lists",
+    "morphometry": ".volumes",
     "read_labels_csv": ".tables",
     "read_list": ".lists",
     "read_pairs": ".lists",
@@ -47,13 +52,17 @@ __all__ = [
     "SUMMARIES",
     "Cohort",
     "Evaluation",
+    "LabelVolume",
+    "Morphometry",
     "Outcome",
     "Pair",
     "PairScore",
     "Report",
+    "Subject",
     "evaluate",
     "find_file",
     "find_list",
+    "morphometry",
     "read_labels_csv",
     "read_list",
     "read_pairs",

@@ -11,7 +11,7 @@ import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_series
 from .formats import NIFTI, PAIRS, WRITTEN
 from .grid import is_sheared, placed, sheared
-from .headers import check_header, check_voxels
+from .headers import check_header, check_stream, check_voxels
 from .image import Image
 from .sidecars import parts
 
@@ -40,8 +40,6 @@ def read_path(path: Path, name: str) -> sitk.Image:
         before = stamp(parts(path))
         try:
             image = _read_file(path, name)
-            if path.name.lower().endswith(NIFTI):
-                _check_whole(image, path, name)
         finally:  # or else what is said of it may not be so
             check_unchanged(before, name)
         return image
@@ -71,8 +69,12 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> sitk.Im
     stored = check_header(path, name)
     with to_read(path, parts(path)[1:]) as openable:
         image = _read_by_itk(openable, pixels, name)
-    if stored is not None and not path.name.lower().endswith(NIFTI):  # whose checksum ITK compares
-        check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
+    nifti = path.name.lower().endswith(NIFTI)
+    if nifti:
+        _check_whole(image, path, name)
+    if stored is not None:
+        check = check_stream if nifti else check_voxels
+        check(stored, sitk.GetArrayViewFromImage(image), path, name)
     return image
 
 
@@ -223,6 +225,42 @@ def _write_with_header(
         assert length is None or len(header) == length
         voxels = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         put(temporary, header, voxels)
+
+    write_with(write, path)
+
+
+def write_pieces(
+    path: str | os.PathLike[str], grid: np.ndarray, dtype: np.dtype, pieces: Iterable[np.ndarray]
+) -> None:
+    """Write an image whose slabs along z come one after another: ``.nii``, ``.nii.gz`` or, not
+    compressed, ``.nrrd``.
+    """
+    small = np.zeros((2, 2, 2), dtype.newbyteorder("="))
+    like, ending = Image.on_grid(small, grid).to_sitk(), Path(path).name.lower()
+    sizes = [int(n) for n in grid[:3]]
+    nifti = not ending.endswith(".nrrd")
+    if nifti and (max(sizes) > _MOST_NIFTI or is_sheared(np.array(grid[9:18]).reshape(3, 3))):
+        raise errors.OutputUnwritableError(
+            f"{path}: a NIfTI does not hold this grid; give the file the ending .nrrd"
+        )
+
+    def write(temporary: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            own = Path(folder) / ("small.nii" if nifti else "small.nrrd")
+            sitk.WriteImage(like, str(own), useCompression=False)
+            head = own.read_bytes()[: -small.nbytes]
+        if nifti:
+            start = bytearray(head)
+            struct.pack_into("=3h", start, 42, *sizes)
+            head = bytes(start)
+        else:
+            text = " ".join(map(str, sizes)).encode()
+            head = re.sub(rb"(?m)^sizes: .*$", b"sizes: " + text, head)
+        packed = ending.endswith(".gz")
+        with gzip.open(temporary, "wb", 1) if packed else open(temporary, "wb") as file:
+            file.write(head)
+            for piece in pieces:
+                file.write(np.ascontiguousarray(piece, small.dtype).reshape(-1).data.cast("B"))
 
     write_with(write, path)
 

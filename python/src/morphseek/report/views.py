@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import images
-from .._percentiles import percentiles
+from .._percentiles import distinct, percentiles
 from ..result import RegistrationResult
 from ..transforms import minimum, resample_identity
 from . import pack, picture
@@ -210,10 +210,10 @@ class Scene:
         if all(_is_small(image.array, MOST_LABELS) for image in (fixed, moving)):
             # the many are found among every eighth voxel, and one that is not has its number alone
             thin = (image.array[::2, ::2, ::2] for image in (fixed, moving))
-            found = sorted({int(v) for array in thin for v in _distinct(array)} - {0})
+            found = sorted({int(v) for array in thin for v in distinct(array)} - {0})
             self.values = {value: value for value in found}
         else:
-            found = sorted({int(v) for i in (fixed, moving) for v in _distinct(i.array)} - {0})
+            found = sorted({int(v) for i in (fixed, moving) for v in distinct(i.array)} - {0})
             self.merged = len(found) > MOST_LABELS
             found = found[: MOST_LABELS - 1] if self.merged else found
             self.values = dict(enumerate(found, 1))
@@ -399,15 +399,6 @@ def _is_small(labels: np.ndarray, most: int) -> bool:
     if labels.dtype.kind not in "ui":
         return False
     return int(labels.min(initial=0)) >= 0 and int(labels.max(initial=0)) <= most
-
-
-def _distinct(labels: np.ndarray) -> np.ndarray:
-    """Return a label map's values."""
-    if not _is_small(labels, 1 << 16):
-        return np.unique(labels)
-    seen = np.zeros(int(labels.max(initial=0)) + 1, bool)
-    seen[labels.ravel()] = True
-    return np.flatnonzero(seen)
 
 
 def _median(inside: np.ndarray, axis: int) -> int:

@@ -14,6 +14,7 @@ import SimpleITK as sitk
 
 from .. import errors, images, transforms
 from .._engine import bindings
+from .._percentiles import distinct
 from ..result import RegistrationResult
 from ..transforms.resample import resample_identity
 
@@ -155,7 +156,7 @@ def on_fixed_grid(labels: images.ImageLike, grid: np.ndarray) -> images.Image:
 
 def _values(labels: images.Image) -> set[int]:
     """Return the labels of a map."""
-    values = np.unique(labels.array)
+    values = distinct(labels.array)
     _check_labels(values, labels.name)
     return {int(value) for value in values} - {0}
 

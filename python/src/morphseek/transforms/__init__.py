@@ -1,5 +1,6 @@
 """Transforms: dense ones, which a registration gives, and those of SimpleITK and of files."""
 
+from .blocks import apply_by_blocks
 from .dense import DenseTransform, read_only
 from .files import read, write
 from .labels import INTERPOLATIONS, beyond, minimum, ranked
@@ -11,6 +12,7 @@ __all__ = [
     "INTERPOLATIONS",
     "DenseTransform",
     "Transform",
+    "apply_by_blocks",
     "beyond",
     "linear_part",
     "minimum",

@@ -1,0 +1,429 @@
+"""Tensor-based morphometry: the change of volume of a cohort registered to one image."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import _files, _manifest, errors, images
+from .._engine import bindings, core
+from .._json import read as read_json, without_nan
+from .._plain import harmless_row
+from .._tables import read_table
+from ..scoring import check_labels, on_fixed_grid
+from ..transforms import DenseTransform, Transform
+from ..transforms.linear import linear_part
+from .lists import read_list
+
+#: What a study leaves in a folder; the last one lists the others.
+STUDY = ("logj_*.nii.gz", "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv", "morphometry.json")
+_SIGMA = 2 * math.sqrt(2 * math.log(2))  # a Gaussian's full width at half maximum
+_LEAST_VOXELS = 4  # along an axis, that SimpleITK's Gaussian takes
+_LEAST_SUBJECTS = 3  # that a correlation is of
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """One image that was registered to the fixed one.
+
+    ``transform`` is a result's folder, a transform's file, or either as an object; ``labels`` the
+    label map of the moving image, whose volumes are compared.
+    """
+
+    id: str
+    transform: Any
+    labels: images.ImageLike | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelVolume:
+    """The volume of a label in one subject: by the Jacobian determinant over the fixed image's
+    label and, where the subject's own labels are given, as they have it. Changes are in % of the
+    fixed image's.
+    """
+
+    id: str
+    label: int
+    name: str
+    fixed_mm3: float
+    volume_mm3: float
+    change_percent: float
+    true_mm3: float = math.nan
+    true_change_percent: float = math.nan
+
+
+@dataclasses.dataclass
+class Morphometry:
+    """Maps of the logarithm of the Jacobian determinant over a cohort, and volumes by label.
+
+    Attributes
+    ----------
+    ids : list of str
+    grid : numpy.ndarray
+        The fixed image's, as :attr:`morphseek.images.Image.grid`.
+    mean, sd : numpy.ndarray
+        Over the cohort, smoothed: float32, shape (z, y, x).
+    volumes : list of LabelVolume
+        Of the maps as they are, not smoothed; empty without labels.
+    folded : dict
+        Percentage of each subject's voxels where the map folds. They count in no map.
+    fwhm : float
+        Of the smoothing, mm.
+    affine : bool
+        Whether the linear part counts.
+    """
+
+    ids: list[str]
+    grid: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    volumes: list[LabelVolume]
+    folded: dict[str, float]
+    fwhm: float
+    affine: bool
+
+    def labels(self) -> list[dict[str, Any]]:
+        """Return for each label mean and SD of its change and, where true volumes are known, those
+        of the true one, the mean error, and the correlation of both over the subjects.
+        """
+        found = []
+        for label in dict.fromkeys(v.label for v in self.volumes):
+            rows = [v for v in self.volumes if v.label == label]
+            changes = np.array([v.change_percent for v in rows])
+            true = np.array([v.true_change_percent for v in rows])
+            known = np.isfinite(true)
+            found.append(
+                {
+                    "label": label,
+                    "name": rows[0].name,
+                    "subjects": len(rows),
+                    "change_percent": float(changes.mean()),
+                    "change_sd": _sd(changes),
+                    "true_change_percent": float(true[known].mean()) if known.any() else math.nan,
+                    "true_change_sd": _sd(true[known]),
+                    "error_percent": (
+                        float((changes - true)[known].mean()) if known.any() else math.nan
+                    ),
+                    "correlation": _correlation(changes[known], true[known]),
+                }
+            )
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the maps as plain data, NaN as None."""
+        content = {
+            "version": core.version(),
+            "subjects": self.ids,
+            "fwhm_mm": self.fwhm,
+            "affine": self.affine,
+            "folded_percent": self.folded,
+            "grid": self.grid.tolist(),
+            "labels": self.labels(),
+            "volumes": [dataclasses.asdict(v) for v in self.volumes],
+        }
+        return dict(json.loads(json.dumps(content), parse_constant=lambda _: None))
+
+
+def _sd(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    if len(a) < _LEAST_SUBJECTS or not a.std() or not b.std():
+        return math.nan
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def morphometry(
+    subjects: str | os.PathLike[str] | Sequence[Subject] | Mapping[str, Any],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    fixed_labels: images.ImageLike | None = None,
+    pairs: str | os.PathLike[str] | None = None,
+    names: Mapping[int, str] | None = None,
+    fwhm: float = 8.0,
+    affine: bool = True,
+    progress: Callable[[str], Any] | None = None,
+) -> Morphometry:
+    """Measure where and by how much the images of a cohort are larger or smaller than the one that
+    all were registered to.
+
+    Parameters
+    ----------
+    subjects : path, sequence of Subject or mapping
+        The folder of a batch; a CSV with the columns transform and, optionally, id and labels (of
+        the moving image), relative to the file; or a name to transform mapping. All transforms are
+        of one fixed image.
+    out : path, optional
+        Folder for logj_ID.nii.gz, mean_logj.nii.gz, sd_logj.nii.gz, volumes.csv and
+        morphometry.json: all of them or, on an error, none.
+    fixed_labels : ImageLike, optional
+        Label map of the fixed image, on its grid: volumes are measured in its labels.
+    pairs : path, optional
+        The list that the batch was of: its label maps are taken.
+    names : mapping, optional
+        Label number to name.
+    fwhm : float
+        Full width at half maximum, mm, of the Gaussian on the maps; 0 leaves them as they are.
+    affine : bool
+        False leaves the linear part of each transform out: what is left is relative to the whole.
+    progress : callable, optional
+        Called with each subject's name.
+
+    Raises
+    ------
+    GridMismatchError
+        The transforms are not on one grid, or the labels not on it.
+    InvalidArgumentError
+        The batch has several fixed images, or there is nothing to measure.
+    """
+    if not (math.isfinite(fwhm) and fwhm >= 0):
+        raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
+    cohort, listed = _cohort(subjects, pairs)
+    fixed_labels = listed if fixed_labels is None else fixed_labels
+    if out is None:
+        return _measure(cohort, None, fixed_labels, names or {}, fwhm, affine, progress)
+    with _files.output_folder(out, STUDY, STUDY[-1]) as folder:
+        study = _measure(cohort, folder, fixed_labels, names or {}, fwhm, affine, progress)
+        _write(study, folder)
+    return study
+
+
+def _measure(
+    cohort: Sequence[Subject],
+    folder: Path | None,
+    fixed_labels: images.ImageLike | None,
+    names: Mapping[int, str],
+    fwhm: float,
+    affine: bool,
+    progress: Callable[[str], Any] | None,
+) -> Morphometry:
+    first, grid, labels = "", np.zeros(0), None
+    sums = np.zeros(0)
+    volumes: list[LabelVolume] = []
+    folded: dict[str, float] = {}
+    for subject in cohort:
+        if progress is not None:
+            progress(subject.id)
+        transform = _transform(subject)
+        if transform.grid is None:
+            raise errors.InvalidArgumentError(
+                f"{subject.id}: {transform.name} does not say on which grid the fixed image lies;"
+                " give the transform.h5 of a registration"
+            )
+        if not first:
+            first, grid = subject.id, transform.grid
+            sums = np.zeros((3, *bindings.shape_of(grid)))
+            if fixed_labels is not None:
+                labels = _labels(on_fixed_grid(fixed_labels, grid))
+        elif not bindings.same_grid(grid, transform.grid):
+            raise errors.GridMismatchError(
+                f"{subject.id} was registered to another image than {first}: {transform.name} is on"
+                " another grid. A cohort is measured on one; register all to one fixed image"
+            )
+        det = transform.jacobian()
+        if not affine:
+            det = det / _of_linear(transform, subject.id)
+        whole = det > 0
+        folded[subject.id] = float(100 * (1 - whole.mean()))
+        if labels is not None:
+            volumes += _volumes(subject, det, labels, grid, names, affine)
+        map_ = _smoothed(np.log(np.where(whole, det, 1)), whole, grid, fwhm)
+        known = np.isfinite(map_)
+        sums += known, np.where(known, map_, 0), np.where(known, map_, 0) ** 2
+        if folder is not None:
+            images.write(folder / f"logj_{subject.id}.nii.gz", images.Image.on_grid(map_, grid))
+    count, total, square = sums
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.asarray(total / count)
+        sd = np.asarray(np.sqrt(np.maximum(square - count * mean**2, 0) / (count - 1)))
+    sd[count < 2] = np.nan
+    return Morphometry(
+        [s.id for s in cohort], grid, mean.astype(np.float32), sd.astype(np.float32), volumes,
+        folded, fwhm, affine,
+    )  # fmt: skip
+
+
+def _smoothed(values: np.ndarray, known: np.ndarray, grid: np.ndarray, fwhm: float) -> np.ndarray:
+    """Return a map after a Gaussian over the voxels that are known; NaN far from all of them."""
+    if not fwhm:
+        return np.where(known, values, np.nan).astype(np.float32)
+    if grid[:3].min() < _LEAST_VOXELS:
+        raise errors.InvalidArgumentError(
+            f"the fixed image has an axis of {int(grid[:3].min())} voxels, too few for the"
+            " Gaussian; set fwhm to 0"
+        )
+
+    def blurred(array: np.ndarray) -> np.ndarray:
+        image = images.placed(sitk.GetImageFromArray(array.astype(np.float64)), grid)
+        smooth = sitk.SmoothingRecursiveGaussian(image, fwhm / _SIGMA)
+        found: np.ndarray = sitk.GetArrayFromImage(smooth)
+        return found
+
+    if known.all():
+        return blurred(values).astype(np.float32)
+    share = blurred(known)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        made = blurred(np.where(known, values, 0)) / share
+    return np.where(share > 1e-3, made, np.nan).astype(np.float32)
+
+
+def _labels(image: images.Image) -> np.ndarray:
+    check_labels(image)
+    return np.asarray(image.array)
+
+
+def _sizes(labels: np.ndarray, grid: np.ndarray) -> dict[int, float]:
+    """Return the volume of each label, mm^3."""
+    values, counts = np.unique(labels, return_counts=True)
+    voxel = _voxel(grid)
+    return {int(v): float(n * voxel) for v, n in zip(values, counts) if v}
+
+
+def _voxel(grid: np.ndarray) -> float:
+    return abs(float(np.linalg.det(images.index_to_physical(grid)[:3, :3])))
+
+
+def _volumes(
+    subject: Subject,
+    det: np.ndarray,
+    labels: np.ndarray,
+    grid: np.ndarray,
+    names: Mapping[int, str],
+    affine: bool,
+) -> list[LabelVolume]:
+    true: dict[int, float] = {}
+    if subject.labels is not None and affine:
+        own = images.read(subject.labels, f"labels of {subject.id}")
+        true = _sizes(_labels(own), own.grid)
+    found = []
+    for label, size in sorted(_sizes(labels, grid).items()):
+        volume = float(det[labels == label].sum(dtype=np.float64)) * _voxel(grid)
+        known = true.get(label, math.nan)
+        found.append(
+            LabelVolume(
+                subject.id, label, names.get(label, ""), size, volume, 100 * (volume / size - 1),
+                known, 100 * (known / size - 1),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _of_linear(transform: Transform, name: str) -> float:
+    if "initial" not in transform.stages:
+        raise errors.InvalidArgumentError(
+            f"{name}: no linear part stands apart in {transform.name}, so it cannot be left out;"
+            " give the transform.h5 of a registration"
+        )
+    linear = transform.stages["initial"].to_sitk()
+    return abs(float(np.linalg.det(linear_part(linear)[:3, :3])))
+
+
+def _transform(subject: Subject) -> Transform:
+    given = subject.transform
+    if isinstance(given, DenseTransform):
+        return given.transform
+    if isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        return Transform.load(path / "transform.h5" if path.is_dir() else path)
+    return given if isinstance(given, Transform) else Transform(given)
+
+
+def _cohort(
+    given: Any, pairs: str | os.PathLike[str] | None
+) -> tuple[list[Subject], images.ImageLike | None]:
+    """Return the subjects, and the fixed labels that the list of pairs names."""
+    labels: dict[str, Path] = {}
+    fixed: images.ImageLike | None = None
+    if pairs is not None:
+        listed = read_list(pairs)
+        labels = {pair.id: Path(pair.path("moving_labels")) for pair in listed
+                  if "moving_labels" in pair.files}  # fmt: skip
+        fixed = next((pair.path("fixed_labels") for pair in listed
+                      if "fixed_labels" in pair.files), None)  # fmt: skip
+    if isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        subjects = _of_batch(path) if path.is_dir() else _of_list(path)
+    elif isinstance(given, Mapping):
+        subjects = [Subject(str(name), transform) for name, transform in given.items()]
+    else:
+        subjects = list(given)
+    if not subjects:
+        raise errors.InvalidArgumentError(f"{given}: there are no results in it to measure")
+    ids = [subject.id for subject in subjects]
+    for name in ids:
+        if ids.count(name) > 1:
+            raise errors.InvalidArgumentError(f"the subject {name} is there twice; name each once")
+        if name != os.path.basename(name) or name in ("", ".", ".."):
+            raise errors.InvalidArgumentError(
+                f"the subject {name!r} is to name a file; leave out what separates folders"
+            )
+    return [dataclasses.replace(s, labels=labels.get(s.id)) if s.labels is None else s
+            for s in subjects], fixed  # fmt: skip
+
+
+def _of_batch(folder: Path) -> list[Subject]:
+    """Return the finished pairs of a batch, or the results in the folders of a folder."""
+    _files.settle(folder)
+    summary = folder / "summary.json"
+    if summary.is_file():
+        try:
+            rows = read_json(summary, "batch")["pairs"]
+            done = [row for row in rows if row["status"] in ("done", "skipped")]
+            fixed = sorted({str(row["fixed"]) for row in done})
+            ids = [str(row["id"]) for row in done]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise errors.InputUnreadableError(
+                f"batch: {summary} is not a batch's summary: {error!r}"
+            ) from None
+        if len(fixed) > 1:
+            raise errors.InvalidArgumentError(
+                f"{folder} has results of {len(fixed)} fixed images ({fixed[0]}, {fixed[1]}, ...);"
+                " a cohort is measured on one: register all to one, or list the transforms in a CSV"
+            )
+    else:
+        ids = sorted(path.parent.name for path in folder.glob(f"*/{_manifest.REPORT}"))
+    return [Subject(name, folder / name) for name in ids]
+
+
+def _of_list(path: Path) -> list[Subject]:
+    heading, *rows = read_table(path, "list", {"transform"}) or [[]]
+    columns = [cell.lower() for cell in heading]
+    if "transform" not in columns:
+        raise errors.InputUnreadableError(
+            f"list: {path} needs the column transform, and may have id and labels"
+        )
+    subjects = []
+    for row in rows:
+        cells = {name: cell for name, cell in zip(columns, row) if cell}
+        if "transform" not in cells:
+            raise errors.InputUnreadableError(f"list: {path} has a row without a transform: {row}")
+        file = path.parent / cells["transform"]
+        name = cells.get("id") or (file if file.is_dir() else file.parent).name
+        own = path.parent / cells["labels"] if "labels" in cells else None
+        subjects.append(Subject(name, file, own))
+    return subjects
+
+
+def _write(study: Morphometry, folder: Path) -> None:
+    for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
+        images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
+    text = StringIO()
+    columns = [field.name for field in dataclasses.fields(LabelVolume)]
+    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(harmless_row(without_nan(dataclasses.asdict(v))) for v in study.volumes)
+    _files.write_text(folder / "volumes.csv", text.getvalue())
+    listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
+    content = {**study.to_dict(), _manifest.KEY: listed}
+    _files.write_text(folder / STUDY[-1], json.dumps(content, indent=1) + "\n")

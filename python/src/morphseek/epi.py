@@ -1,0 +1,238 @@
+"""Distortion of echo-planar images, from two of opposite phase encodings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _files, _manifest, errors, images
+from ._engine import bindings, core
+from ._engine.bindings import Floats
+from ._json import read as read_json
+from .progress import Progress, Reporter
+from .transforms.dense import DenseTransform
+
+#: What :meth:`EPICorrection.save` may leave in a folder; the last one lists the others.
+OUTPUTS = (
+    "shift.nii.gz",
+    "fieldmap.nii.gz",
+    "first.nii.gz",
+    "second.nii.gz",
+    "mean.nii.gz",
+    "first.h5",
+    "second.h5",
+    "epi.json",
+)
+
+_DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
+
+
+@dataclasses.dataclass(frozen=True)
+class EPICorrection:
+    """What :func:`correct_epi` found.
+
+    Attributes
+    ----------
+    shift : morphseek.images.Image
+        Voxels along the axis of the phase encoding: what lies at x is shown at x + shift by the
+        first image, at x - shift by the second.
+    fieldmap : morphseek.images.Image or None
+        Hz: the shift over the readout time, with the sign of the first image's encoding. None where
+        that time is not known.
+    first, second, mean : morphseek.images.Image
+        The images without distortion, their intensities corrected too, and their mean.
+    phase_encoding : str
+        Of the first image, as in BIDS: i, i-, j, j-, k or k-, axes of the file.
+    readout_time : float or None
+        s, as BIDS' TotalReadoutTime.
+    """
+
+    shift: images.Image
+    fieldmap: images.Image | None
+    first: images.Image
+    second: images.Image
+    mean: images.Image
+    phase_encoding: str
+    readout_time: float | None
+
+    def transform(self, which: str = "first") -> DenseTransform:
+        """Return the map that takes the distortion of the first or the second image from others of
+        the same encoding; with the intensities: ``morphseek apply --modulate``.
+        """
+        if which not in ("first", "second"):
+            raise errors.InvalidArgumentError(f"which is {which!r}; it must be first or second")
+        field = np.zeros((3, *self.shift.array.shape), np.float32)
+        sign = 1 if which == "first" else -1
+        field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
+        return DenseTransform(field, self.shift.grid, self.shift.grid)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers: the encoding, the largest shift, and how far the images differed
+        before and differ after, as a share of their mean.
+        """
+        return {
+            "phase_encoding": self.phase_encoding,
+            "readout_time": self.readout_time,
+            "largest_shift_voxels": float(np.abs(self.shift.array).max()),
+            "difference_after": _difference(self.first.array, self.second.array),
+        }
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write shift.nii.gz, first.nii.gz, second.nii.gz, mean.nii.gz, first.h5 and second.h5 (the
+        transforms), epi.json and, where the readout time is known, fieldmap.nii.gz to a folder: all
+        of them or, on an error, none.
+        """
+        with _files.output_folder(folder, OUTPUTS, "epi.json") as temporary:
+            named = {name: getattr(self, name) for name in ("shift", "first", "second", "mean")}
+            if self.fieldmap is not None:
+                named["fieldmap"] = self.fieldmap
+            for name, image in named.items():
+                images.write(temporary / f"{name}.nii.gz", image)
+            for name in ("first", "second"):
+                self.transform(name).write_transform(temporary / f"{name}.h5")
+            listed = {p.name: _manifest.entry(p) for p in sorted(temporary.iterdir())}
+            content = {**self.to_dict(), _manifest.KEY: listed}
+            _files.write_text(temporary / "epi.json", json.dumps(content, indent=2) + "\n")
+
+
+def correct_epi(
+    first: images.ImageLike,
+    second: images.ImageLike,
+    *,
+    phase_encoding: str | None = None,
+    readout_time: float | None = None,
+    progress: Callable[[Progress], Any] | bool | None = None,
+) -> EPICorrection:
+    """Find the distortion of two echo-planar images of opposite phase encodings, and take it back.
+
+    The head must lie still between the two, and both must have the same readout time.
+
+    Parameters
+    ----------
+    first, second : ImageLike
+        On one grid; as :func:`morphseek.register` takes them. What a BIDS file FILE.json beside a
+        NIfTI says of the encoding and the readout time is read.
+    phase_encoding : str, optional
+        Of the first image: i, j or k, the axis of the file along which it was encoded, with "-" for
+        the opposite direction; the second image's is the opposite. Needed where no BIDS file says.
+    readout_time : float, optional
+        BIDS' TotalReadoutTime, s: for a field map in Hz.
+    progress : callable or bool, optional
+        As of :func:`morphseek.register`.
+
+    Raises
+    ------
+    morphseek.errors.MorphSeekError
+        Encodings that are not opposite or not known, other grids, images that cannot be read.
+    """
+    told = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
+    encoding = _encoding(phase_encoding, told)
+    time = _readout(readout_time, told)
+    one, other = images.read(first, "first"), images.read(second, "second")
+    with Reporter(progress) as reporter:
+        core.open_engine()
+        try:
+            shift, a, b = bindings.correct_epi(
+                (one.float32(), one.grid),
+                (other.float32(), other.grid),
+                "ijk".index(encoding[0]),
+                reporter,
+            )
+        except errors.CancelledError:
+            if reporter.interruption is not None:
+                raise reporter.interruption from None
+            raise
+
+    def on_grid(array: Floats) -> images.Image:
+        return images.Image.on_grid(array, one.grid)
+
+    sign = -1 if encoding.endswith("-") else 1
+    return EPICorrection(
+        on_grid(shift),
+        None if time is None else on_grid((sign / time) * shift),
+        on_grid(a),
+        on_grid(b),
+        on_grid(0.5 * (a + b)),
+        encoding,
+        time,
+    )
+
+
+def _difference(one: Floats, other: Floats) -> float:
+    return float(np.abs(one - other).mean() / max(float(np.abs(one + other).mean()) / 2, 1e-30))
+
+
+def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
+    """Return what the BIDS file beside an image says."""
+    if not isinstance(image, (str, os.PathLike)):
+        return {}
+    path = Path(image)
+    stem = path.name.removesuffix(".gz").removesuffix(".nii")
+    sidecar = path.with_name(f"{stem}.json")
+    if stem == path.name or not sidecar.is_file():
+        return {}
+    read = read_json(sidecar, f"{name}: BIDS file")
+    return read if isinstance(read, dict) else {}
+
+
+def _encoding(given: str | None, told: list[dict[str, Any]]) -> str:
+    """Return the first image's encoding, which all that is known must agree with."""
+    if given is not None and given not in _DIRECTIONS:
+        raise errors.InvalidArgumentError(
+            f"phase_encoding is {given!r}; it must be one of {', '.join(_DIRECTIONS)}"
+        )
+    known = [one.get("PhaseEncodingDirection") for one in told]
+    for direction, name in zip(known, ("first", "second")):
+        if direction is not None and direction not in _DIRECTIONS:
+            raise errors.InvalidArgumentError(
+                f"{name}: its BIDS file has the PhaseEncodingDirection {direction!r}; it must be"
+                f" one of {', '.join(_DIRECTIONS)}"
+            )
+    opposite = None if known[1] is None else _opposite(known[1])
+    if known[0] is not None and opposite is not None and known[0] != opposite:
+        raise errors.InvalidArgumentError(
+            f"first and second: the phase encodings {known[0]} and {known[1]} are not opposite;"
+            " give two images whose distortions are"
+        )
+    said = known[0] or opposite
+    if given is not None and said is not None and given != said:
+        raise errors.InvalidArgumentError(
+            f"phase_encoding is {given!r}, and the BIDS files say {said!r} of the first image;"
+            " leave it out, or correct them"
+        )
+    found: str | None = given or said
+    if found is None:
+        raise errors.InvalidArgumentError(
+            "the phase encoding is not known: no BIDS file beside the images says; give"
+            " phase_encoding, j for most scanners"
+        )
+    return found
+
+
+def _opposite(direction: str) -> str:
+    return direction[0] if direction.endswith("-") else f"{direction}-"
+
+
+def _readout(given: float | None, told: list[dict[str, Any]]) -> float | None:
+    """Return the readout time, s, that both images have."""
+    times = [one["TotalReadoutTime"] for one in told if "TotalReadoutTime" in one]
+    if given is not None:
+        times.insert(0, given)
+    for time in times:
+        if not isinstance(time, (int, float)) or not (0 < time < 10) or not math.isfinite(time):
+            raise errors.InvalidArgumentError(
+                f"the readout time is {time!r}; it must be a number of seconds between 0 and 10"
+            )
+    if times and max(times) > 1.001 * min(times):
+        raise errors.InvalidArgumentError(
+            f"the readout times {min(times):g} and {max(times):g} s differ: the two distortions are"
+            " not of one size; give images of one readout time"
+        )
+    return times[0] if times else None

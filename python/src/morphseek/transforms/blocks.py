@@ -1,0 +1,313 @@
+"""Images larger than memory: resampled block by block, from a file to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors, images
+from .._itk import itk_reason
+from ..images.files import write_pieces
+from ..images.headers import Stored, check_header
+from .labels import LABELS, as_type, carrier, checked_dtype
+from .parts import field_on
+from .resample import resample
+from .saved import Transform
+
+#: What a block of the input has around what its voxels are read at: how far an interpolation looks.
+#: A B-spline's filter looks everywhere; at 24 voxels its share is below 1e-13.
+_AROUND = {"linear": 2, "nearest": 2, "label": 2, "sinc": 7, "cubic": 24}
+_HELD = 48  # bytes a voxel of the output that is worked on: places, displacements, both types
+_READ = 24  # bytes a voxel of the input, likewise
+_SHARE = 0.4  # of the memory that is free, beyond which an image is done by blocks
+#: Formats that are written piece by piece.
+WRITTEN = (".nii", ".nii.gz", ".nrrd")
+
+
+def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path | None) -> bool:
+    """Whether an image and its result would take more memory than is free, and can be done by
+    blocks.
+    """
+    free = _free()
+    stored = _stored(image)
+    if free is None or stored is None or stored.packed or not out.name.lower().endswith(WRITTEN):
+        return False
+    if reference is not None:
+        of_result = _stored(reference)
+        size = 0.0 if of_result is None else float(of_result.size)
+    else:
+        size = 0.0 if transform.grid is None else float(np.prod(transform.grid[:3]))
+    return 6 * stored.size + _HELD * size > _SHARE * free
+
+
+def _stored(path: Path) -> Stored | None:
+    try:
+        return check_header(path, "input") if path.is_file() else None
+    except errors.MorphSeekError:  # which who reads it says
+        return None
+
+
+def _grid(transform: Transform, reference: images.ImageLike | None) -> np.ndarray:
+    """Return what :meth:`Transform.on` does; of a file only the header is read."""
+    if not isinstance(reference, (str, os.PathLike)) or _stored(Path(reference)) is None:
+        return transform.on(reference)
+    reader = sitk.ImageFileReader()
+    reader.SetFileName(str(reference))
+    try:
+        reader.ReadImageInformation()
+    except RuntimeError:
+        return transform.on(reference)
+    if reader.GetDimension() != 3:
+        return transform.on(reference)
+    parts = reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection()
+    grid = np.concatenate([np.array(part, np.float64) for part in parts])
+    transform.check_place(grid, f"the reference {reference}")
+    return grid
+
+
+def _free() -> float | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024.0 * int(line.split()[1])
+    return None
+
+
+def apply_by_blocks(
+    transform: Transform,
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    reference: images.ImageLike | None = None,
+    interpolation: str = "linear",
+    background: float | None = None,
+    *,
+    dtype: Any = None,
+    modulate: bool = False,
+    memory: float = 1 << 28,
+) -> None:
+    """Do what :meth:`Transform.apply` does from a file to a file, with little more memory than
+    `memory` bytes beside the transform's own.
+
+    Parameters
+    ----------
+    source : path
+        Uncompressed .nii, .nrrd, .nhdr, .mha or .mhd of one scalar volume.
+    out : path
+        A .nii, .nii.gz or .nrrd; others cannot be written piece by piece.
+    memory : float
+        Bytes. A slice of the result must fit.
+    Others
+        As for :meth:`Transform.apply`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The input is compressed or no single volume.
+    OutputUnwritableError
+        The output has another ending.
+    """
+    if not Path(out).name.lower().endswith(WRITTEN):
+        raise errors.OutputUnwritableError(
+            f"{out}: by blocks {', '.join(WRITTEN)} are written; give the file such an ending"
+        )
+    if not (math.isfinite(memory) and memory > 0):
+        raise errors.InvalidArgumentError(f"memory is {memory:g}; it must be bytes above 0")
+    grid, kind = _grid(transform, reference), checked_dtype(dtype)
+    work = _Work(transform, _Source(Path(source)), grid, interpolation, kind, modulate, memory)
+    work.settle(background)
+    write_pieces(out, grid, work.kind, work.slabs())
+
+
+class _Source:
+    """A file whose voxels are read by the box."""
+
+    def __init__(self, path: Path):
+        self.name = f"input: {path}"
+        stored = check_header(path, "input") if path.is_file() else None
+        if stored is None or stored.packed:
+            # read whole it would not fit; what is not there is told by who reads
+            why = "is compressed" if stored else "is no .nii, .nrrd or .mha"
+            if not path.exists():
+                why = "does not exist"
+            raise errors.InputUnreadableError(
+                f"{self.name} {why}, so it cannot be read by blocks; write it as an uncompressed"
+                " .nii, .nrrd or .mha"
+            )
+        self._reader = sitk.ImageFileReader()
+        self._reader.SetFileName(str(path))
+        with self._told():
+            self._reader.ReadImageInformation()
+        size = list(self._reader.GetSize())
+        if self._reader.GetNumberOfComponents() != 1 or any(n != 1 for n in size[3:]):
+            raise errors.InvalidArgumentError(
+                f"{self.name} is no single scalar volume, and only such are done by blocks"
+            )
+        self.size = np.array(size[:3])
+        self._more = len(size) - 3
+        self._voxels = self._mapped(stored)
+        # of what is read, for NIfTI may scale
+        self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
+        self.dtype = self.first.array.dtype
+        m = self.first.grid
+        self.to_index = np.linalg.inv(images.index_to_physical(m))
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise errors.InputUnreadableError(
+                f"{self.name} cannot be read as an image: {itk_reason(error)}"
+            ) from None
+
+    def _mapped(self, stored: Stored) -> np.ndarray | None:
+        """Return the voxels of a .nrrd or .mha mapped into memory, which ITK would read as a whole;
+        None where they are not plainly the rest of one file.
+        """
+        path = stored.files[0]
+        kind = _TYPES.get(self._reader.GetPixelID())
+        if len(stored.files) > 1 or kind is None or path.name.lower().endswith(".nii"):
+            return None
+        expected = int(np.prod(self.size)) * np.dtype(kind).itemsize
+        if expected != stored.size or path.stat().st_size != stored.offset + stored.size:
+            return None
+        type_ = np.dtype(kind).newbyteorder(">" if stored.swapped > 1 else "<")
+        x, y, z = (int(n) for n in self.size)
+        return np.memmap(path, type_, mode="r", offset=stored.offset, shape=(z, y, x))
+
+    def read(self, low: np.ndarray, high: np.ndarray) -> images.Image:
+        """Return the box from `low` to below `high`, in voxels x, y, z."""
+        low, high = low.astype(int), high.astype(int)
+        if self._voxels is not None:
+            box = tuple(slice(a, b) for a, b in zip(low[::-1], high[::-1]))
+            part = np.ascontiguousarray(self._voxels[box])
+            array = part.astype(part.dtype.newbyteorder("="), copy=False)
+            matrix = np.array(self._reader.GetDirection()).reshape(3 + self._more, -1)[:3, :3]
+            spacing = np.array(self._reader.GetSpacing()[:3])
+            origin = np.array(self._reader.GetOrigin()[:3]) + matrix @ (low * spacing)
+            return images.read(
+                images.Image(array, tuple(spacing), tuple(origin), tuple(matrix.ravel())), self.name
+            )
+        self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
+        self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
+        with self._told():
+            return images.read(self._reader.Execute(), self.name)
+
+
+_TYPES = {
+    sitk.sitkInt8: "i1", sitk.sitkUInt8: "u1", sitk.sitkInt16: "i2", sitk.sitkUInt16: "u2",
+    sitk.sitkInt32: "i4", sitk.sitkUInt32: "u4", sitk.sitkInt64: "i8", sitk.sitkUInt64: "u8",
+    sitk.sitkFloat32: "f4", sitk.sitkFloat64: "f8",
+}  # fmt: skip
+
+
+class _Work:
+    def __init__(
+        self,
+        transform: Transform,
+        source: _Source,
+        grid: np.ndarray,
+        interpolation: str,
+        dtype: np.dtype | None,
+        modulate: bool,
+        memory: float,
+    ):
+        self.transform, self.source, self.grid = transform, source, grid
+        self.interpolation, self.dtype, self.modulate = interpolation, dtype, modulate
+        self.memory = memory
+        self.size = grid[:3].astype(int)
+        # the wrong are refused here
+        carrier(source.first.array, interpolation, None, lambda _: False, dtype)
+        self.around = _AROUND[interpolation]
+        self.background, self.by_default = 0.0, False
+        self.kind = source.dtype if dtype is None else dtype
+        if modulate and dtype is None and self.kind.kind in "biu":
+            self.kind = np.dtype(np.float32)
+
+    def settle(self, background: float | None) -> None:
+        """Settle what lies outside: by default the whole image's minimum."""
+        if background is not None or self.modulate or self.interpolation in LABELS:
+            self.background = background or 0.0
+            return
+        self.by_default = True
+        step = max(int(self.memory / 4 / max(self.source.size[:2].prod() * 8, 1)), 1)
+        least = math.inf
+        for z in range(0, int(self.source.size[2]), step):
+            low, high = np.array([0, 0, z]), self.source.size.copy()
+            high[2] = min(z + step, high[2])
+            array = self.source.read(low, high).array
+            finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+            least = min(least, float(finite.min())) if finite.size else least
+        self.background = least if math.isfinite(least) else 0.0
+
+    def slabs(self) -> Iterator[np.ndarray]:
+        """Give the result, slab by slab along z."""
+        step = max(int(self.memory / 2 / (self.size[:2].prod() * _HELD)), 1)
+        for z in range(0, int(self.size[2]), step):
+            low, high = np.array([0, 0, z]), self.size.copy()
+            high[2] = min(z + step, high[2])
+            out = np.empty(tuple((high - low)[::-1]), self.kind)
+            self._fill(out, low, low, high)
+            yield out
+
+    def _fill(self, out: np.ndarray, corner: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Fill a box of a slab, in parts where it is read from too much of the input."""
+        # a derivative asks for the voxels beside
+        beside = 1 if self.modulate else 0
+        lower, upper = np.maximum(low - beside, 0), np.minimum(high + beside, self.size)
+        inner = tuple(slice(a, b) for a, b in zip((low - lower)[::-1], (high - lower)[::-1]))
+        box = self.grid.copy()
+        box[:3] = upper - lower
+        box[6:9] = (images.index_to_physical(self.grid) @ [*lower, 1])[:3]
+        first, last = self._reached(box)
+        count = float(np.prod(np.maximum(last - first, 0)))
+        halves = int(np.argmax(high - low))
+        # smaller ones would be read from little less, for the sake of what is around them
+        if count * _READ > self.memory / 2 and (high - low)[halves] > 4 * self.around:
+            middle = low.copy()
+            middle[halves] = (low[halves] + high[halves]) // 2
+            half = high.copy()
+            half[halves] = middle[halves]
+            self._fill(out, corner, low, half)
+            self._fill(out, corner, middle, high)
+            return
+        where = tuple(slice(a, b) for a, b in zip((low - corner)[::-1], (high - corner)[::-1]))
+        if not count:
+            out[where] = as_type(np.array(self.background), self.kind)
+            return
+        # of a narrower type asked for, what lies outside by default need be no value
+        narrow = self.by_default and self.kind.kind in "biu"
+        made = resample(
+            self.source.read(first, last), box, self.transform.to_sitk(), self.interpolation,
+            self.background, None if narrow else self.kind, self.modulate,
+        )  # fmt: skip
+        out[where] = as_type(made.array[inner], self.kind, self.background)
+
+    def _reached(self, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the box of the input that a box of the output is read from."""
+        field = field_on(self.transform.to_sitk(), box)
+        rows = self.source.to_index[:3, :3]
+        to_index = self.source.to_index @ images.index_to_physical(box)
+        z, y, x = (np.arange(n, dtype=np.float64) for n in field.shape[:3])
+        low, high = np.empty(3), np.empty(3)
+        for k in range(3):
+            at = field @ rows[k].astype(np.float32)
+            at += (
+                to_index[k, 0] * x
+                + to_index[k, 1] * y[:, None]
+                + (to_index[k, 2] * z[:, None, None] + to_index[k, 3])
+            )
+            low[k], high[k] = at.min(), at.max()
+        first = np.clip(np.floor(low) - self.around, 0, self.source.size)
+        last = np.clip(np.ceil(high) + self.around + 1, 0, self.source.size)
+        short = (last - first == 1) & (self.source.size > 1)  # a volume has two slices at least
+        first = np.where(short & (first > 0), first - 1, first)
+        last = np.where(short & (first == 0), last + 1, last)
+        return first.astype(int), np.maximum(np.minimum(last, self.source.size), first).astype(int)

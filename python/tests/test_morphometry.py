@@ -1,0 +1,168 @@
+"""Morphometry against volumes that are known, and against SciPy's Gaussian."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from click.testing import CliRunner
+
+from morphseek import DenseTransform, Image, Transform, cohort, errors, images
+from morphseek.cli import app
+
+SHAPE, SPACING = (20, 24, 28), (1.5, 1.0, 0.8)
+GRID = Image(np.zeros(SHAPE, np.float32), SPACING).grid
+LABELS = np.zeros(SHAPE, np.uint8)
+LABELS[6:14, 8:16, 8:20] = 2
+LABELS[3:5, 3:20, 3:9] = 7
+
+
+def scaled(factor: float) -> DenseTransform:
+    """A map that scales all by a factor: the moving image is that much larger."""
+    matrix = np.diag([factor, factor, factor, 1.0])
+    index = np.moveaxis(np.indices(SHAPE)[::-1], 0, -1) * SPACING
+    moved = (factor - 1) * index
+    made = DenseTransform.from_mm(moved.astype(np.float32), GRID, GRID)
+    return DenseTransform(made.displacement, GRID, GRID, matrix)
+
+
+def larger(factor: float) -> Image:
+    """The labels of an image that is larger by a factor."""
+    return Image(LABELS, tuple(factor * s for s in SPACING))
+
+
+def test_volumes_are_those_of_the_labels(tmp_path: Path):
+    factors = {"a": 1.1, "b": 0.95, "c": 1.02, "d": 1.0}
+    subjects = [cohort.Subject(n, scaled(f), larger(f)) for n, f in factors.items()]
+    study = cohort.morphometry(
+        subjects, tmp_path / "out", fixed_labels=LABELS, names={2: "box"}, fwhm=0
+    )
+    assert len(study.volumes) == 8
+    voxel = np.prod(SPACING)
+    for row in study.volumes:
+        size = (LABELS == row.label).sum() * voxel
+        assert row.fixed_mm3 == pytest.approx(size)
+        assert row.volume_mm3 == pytest.approx(size * factors[row.id] ** 3, rel=1e-5)
+        assert row.true_mm3 == pytest.approx(row.volume_mm3, rel=1e-5)
+    two, seven = study.labels()
+    assert (two["label"], two["name"], two["subjects"], seven["label"]) == (2, "box", 4, 7)
+    changes = 100 * (np.array(list(factors.values())) ** 3 - 1)
+    assert two["change_percent"] == pytest.approx(changes.mean(), abs=1e-3)
+    assert two["change_sd"] == pytest.approx(changes.std(ddof=1), abs=1e-3)
+    assert two["correlation"] == pytest.approx(1) and abs(two["error_percent"]) < 1e-3
+
+    logs = 3 * np.log(np.array(list(factors.values())))
+    for name, value in (("mean_logj", logs.mean()), ("sd_logj", logs.std(ddof=1))):
+        found = images.read(tmp_path / "out" / f"{name}.nii.gz")
+        np.testing.assert_allclose(found.array, value, atol=1e-5)
+        np.testing.assert_allclose(found.grid, GRID, atol=1e-6)
+    said = json.loads((tmp_path / "out" / "morphometry.json").read_text())
+    assert {"logj_a.nii.gz", "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv"} <= set(
+        said["files"]
+    )
+    assert (tmp_path / "out" / "volumes.csv").read_text().count("\n") == 9
+
+
+def test_without_the_affine_nothing_is_left():
+    study = cohort.morphometry({"a": scaled(1.1), "b": scaled(0.9)}, affine=False, fwhm=0)
+    np.testing.assert_allclose(study.mean, 0, atol=1e-5)
+    np.testing.assert_allclose(study.sd, 0, atol=1e-5)
+
+
+def local(size: float = 1.2) -> DenseTransform:
+    index = np.moveaxis(np.indices(SHAPE)[::-1], 0, -1).astype(np.float64)
+    middle = (np.array(SHAPE[::-1]) - 1) / 2
+    near = np.exp(-(((index - middle) / 4) ** 2).sum(axis=-1))
+    moved = size * near[..., None] * (index - middle) / 4
+    return DenseTransform.from_mm((moved * SPACING).astype(np.float32), GRID, GRID)
+
+
+def test_the_gaussian_is_scipys(tmp_path: Path):
+    ndimage = pytest.importorskip("scipy.ndimage")
+    plain = cohort.morphometry({"a": local()}, fwhm=0).mean
+    smooth = cohort.morphometry({"a": local()}, fwhm=5).mean
+    sigma = 5 / np.sqrt(8 * np.log(2)) / np.array(SPACING[::-1])
+    want = ndimage.gaussian_filter(plain, sigma, mode="nearest", truncate=6)
+    assert np.abs(plain).max() > 0.3
+    # ITK's is recursive
+    np.testing.assert_allclose(smooth, want, atol=0.02 * np.abs(want).max())
+
+
+def test_folds_have_no_logarithm():
+    study = cohort.morphometry({"a": local(-6.0)}, fwhm=0)
+    assert study.folded["a"] > 0 and np.isnan(study.mean).any()
+    assert np.isfinite(cohort.morphometry({"a": local(-6.0)}, fwhm=6).mean).all()
+
+
+def batch_of(folder: Path, fixed: list[str]) -> Path:
+    rows = []
+    for k, name in enumerate(fixed):
+        (folder / f"s{k}").mkdir(parents=True)
+        scaled(1 + 0.05 * k).write_transform(folder / f"s{k}" / "transform.h5")
+        rows.append({"id": f"s{k}", "fixed": name, "moving": f"m{k}", "status": "done"})
+    rows.append({"id": "lost", "fixed": fixed[0], "moving": "m", "status": "failed"})
+    (folder / "summary.json").write_text(json.dumps({"pairs": rows}))
+    return folder
+
+
+def run(*arguments: Any, code: int = 0) -> str:
+    found = CliRunner().invoke(app, ["morphometry", *map(str, arguments)])
+    assert found.exit_code == code, found.output
+    return found.output
+
+
+def test_a_batch_and_a_list(tmp_path: Path):
+    batch = batch_of(tmp_path / "batch", ["f.nii", "f.nii", "f.nii"])
+    for k in range(3):
+        images.write(tmp_path / f"l{k}.nii.gz", larger(1 + 0.05 * k))
+    images.write(tmp_path / "fixed.nii.gz", Image(LABELS, SPACING))
+    (tmp_path / "pairs.csv").write_text(
+        "id,fixed,moving,fixed_labels,moving_labels\n"
+        + "".join(f"s{k},f.nii,m{k},fixed.nii.gz,l{k}.nii.gz\n" for k in range(3))
+    )
+    out = tmp_path / "out"
+    said = json.loads(run(batch, "-o", out, "--pairs", tmp_path / "pairs.csv", "--json"))
+    assert said["subjects"] == ["s0", "s1", "s2"]
+    assert said["labels"][0]["correlation"] == pytest.approx(1)
+    assert said["labels"][0]["change_percent"] == pytest.approx((15.7625 + 33.1) / 3, abs=1e-3)
+
+    (tmp_path / "list.csv").write_text("transform,id,labels\nbatch/s1,one,l1.nii.gz\nbatch/s2,,\n")
+    told = run(tmp_path / "list.csv", "-o", out, "--fixed-labels", tmp_path / "fixed.nii.gz")
+    assert "subjects  2" in told and "+15.8" in told
+    assert (out / "logj_one.nii.gz").exists() and not (out / "logj_s0.nii.gz").exists()
+
+
+def test_bad_cohorts(tmp_path: Path):
+    out = tmp_path / "out"
+    several = batch_of(tmp_path / "several", ["f.nii", "g.nii"])
+    assert "results of 2 fixed images" in run(several, "-o", out, code=2)
+    (tmp_path / "empty").mkdir()
+    assert "no results" in run(tmp_path / "empty", "-o", out, code=2)
+    (tmp_path / "list.csv").write_text("file\na.h5\n")
+    assert "column transform" in run(tmp_path / "list.csv", "-o", out, code=3)
+    (tmp_path / "list.csv").write_text("transform\nnothing.h5\n")
+    assert "nothing.h5 does not exist" in run(tmp_path / "list.csv", "-o", out, code=3)
+    assert not out.exists()
+
+    other = DenseTransform(
+        np.zeros((3, 9, 9, 9), np.float32), Image(np.zeros((9, 9, 9))).grid, GRID
+    )
+    with pytest.raises(errors.GridMismatchError, match="b was registered to another image than a"):
+        cohort.morphometry({"a": scaled(1.1), "b": other})
+    with pytest.raises(errors.InvalidArgumentError, match="on which grid"):
+        cohort.morphometry({"a": Transform(np.eye(4))})
+    with pytest.raises(errors.InvalidArgumentError, match="twice"):
+        cohort.morphometry([cohort.Subject("a", scaled(1)), cohort.Subject("a", scaled(1))])
+    with pytest.raises(errors.InvalidArgumentError, match="to name a file"):
+        cohort.morphometry({"../a": scaled(1)})
+    with pytest.raises(errors.InvalidArgumentError, match="fwhm"):
+        cohort.morphometry({"a": scaled(1)}, fwhm=float("nan"))
+    with pytest.raises(errors.GridMismatchError, match="fixed labels"):
+        cohort.morphometry({"a": scaled(1)}, fixed_labels=Image(LABELS, (2, 2, 2)))
+    with pytest.raises(errors.InvalidArgumentError, match="no linear part"):
+        field = sitk.DisplacementFieldTransform(sitk.Image([5, 5, 5], sitk.sitkVectorFloat64, 3))
+        cohort.morphometry({"a": Transform(field)}, affine=False)
