@@ -45,7 +45,7 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 		hashFloats(h, v.Data)
 	}
 	if len(pair.Landmarks) > 0 {
-		plain.Encode([]any{pair.Landmarks, pair.LandmarkError})
+		plain.Encode(pair.Landmarks)
 	}
 	if f := pair.InitialField; f != nil {
 		plain.Encode(f.Geometry)

@@ -87,8 +87,7 @@ type Pair struct {
 	// holds. The deformable stages go on from there, and Initial stays. Without Initial the field is the whole map.
 	InitialField *field.Field
 
-	Landmarks     []Landmark // that the registration keeps to; none: the images alone
-	LandmarkError float64    // how exactly they were marked: root mean square, mm, of a pair
+	Landmarks []Landmark // that the registration keeps to, as exactly as the option landmark_error says; none: the images alone
 }
 
 // heartbeat is the longest that a ProgressFunc waits for its next call.

@@ -31,8 +31,8 @@ func (r *registration) startState() referee.State {
 // brings the images no closer, for they lay right already; a rigid one where scales and shears lead them apart nearly everywhere.
 func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	given := volume.IdentityAffine()
-	if from := r.startsFrom(); from != nil {
-		given = *from
+	if r.pair.Initial != nil {
+		given = *r.pair.Initial
 	}
 	judge := r.judges()
 	before, after := judge.Look(given, nil), judge.Look(found.Transform, nil)
@@ -58,11 +58,8 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	kept.Confidence, kept.SameModality = found.Confidence, found.SameModality
 	r.start, r.frames = before, margin.From >= still
 	r.metrics.Plan.Start = "header"
-	switch {
-	case r.pair.Initial != nil:
+	if r.pair.Initial != nil {
 		r.metrics.Plan.Start = "given"
-	case r.startsFrom() != nil:
-		r.metrics.Plan.Start = "landmarks"
 	}
 	r.because(why)
 	return kept, nil

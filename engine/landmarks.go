@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/landmark"
+	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -28,14 +30,14 @@ func (p Pair) name(i int) string {
 	return strconv.Itoa(i + 1)
 }
 
-// checkLandmarks reports the first fault of the landmarks.
-func (p Pair) checkLandmarks() error {
-	const most = 10_000 // the matrix of their covariances has so many squared
+// checkLandmarks reports the first fault of the landmarks, err being the option landmark_error.
+func (p Pair) checkLandmarks(err float64) error {
+	const most = 1000 // the matrix of their covariances is solved over and over
 	if n := len(p.Landmarks); n > most {
-		return fault.New(fault.InvalidArgument, "%d pairs of landmarks are given; %d are the most that a registration keeps to", n, most)
+		return fault.New(fault.InvalidArgument, "%d pairs of landmarks are given; %d are the most that a registration keeps to: leave out those of the least use", n, most)
 	}
-	if e := p.LandmarkError; len(p.Landmarks) > 0 && !(e > 0 && e <= 1000) {
-		return fault.New(fault.InvalidArgument, "the landmarks' error is %g mm; give how exactly they were marked, above 0 and at most 1000", e)
+	if len(p.Landmarks) > 0 && err == 0 {
+		return fault.New(fault.InvalidArgument, "landmarks are given and landmark_error is 0; set it to how exactly they were marked, mm (1 to 2 for clear points), or leave them out")
 	}
 	for i, l := range p.Landmarks {
 		for _, side := range []struct {
@@ -59,14 +61,6 @@ func (p Pair) checkLandmarks() error {
 	return nil
 }
 
-// startsFrom is where the alignment starts: the caller's transform or, without one, what fits the landmarks.
-func (r *registration) startsFrom() *volume.Affine {
-	if r.pair.Initial == nil && r.begun == nil && r.opt.Initial != string(align.None) {
-		return r.laid
-	}
-	return r.pair.Initial
-}
-
 // layLandmarks fits the landmarks and tells which contradict the rest.
 func (r *registration) layLandmarks() {
 	given := r.pair.Landmarks
@@ -77,11 +71,10 @@ func (r *registration) layLandmarks() {
 	for i, l := range given {
 		pairs[i] = landmark.Pair{Fixed: l.Fixed, Moving: l.Moving}
 	}
-	m := &LandmarkMetrics{Count: len(given), ErrorMM: r.pair.LandmarkError, LeftOut: []string{}}
-	wrong := landmark.Contradictory(pairs, r.pair.LandmarkError)
+	m := &LandmarkMetrics{Count: len(given), ErrorMM: r.opt.LandmarkError, LeftOut: []string{}}
+	wrong := landmark.Contradictory(pairs, r.opt.LandmarkError)
 	for i, p := range pairs {
-		if len(wrong) > 0 && wrong[0] == i {
-			wrong = wrong[1:]
+		if slices.Contains(wrong, i) {
 			m.LeftOut = append(m.LeftOut, r.pair.name(i))
 			continue
 		}
@@ -94,63 +87,144 @@ func (r *registration) layLandmarks() {
 	if math.Abs(laid.Det()) > 1e-3 {
 		r.laid = &laid
 	}
-	before := volume.IdentityAffine()
-	if r.pair.Initial != nil {
-		before = *r.pair.Initial
-	}
-	m.BeforeMM = landmark.RMS(r.landmarks, before)
+	m.BeforeMM = landmark.RMS(r.landmarks, r.header())
 	r.metrics.LandmarkFit = m
 }
 
-// leadsAstray says whether the landmarks lie so much farther apart under a start than under what fits them that the images led it astray.
-func (r *registration) leadsAstray(start volume.Affine) bool {
-	if r.laid == nil || r.pair.Initial != nil {
-		return false
+// header is where the alignment starts without landmarks: the caller's transform, or how the headers lay the images.
+func (r *registration) header() volume.Affine {
+	if r.pair.Initial != nil {
+		return *r.pair.Initial
 	}
-	const worse, tail = 1.5, 2
-	return landmark.RMS(r.landmarks, start) > float64(worse*landmark.RMS(r.landmarks, *r.laid))+float64(tail*r.pair.LandmarkError)
+	return volume.IdentityAffine()
 }
 
-// keepToLandmarks brings the result to the landmarks, as nearly as their error allows, by a displacement that is as smooth as they let it be. The
-// refinement goes on from there, for what lies between them, and they are brought together again.
+// What a start must show to have led away from the landmarks: the deformable stages bridge less (RATIONALE.md, Landmarks).
+const (
+	farApart     = 1.0 / 16 // of the image's longest side
+	farApartFew  = 1.0 / 8  // by points that fix no rotation
+	worseThanFit = 1.5      // times as far as where they are fitted
+)
+
+// leadsAstray says whether the landmarks lie so much farther apart under a start than under what fits them that the images led it astray.
+func (r *registration) leadsAstray(start volume.Affine) bool {
+	if r.laid == nil || r.begun != nil || r.opt.Initial == string(align.None) {
+		return false
+	}
+	far := farApart
+	if len(r.landmarks) < landmark.EnoughTurn {
+		far = farApartFew
+	}
+	apart := landmark.RMS(r.landmarks, start)
+	return apart > float64(far*r.extent())+r.opt.LandmarkError && apart > float64(worseThanFit*landmark.RMS(r.landmarks, *r.laid))
+}
+
+// bringBack aligns again from what fits the landmarks where the images led the alignment away from them, and takes that fit itself where they
+// do so again.
+func (r *registration) bringBack(found *align.Result, method align.Method) (*align.Result, error) {
+	if !r.leadsAstray(found.Transform) {
+		return found, nil
+	}
+	why := "the images led the initial alignment away from the landmarks: it starts from what fits these"
+	r.metrics.Plan.Start, r.start, r.frames = "landmarks", referee.State{}, false
+	if method == align.Rigid || method == align.Affine {
+		again, err := r.alignBy(r.canonical, method, r.laid, nil)
+		if err != nil {
+			return nil, err
+		}
+		if !r.leadsAstray(again.Transform) {
+			r.metrics.Plan.Start, r.found = string(method), &again.Transform
+			r.because(why)
+			return again, nil
+		}
+		why = "the images led the initial alignment away from the landmarks, from these, too: what fits them is taken"
+	}
+	kept, err := r.alignBy(r.canonical, align.None, r.laid, nil)
+	if err != nil {
+		return nil, err
+	}
+	kept.Confidence, kept.SameModality = 1, found.SameModality // the images were not sure, or sure of another place
+	r.because(why)
+	return kept, nil
+}
+
+// What the landmarks must say for another deformation than the images' to be taken (RATIONALE.md, Landmarks).
+const (
+	likelier = 6.0 // rise of the log-likelihood of what is missing at them
+	tooLong  = 3.0 // displacement of one, in its errors and in voxels, from which on the images are looked at again
+)
+
+// keepToLandmarks brings the result to the landmarks where they say that the images were misled: by a displacement that is as smooth as they let
+// it be. Where that is long the refinement goes on from there, for what lies between them. What their error explains changes nothing.
 func (r *registration) keepToLandmarks() error {
 	m := r.metrics.LandmarkFit
-	m.InitialMM, m.ImagesMM = landmark.RMS(r.landmarks, r.initial), r.landmarksApart()
-	if r.pull() && r.iterations() > 0 && r.roughness != (refine.Regularisation{}) {
-		pulled := r.deform
+	m.InitialMM, m.ImagesMM = landmark.RMS(r.landmarks, r.initial), r.landmarksApart(r.deform)
+	base := r.deform
+	pull, likelihood := r.missing(base)
+	if base != nil && base != r.begun && r.model == nil {
+		if other, l := r.missing(nil); l > likelihood+likelier {
+			base, pull = nil, other
+			r.metrics.Plan.Search, r.metrics.Plan.SmoothnessMM = 0, 0
+			r.because("the images led the deformation away from the landmarks: it starts again from the initial alignment")
+		}
+	}
+	if pull == nil {
+		if base != r.deform {
+			r.deform, r.end = base, referee.State{}
+		}
+		return nil
+	}
+	pulled := r.bring(base, pull)
+	m.ReachMM, m.CrossMM = pull.Reach(), pull.Cross()
+	r.because(fmt.Sprintf("the landmarks lay up to %.1f mm from where the images put them: each pulls over %.0f mm", pull.Longest(), pull.Reach()))
+	g := r.canonical.Fixed.Geometry
+	voxel := math.Cbrt(math.Abs(g.IndexToPhysical().Det()))
+	if r.iterations() > 0 && r.roughness != (refine.Regularisation{}) && pull.Longest() > tooLong*max(voxel, r.opt.LandmarkError) {
 		u, _, err := refine.Run(r.ctx, r.canonical, pulled, r.roughness, r.refineOptions())
 		if err != nil {
 			return err
 		}
 		judge := r.judges()
-		if worthwhile(judge.Compare(judge.Look(r.initial, pulled), judge.Look(r.initial, u))) {
-			r.deform = u
-			r.pull()
+		closer := worthwhile(judge.Compare(judge.Look(r.initial, pulled), judge.Look(r.initial, u)))
+		if apart := r.landmarksApart(u); closer && apart <= m.CrossMM {
+			if pull, _ := r.missing(u); pull != nil {
+				u = r.bring(u, pull)
+			}
+			pulled = u
+			r.because("the refinement went on from there")
 		}
-		r.end = judge.Look(r.initial, r.deform)
 	}
-	m.AfterMM = r.landmarksApart()
+	r.deform, r.end = pulled, referee.State{}
 	return nil
 }
 
-// landmarksApart is the root mean square distance of the landmarks under what was found so far, mm.
-func (r *registration) landmarksApart() float64 {
+// extent is the longest side of the fixed image, mm.
+func (r *registration) extent() (extent float64) {
+	g := r.canonical.Fixed.Geometry
+	for a, n := range g.Size {
+		extent = max(extent, float64(n)*g.Spacing[a])
+	}
+	return extent
+}
+
+// landmarksApart is the root mean square distance of the landmarks under a deformation behind the initial transform, mm.
+func (r *registration) landmarksApart(deform *field.Field) float64 {
 	sum := 0.0
-	for i, at := range r.carried() {
+	for i, at := range r.carried(deform) {
 		d := landmark.Pair{Fixed: at, Moving: r.landmarks[i].Moving}.Distance(r.initial)
 		sum += float64(d * d)
 	}
 	return math.Sqrt(sum / float64(len(r.landmarks)))
 }
 
-// carried returns where the deformation takes the fixed landmarks, before the initial transform.
-func (r *registration) carried() [][3]float64 {
+// carried returns where a deformation takes the fixed landmarks.
+func (r *registration) carried(deform *field.Field) [][3]float64 {
 	points := make([]float64, 0, 3*len(r.landmarks))
 	for _, l := range r.landmarks {
 		points = append(points, l.Fixed[:]...)
 	}
-	if r.deform != nil {
-		r.deform.TransformPoints(points)
+	if deform != nil {
+		deform.TransformPoints(points)
 	}
 	out := make([][3]float64, len(r.landmarks))
 	for i := range out {
@@ -159,44 +233,55 @@ func (r *registration) carried() [][3]float64 {
 	return out
 }
 
-// pull adds to the deformation what brings the landmarks together, and says whether there was anything to add.
-func (r *registration) pull() bool {
+// missing returns what brings the landmarks together behind a deformation, nil where there is nothing to bring, and how likely that is.
+func (r *registration) missing(deform *field.Field) (*landmark.Pull, float64) {
 	back, err := r.initial.Inverse()
 	if err != nil { // it was checked
-		return false
+		return nil, math.Inf(-1)
 	}
 	at, missing := make([][3]float64, len(r.landmarks)), make([][3]float64, len(r.landmarks))
-	for i, carried := range r.carried() {
+	for i, carried := range r.carried(deform) {
 		at[i] = r.landmarks[i].Fixed
 		to := back.Apply(r.landmarks[i].Moving)
 		for a := range 3 {
 			missing[i][a] = to[a] - carried[a]
 		}
 	}
-	g := r.canonical.Fixed.Geometry
-	extent := 0.0
-	for a, n := range g.Size {
-		extent = max(extent, float64(n)*g.Spacing[a])
-	}
-	pull := landmark.NewPull(at, missing, r.pair.LandmarkError, extent)
-	if pull == nil {
-		return false
-	}
-	m := r.metrics.LandmarkFit
-	m.ReachMM = pull.Reach()
-	const nodes = 64 // along the longest side
-	coarse := r.canonical.Grid(max(extent/nodes, m.ReachMM/16))
-	sampled := field.FromMM(coarse, pull.Sample(coarse, r.opt.Threads), r.opt.Threads)
-	if r.deform == nil {
-		r.deform = sampled
-	} else {
-		more := sampled.Resample(r.deform.Geometry, r.opt.Threads)
-		whole := field.New(r.deform.Geometry)
+	return landmark.NewPull(at, missing, r.opt.LandmarkError, r.extent())
+}
+
+// bring returns a deformation with a pull added.
+func (r *registration) bring(deform *field.Field, pull *landmark.Pull) *field.Field {
+	const nodes, perReach = 64, 16 // along the longest side
+	coarse := r.canonical.Grid(max(r.extent()/nodes, pull.Reach()/perReach))
+	whole := field.FromMM(coarse, pull.Sample(coarse, r.opt.Threads), r.opt.Threads)
+	if deform != nil {
+		more := whole.Resample(deform.Geometry, r.opt.Threads)
+		whole = field.New(deform.Geometry)
 		for i := range whole.Data {
-			whole.Data[i] = r.deform.Data[i] + more.Data[i]
+			whole.Data[i] = deform.Data[i] + more.Data[i]
 		}
-		r.deform = whole
 	}
-	r.deform.Unfold(minJacobian, r.opt.Threads)
-	return true
+	whole.Lock(r.lockedCanonical())
+	whole.Unfold(minJacobian, r.opt.Threads)
+	return whole
+}
+
+// measureLandmarks notes how the result keeps to the landmarks.
+func (r *registration) measureLandmarks(total *field.Field) {
+	if r.metrics.LandmarkFit == nil {
+		return
+	}
+	sum, points := 0.0, make([]float64, 0, 3*len(r.landmarks))
+	for _, l := range r.landmarks {
+		points = append(points, l.Fixed[:]...)
+	}
+	total.TransformPoints(points)
+	for i, l := range r.landmarks {
+		for a := range 3 {
+			d := points[3*i+a] - l.Moving[a]
+			sum += float64(d * d)
+		}
+	}
+	r.metrics.LandmarkFit.AfterMM = math.Sqrt(sum / float64(len(r.landmarks)))
 }

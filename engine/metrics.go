@@ -58,7 +58,7 @@ type RefereeMetrics struct {
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
 type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header", "given" or "landmarks" where that was no better, or "deformation" where one was given
+	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
 	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
 	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
 	Agreement    float64  `json:"agreement"`     // squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's, above 0.9 as one body's; 0 where intensities were not compared
@@ -108,7 +108,8 @@ type LandmarkMetrics struct {
 	InitialMM float64  `json:"initial_mm"` // after the initial alignment
 	ImagesMM  float64  `json:"images_mm"`  // after what the images ask for
 	AfterMM   float64  `json:"after_mm"`   // by the result
-	ReachMM   float64  `json:"reach_mm"`   // over which each pulled at the rest; 0 where their error alone explains how far apart they were
+	CrossMM   float64  `json:"cross_mm"`   // each from where the pull of the others alone puts it; 0 where nothing was pulled
+	ReachMM   float64  `json:"reach_mm"`   // over which each pulled at the rest; 0 where nothing was pulled: their error explains how far apart the images left them, or they do not foretell each other
 	LeftOut   []string `json:"left_out"`   // pairs that contradict the rest
 }
 

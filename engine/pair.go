@@ -29,9 +29,6 @@ func (p Pair) check() error {
 			return err
 		}
 	}
-	if err := p.checkLandmarks(); err != nil {
-		return err
-	}
 	if err := p.checkField(); err != nil {
 		return err
 	}

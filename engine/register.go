@@ -86,6 +86,9 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	if err := pair.check(); err != nil {
 		return nil, err
 	}
+	if err := pair.checkLandmarks(opt.LandmarkError); err != nil {
+		return nil, err
+	}
 	opt.Threads = parallel.Threads(opt.Threads)
 	model, err := e.model(opt.Model)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
-	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -18,11 +17,11 @@ func (r *registration) align() error {
 	if r.begun != nil { // another alignment would lose it
 		method = "none"
 	}
-	a, err := r.alignBy(r.canonical, align.Method(method), r.startsFrom(), func(fraction float64) { r.report.at(fraction, "") })
+	a, err := r.alignBy(r.canonical, align.Method(method), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
 	if err != nil {
 		return err
 	}
-	if method == "com" && r.startsFrom() != nil {
+	if method == "com" && r.pair.Initial != nil {
 		method = "none" // the caller's stays
 	}
 	if r.metrics.Plan.Start = method; r.begun != nil {
@@ -33,12 +32,8 @@ func (r *registration) align() error {
 			return err
 		}
 	}
-	if r.leadsAstray(a.Transform) {
-		if a, err = r.alignBy(r.canonical, align.None, r.laid, nil); err != nil {
-			return err
-		}
-		r.metrics.Plan.Start, r.start = "landmarks", referee.State{}
-		r.because("the images led the initial alignment away from the landmarks: what fits these is taken")
+	if a, err = r.bringBack(a, align.Method(method)); err != nil {
+		return err
 	}
 	r.initial, r.canonical.Initial = a.Transform, a.Transform
 	r.metrics.Align = AlignMetrics{
@@ -53,8 +48,8 @@ func (r *registration) align() error {
 // turned is the angle, degrees, between the initial transform and where it started.
 func (r *registration) turned() float64 {
 	turned := r.initial
-	if from := r.startsFrom(); from != nil {
-		back, err := from.Inverse()
+	if r.pair.Initial != nil {
+		back, err := r.pair.Initial.Inverse()
 		if err != nil { // it was checked
 			return 0
 		}
@@ -246,8 +241,8 @@ func (r *registration) refine() error {
 		r.because(why)
 		by = &chosen
 	}
-	if matched == nil {
-		r.roughness = *by
+	if r.roughness = *by; matched != nil { // that goes on without the curve
+		r.roughness = acrossContrasts(r.pair.Fixed.Voxels())
 	}
 	u, levels, err := r.refinement.Fine(r.ctx, *by)
 	if err != nil {

@@ -138,6 +138,7 @@ typedef struct ms_options {
   const char *smoothness;
   const char *along;
   const char *symmetric;
+  double landmark_error;
   /* end of options */
 } ms_options;
 
@@ -348,7 +349,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
  *   "plan": what was chosen for the pair, and why
  *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
- *              was no better, or "deformation" where one was given
+ *              was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
  *     "similarity": "ncc", "mse" or "mind"
  *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
  *     "agreement": squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's,
@@ -395,6 +396,17 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *   "symmetric": null unless the option asked for it
  *     "mean_mm": mean over the voxels
  *     "p95_mm": 95 % of the voxels have less
+ *   "landmark_fit": how the result keeps to the landmarks that it was given; null without
+ *     "count": pairs that were given
+ *     "error_mm": how exactly they were said to be marked
+ *     "before_mm": apart by the headers, or by the initial transform that was given
+ *     "initial_mm": after the initial alignment
+ *     "images_mm": after what the images ask for
+ *     "after_mm": by the result
+ *     "cross_mm": each from where the pull of the others alone puts it; 0 where nothing was pulled
+ *     "reach_mm": over which each pulled at the rest; 0 where nothing was pulled: their error explains how far apart the
+ *                 images left them, or they do not foretell each other
+ *     "left_out": pairs that contradict the rest
  *   "version": of the library
  *   "model": the network's name; "none" where no network ran
  *   "device": that the networks really ran on

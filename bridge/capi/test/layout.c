@@ -33,6 +33,7 @@ int main(void) {
   MEMBER(ms_options, smoothness);
   MEMBER(ms_options, along);
   MEMBER(ms_options, symmetric);
+  MEMBER(ms_options, landmark_error);
   /* end of options */
 
   SIZE(ms_image);

@@ -14,7 +14,9 @@ import (
 type Pair struct{ Fixed, Moving [3]float64 }
 
 // Distance is how far from its moving point a transform carries the fixed one, mm.
-func (p Pair) Distance(t volume.Affine) float64 { return length(difference(t.Apply(p.Fixed), p.Moving)) }
+func (p Pair) Distance(t volume.Affine) float64 {
+	return length(difference(t.Apply(p.Fixed), p.Moving))
+}
 
 // RMS is the root mean square of the distances.
 func RMS(pairs []Pair, t volume.Affine) float64 {
@@ -26,9 +28,11 @@ func RMS(pairs []Pair, t volume.Affine) float64 {
 	return math.Sqrt(sum / float64(len(pairs)))
 }
 
+// EnoughTurn is how many pairs a rotation is taken from.
+const EnoughTurn = 3
+
 const (
 	enoughAffine = 8   // pairs that twelve numbers are taken from
-	enoughTurn   = 3   // that a rotation is taken from
 	flatness     = 0.1 // of the least to the largest extent of the points, below which they fix no affine map
 	enoughToTell = 5   // pairs of which one can be told to be wrong
 )
@@ -41,7 +45,7 @@ func Fit(pairs []Pair, affine bool) volume.Affine {
 	switch {
 	case affine && len(pairs) >= enoughAffine && extents[2] > flatness*extents[0]:
 		linear.M = leastSquares(pairs, from, to)
-	case len(pairs) >= enoughTurn && extents[1] > flatness*extents[0]:
+	case len(pairs) >= EnoughTurn && extents[1] > flatness*extents[0]:
 		linear.M = rotation(pairs, from, to)
 	}
 	moved := linear.Apply(from)

@@ -104,7 +104,7 @@ func TestPull(t *testing.T) {
 		{-1.88, 1.98, -2.5}, {1.9, 0.67, 0.01}, {-1.8, 1.99, 2.41}, {0.73, 1.97, -2.36}, {0.94, 1.86, 2.24},
 		{3.97, 0.27, -1.66}, {-0.98, 1.58, 0.98}, {-1.94, 1.92, 0.16}, {3.59, 0.39, 0.0}, {-2.48, 1.67, 3.18},
 	}
-	p := NewPull(fixed, d, 1, 160)
+	p, _ := NewPull(fixed, d, 1, 160)
 	if p == nil || p.Reach() != 160 {
 		t.Fatalf("%+v", p)
 	}
@@ -134,7 +134,7 @@ func TestPullOfNoise(t *testing.T) {
 				d[i][a] = rng.NormFloat64() / math.Sqrt(3)
 			}
 		}
-		if NewPull(fixed, d, 1, 160) != nil {
+		if p, _ := NewPull(fixed, d, 1, 160); p != nil {
 			pulled++
 		}
 	}

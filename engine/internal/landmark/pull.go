@@ -11,30 +11,44 @@ import (
 // Pull is a smooth displacement that goes through given ones, as nearly as their error allows: the mean of a Gaussian process (Kriging), whose
 // covariance is Matern's of order 3/2.
 type Pull struct {
-	at      [][3]float64
-	weights [][3]float64 // times the variance
-	reach   float64      // mm
+	at        [][3]float64
+	weights   [][3]float64 // times the variance
+	reach     float64      // mm
+	cross     float64      // mm
+	rms, most float64      // of the displacements at the points, mm
 }
 
-// improbable is by how much the logarithm of the likelihood must rise before there is any displacement at all: a few points that their own
-// error explains say nothing about what lies between them.
-const improbable = 2
+// What displacements must show before there is any pull at all (RATIONALE.md, Landmarks).
+const (
+	improbable   = 6.0 // rise of the log-likelihood: of a few points the error alone explains much
+	foretold     = 0.8 // distance of a point from where the others put it, in parts of its displacement
+	enoughCross  = 4   // points of which each is left out in turn
+	enoughSpread = 3   // points that show a reach; the displacement of fewer counts near them alone
+	nearby       = 8   // parts of the extent
+)
 
-// NewPull returns what explains the displacements, LPS mm, measured at points with a known error: root mean square length, mm. Size and reach of the
-// displacement are the likeliest ones, the reach up to extent, the image's longest side. It is nil where the error alone explains them.
-func NewPull(at, displacements [][3]float64, err, extent float64) *Pull {
+// NewPull returns what explains the displacements, LPS mm, measured at points with a known error: root mean square length, mm. Size and reach of
+// the displacement are the likeliest ones, the reach up to extent, the image's longest side. It is nil where the error alone explains them, or
+// where the others foretell no point. The second value is the logarithm of the likelihood that was reached, for comparing displacements of the
+// same points.
+func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float64) {
 	n := len(at)
-	noise := err * err / 3 // of a component
-	noise = max(noise, 1e-6)
+	noise := max(err*err/3, 1e-6) // of a component
 	r := mat.NewDense(n, 3, nil)
-	square := 0.0
+	square, most := 0.0, 0.0
 	for i, d := range displacements {
 		r.SetRow(i, d[:])
-		square += float64(d[0]*d[0]) + float64(d[1]*d[1]) + float64(d[2]*d[2])
+		d := length(d)
+		square += float64(d * d)
+		most = max(most, d)
 	}
-	likeliest := -square/(2*noise) - 1.5*float64(n)*math.Log(noise) + improbable
+	alone := -square/(2*noise) - 1.5*float64(n)*math.Log(noise)
+	likeliest, longest := alone+improbable, extent
+	if n < enoughSpread {
+		longest /= nearby
+	}
 	var found *Pull
-	for reach := extent; reach > extent/40; reach /= 2 {
+	for reach := longest; reach > longest/40; reach /= 2 {
 		for size := 32.0; size >= 0.25; size /= 2 { // standard deviation of a component, mm
 			k := mat.NewSymDense(n, nil)
 			for i := range n {
@@ -54,18 +68,41 @@ func NewPull(at, displacements [][3]float64, err, extent float64) *Pull {
 					fit += float64(r.At(i, a) * w.At(i, a))
 				}
 			}
-			if l := -fit/2 - 1.5*cholesky.LogDet(); l > likeliest {
-				likeliest = l
-				found = &Pull{at: at, reach: reach, weights: make([][3]float64, n)}
-				for i := range n {
-					for a := range 3 {
-						found.weights[i][a] = size * size * w.At(i, a)
-					}
+			l := -fit/2 - 1.5*cholesky.LogDet()
+			if l <= likeliest {
+				continue
+			}
+			likeliest = l
+			found = &Pull{at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most, weights: make([][3]float64, n)}
+			for i := range n {
+				for a := range 3 {
+					found.weights[i][a] = size * size * w.At(i, a)
 				}
 			}
 		}
 	}
-	return found
+	if found == nil || n >= enoughCross && found.cross > foretold*found.rms {
+		return nil, alone
+	}
+	return found, likeliest - improbable
+}
+
+// leftOut returns the root mean square distance of the points from where all others put them, by their covariances and the solution for their
+// displacements (Dubrule, Math. Geol. 1983).
+func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
+	n, _ := w.Dims()
+	var inverse mat.SymDense
+	if cholesky.InverseTo(&inverse) != nil {
+		return math.Inf(1)
+	}
+	sum := 0.0
+	for i := range n {
+		for a := range 3 {
+			d := w.At(i, a) / inverse.At(i, i)
+			sum += float64(d * d)
+		}
+	}
+	return math.Sqrt(sum / float64(n))
 }
 
 // covariance is Matern's of order 3/2 at a distance in reaches.
@@ -88,6 +125,12 @@ func (p *Pull) At(x [3]float64) (d [3]float64) {
 // Reach is over what distance one point's displacement counts, mm.
 func (p *Pull) Reach() float64 { return p.reach }
 
+// Cross is the root mean square distance of the points from where the others alone put them, mm: of a few points no more than that of a guess.
+func (p *Pull) Cross() float64 { return p.cross }
+
+// Longest is the largest of the displacements that were given, mm.
+func (p *Pull) Longest() float64 { return p.most }
+
 // Sample returns the displacement at the points of a grid, three components a point, LPS mm.
 func (p *Pull) Sample(g volume.Geometry, threads int) []float32 {
 	out := make([]float32, 3*g.Voxels())
@@ -95,7 +138,7 @@ func (p *Pull) Sample(g volume.Geometry, threads int) []float32 {
 	parallel.For(g.Voxels(), 256, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			d := p.At(toPhysical.Apply([3]float64{float64(i % g.Size[0]), float64(i / g.Size[0] % g.Size[1]), float64(i / (g.Size[0] * g.Size[1]))}))
-				out[3*i], out[3*i+1], out[3*i+2] = float32(d[0]), float32(d[1]), float32(d[2])
+			out[3*i], out[3*i+1], out[3*i+2] = float32(d[0]), float32(d[1]), float32(d[2])
 		}
 	})
 	return out
