@@ -168,12 +168,18 @@ typedef struct ms_pair {
                                     whole map. NULL: none */
   const ms_image *rigid;         /* labels on the fixed image's grid, each of which moves as one body; 0 is none. NULL:
                                   all may bend */
+  const double *landmarks;       /* points of the fixed image and where they are in the moving one: 6 numbers a pair,
+                                    fixed x, y, z, then moving, LPS mm. They steer as exactly as
+                                    options.landmark_error says, which must be set. NULL: none */
+  const char *const *landmark_names; /* what messages call them, one a pair; NULL, or a NULL name: their numbers */
+  size_t landmark_count;             /* pairs */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
 typedef struct ms_progress {
   size_t size;
-  const char *stage;   /* "align", "search", "network", "refine", "reverse", "uncertainty", "finish" */
+  const char *stage;   /* "align", "search", "network", "refine", "landmarks", "reverse", "uncertainty",
+                          "finish" */
   double fraction;     /* of the whole registration, 0 to 1, never decreasing */
   const char *message; /* for a log; may be "" */
 } ms_progress;

@@ -53,6 +53,9 @@ int main(void) {
   MEMBER(ms_pair, initial);
   MEMBER(ms_pair, initial_field);
   MEMBER(ms_pair, rigid);
+  MEMBER(ms_pair, landmarks);
+  MEMBER(ms_pair, landmark_names);
+  MEMBER(ms_pair, landmark_count);
 
   SIZE(ms_progress);
   MEMBER(ms_progress, size);

@@ -54,11 +54,12 @@ def register(
     rigid: tuple[Floats, Grid] | None,
     initial: Doubles | None,
     before: tuple[Floats, Grid] | None,
+    landmarks: tuple[Doubles, list[str]] | None,
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
     """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
-    (z, y, x, 3).
+    (z, y, x, 3). Landmarks are of shape (n, 6), fixed then moving, LPS mm, with their names.
     """
     arrays: list[Any] = []
     for name, volume in (
@@ -81,7 +82,10 @@ def register(
     else:
         _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
         arrays += before
-    raw = call(gopy.Register, *arrays, json.dumps(options), progress)
+    points, names = (None, list[str]()) if landmarks is None else landmarks
+    if points is not None:
+        _check("landmarks", points, np.float64, (len(names), 6))
+    raw = call(gopy.Register, *arrays, points, json.dumps(names), json.dumps(options), progress)
     shape = shape_of(fixed[1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)

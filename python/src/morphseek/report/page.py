@@ -335,7 +335,7 @@ def _known_errors(facts: Facts) -> list[tuple[str, str, str]]:
         points = facts.points
         remark = f"before {points.before_mm.mean():.1f}, worst {points.after_mm.max():.1f} mm"
         found.append(
-            (f"Error at {len(points.names)} landmarks", f"{points.after_mm.mean():.1f} mm", remark)
+            (f"Error at {len(points.names)} landmarks{' that steered' * any(points.steered)}", f"{points.after_mm.mean():.1f} mm", remark)
         )
     return found
 
