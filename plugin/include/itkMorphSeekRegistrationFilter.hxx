@@ -348,6 +348,17 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       field = this->Sampled(initial);
       fieldImage = Wrap(field.GetPointer());
     }
+    if (m_FixedLandmarks.size() != m_MovingLandmarks.size())
+    {
+      itkExceptionMacro("there are " << m_FixedLandmarks.size() << " fixed landmarks and " << m_MovingLandmarks.size()
+                                     << " moving ones; give as many of each, in one order");
+    }
+    std::vector<double> landmarks;
+    for (size_t i = 0; i < m_FixedLandmarks.size(); ++i)
+    {
+      landmarks.insert(landmarks.end(), m_FixedLandmarks[i].Begin(), m_FixedLandmarks[i].End());
+      landmarks.insert(landmarks.end(), m_MovingLandmarks[i].Begin(), m_MovingLandmarks[i].End());
+    }
     const ms_pair    pair = { sizeof pair,
                               &fixedImage,
                               &movingImage,
@@ -355,7 +366,10 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
                               movingMask ? &movingMaskImage : nullptr,
                               initial != nullptr && isLinear ? matrix : nullptr,
                               isLinear ? nullptr : &fieldImage,
-                              rigid ? &rigidImage : nullptr };
+                              rigid ? &rigidImage : nullptr,
+                              landmarks.empty() ? nullptr : landmarks.data(),
+                              nullptr,
+                              m_FixedLandmarks.size() };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);

@@ -60,7 +60,7 @@ RegisterByC(const itk::Image<float, 3> * fixed,
 {
   const ms_image f = Wrap(fixed), m = Wrap(moving), fm = Wrap(fixedMask), mm = Wrap(movingMask);
   const ms_pair  pair = { sizeof pair, &f,      &m,     fixedMask ? &fm : nullptr, movingMask ? &mm : nullptr,
-                          matrix,      nullptr, nullptr };
+                          matrix,      nullptr, nullptr, nullptr, nullptr, 0 };
   ms_engine      engine = 0;
   ms_result      result = 0;
   ThrowUnlessOk(ms_engine_create(nullptr, &engine));

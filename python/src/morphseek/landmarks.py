@@ -92,7 +92,13 @@ class Landmarks:
             return source
         if isinstance(source, (str, os.PathLike)):
             return cls.read(source, name)
-        return cls(checked_points(source), source=name)
+        try:
+            return cls(checked_points(source), source=name)
+        except errors.InvalidArgumentError as error:
+            said = str(error)
+            raise errors.InvalidArgumentError(
+                said if said.startswith(name) else f"{name}: {said}"
+            ) from None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], name: str = "landmarks") -> Landmarks:
