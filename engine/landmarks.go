@@ -181,6 +181,7 @@ func (r *registration) keepToLandmarks() error {
 		}
 	}
 	if pull == nil {
+		r.because(fmt.Sprintf("the landmarks lie %.1f mm from where they belong without a pull: too little for their error of %g mm, or too uneven, to move what lies between them", r.landmarksApart(base), r.opt.LandmarkError))
 		if base != r.deform {
 			r.deform, r.end = base, referee.State{}
 		}

@@ -147,7 +147,7 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
 @pytest.mark.parametrize(
     "fixed, moving, said",
     [
-        (Landmarks(POINTS), POINTS[:1], "landmarks has 2 landmarks, moving landmarks has 1; give"),
+        (Landmarks(POINTS), POINTS[:1], "landmarks has 2 landmarks, moving landmarks has 1, and no"),
         (
             Landmarks(POINTS, ["a", "b"], "F.csv"),
             Landmarks(POINTS[:1], ["c"], "M.csv"),
@@ -259,7 +259,7 @@ def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command)
     "fixed, moving, code, said",
     [
         ("x,y,z\n0,25,20\n", None, 2, "fixed landmarks are given without moving landmarks"),
-        ("x,y,z\n0,25,20\n", "x,y,z\n0,25,20\n1,25,20\n", 2, "give as many of each"),
+        ("x,y,z\n0,25,20\n", "x,y,z\n0,25,20\n1,25,20\n", 2, "no names in common; give as many of each"),
         ("x,y,z\n0,25,20\n", "", 3, "moving landmarks:"),
         ("x,y,z\n0,25,20\n", "x,y,z\n0,-25,20\n", 2, "every point lies outside the moving image"),
         ("x,y,z\n0,25,20\n", "x,y,z\n0,NaN,20\n", 3, "needs three finite numbers"),
@@ -311,9 +311,9 @@ def test_points_of_one_image_are_carried(tmp_path: Path, shifted: dict[str, Path
 
 
 def bend(points: np.ndarray) -> np.ndarray:
-    """The shift, and up to 4 mm more that the images do not show."""
+    """The shift, and up to 3 mm more that the images do not show."""
     bow = np.zeros_like(points)
-    bow[:, 2] = 4 * np.exp(-((points[:, 0]) ** 2) / 200)
+    bow[:, 2] = 3 * np.sin(points[:, 0] / 6)
     return points + [5, 0, 0] + bow
 
 
@@ -340,10 +340,10 @@ def test_landmarks_steer(tmp_path: Path, shifted: dict[str, Path], command: Comm
         np.linalg.norm(r.transform_points(others) - bend(others), axis=1).mean()
         for r in (plain, led)
     ]
-    assert apart[0] > 2 > 0.6 > apart[1], apart
+    assert apart[0] > 1.5 > 0.6 > apart[1], apart
     fit = led.metrics["landmark_fit"]
     assert fit["count"] == 30 and fit["reach_mm"] > 0 and fit["left_out"] == []
-    assert fit["after_mm"] < 0.5 < 2 < fit["images_mm"] and plain.metrics["landmark_fit"] is None
+    assert fit["after_mm"] < 0.5 < 1.5 < fit["images_mm"] and plain.metrics["landmark_fit"] is None
     text = command(
         "register", shifted["fixed"], shifted["moving"], "--out", tmp_path / "out",
         "--fixed-landmarks", tmp_path / "here.csv", "--moving-landmarks",

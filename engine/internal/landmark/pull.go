@@ -22,6 +22,7 @@ type Pull struct {
 const (
 	improbable   = 6.0 // rise of the log-likelihood: of a few points the error alone explains much
 	foretold     = 0.8 // distance of a point from where the others put it, in parts of its displacement
+	certain      = 4.0 // displacement, in errors, that no error explains: it holds near its point whatever the others say
 	enoughCross  = 4   // points of which each is left out in turn
 	enoughSpread = 3   // points that show a reach; the displacement of fewer counts near them alone
 	nearby       = 8   // parts of the extent
@@ -29,7 +30,7 @@ const (
 
 // NewPull returns what explains the displacements, LPS mm, measured at points with a known error: root mean square length, mm. Size and reach of
 // the displacement are the likeliest ones, the reach up to extent, the image's longest side. It is nil where the error alone explains them, or
-// where the others foretell no point. The second value is the logarithm of the likelihood that was reached, for comparing displacements of the
+// might and the others foretell no point. The second value is the logarithm of the likelihood that was reached, for comparing displacements of the
 // same points.
 func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float64) {
 	n := len(at)
@@ -42,7 +43,7 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 		square += float64(d * d)
 		most = max(most, d)
 	}
-	alone := -square/(2*noise) - 1.5*float64(n)*math.Log(noise)
+	alone := -square/(2*noise) - float64(1.5*float64(n)*math.Log(noise))
 	likeliest, longest := alone+improbable, extent
 	if n < enoughSpread {
 		longest /= nearby
@@ -68,7 +69,7 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 					fit += float64(r.At(i, a) * w.At(i, a))
 				}
 			}
-			l := -fit/2 - 1.5*cholesky.LogDet()
+			l := -fit/2 - float64(1.5*cholesky.LogDet())
 			if l <= likeliest {
 				continue
 			}
@@ -81,7 +82,7 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 			}
 		}
 	}
-	if found == nil || n >= enoughCross && found.cross > foretold*found.rms {
+	if found == nil || n >= enoughCross && found.cross > foretold*found.rms && found.rms <= certain*err {
 		return nil, alone
 	}
 	return found, likeliest - improbable
@@ -107,7 +108,7 @@ func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
 
 // covariance is Matern's of order 3/2 at a distance in reaches.
 func covariance(distance float64) float64 {
-	d := math.Sqrt(3) * distance
+	d := float64(math.Sqrt(3) * distance)
 	return (1 + d) * math.Exp(-d)
 }
 
