@@ -69,7 +69,7 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 					fit += float64(r.At(i, a) * w.At(i, a))
 				}
 			}
-			l := -fit/2 - float64(1.5*cholesky.LogDet())
+			l := -float64(fit/2) - float64(1.5*cholesky.LogDet())
 			if l <= likeliest {
 				continue
 			}
