@@ -319,7 +319,7 @@ private:
   LandmarkPointContainer m_FixedLandmarks;
   LandmarkPointContainer m_MovingLandmarks;
   std::string            m_RuntimeLibrary;
-  std::string m_ModelDirectory;
+  std::string            m_ModelDirectory;
 
   ms_engine          m_Engine{ 0 };
   std::exception_ptr m_ObserverException; // thrown by an observer of our progress

@@ -350,8 +350,10 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     }
     if (m_FixedLandmarks.size() != m_MovingLandmarks.size())
     {
-      itkExceptionMacro("there are " << m_FixedLandmarks.size() << " fixed landmarks and " << m_MovingLandmarks.size()
-                                     << " moving ones; give as many of each, in one order");
+      const std::string counts = "there are " + std::to_string(m_FixedLandmarks.size()) + " fixed landmarks and " +
+                                 std::to_string(m_MovingLandmarks.size()) + " moving ones";
+      throw MorphSeekException(__FILE__, __LINE__, MS_ERR_INVALID_ARGUMENT,
+                               counts + "; give as many of each, in one order", ITK_LOCATION);
     }
     std::vector<double> landmarks;
     for (size_t i = 0; i < m_FixedLandmarks.size(); ++i)

@@ -1,8 +1,8 @@
 """What landmarks gain at points that were not given: python landmarks.py [--data DIR] KIND ...
 
 Each KIND is one of zoo.py's whose pairs have points: "made-up head, two contrasts", or, with real
-images in DIR, "brain tumour pre<-post". Of every pair some points steer, with an error added to the
-made-up ones, whose place is exact; the error is measured at the others, with and without.
+images in DIR, "other: brain tumour pre<-post". Of every pair some points steer, with an error added
+to the made-up ones, whose place is exact; the error is measured at the others.
 """
 
 from __future__ import annotations

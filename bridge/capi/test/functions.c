@@ -217,7 +217,7 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   voxels[0] = 0;
   REFUSED_PAIR(MS_ERR_EMPTY_MASK);
   pair.rigid = NULL;
-  double points[] = {fixed->origin[0], fixed->origin[1], fixed->origin[2],
+  double points[] = {fixed->origin[0],  fixed->origin[1],  fixed->origin[2],
                      moving->origin[0], moving->origin[1], moving->origin[2]};
   const char *names[] = {"nose"};
   pair.landmark_count = 1;

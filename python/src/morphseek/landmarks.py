@@ -206,7 +206,9 @@ class Matched:
     @property
     def names(self) -> list[str]:
         """What the pairs are called."""
-        return list(self.fixed.names or self.moving.names or map(str, range(1, len(self.fixed) + 1)))
+        return list(
+            self.fixed.names or self.moving.names or map(str, range(1, len(self.fixed) + 1))
+        )
 
     def note(self) -> str:
         """Return a warning that names the points of one image alone; empty without."""
@@ -292,8 +294,8 @@ def steering(
     here, there = matched.fixed, matched.moving
     if not options.get("landmark_error"):
         raise errors.InvalidArgumentError(
-            f"{here.source} and {there.source} are to steer, and landmark_error is not given; set it"
-            " to how exactly they were marked, mm (1 to 2 for clear points). To measure a result at"
+            f"{here.source} and {there.source} are to steer, and landmark_error is not given; set"
+            " it to how exactly they were marked, mm (1 to 2 for clear points). To measure a result at"
             " them instead: morphseek.scoring.score_landmarks"
         )
     notes = [

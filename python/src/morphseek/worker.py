@@ -7,7 +7,7 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
     0, 0, 1, 0, 0, 0, 1]},
      "fixed_landmarks": {"points": [[1, 2, 3], ...], "names": ["tip", ...], "source": "F"},
-     "moving_landmarks": {...},                                     LPS mm; they steer; may be absent
+     "moving_landmarks": {...},                              LPS mm; they steer; may be absent
      "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
                                                                     all but two may be absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
