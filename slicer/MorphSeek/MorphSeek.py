@@ -155,8 +155,8 @@ class MorphSeekParameterNode:
     fixed_mask: Labels
     moving_mask: Labels
     rigid_regions: Labels
-    fixed_landmarks: Markups
-    moving_landmarks: Markups
+    fixed_landmarks: vtkMRMLMarkupsFiducialNode
+    moving_landmarks: vtkMRMLMarkupsFiducialNode
     initial_transform: vtkMRMLTransformNode
     initial: Annotated[str, Choice(list(INITIAL))] = AS_PRESET
     search: Annotated[str, Choice(list(SEARCH))] = AS_PRESET

@@ -295,8 +295,8 @@ def steering(
     if not options.get("landmark_error"):
         raise errors.InvalidArgumentError(
             f"{here.source} and {there.source} are to steer, and landmark_error is not given; set"
-            " it to how exactly they were marked, mm (1 to 2 for clear points). To measure a result at"
-            " them instead: morphseek.scoring.score_landmarks"
+            " it to how exactly they were marked, mm (1 to 2 for clear points). To measure at them"
+            " instead: morphseek.scoring.score_landmarks"
         )
     notes = [
         check_inside(here, fixed_grid, "fixed"),
