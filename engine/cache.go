@@ -49,6 +49,9 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 		hashFloats(h, c.Fixed.Data)
 		hashFloats(h, c.Moving.Data)
 	}
+	if len(pair.Landmarks) > 0 {
+		plain.Encode(pair.Landmarks)
+	}
 	if f := pair.InitialField; f != nil {
 		plain.Encode(f.Geometry)
 		hashFloats(h, f.Data)

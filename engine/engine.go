@@ -89,6 +89,8 @@ type Pair struct {
 	// InitialField, which may be nil, is a displacement d before Initial, p -> Initial(p + d(p)), on any grid; beyond it that of its border
 	// holds. The deformable stages go on from there, and Initial stays. Without Initial the field is the whole map.
 	InitialField *field.Field
+
+	Landmarks []Landmark // that the registration keeps to, as exactly as the option landmark_error says; none: the images alone
 }
 
 // heartbeat is the longest that a ProgressFunc waits for its next call.

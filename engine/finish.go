@@ -14,6 +14,7 @@ func (r *registration) finish() error {
 	deformed := r.deform != nil
 	r.weigh()
 	total := r.total()
+	r.measureLandmarks(total)
 	background, _ := r.original.MinMax()
 	warped := total.Warp(r.original, volume.Linear, background, threads)
 	r.report.at(0.3, "measuring")

@@ -12,7 +12,7 @@ import (
 var layers = [][]string{
 	{"engine/fault", "engine/internal/box", "engine/internal/cpu", "engine/internal/parallel", "engine/internal/option", "engine/internal/policy"},
 	{"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/option/generate"},
-	{"engine/field", "engine/metric", "engine/internal/network"},
+	{"engine/field", "engine/metric", "engine/internal/network", "engine/internal/landmark"},
 	{"engine/internal/snapshot", "engine/internal/aligned", "engine/internal/bodies"},
 	{"engine/internal/search", "engine/internal/refine", "engine/internal/align", "engine/internal/referee", "engine/internal/epi"},
 	{"engine"},

@@ -27,6 +27,7 @@ type Metrics struct {
 	Uncertainty      *UncertaintyMetrics `json:"uncertainty"`          // null unless the option asked for it
 	Symmetric        *SymmetricMetrics   `json:"symmetric"`            // null unless the option asked for it
 	Channels         []ChannelMetrics    `json:"channels"`             // beside the first; null where there are none
+	LandmarkFit      *LandmarkMetrics    `json:"landmark_fit"`         // how the result keeps to the landmarks that it was given; null without
 	Version          string              `json:"version"`              // of the library
 	Model            string              `json:"model"`                // the network's name; "none" where no network ran
 	Device           string              `json:"device"`               // that the networks really ran on
@@ -58,7 +59,7 @@ type RefereeMetrics struct {
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
 type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better, or "deformation" where one was given
+	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
 	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
 	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
 	Agreement    float64  `json:"agreement"`     // squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's, above 0.9 as one body's; 0 where intensities were not compared
@@ -98,6 +99,19 @@ type RefineMetrics struct {
 type LevelMetrics struct {
 	SpacingMM  float64   `json:"spacing_mm"` // of the grid
 	Similarity []float64 `json:"similarity"` // before each iteration
+}
+
+// LandmarkMetrics says how a registration keeps to landmarks. Distances are root mean squares over the pairs that were not left out, mm.
+type LandmarkMetrics struct {
+	Count     int      `json:"count"`      // pairs that were given
+	ErrorMM   float64  `json:"error_mm"`   // how exactly they were said to be marked
+	BeforeMM  float64  `json:"before_mm"`  // apart by the headers, or by the initial transform that was given
+	InitialMM float64  `json:"initial_mm"` // after the initial alignment
+	ImagesMM  float64  `json:"images_mm"`  // after what the images ask for
+	AfterMM   float64  `json:"after_mm"`   // by the result
+	CrossMM   float64  `json:"cross_mm"`   // each from where the pull of the others alone puts it; 0 where nothing was pulled
+	ReachMM   float64  `json:"reach_mm"`   // over which each pulled at the rest; 0 where nothing was pulled: their error explains how far apart the images left them, or they do not foretell each other
+	LeftOut   []string `json:"left_out"`   // pairs that contradict the rest
 }
 
 // UncertaintyMetrics says what the standard deviation of the displacement is, over the fixed mask or, without one, where the

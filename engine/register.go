@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/landmark"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/internal/referee"
@@ -45,6 +46,10 @@ type registration struct {
 	start   referee.State    // of the initial transform, once the referee looked at it
 	end     referee.State    // of the deformation behind it, likewise
 
+	landmarks []landmark.Pair       // that do not contradict the rest
+	laid      *volume.Affine        // the linear transform that fits them; nil without
+	roughness refine.Regularisation // of the refinement that ran
+
 	networkInput *networkInput  // from network on, where the uncertainty is asked for
 	sd           *volume.Volume // of the displacement, mm, on the fixed grid; nil unless asked for
 	metrics      Metrics
@@ -64,6 +69,7 @@ func (r *registration) stages() []stage {
 		{"search", r.searches(), 6, r.search},
 		{"network", r.model != nil, 4, r.network},
 		{"refine", r.iterations() > 0, 12, r.refine},
+		{"landmarks", len(r.pair.Landmarks) > 0, 4, r.keepToLandmarks},
 		{"reverse", r.opt.Symmetric == "on", 26, r.reverse},
 		{"uncertainty", r.opt.Uncertainty == "on", 4, r.uncertainty},
 		{"finish", true, 1, r.finish},
@@ -78,6 +84,9 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	}
 	report.begin("align", 0, 0, "looking at the volumes") // large ones take seconds to be checked, in which a caller may think better of it
 	if err := pair.check(); err != nil {
+		return nil, err
+	}
+	if err := pair.checkLandmarks(opt.LandmarkError); err != nil {
 		return nil, err
 	}
 	opt.Threads = parallel.Threads(opt.Threads)

@@ -11,7 +11,7 @@ import (
 
 // Progress is one report of a running registration.
 type Progress struct {
-	Stage    string  `json:"stage"`    // "align", "search", "network", "refine", "reverse", "uncertainty", "finish"
+	Stage    string  `json:"stage"`    // "align", "search", "network", "refine", "landmarks", "reverse", "uncertainty", "finish"
 	Fraction float64 `json:"fraction"` // of the whole registration, 0..1, never decreasing
 	Message  string  `json:"message"`  // for a log; may be empty (a heartbeat)
 }

@@ -39,6 +39,9 @@ func (r *registration) checkShape() error {
 	if r.opt.Symmetric == "on" && (r.model != nil || r.pair.Rigid != nil || r.opt.Along != "all") {
 		return fault.New(fault.InvalidArgument, "a symmetric registration has neither a network, nor rigid regions, nor axes that it keeps to, which would hold one way alone: leave symmetric off, or model at none, along at all and rigid regions out")
 	}
+	if r.opt.Symmetric == "on" && len(r.pair.Landmarks) > 0 {
+		return fault.New(fault.InvalidArgument, "a symmetric registration keeps to no landmarks; leave symmetric off, or the landmarks out")
+	}
 	if r.opt.Symmetric == "on" && r.begun != nil {
 		return fault.New(fault.InvalidArgument, "a symmetric registration starts from a linear transform, and this one bends; leave symmetric off, or start from its initial part")
 	}

@@ -12,6 +12,7 @@ import (
 
 // align finds the initial transform, or measures the caller's.
 func (r *registration) align() error {
+	r.layLandmarks()
 	method := r.opt.Initial
 	if r.begun != nil { // another alignment would lose it
 		method = "none"
@@ -35,6 +36,9 @@ func (r *registration) align() error {
 		if a, err = r.judgeStart(a); err != nil {
 			return err
 		}
+	}
+	if a, err = r.bringBack(a, align.Method(method)); err != nil {
+		return err
 	}
 	r.initial, r.canonical.Initial = a.Transform, a.Transform
 	r.metrics.Align = AlignMetrics{
@@ -244,6 +248,9 @@ func (r *registration) refine() error {
 		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement, r.frames)
 		r.because(why)
 		by = &chosen
+	}
+	if r.roughness = *by; matched != nil { // that goes on without the curve
+		r.roughness = acrossContrasts(r.pair.Fixed.Voxels())
 	}
 	u, levels, err := r.refinement.Fine(r.ctx, *by)
 	if err != nil {

@@ -28,6 +28,7 @@ func (r *registration) warnOfUnusedOptions() {
 		{!network, "No network ran", "name a model", ofNetworks},
 		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
 		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
+		{len(r.pair.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
 		{!r.searches() && r.iterations() == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness", "along"}},
 	} {
 		if names := o.changed(c.names...); c.is && len(names) > 0 {

@@ -59,6 +59,9 @@ func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C
 		if pair.InitialField, err = takeField(p.initial_field); err != nil {
 			return err
 		}
+		if pair.Landmarks, err = takeLandmarks(p.landmarks, p.landmark_names, p.landmark_count); err != nil {
+			return err
+		}
 		r, err = e.Register(context.Background(), pair, opt, reporter(progress, user))
 		return err
 	})

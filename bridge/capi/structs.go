@@ -214,6 +214,33 @@ func takeField(p *C.ms_image) (*field.Field, error) {
 	return field.FromMM(g, unsafe.Slice(mm, 3*g.Voxels()), 0), nil
 }
 
+// mostLandmarks is more than any registration takes: a count beyond it is none.
+const mostLandmarks = 1 << 20
+
+// takeLandmarks copies the caller's landmarks: none for NULL.
+func takeLandmarks(p *C.double, names **C.char, count C.size_t) ([]engine.Landmark, error) {
+	if p == nil || count == 0 {
+		if p == nil && count > 0 {
+			return nil, invalid("landmarks is NULL, and landmark_count %d", count)
+		}
+		return nil, nil
+	}
+	if count > mostLandmarks {
+		return nil, invalid("landmark_count is %d; set it to the number of pairs", count)
+	}
+	called := make([]string, 0, count)
+	if names != nil {
+		for _, name := range unsafe.Slice(names, count) {
+			if name == nil {
+				called = append(called, "")
+				continue
+			}
+			called = append(called, C.GoString(name))
+		}
+	}
+	return engine.LandmarksOf(unsafe.Slice((*[6]float64)(unsafe.Pointer(p)), count), called), nil
+}
+
 // putGrid writes a geometry into the caller's image struct.
 func putGrid(p *C.ms_image, g volume.Geometry) error {
 	var c C.ms_image

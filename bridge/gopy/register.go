@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
@@ -63,11 +64,12 @@ func CheckOptions(options string) (read string, err error) {
 type Result struct{ r *engine.Result }
 
 // Register runs one registration. fixed, moving, the masks and the labels of rigid regions are volumes with their grids, initial is 12 float64
-// (fixed -> moving LPS mm), mm the displacements before it on mmGrid (LPS mm, x, y, z interleaved; 0: none), options a JSON object. progress is
-// called on this goroutine, as callbacks into Python must be, at every change and at least every 100 ms; false cancels. channels is a JSON array
-// of objects {"name", "weight", "labels", "images": addresses of the fixed voxels, their grid, the moving voxels, their grid}.
-func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, rigid, rigidGrid, initial, mm, mmGrid uint64,
-	channels, options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
+// (fixed -> moving LPS mm), mm the displacements before it on mmGrid (LPS mm, x, y, z interleaved; 0: none). landmarks are 6 float64 each, fixed
+// then moving, names a JSON list of what they are called. channels is a JSON array of objects {"name", "weight", "labels", "images": addresses of
+// the fixed voxels, their grid, the moving voxels, their grid}, options a JSON object. progress is called on this goroutine, as callbacks into Python
+// must be, at every change and at least every 100 ms; false cancels.
+func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, rigid, rigidGrid, initial, mm, mmGrid, landmarks uint64,
+	names, channels, options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
 	defer guard(&err)
 	opt, err := engine.ParseOptions(options)
 	if err != nil {
@@ -100,6 +102,11 @@ func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, mo
 	if pair.Channels, err = channelsOf(channels); err != nil {
 		return nil, err
 	}
+	var called []string
+	if err := json.Unmarshal([]byte(names), &called); err != nil {
+		return nil, fault.Wrap(fault.InvalidArgument, err, "the landmarks' names are no JSON list")
+	}
+	pair.Landmarks = engine.LandmarksOf(unsafe.Slice(at[[6]float64](landmarks), len(called)), called)
 	e, err := current()
 	if err != nil {
 		return nil, err

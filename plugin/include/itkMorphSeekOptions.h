@@ -23,7 +23,8 @@
   X(Uncertainty, uncertainty, std::string) \
   X(Smoothness, smoothness, std::string) \
   X(Along, along, std::string) \
-  X(Symmetric, symmetric, std::string)
+  X(Symmetric, symmetric, std::string) \
+  X(LandmarkError, landmark_error, double)
 // clang-format on
 
 #endif

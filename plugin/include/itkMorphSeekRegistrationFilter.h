@@ -10,6 +10,7 @@
 #include "itkMorphSeekException.h"
 #include "itkMorphSeekOptions.h"
 #include "itkMorphSeekVerdict.h"
+#include "itkPoint.h"
 
 #include <cstddef>
 #include <exception>
@@ -136,6 +137,24 @@ public:
   {
     return static_cast<unsigned int>(m_Channels.size());
   }
+  /** Points that mark the same places in both images, in one order: they steer the registration as exactly as SetLandmarkError() says,
+   * which must be set; optional. Unlike numbers are refused by Update(). */
+  using LandmarkPointType = Point<double, 3>;
+  using LandmarkPointContainer = std::vector<LandmarkPointType>;
+  virtual void
+  SetFixedLandmarks(const LandmarkPointContainer & points)
+  {
+    m_FixedLandmarks = points;
+    this->Modified();
+  }
+  itkGetConstReferenceMacro(FixedLandmarks, LandmarkPointContainer);
+  virtual void
+  SetMovingLandmarks(const LandmarkPointContainer & points)
+  {
+    m_MovingLandmarks = points;
+    this->Modified();
+  }
+  itkGetConstReferenceMacro(MovingLandmarks, LandmarkPointContainer);
 
   /** From fixed to moving points, of double or single precision (as another registration's); optional. See the class's description. */
   virtual void
@@ -315,8 +334,10 @@ private:
 #define MORPHSEEK_MEMBER(Name, member, Type) Type m_##Name{};
   MORPHSEEK_OPTIONS(MORPHSEEK_MEMBER)
 #undef MORPHSEEK_MEMBER
-  std::string m_RuntimeLibrary;
-  std::string m_ModelDirectory;
+  LandmarkPointContainer m_FixedLandmarks;
+  LandmarkPointContainer m_MovingLandmarks;
+  std::string            m_RuntimeLibrary;
+  std::string            m_ModelDirectory;
 
   struct Channel
   {

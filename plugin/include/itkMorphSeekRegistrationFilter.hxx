@@ -430,6 +430,19 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       field = this->Sampled(initial);
       fieldImage = Wrap(field.GetPointer());
     }
+    if (m_FixedLandmarks.size() != m_MovingLandmarks.size())
+    {
+      const std::string counts = "there are " + std::to_string(m_FixedLandmarks.size()) + " fixed landmarks and " +
+                                 std::to_string(m_MovingLandmarks.size()) + " moving ones";
+      throw MorphSeekException(__FILE__, __LINE__, MS_ERR_INVALID_ARGUMENT,
+                               counts + "; give as many of each, in one order", ITK_LOCATION);
+    }
+    std::vector<double> landmarks;
+    for (size_t i = 0; i < m_FixedLandmarks.size(); ++i)
+    {
+      landmarks.insert(landmarks.end(), m_FixedLandmarks[i].Begin(), m_FixedLandmarks[i].End());
+      landmarks.insert(landmarks.end(), m_MovingLandmarks[i].Begin(), m_MovingLandmarks[i].End());
+    }
     const ms_pair    pair = { sizeof pair,
                               &fixedImage,
                               &movingImage,
@@ -439,7 +452,10 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
                               isLinear ? nullptr : &fieldImage,
                               rigid ? &rigidImage : nullptr,
                               channelPointers.empty() ? nullptr : channelPointers.data(),
-                              channelPointers.size() };
+                              channelPointers.size(),
+                              landmarks.empty() ? nullptr : landmarks.data(),
+                              nullptr,
+                              m_FixedLandmarks.size() };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);

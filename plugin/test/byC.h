@@ -59,11 +59,21 @@ RegisterByC(const itk::Image<float, 3> * fixed,
             const double *               matrix = nullptr)
 {
   const ms_image f = Wrap(fixed), m = Wrap(moving), fm = Wrap(fixedMask), mm = Wrap(movingMask);
-  const ms_pair  pair = {
-    sizeof pair, &f, &m, fixedMask ? &fm : nullptr, movingMask ? &mm : nullptr, matrix, nullptr, nullptr, nullptr, 0
-  };
-  ms_engine engine = 0;
-  ms_result result = 0;
+  const ms_pair  pair = { sizeof pair,
+                          &f,
+                          &m,
+                          fixedMask ? &fm : nullptr,
+                          movingMask ? &mm : nullptr,
+                          matrix,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          0,
+                          nullptr,
+                          nullptr,
+                          0 };
+  ms_engine      engine = 0;
+  ms_result      result = 0;
   ThrowUnlessOk(ms_engine_create(nullptr, &engine));
   ThrowUnlessOk(
     ms_register_pair(engine, &pair, &options, [](const ms_progress *, void *) { return 0; }, nullptr, &result));

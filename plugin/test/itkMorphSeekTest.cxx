@@ -564,6 +564,43 @@ TestInitialTransform()
   EXPECT(filter->GetInitialTransform() == nullptr);
 }
 
+// Where no stage looks at the images, the landmarks alone say what moves.
+void
+TestLandmarks()
+{
+  auto fixed = Phantom(0), moving = Phantom(0);
+  auto filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->SetInitial("none");
+  filter->SetRefine(0);
+  using FilterType = std::decay<decltype(*filter)>::type;
+  const auto                         region = fixed->GetBufferedRegion();
+  FilterType::LandmarkPointContainer here, there;
+  for (int corner = 0; corner < 8; ++corner)
+  {
+    auto index = region.GetIndex();
+    for (unsigned int axis = 0; axis < 3; ++axis)
+    {
+      index[axis] += static_cast<itk::IndexValueType>(region.GetSize(axis) * ((corner >> axis & 1) != 0 ? 2 : 1) / 3);
+    }
+    const auto point = fixed->TransformIndexToPhysicalPoint<double>(index);
+    here.push_back(point);
+    there.push_back(point + Mm(0., 3., 0.));
+  }
+  filter->SetFixedLandmarks(here);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_INVALID_ARGUMENT); // without moving ones
+  filter->SetMovingLandmarks(there);
+  EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_INVALID_ARGUMENT); // without their error
+  filter->SetLandmarkError(0.2);
+  filter->Update();
+  const auto moved = filter->GetTransform()->TransformPoint(here[0]) - here[0];
+  EXPECT(std::abs(moved[1] - 3) < 0.2 && std::abs(moved[0]) < 0.1);
+  EXPECT(filter->GetMetrics().find("\"landmark_fit\":{\"count\":8") != std::string::npos);
+  filter->SetFixedLandmarks({});
+  filter->SetMovingLandmarks({});
+  filter->Update();
+  EXPECT(filter->GetTransform()->TransformPoint(here[0]).EuclideanDistanceTo(here[0]) < 1e-6);
+}
+
 // Of the moving image is only the left half there, without the middle of the body. Nothing is to be moved towards what is missing,
 // however the initial transform is written.
 void
@@ -918,6 +955,7 @@ main(int argc, char ** argv)
     { "initial-transform", TestInitialTransform },
     { "initial-transform-of-part", TestInitialTransformOfPart },
     { "labels", TestLabels },
+    { "landmarks", TestLandmarks },
     { "uncertainty", TestUncertainty },
     { "background", TestBackground },
     { "channels", TestChannels },

@@ -147,13 +147,19 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
 @pytest.mark.parametrize(
     "fixed, moving, said",
     [
-        (Landmarks(POINTS), POINTS[:1], "landmarks has 2 landmarks, moving landmarks has 1; give"),
+        (Landmarks(POINTS), POINTS[:1], "has 2 landmarks, moving landmarks has 1"),
         (
             Landmarks(POINTS, ["a", "b"], "F.csv"),
-            Landmarks(POINTS, ["a", "c"], "M.csv"),
-            "F.csv and M.csv have names in common, but not b and c",
+            Landmarks(POINTS[:1], ["c"], "M.csv"),
+            "F.csv has 2 landmarks, M.csv has 1, and no names in common; give",
         ),
-        ([[1, 2]], POINTS, r"points have shape \(1, 2\)"),
+        (
+            Landmarks(POINTS, ["a", "a"], "F.csv"),
+            Landmarks(POINTS, ["a", "c"], "M.csv"),
+            "F.csv has the name a twice",
+        ),
+        ([[1, 2]], POINTS, r"fixed landmarks: points have shape \(1, 2\)"),
+        ([[1, 2, 3], [4, 5]], POINTS, "fixed landmarks: points are not all numbers"),
         (np.zeros((0, 3)), np.zeros((0, 3)), "there is no point"),
     ],
 )
@@ -253,7 +259,7 @@ def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command)
     "fixed, moving, code, said",
     [
         ("x,y,z\n0,25,20\n", None, 2, "fixed landmarks are given without moving landmarks"),
-        ("x,y,z\n0,25,20\n", "x,y,z\n0,25,20\n1,25,20\n", 2, "give as many of each"),
+        ("x,y,z\n0,25,20\n", "x,y,z\n0,25,20\n1,25,20\n", 2, "no names in common"),
         ("x,y,z\n0,25,20\n", "", 3, "moving landmarks:"),
         ("x,y,z\n0,25,20\n", "x,y,z\n0,-25,20\n", 2, "every point lies outside the moving image"),
         ("x,y,z\n0,25,20\n", "x,y,z\n0,NaN,20\n", 3, "needs three finite numbers"),
@@ -287,6 +293,106 @@ def test_a_point_outside_is_said(tmp_path: Path, shifted: dict[str, Path]):
     assert summary["landmarks"]["points"][1]["name"] == "2"
 
 
+def test_points_of_one_image_are_carried(tmp_path: Path, shifted: dict[str, Path]):
+    """The truth is a shift by 5 mm along x."""
+    here = Landmarks([[0, 25, 20], [6, 30, 30]], ["a", "here"])
+    there = Landmarks([[1, 20, 26], [5, 25, 20]], ["there", "a"])
+    summary = register_into(
+        tmp_path / "out", (shifted["fixed"], shifted["moving"]), landmarks=(here, there),
+        options=dict(QUICK),
+    )  # fmt: skip
+    alone = {p["name"]: p for p in summary["landmarks"]["one_image_only"]}
+    assert alone["here"]["image"] == "fixed" and alone["there"]["image"] == "moving"
+    assert alone["here"]["carried"] == pytest.approx([11, 30, 30], abs=0.05)
+    assert alone["there"]["carried"] == pytest.approx([-4, 20, 26], abs=0.05)
+    assert len(summary["landmarks"]["points"]) == 1
+    assert any("carried over: here (fixed), there (moving)" in w for w in summary["warnings"])
+    assert "moving image alone" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def bend(points: np.ndarray) -> np.ndarray:
+    """The shift, and up to 3 mm more that the images do not show."""
+    bow = np.zeros_like(points)
+    bow[:, 2] = 3 * np.sin(points[:, 0] / 6)
+    return points + [5, 0, 0] + bow
+
+
+STILL = {**QUICK, "initial": "rigid", "refine": 0}
+
+
+def test_landmarks_steer(tmp_path: Path, shifted: dict[str, Path], command: Command):
+    """What the images do not show comes from the landmarks, in Python and in the command; and
+    points that were not given gain.
+    """
+    rng = np.random.default_rng(0)
+    points = rng.uniform([-10, 15, 10], [10, 35, 35], (40, 3))
+    given, others = points[:30], points[30:]
+    names = [f"p{i}" for i in range(30)]
+    here, there = Landmarks(given, names), Landmarks(bend(given)[::-1], names[::-1])
+    here.write(tmp_path / "here.csv")
+    there.write(tmp_path / "there.mrk.json")
+    plain = morphseek.register(shifted["fixed"], shifted["moving"], **STILL)
+    led = morphseek.register(
+        shifted["fixed"], shifted["moving"], fixed_landmarks=here, moving_landmarks=there,
+        landmark_error=0.2, **STILL,
+    )  # fmt: skip
+    apart = [
+        np.linalg.norm(r.transform_points(others) - bend(others), axis=1).mean()
+        for r in (plain, led)
+    ]
+    assert apart[0] > 1.5 > 0.6 > apart[1], apart
+    fit = led.metrics["landmark_fit"]
+    assert fit["count"] == 30 and fit["reach_mm"] > 0 and fit["left_out"] == []
+    assert fit["after_mm"] < 0.5 < 1.5 < fit["images_mm"] and plain.metrics["landmark_fit"] is None
+    text = command(
+        "register", shifted["fixed"], shifted["moving"], "--out", tmp_path / "out",
+        "--fixed-landmarks", tmp_path / "here.csv", "--moving-landmarks",
+        tmp_path / "there.mrk.json", "--landmark-error", "0.2",
+        *(f"--{name}={value}" for name, value in STILL.items()),
+    )  # fmt: skip
+    assert "at 30 points that steered" in text
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["landmark_fit"]["after_mm"] == pytest.approx(fit["after_mm"], rel=1e-4)
+    assert all(point["steered"] for point in report["landmarks"]["points"])
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Error at 30 landmarks that steered" in page
+
+
+def test_a_wrong_pair_is_named(shifted: dict[str, Path]):
+    points = np.random.default_rng(1).uniform([-10, 15, 10], [10, 35, 35], (8, 3))
+    there = points + [5, 0, 0]
+    there[3] += [0, 14, 0]
+    names = ["a", "b", "c", "wrong", "e", "f", "g", "h"]
+    pair = shifted["fixed"], shifted["moving"]
+    plain = morphseek.register(*pair, **QUICK)
+    led = morphseek.register(
+        *pair, fixed_landmarks=Landmarks(points, names), moving_landmarks=there, landmark_error=1,
+        **QUICK,
+    )  # fmt: skip
+    assert led.metrics["landmark_fit"]["left_out"] == ["wrong"]
+    assert any("contradict the others were left out: wrong" in w for w in led.metrics["warnings"])
+    assert np.array_equal(led.displacement, plain.displacement)  # the rest agree with the images
+
+
+@pytest.mark.parametrize(
+    "fixed, moving, error, said",
+    [
+        (POINTS, POINTS[:1], 1, "has 2 landmarks, moving landmarks has 1"),
+        ([[0, 25, 20]], None, 1, "fixed landmarks are given without moving landmarks"),
+        ([[0, 25, 20]], [[5, 25, 20]], None, "to steer, and landmark_error is not given"),
+        ([[0, 25, 20]], [[5, 25, 20]], -1, "landmark_error"),
+        ([[0, 25]], [[5, 25, 20]], 1, "fixed landmarks: points have shape"),
+        ([[0, 25, 20]], [[5, -2500, 20]], 1, "every point lies outside the moving image"),
+    ],
+)
+def test_steering_refuses(shifted: dict[str, Path], fixed, moving, error, said: str):
+    with pytest.raises(errors.InvalidArgumentError, match=said):
+        morphseek.register(
+            shifted["fixed"], shifted["moving"], fixed_landmarks=fixed, moving_landmarks=moving,
+            **({} if error is None else {"landmark_error": error}), **QUICK,
+        )  # fmt: skip
+
+
 def test_landmarks_change_nothing(tmp_path: Path, shifted: dict[str, Path]):
     pair = shifted["fixed"], shifted["moving"]
     register_into(tmp_path / "a", pair, options=dict(QUICK), report="none")
@@ -307,6 +413,7 @@ def test_a_batch(tmp_path: Path, shifted: dict[str, Path]):
     }
     rows = [{**row, "id": "a"}, {"fixed": shifted["fixed"], "moving": shifted["moving"]}]
     done = morphseek.register_cohort(rows, tmp_path / "out", **QUICK)
+    assert json.loads((tmp_path / "out" / "a" / "report.json").read_text())["landmark_fit"] is None
     assert done.pairs[0].tre_after_mm == pytest.approx(2 / 3, abs=1e-3)
     assert done.pairs[1].tre_after_mm is None
     assert done.summary()["tre_before_mm"] == pytest.approx(5.128, abs=1e-3)
@@ -314,3 +421,7 @@ def test_a_batch(tmp_path: Path, shifted: dict[str, Path]):
     shifted["points"].write_text(shifted["points"].read_text().replace("20.0", "21.0"))
     again = morphseek.register_cohort(rows, tmp_path / "out", **QUICK)
     assert [pair.status for pair in again.pairs] == ["done", "skipped"]  # other points: done anew
+    led = morphseek.register_cohort(rows, tmp_path / "out", landmark_error=3, **QUICK)
+    assert [pair.status for pair in led.pairs] == ["done", "done"]
+    report = json.loads((tmp_path / "out" / "a" / "report.json").read_text())
+    assert report["landmark_fit"]["count"] == 3 and report["landmarks"]["steered"]

@@ -155,6 +155,8 @@ class MorphSeekParameterNode:
     fixed_mask: Labels
     moving_mask: Labels
     rigid_regions: Labels
+    fixed_landmarks: vtkMRMLMarkupsFiducialNode
+    moving_landmarks: vtkMRMLMarkupsFiducialNode
     initial_transform: vtkMRMLTransformNode
     initial: Annotated[str, Choice(list(INITIAL))] = AS_PRESET
     search: Annotated[str, Choice(list(SEARCH))] = AS_PRESET
@@ -208,6 +210,8 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             "fixed_mask",
             "moving_mask",
             "rigid_regions",
+            "fixed_landmarks",
+            "moving_landmarks",
             "initial_transform",
             "trajectories",
             "threads",

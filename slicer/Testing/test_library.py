@@ -916,6 +916,30 @@ def test_rigid_regions(kind: str, study: Study, images: dict[str, sitk.Image]):
     assert difference(array, ours.warped) < 1e-4 < difference(array, free.warped)
 
 
+def test_landmarks_steer(study: Study, images: dict[str, sitk.Image]):
+    """Points with the same label belong together, and what is not placed is none; as in Python."""
+    here = study.points(LANDMARKS)
+    there = study.points((LANDMARKS + np.array([3.0, 0.0, 0.0]) * FLIP)[::-1])
+    for i in range(5):
+        here.SetNthControlPointLabel(i, f"p{i}")
+        there.SetNthControlPointLabel(i, f"p{4 - i}")
+    here.SetNthControlPointPosition(here.AddControlPoint(0, 0, 0), 0, 0, 0, here.PositionUndefined)
+    options = {**QUICK, "initial": "none", "refine": 0}
+    request = study.request(
+        fixed_landmarks=here, moving_landmarks=there, further_options={"landmark_error": 0.5},
+        **options,
+    )  # fmt: skip
+    done = register(request)
+    ours = morphseek.register(
+        images["fixed"], images["moving"], fixed_landmarks=LANDMARKS * FLIP,
+        moving_landmarks=LANDMARKS * FLIP + [3, 0, 0], landmark_error=0.5, **options,
+    )  # fmt: skip
+    fit = done.result["landmark_fit"]
+    assert fit["count"] == 5 and fit["reach_mm"] > 0 and fit["after_mm"] < 0.5
+    array = geometry.array_of(done.nodes["transformed_volume"])
+    assert difference(array, ours.warped) < 1e-4
+
+
 def test_empty_mask_is_refused(study: Study):
     geometry.array_of(study.fixed_labels)[:] = 0
     with pytest.raises(RegistrationError, match="mask") as caught:
@@ -1336,6 +1360,10 @@ def test_a_sound_request(study: Study):
     }
 
 
+def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
+    request.fixed_landmarks, request.moving_landmarks = study.points(LANDMARKS), moving
+
+
 @pytest.mark.parametrize(
     "change, reason",
     [
@@ -1355,6 +1383,10 @@ def test_a_sound_request(study: Study):
             "moving mask has no segments",
         ),
         (lambda s, r: setattr(r, "rigid_regions", s.fixed), "map of rigid regions is neither"),
+        (lambda s, r: setattr(r, "fixed_landmarks", s.points(LANDMARKS)), "moving landmarks, too"),
+        (lambda s, r: landmarks(s, r, s.points(LANDMARKS[:0])), "have no point: mark some"),
+        (lambda s, r: landmarks(s, r, s.fixed), "are no markups of points"),
+        (lambda s, r: landmarks(s, r, s.points(LANDMARKS)), "Set the landmark error"),
         (lambda s, r: setattr(r, "initial_transform", s.fixed), "transform is no transform"),
         (lambda s, r: already_there(s, r), "on the moving volume already"),
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),

@@ -235,6 +235,11 @@ def operate(panel: Panel) -> dict[str, Any]:
         for name in ("fixed_mask", "moving_mask", "rigid_regions", "fixed_labels", "moving_labels")
     }
     points = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", "points")
+    marks = [
+        slicer.mrmlScene.AddNewNodeByClass("vtkMRMLMarkupsFiducialNode", name)
+        for name in ("fixed_landmarks", "moving_landmarks")
+    ]
+    nodes |= {node.GetName(): node for node in marks}
     linear = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode", "near")
     grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "grid")
     jacobian, uncertainty = volume("jacobian"), volume("uncertainty")
@@ -245,6 +250,8 @@ def operate(panel: Panel) -> dict[str, Any]:
         (ui.fixedLabelsSelector, nodes["fixed_labels"]),
         (ui.movingLabelsSelector, nodes["moving_labels"]),
         (ui.landmarksSelector, points),
+        (ui.fixedLandmarksSelector, marks[0]),
+        (ui.movingLandmarksSelector, marks[1]),
         (ui.initialTransformSelector, linear),
         (ui.inverseTransformSelector, grid),
         (ui.jacobianSelector, jacobian),

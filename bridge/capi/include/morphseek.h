@@ -138,6 +138,7 @@ typedef struct ms_options {
   const char *smoothness;
   const char *along;
   const char *symmetric;
+  double landmark_error;
   /* end of options */
 } ms_options;
 
@@ -181,12 +182,18 @@ typedef struct ms_pair {
                                   all may bend */
   const ms_channel *const *channels; /* beside the first images: an array of channel_count pointers, 16 at most */
   size_t channel_count;
+  const double *landmarks; /* points of the fixed image and where they are in the moving one: 6 numbers a pair,
+                                    fixed x, y, z, then moving, LPS mm. They steer as exactly as
+                                    options.landmark_error says, which must be set. NULL: none */
+  const char *const *landmark_names; /* what messages call them, one a pair; NULL, or a NULL name: their numbers */
+  size_t landmark_count;             /* pairs */
 } ms_pair;
 
 /* A report on a running registration. The strings live until the callback returns. */
 typedef struct ms_progress {
   size_t size;
-  const char *stage;   /* "align", "search", "network", "refine", "reverse", "uncertainty", "finish" */
+  const char *stage;   /* "align", "search", "network", "refine", "landmarks", "reverse", "uncertainty",
+                          "finish" */
   double fraction;     /* of the whole registration, 0 to 1, never decreasing */
   const char *message; /* for a log; may be "" */
 } ms_progress;
@@ -362,7 +369,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
  *   "plan": what was chosen for the pair, and why
  *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
- *              was no better, or "deformation" where one was given
+ *              was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
  *     "similarity": "ncc", "mse" or "mind"
  *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
  *     "agreement": squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's,
@@ -416,6 +423,17 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "labels": that both maps have; 0 of images
  *     "before": after the initial transform: mean squared local correlation of images, mean Jaccard index of labels
  *     "after": the same of the result
+ *   "landmark_fit": how the result keeps to the landmarks that it was given; null without
+ *     "count": pairs that were given
+ *     "error_mm": how exactly they were said to be marked
+ *     "before_mm": apart by the headers, or by the initial transform that was given
+ *     "initial_mm": after the initial alignment
+ *     "images_mm": after what the images ask for
+ *     "after_mm": by the result
+ *     "cross_mm": each from where the pull of the others alone puts it; 0 where nothing was pulled
+ *     "reach_mm": over which each pulled at the rest; 0 where nothing was pulled: their error explains how far apart the
+ *                 images left them, or they do not foretell each other
+ *     "left_out": pairs that contradict the rest
  *   "version": of the library
  *   "model": the network's name; "none" where no network ran
  *   "device": that the networks really ran on

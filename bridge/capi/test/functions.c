@@ -217,6 +217,23 @@ static void test_bad_input(ms_engine engine, const ms_image *fixed, const ms_ima
   voxels[0] = 0;
   REFUSED_PAIR(MS_ERR_EMPTY_MASK);
   pair.rigid = NULL;
+  double points[] = {fixed->origin[0],  fixed->origin[1],  fixed->origin[2],
+                     moving->origin[0], moving->origin[1], moving->origin[2]};
+  const char *names[] = {"nose"};
+  pair.landmark_count = 1;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT); /* of NULL */
+  pair.landmarks = points, pair.landmark_names = names;
+  REFUSED_PAIR(MS_ERR_INVALID_ARGUMENT); /* by no error */
+  CHECK(strstr(ms_last_error(), "landmark_error") != NULL);
+  ms_options steered = options;
+  steered.landmark_error = 1, points[4] += 1e5;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register_pair(engine, &pair, &steered, NULL, NULL, &result));
+  CHECK(strstr(ms_last_error(), "nose") != NULL);
+  points[4] = NAN, pair.landmark_names = NULL;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register_pair(engine, &pair, &steered, NULL, NULL, &result));
+  pair.landmark_count = (size_t)-1;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_register_pair(engine, &pair, &steered, NULL, NULL, &result));
+  pair.landmarks = NULL, pair.landmark_count = 0;
   initial[10] = 0;
   REFUSED_PAIR(MS_ERR_SINGULAR_TRANSFORM);
   initial[10] = 1, initial[3] = 1e6;

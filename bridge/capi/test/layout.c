@@ -33,6 +33,7 @@ int main(void) {
   MEMBER(ms_options, smoothness);
   MEMBER(ms_options, along);
   MEMBER(ms_options, symmetric);
+  MEMBER(ms_options, landmark_error);
   /* end of options */
 
   SIZE(ms_image);
@@ -54,6 +55,10 @@ int main(void) {
   MEMBER(ms_pair, rigid);
   MEMBER(ms_pair, channels);
   MEMBER(ms_pair, channel_count);
+  MEMBER(ms_pair, landmarks);
+  MEMBER(ms_pair, landmark_names);
+  MEMBER(ms_pair, landmark_count);
+
   SIZE(ms_channel);
   MEMBER(ms_channel, size);
   MEMBER(ms_channel, name);

@@ -70,4 +70,8 @@ var Table = []Option{
 		Name: "symmetric", Label: "Symmetric", Default: "off", Choices: []string{"off", "on"}, Since: "0.22", Result: true,
 		Help: "Register both ways and take the map in the middle: whichever image is called fixed, one map is the other's inverse, to some hundredths of a voxel. For follow-up studies, which measure change. Takes about twice the time.",
 	},
+	{
+		Name: "landmark_error", Label: "Landmark error", Default: 0.0, Max: 1000, Since: "0.23", Result: true,
+		Help: "How exactly the landmarks were marked, mm: the root mean square distance between two who mark the same point, 1 to 2 for clear ones. Landmarks then steer the registration: they correct an alignment or a deformation that the images led away from them by more than that. With 0 they do not steer.",
+	},
 }

@@ -92,7 +92,13 @@ class Landmarks:
             return source
         if isinstance(source, (str, os.PathLike)):
             return cls.read(source, name)
-        return cls(checked_points(source), source=name)
+        try:
+            return cls(checked_points(source), source=name)
+        except errors.InvalidArgumentError as error:
+            said = str(error)
+            raise errors.InvalidArgumentError(
+                said if said.startswith(name) else f"{name}: {said}"
+            ) from None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], name: str = "landmarks") -> Landmarks:
@@ -136,6 +142,14 @@ class Landmarks:
             f"{path}: points are written to {', '.join(writers)}; give the file such an ending"
         )
 
+    def _chosen(self, names: Sequence[str]) -> Landmarks:
+        order = [self.names.index(name) for name in names]
+        return Landmarks(self.points[order], tuple(names), self.source)
+
+    def _alone(self, common: set[str]) -> Landmarks | None:
+        names = [name for name in self.names if name not in common]
+        return self._chosen(names) if names else None
+
     def _labels(self) -> tuple[str, ...]:
         return self.names or tuple(str(i + 1) for i in range(len(self)))
 
@@ -178,33 +192,119 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
-    """Return the landmarks of two images, those that belong together at one place: by their names
-    where both have the same ones, else in the order given.
+@dataclasses.dataclass(frozen=True)
+class Matched:
+    """The landmarks of two images, sorted by what the other has of them."""
+
+    fixed: Landmarks
+    moving: Landmarks
+    """Those that belong together, at one place."""
+    only_fixed: Landmarks | None = None
+    only_moving: Landmarks | None = None
+    """Those that one image alone has."""
+
+    @property
+    def names(self) -> list[str]:
+        """What the pairs are called."""
+        return list(
+            self.fixed.names or self.moving.names or map(str, range(1, len(self.fixed) + 1))
+        )
+
+    def note(self) -> str:
+        """Return a warning that names the points of one image alone; empty without."""
+        alone = [
+            f"{_listed(set(points.names))} ({image})"
+            for points, image in ((self.only_fixed, "fixed"), (self.only_moving, "moving"))
+            if points is not None
+        ]
+        if not alone:
+            return ""
+        return f"Landmarks that one image alone has were carried over: {', '.join(alone)}."
+
+
+def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -> Matched:
+    """Return the landmarks of two images, paired by the names that both have, else in the order
+    given.
 
     Raises
     ------
     InvalidArgumentError
-        There are more of one than of the other, or only some of the names agree.
+        There are none of one image, or more of one than of the other and no names to tell which
+        belong together, or a name is there twice.
     """
+    if fixed is None or moving is None:
+        given, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
+        raise errors.InvalidArgumentError(
+            f"{given} landmarks are given without {missing} landmarks; give both"
+        )
     here, there = Landmarks.of(fixed, "fixed landmarks"), Landmarks.of(moving, "moving landmarks")
-    if len(here) != len(there):
+    common = set(here.names) & set(there.names)
+    if not common:
+        if len(here) != len(there):
+            raise errors.InvalidArgumentError(
+                f"{here.source} has {len(here)} landmarks, {there.source} has {len(there)}, and no"
+                " names in common; give as many of each, or points that belong together the same"
+                " name"
+            )
+        return Matched(here, there)
+    for points in (here, there):
+        if twice := {name for name in points.names if points.names.count(name) > 1}:
+            if here.names == there.names:  # such lists have no names to tell points by
+                return Matched(here, there)
+            raise errors.InvalidArgumentError(
+                f"{points.source} has the name {_listed(twice)} twice; give every point a name of"
+                " its own"
+            )
+    return Matched(
+        here._chosen([name for name in here.names if name in common]),
+        there._chosen([name for name in here.names if name in common]),
+        here._alone(common),
+        there._alone(common),
+    )
+
+
+def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
+    """Return the landmarks of two images that belong together at one place: see
+    :func:`match_landmarks`.
+    """
+    matched = match_landmarks(fixed, moving)
+    return matched.fixed, matched.moving
+
+
+@dataclasses.dataclass(frozen=True)
+class Steering:
+    """Landmarks as the engine takes them."""
+
+    numbers: Doubles
+    """Shape (n, 6): fixed, then moving, LPS mm."""
+    names: list[str]
+    notes: list[str]
+
+
+def steering(
+    matched: Matched, fixed_grid: Doubles, moving_grid: Doubles, options: dict[str, Any]
+) -> Steering:
+    """Return landmarks that steer a registration.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The options do not say how exactly they were marked, or all lie outside their image.
+    """
+    here, there = matched.fixed, matched.moving
+    if not options.get("landmark_error"):
         raise errors.InvalidArgumentError(
-            f"{here.source} has {len(here)} landmarks, {there.source} has {len(there)}; give as"
-            " many of each"
+            f"{here.source} and {there.source} are to steer, and landmark_error is not given; set"
+            " it to how exactly they were marked, mm (1 to 2 for clear points). To measure at them"
+            " instead: morphseek.scoring.score_landmarks"
         )
-    known, others = set(here.names), set(there.names)
-    unique = len(known) == len(here) and len(others) == len(there)
-    if not unique or not known & others:
-        return here, there
-    if known != others:
-        raise errors.InvalidArgumentError(
-            f"{here.source} and {there.source} have names in common, but not"
-            f" {_listed(known - others)} and {_listed(others - known)}; give points that belong"
-            " together the same name, or all of them other names to pair them in their order"
-        )
-    order = [there.names.index(name) for name in here.names]
-    return here, Landmarks(there.points[order], here.names, there.source)
+    notes = [
+        check_inside(here, fixed_grid, "fixed"),
+        check_inside(there, moving_grid, "moving"),
+        matched.note(),
+    ]
+    numbers = np.ascontiguousarray(np.hstack([here.points, there.points]))
+    return Steering(numbers, matched.names, [note for note in notes if note])
 
 
 def _listed(names: set[str], most: int = 5) -> str:

@@ -11,6 +11,7 @@ from ._engine import bindings, core
 from ._engine.options import plain_options
 from ._moved import moved
 from .channels import ChannelLike, first_and_others, read as read_channels
+from .landmarks import LandmarksLike, match_landmarks, steering
 from .progress import Progress, Reporter
 from .result import RegistrationResult
 from .transforms.start import start_of
@@ -30,6 +31,8 @@ def register(
     rigid: images.ImageLike | None = None,
     channels: Iterable[ChannelLike] | None = None,
     initial_transform: Any = None,
+    fixed_landmarks: LandmarksLike | None = None,
+    moving_landmarks: LandmarksLike | None = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> RegistrationResult:
@@ -59,6 +62,12 @@ def register(
         image's grid: (3, z, y, x) in voxels or (z, y, x, 3) in LPS mm. A rigid or affine one is
         where the initial alignment starts, or stays with ``initial="none"`` or ``"com"``. From one
         that bends the refinement goes on.
+    fixed_landmarks, moving_landmarks : LandmarksLike, optional
+        Points that mark the same places in both images: :class:`morphseek.Landmarks`, a file
+        (.mrk.json, .fcsv, CSV) or an array (n, 3), LPS mm. They steer the registration, and
+        ``landmark_error`` must say how exactly they were marked, mm. They are paired by name where
+        both have names in common, else in their order; what only one image has does not steer. To
+        measure a result at landmarks that did not steer: ``morphseek.scoring.score_landmarks``.
     progress : callable or bool, optional
         Called with a :class:`Progress` at every change and at least once a second; returning False
         cancels. True shows a bar.
@@ -98,6 +107,11 @@ def register(
     start = start_of(initial_transform, target, source)
     regions = _mask(rigid, target, "rigid regions")
     chosen = plain_options(options)
+    marks = None
+    if fixed_landmarks is not None or moving_landmarks is not None:
+        marks = steering(
+            match_landmarks(fixed_landmarks, moving_landmarks), target.grid, source.grid, chosen
+        )
 
     with Reporter(progress) as reporter:
         core.open_engine()
@@ -110,6 +124,7 @@ def register(
                 None if regions is None else (regions.float32(), regions.grid),
                 start.matrix,
                 start.before,
+                None if marks is None else (marks.numbers, marks.names),
                 [
                     (told, (one.float32(), one.grid), (other.float32(), other.grid))
                     for told, (one, other) in further
@@ -121,6 +136,8 @@ def register(
             if reporter.interruption is not None:
                 raise reporter.interruption from None
             raise
+    if marks is not None:
+        found.metrics["warnings"].extend(marks.notes)
     result = RegistrationResult(
         found.displacement,
         target.grid,

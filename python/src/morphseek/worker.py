@@ -6,6 +6,8 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
 
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
     0, 0, 1, 0, 0, 0, 1]},
+     "fixed_landmarks": {"points": [[1, 2, 3], ...], "names": ["tip", ...], "source": "F"},
+     "moving_landmarks": {...},                              LPS mm; they steer; may be absent
      "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
                                                                     all but two may be absent
      "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
@@ -51,6 +53,7 @@ import numpy as np
 
 from . import _files, _json, errors, images
 from ._engine import core
+from .landmarks import Landmarks
 from .progress import Progress
 from .registration import register
 from .result import RegistrationResult
@@ -72,6 +75,11 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             name: _read(folder, request[name], name)
             for name in ("fixed_mask", "moving_mask", "rigid")
             if request.get(name) is not None
+        }
+        marks = {
+            name: Landmarks(entry["points"], tuple(entry["names"]), entry["source"])
+            for name in ("fixed_landmarks", "moving_landmarks")
+            if (entry := request.get(name)) is not None
         }
         labels = [
             _read(folder, entry, f"label map {i}")
@@ -97,7 +105,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     if "uncertainty" in outputs:
         options = {**options, "uncertainty": "on"}
     result = register(
-        fixed, moving, **masks, initial_transform=initial, progress=progress, **options
+        fixed, moving, **masks, **marks, initial_transform=initial, progress=progress, **options
     )
     files = {}
     for name in outputs:

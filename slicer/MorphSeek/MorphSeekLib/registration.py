@@ -137,6 +137,8 @@ class Registration:
                 reference = transfer.on_scratch(self._scratch, volume)
                 regions = transfer.numbered_on(self._scratch, r.rigid_regions, reference)
                 job["rigid"] = put("rigid", regions, grid)
+            if (points := getattr(r, f"{side}_landmarks")) is not None:
+                job[f"{side}_landmarks"] = transfer.points_of(points)
         if r.initial_transform is not None:
             if r.initial_transform.IsTransformToWorldLinear():
                 job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()

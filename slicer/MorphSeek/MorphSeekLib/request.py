@@ -50,6 +50,7 @@ STAGES = {
     "search": "Search for large displacements",
     "network": "Network",
     "refine": "Refinement",
+    "landmarks": "Landmarks",
     "reverse": "Registration the other way",
     "uncertainty": "Uncertainty",
     "finish": "Measuring",
@@ -164,6 +165,11 @@ class RegistrationRequest:
     moving_mask: Any = None
     rigid_regions: Any = None
     """Label map or segmentation of the fixed volume: each label moves as one body."""
+    fixed_landmarks: Any = None
+    """Markups of points that mark the same places in both volumes, paired by the labels that both
+    have, else in their order: they steer. The option ``landmark_error`` must be set.
+    """
+    moving_landmarks: Any = None
     initial_transform: Any = None
     """Linear transform node that, set on the moving volume, brings it near the fixed one: where the
     alignment starts.
@@ -315,6 +321,8 @@ class RegistrationRequest:
         ):
             if node is not None and (reason := geometry.labels_problem(node)):
                 return reason
+        if reason := self._landmarks_problem():
+            return reason
         if reason := self._dice_problem():
             return reason
         if reason := self._initial_problem():
@@ -338,6 +346,21 @@ class RegistrationRequest:
         if self.model and self.model.endswith(".onnx") and not Path(self.model).is_file():
             return f"There is no model file {self.model}"
         return self._outputs_problem()
+
+    def _landmarks_problem(self) -> str:
+        nodes = {name: getattr(self, f"{name}_landmarks") for name in ("fixed", "moving")}
+        if all(node is None for node in nodes.values()):
+            return ""
+        for name, node in nodes.items():
+            if node is None:
+                return f"Select the {name} landmarks, too: both volumes need theirs"
+            if not _is_points(node):
+                return f"The {name} landmarks ({node.GetName()}) are no markups of points"
+            if not node.GetNumberOfDefinedControlPoints():
+                return f"The {name} landmarks ({node.GetName()}) have no point: mark some"
+        if not self.options().get("landmark_error"):
+            return "Set the landmark error: how exactly the landmarks were marked, in mm (1 to 2)"
+        return ""
 
     def _initial_problem(self) -> str:
         node = self.initial_transform
@@ -391,6 +414,8 @@ class RegistrationRequest:
             self.fixed_mask,
             self.moving_mask,
             self.rigid_regions,
+            self.fixed_landmarks,
+            self.moving_landmarks,
             self.initial_transform,
             self.fixed_labels,
             self.moving_labels,

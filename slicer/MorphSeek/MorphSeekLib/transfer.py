@@ -256,6 +256,21 @@ def copy_markups(scratch: Any, node: Any) -> Any:
     return _points_in_world(copy)
 
 
+def points_of(node: Any) -> dict[str, Any]:
+    """Return the points of markups that are defined, LPS mm in the world, with their labels."""
+    defined = [
+        i
+        for i in range(node.GetNumberOfControlPoints())
+        if node.GetNthControlPointPositionStatus(i) == node.PositionDefined
+    ]
+    places = [node.GetNthControlPointPositionWorld(i) for i in defined]
+    return {
+        "points": [[-p[0], -p[1], p[2]] for p in places],
+        "names": [node.GetNthControlPointLabel(i) for i in defined],
+        "source": node.GetName(),
+    }
+
+
 def moved_markups(copy: Any, above: Any) -> Any:
     """Return what copy_markups made, its points where the transform `above` of that scene brings
     them.

@@ -54,12 +54,14 @@ def register(
     rigid: tuple[Floats, Grid] | None,
     initial: Doubles | None,
     before: tuple[Floats, Grid] | None,
+    landmarks: tuple[Doubles, list[str]] | None,
     channels: Sequence[tuple[dict[str, Any], tuple[Floats, Grid], tuple[Floats, Grid]]],
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
     """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
-    (z, y, x, 3). Channels are what they are called, weigh and are, and the images of both sides.
+    (z, y, x, 3). Landmarks are of shape (n, 6), fixed then moving, LPS mm, with their names.
+    Channels are what they are called, weigh and are, and the images of both sides.
     """
     arrays: list[Any] = []
     for name, volume in (
@@ -88,7 +90,11 @@ def register(
             _check_volume(f"{about['name']}, {side}", voxels, grid)
         images = [array.ctypes.data for side in sides for array in side]
         told.append({**about, "images": images})
-    raw = call(gopy.Register, *arrays, json.dumps(told), json.dumps(options), progress)
+    points, names = (None, list[str]()) if landmarks is None else landmarks
+    if points is not None:
+        _check("landmarks", points, np.float64, (len(names), 6))
+    texts = (json.dumps(given) for given in (names, told, options))
+    raw = call(gopy.Register, *arrays, points, *texts, progress)
     shape = shape_of(fixed[1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)

@@ -48,6 +48,8 @@ class Metrics(TypedDict):
     symmetric: SymmetricMetrics | None
     # beside the first; null where there are none
     channels: list[ChannelMetrics]
+    # how the result keeps to the landmarks that it was given; null without
+    landmark_fit: LandmarkMetrics | None
     # of the library
     version: str
     # the network's name; "none" where no network ran
@@ -108,7 +110,8 @@ class PlanMetrics(TypedDict):
     """
 
     # the alignment from which the deformable stages start: as align's method, or "header" or
-    # "given" where that was no better, or "deformation" where one was given
+    # "given" where that was no better, "landmarks" where what fits these is taken, or "deformation"
+    # where one was given
     start: str
     # "ncc", "mse" or "mind"
     similarity: str
@@ -177,6 +180,32 @@ class LevelMetrics(TypedDict):
     spacing_mm: float
     # before each iteration
     similarity: list[float]
+
+
+class LandmarkMetrics(TypedDict):
+    """LandmarkMetrics says how a registration keeps to landmarks. Distances are root mean squares
+    over the pairs that were not left out, mm.
+    """
+
+    # pairs that were given
+    count: int
+    # how exactly they were said to be marked
+    error_mm: float
+    # apart by the headers, or by the initial transform that was given
+    before_mm: float
+    # after the initial alignment
+    initial_mm: float
+    # after what the images ask for
+    images_mm: float
+    # by the result
+    after_mm: float
+    # each from where the pull of the others alone puts it; 0 where nothing was pulled
+    cross_mm: float
+    # over which each pulled at the rest; 0 where nothing was pulled: their error explains how far
+    # apart the images left them, or they do not foretell each other
+    reach_mm: float
+    # pairs that contradict the rest
+    left_out: list[str]
 
 
 class UncertaintyMetrics(TypedDict):

@@ -109,7 +109,7 @@ def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, st
         (
             "landmarks",
             f"{course} mm on average: before -> initial alignment ({method}) -> after, at"
-            f" {len(points)} points",
+            f" {len(points)} points that {'steered' if landmarks['steered'] else 'only measure'}",
         ),
         ("  worst", f"{worst['name']}: {worst['before_mm']:.1f} -> {worst['after_mm']:.1f} mm"),
     ]

@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 @click.option(
     "--fixed-landmarks", type=PATH,
     help="Points of the fixed image: .mrk.json, .fcsv, or CSV with the columns x, y, z in LPS mm"
-    " and, optionally, name. With those of the moving one, the error at them is measured; they do"
-    " not change the result.",
+    " and, optionally, name. With those of the moving one, the error at them is measured. They do"
+    " not change the result, unless --landmark-error lets them steer.",
 )  # fmt: skip
 @click.option(
     "--moving-landmarks", type=PATH,
-    help="The same points of the moving image, paired by name where both have the same names, else"
-    " in their order.",
+    help="The same points of the moving image, paired by the names that both have, else in their"
+    " order. A point that one image alone has is carried over to the other.",
 )  # fmt: skip
 @click.option(
     "--initial-transform", type=PATH,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import _files, _manifest, errors, registration, scoring
+from .. import _files, _manifest, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
-from ..landmarks import Landmarks, LandmarksLike, check_inside, pair_landmarks
+from ..landmarks import LandmarksLike, check_inside, match_landmarks
 from ..result import OUTPUTS, RegistrationResult, write_result
 from ..transforms import Transform
 
@@ -48,7 +48,8 @@ def register_into(
     images, labels : tuple
         Fixed and moving.
     landmarks : tuple, optional
-        Fixed and moving ones, at which the error is measured.
+        Fixed and moving ones, at which the error is measured. With the option ``landmark_error``
+        they steer.
     options : dict
         Of the engine.
     title, command, label_names
@@ -103,16 +104,21 @@ def register_into(
     # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
     # work.
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT, ours) as folder:
-        marks = _landmarks(*landmarks)
+        matched = None if landmarks == (None, None) else match_landmarks(*landmarks)
         images = read(images[0], "fixed"), read(images[1], "moving")
         outside = (
             []
-            if marks is None
+            if matched is None
             else [
-                check_inside(points, image.grid, name)
-                for points, image, name in zip(marks, images, ("fixed", "moving"))
+                check_inside(matched.fixed, images[0].grid, "fixed"),
+                check_inside(matched.moving, images[1].grid, "moving"),
+                matched.note(),
             ]
         )
+        steers = matched is not None and bool(options.get("landmark_error"))
+        if matched is not None and steers:
+            inputs |= {"fixed_landmarks": matched.fixed, "moving_landmarks": matched.moving}
+            outside = outside[2:]  # of the others the engine's call tells
         if fixed_labels is not None:
             fixed_labels = scoring.on_fixed_grid(fixed_labels, images[0].grid)
         if moving_labels is not None:
@@ -134,7 +140,12 @@ def register_into(
                 result.metrics["warnings"].append(
                     "The two label maps have no label in common: no overlap was measured."
                 )
-        points = None if marks is None else scoring.score_landmarks(result, *marks)
+        points = None
+        if matched is not None:
+            points = scoring.score_landmarks(result, matched.fixed, matched.moving)
+            points.only(matched.only_fixed, matched.only_moving, result)
+            if steers:
+                points.steered_by(result.metrics["landmark_fit"]["left_out"])
         result.metrics["warnings"].extend(filter(None, outside))
         result.options.pop("cache", None)
         summary = result.to_dict()
@@ -195,17 +206,3 @@ def register_into(
 
 def _write_stage(stage: Transform, path: Path) -> None:
     stage.save(path)
-
-
-def _landmarks(
-    fixed: LandmarksLike | None, moving: LandmarksLike | None
-) -> tuple[Landmarks, Landmarks] | None:
-    """Return the landmarks, those that belong together at one place."""
-    if fixed is None and moving is None:
-        return None
-    if fixed is None or moving is None:
-        given, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
-        raise errors.InvalidArgumentError(
-            f"{given} landmarks are given without {missing} landmarks; give both"
-        )
-    return pair_landmarks(fixed, moving)

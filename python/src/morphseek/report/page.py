@@ -334,9 +334,9 @@ def _known_errors(facts: Facts) -> list[tuple[str, str, str]]:
     if facts.points is not None:
         points = facts.points
         remark = f"before {points.before_mm.mean():.1f}, worst {points.after_mm.max():.1f} mm"
-        found.append(
-            (f"Error at {len(points.names)} landmarks", f"{points.after_mm.mean():.1f} mm", remark)
-        )
+        part = " that steered" if any(points.steered) else ""
+        name = f"Error at {len(points.names)} landmarks{part}"
+        found.append((name, f"{points.after_mm.mean():.1f} mm", remark))
     return found
 
 
@@ -462,14 +462,24 @@ def _truth(truth: dict[str, Any]) -> Markup:
 
 def _landmark_table(points: LandmarkErrors) -> Markup:
     order = np.argsort(-points.after_mm, kind="stable")
+    steered = points.steered or [False] * len(points.names)
     rows = [
-        [points.names[i], f"{points.before_mm[i]:.1f} mm", f"{points.after_mm[i]:.1f} mm"]
+        [
+            points.names[i],
+            f"{points.before_mm[i]:.1f} mm",
+            f"{points.after_mm[i]:.1f} mm",
+            "steered" if steered[i] else "only measures",
+        ]
         for i in order
     ]
+    rows += [[p["name"], "", "", f"{p['image']} image alone"] for p in points.alone]
+    caption = "Distance of the moving landmark from where the fixed one is carried; worst first."
+    if any(steered):
+        caption += " What steered is no measure of the rest."
     return _section(
         "Landmarks",
-        _table(("landmark", "error before", "error after"), rows),
-        caption="Distance of the moving landmark from where the fixed one is carried; worst first.",
+        _table(("landmark", "error before", "error after", "part"), rows),
+        caption=caption,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._engine.bindings import Doubles
 from .._percentiles import percentiles
-from ..landmarks import LandmarksLike, pair_landmarks
+from ..landmarks import Landmarks, LandmarksLike, pair_landmarks
 from ..transforms.dense import DenseTransform
 
 _ITERATIONS = 20
@@ -29,6 +29,31 @@ class LandmarkErrors:
     before_mm: Doubles
     initial_mm: Doubles
     after_mm: Doubles
+    steered: list[bool] = dataclasses.field(default_factory=list)
+    """Which of them the registration kept to; none: they only measure."""
+    alone: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """Points of one image alone: name, image, place, and where the transform carries them."""
+
+    def steered_by(self, left_out: list[str]) -> None:
+        """Note that the points steered, but for those left out."""
+        self.steered = [name not in left_out for name in self.names]
+
+    def only(
+        self, fixed: Landmarks | None, moving: Landmarks | None, result: DenseTransform
+    ) -> None:
+        """Carry over the points of one image alone."""
+        for points, image in ((fixed, "fixed"), (moving, "moving")):
+            if points is None:
+                continue
+            carried = (
+                result.transform_points(points.points)
+                if image == "fixed"
+                else _carried(result, points.points)
+            )
+            self.alone += [
+                {"name": name, "image": image, "point": a.tolist(), "carried": b.tolist()}
+                for name, a, b in zip(points.names, points.points, carried)
+            ]
 
     def summary(self) -> dict[str, Any]:
         """Return what report.json holds of them."""
@@ -48,6 +73,7 @@ class LandmarkErrors:
                 "before": course(self.before_mm),
                 "initial": course(self.initial_mm),
                 "after": course(self.after_mm),
+                "steered": any(self.steered),
                 "points": [
                     {
                         "name": name,
@@ -55,9 +81,11 @@ class LandmarkErrors:
                         "moving": self.moving[i].tolist(),
                         "before_mm": float(self.before_mm[i]),
                         "after_mm": float(self.after_mm[i]),
+                        "steered": any(self.steered) and self.steered[i],
                     }
                     for i, name in enumerate(self.names)
                 ],
+                "one_image_only": self.alone,
             },
         }
 

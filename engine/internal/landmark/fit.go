@@ -1,0 +1,187 @@
+// Package landmark turns corresponding points into transforms: the linear one that fits them, whatever one wrong pair says, and the smooth
+// displacement that brings a registration to them.
+package landmark
+
+import (
+	"math"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Pair is one point of the fixed image and where it is in the moving one, LPS mm.
+type Pair struct{ Fixed, Moving [3]float64 }
+
+// Distance is how far from its moving point a transform carries the fixed one, mm.
+func (p Pair) Distance(t volume.Affine) float64 {
+	return length(difference(t.Apply(p.Fixed), p.Moving))
+}
+
+// RMS is the root mean square of the distances.
+func RMS(pairs []Pair, t volume.Affine) float64 {
+	sum := 0.0
+	for _, p := range pairs {
+		d := p.Distance(t)
+		sum += float64(d * d)
+	}
+	return math.Sqrt(sum / float64(len(pairs)))
+}
+
+// EnoughTurn is how many pairs a rotation is taken from.
+const EnoughTurn = 3
+
+const (
+	enoughAffine = 8   // pairs that twelve numbers are taken from
+	flatness     = 0.1 // of the least to the largest extent of the points, below which they fix no affine map
+	enoughToTell = 5   // pairs of which one can be told to be wrong
+)
+
+// Fit returns the transform, fixed -> moving, of least squares: an affine one where that is asked for and the points fix it, a rigid one of
+// three points or more that lie on no line, else a translation.
+func Fit(pairs []Pair, affine bool) volume.Affine {
+	from, to := middles(pairs)
+	extents, linear := spread(pairs, from), volume.IdentityAffine()
+	switch {
+	case affine && len(pairs) >= enoughAffine && extents[2] > flatness*extents[0]:
+		linear.M = leastSquares(pairs, from, to)
+	case len(pairs) >= EnoughTurn && extents[1] > flatness*extents[0]:
+		linear.M = rotation(pairs, from, to)
+	}
+	moved := linear.Apply(from)
+	for a := range 3 {
+		linear.T[a] = to[a] - moved[a]
+	}
+	return linear
+}
+
+// Contradictory returns, ascending, which pairs contradict the rest: they lie many times farther from where a rigid fit of the others puts
+// them than the others do from theirs, and than the error, mm, that points have.
+func Contradictory(pairs []Pair, err float64) (wrong []int) {
+	for {
+		left := make([]int, 0, len(pairs))
+		for i := range pairs {
+			if !slices.Contains(wrong, i) {
+				left = append(left, i)
+			}
+		}
+		if len(left) < enoughToTell {
+			break
+		}
+		const far, tail = 5, 3
+		distances := make([]float64, len(left))
+		worst := 0
+		for k, i := range left {
+			distances[k] = pairs[i].Distance(Fit(except(pairs, left, i), false))
+			if distances[k] > distances[worst] {
+				worst = k
+			}
+		}
+		// the others are measured without it, which pulls at their fits
+		others := slices.Delete(slices.Clone(left), worst, worst+1)
+		usual := make([]float64, len(others))
+		for k, i := range others {
+			usual[k] = pairs[i].Distance(Fit(except(pairs, others, i), false))
+		}
+		slices.Sort(usual)
+		if distances[worst] <= far*usual[len(usual)/2] || distances[worst] <= tail*usual[len(usual)-1] || distances[worst] <= far*err {
+			break
+		}
+		wrong = append(wrong, left[worst])
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+// except returns the pairs of so many indices but one.
+func except(pairs []Pair, indices []int, but int) (left []Pair) {
+	for _, i := range indices {
+		if i != but {
+			left = append(left, pairs[i])
+		}
+	}
+	return left
+}
+
+func middles(pairs []Pair) (from, to [3]float64) {
+	n := float64(len(pairs))
+	for _, p := range pairs {
+		for a := range 3 {
+			from[a] += p.Fixed[a] / n
+			to[a] += p.Moving[a] / n
+		}
+	}
+	return from, to
+}
+
+// spread returns the extents of the fixed points along their principal axes, largest first: standard deviations, mm.
+func spread(pairs []Pair, middle [3]float64) (extents [3]float64) {
+	covariance := mat.NewSymDense(3, nil)
+	for _, p := range pairs {
+		d := mat.NewVecDense(3, nil)
+		for a := range 3 {
+			d.SetVec(a, p.Fixed[a]-middle[a])
+		}
+		covariance.SymRankOne(covariance, 1/float64(len(pairs)), d)
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(covariance, false) {
+		return extents
+	}
+	for a, v := range eigen.Values(nil) {
+		extents[2-a] = math.Sqrt(max(v, 0))
+	}
+	return extents
+}
+
+// leastSquares returns the matrix of the affine fit about the middles.
+func leastSquares(pairs []Pair, from, to [3]float64) (m [9]float64) {
+	a, b := mat.NewDense(len(pairs), 3, nil), mat.NewDense(len(pairs), 3, nil)
+	for i, p := range pairs {
+		for k := range 3 {
+			a.Set(i, k, p.Fixed[k]-from[k])
+			b.Set(i, k, p.Moving[k]-to[k])
+		}
+	}
+	var x mat.Dense
+	if err := x.Solve(a, b); err != nil {
+		return volume.Identity
+	}
+	for row := range 3 {
+		for column := range 3 {
+			m[3*row+column] = x.At(column, row)
+		}
+	}
+	return m
+}
+
+// rotation returns the matrix of the rigid fit about the middles (Kabsch, Acta Crystallogr. A 1976).
+func rotation(pairs []Pair, from, to [3]float64) (m [9]float64) {
+	h := mat.NewDense(3, 3, nil)
+	for _, p := range pairs {
+		for row := range 3 {
+			for column := range 3 {
+				h.Set(row, column, h.At(row, column)+float64((p.Fixed[row]-from[row])*(p.Moving[column]-to[column])))
+			}
+		}
+	}
+	var svd mat.SVD
+	if !svd.Factorize(h, mat.SVDFull) {
+		return volume.Identity
+	}
+	var u, v, r mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	flip := mat.NewDiagDense(3, []float64{1, 1, math.Copysign(1, mat.Det(&u)*mat.Det(&v))})
+	r.Product(&v, flip, u.T())
+	for row := range 3 {
+		for column := range 3 {
+			m[3*row+column] = r.At(row, column)
+		}
+	}
+	return m
+}
+
+func difference(a, b [3]float64) [3]float64 { return [3]float64{a[0] - b[0], a[1] - b[1], a[2] - b[2]} }
+
+func length(v [3]float64) float64 { return math.Hypot(math.Hypot(v[0], v[1]), v[2]) }

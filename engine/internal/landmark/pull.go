@@ -1,0 +1,146 @@
+package landmark
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Pull is a smooth displacement that goes through given ones, as nearly as their error allows: the mean of a Gaussian process (Kriging), whose
+// covariance is Matern's of order 3/2.
+type Pull struct {
+	at        [][3]float64
+	weights   [][3]float64 // times the variance
+	reach     float64      // mm
+	cross     float64      // mm
+	rms, most float64      // of the displacements at the points, mm
+}
+
+// What displacements must show before there is any pull at all (RATIONALE.md, Landmarks).
+const (
+	improbable   = 6.0 // rise of the log-likelihood: of a few points the error alone explains much
+	foretold     = 0.8 // distance of a point from where the others put it, in parts of its displacement
+	certain      = 4.0 // displacement, in errors, that no error explains: it holds near its point whatever the others say
+	enoughCross  = 4   // points of which each is left out in turn
+	enoughSpread = 3   // points that show a reach; the displacement of fewer counts near them alone
+	nearby       = 8   // parts of the extent
+)
+
+// NewPull returns what explains the displacements, LPS mm, measured at points with a known error: root mean square length, mm. Size and reach of
+// the displacement are the likeliest ones, the reach up to extent, the image's longest side. It is nil where the error alone explains them, or
+// might and the others foretell no point. The second value is the logarithm of the likelihood that was reached, for comparing displacements of the
+// same points.
+func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float64) {
+	n := len(at)
+	noise := max(err*err/3, 1e-6) // of a component
+	r := mat.NewDense(n, 3, nil)
+	square, most := 0.0, 0.0
+	for i, d := range displacements {
+		r.SetRow(i, d[:])
+		d := length(d)
+		square += float64(d * d)
+		most = max(most, d)
+	}
+	alone := -square/(2*noise) - float64(1.5*float64(n)*math.Log(noise))
+	likeliest, longest := alone+improbable, extent
+	if n < enoughSpread {
+		longest /= nearby
+	}
+	var found *Pull
+	for reach := longest; reach > longest/40; reach /= 2 {
+		for size := 32.0; size >= 0.25; size /= 2 { // standard deviation of a component, mm
+			k := mat.NewSymDense(n, nil)
+			for i := range n {
+				for j := i; j < n; j++ {
+					k.SetSym(i, j, size*size*covariance(length(difference(at[i], at[j]))/reach))
+				}
+				k.SetSym(i, i, k.At(i, i)+noise)
+			}
+			var cholesky mat.Cholesky
+			var w mat.Dense
+			if !cholesky.Factorize(k) || cholesky.SolveTo(&w, r) != nil {
+				continue
+			}
+			fit := 0.0
+			for i := range n {
+				for a := range 3 {
+					fit += float64(r.At(i, a) * w.At(i, a))
+				}
+			}
+			l := -float64(fit/2) - float64(1.5*cholesky.LogDet())
+			if l <= likeliest {
+				continue
+			}
+			likeliest = l
+			found = &Pull{at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most, weights: make([][3]float64, n)}
+			for i := range n {
+				for a := range 3 {
+					found.weights[i][a] = size * size * w.At(i, a)
+				}
+			}
+		}
+	}
+	if found == nil || n >= enoughCross && found.cross > foretold*found.rms && found.rms <= certain*err {
+		return nil, alone
+	}
+	return found, likeliest - improbable
+}
+
+// leftOut returns the root mean square distance of the points from where all others put them, by their covariances and the solution for their
+// displacements (Dubrule, Math. Geol. 1983).
+func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
+	n, _ := w.Dims()
+	var inverse mat.SymDense
+	if cholesky.InverseTo(&inverse) != nil {
+		return math.Inf(1)
+	}
+	sum := 0.0
+	for i := range n {
+		for a := range 3 {
+			d := w.At(i, a) / inverse.At(i, i)
+			sum += float64(d * d)
+		}
+	}
+	return math.Sqrt(sum / float64(n))
+}
+
+// covariance is Matern's of order 3/2 at a distance in reaches.
+func covariance(distance float64) float64 {
+	d := float64(math.Sqrt(3) * distance)
+	return (1 + d) * math.Exp(-d)
+}
+
+// At returns the displacement at a point, LPS mm.
+func (p *Pull) At(x [3]float64) (d [3]float64) {
+	for i, at := range p.at {
+		k := covariance(length(difference(x, at)) / p.reach)
+		for a := range 3 {
+			d[a] += float64(k * p.weights[i][a])
+		}
+	}
+	return d
+}
+
+// Reach is over what distance one point's displacement counts, mm.
+func (p *Pull) Reach() float64 { return p.reach }
+
+// Cross is the root mean square distance of the points from where the others alone put them, mm: of a few points no more than that of a guess.
+func (p *Pull) Cross() float64 { return p.cross }
+
+// Longest is the largest of the displacements that were given, mm.
+func (p *Pull) Longest() float64 { return p.most }
+
+// Sample returns the displacement at the points of a grid, three components a point, LPS mm.
+func (p *Pull) Sample(g volume.Geometry, threads int) []float32 {
+	out := make([]float32, 3*g.Voxels())
+	toPhysical := g.IndexToPhysical()
+	parallel.For(g.Voxels(), 256, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			d := p.At(toPhysical.Apply([3]float64{float64(i % g.Size[0]), float64(i / g.Size[0] % g.Size[1]), float64(i / (g.Size[0] * g.Size[1]))}))
+			out[3*i], out[3*i+1], out[3*i+2] = float32(d[0]), float32(d[1]), float32(d[2])
+		}
+	})
+	return out
+}
