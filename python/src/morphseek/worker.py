@@ -76,7 +76,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             for name in ("fixed_mask", "moving_mask", "rigid")
             if request.get(name) is not None
         }
-        marks = {
+        marks: dict[str, Any] = {
             name: Landmarks(entry["points"], tuple(entry["names"]), entry["source"])
             for name in ("fixed_landmarks", "moving_landmarks")
             if (entry := request.get(name)) is not None
