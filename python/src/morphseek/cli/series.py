@@ -40,8 +40,8 @@ _MOST_SAID = 5  # frames that are not good, of which a line is printed
 @click.option(
     "--consistent", is_flag=True,
     help="Also register each frame onto the one before and measure, in mm, how far the two ways to"
-    " a frame disagree. Where they do, the frame is registered again from the other way, and the"
-    " better one is kept. Takes about twice the time.",
+    " a frame disagree. A frame whose verdict is not good is registered again from the"
+    " concatenated one, and the better is kept. Takes about twice the time.",
 )  # fmt: skip
 @click.option(
     "--mask", type=PATH,

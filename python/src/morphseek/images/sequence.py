@@ -64,7 +64,7 @@ def write_sequence(
         "measurement frame: (1,0,0) (0,1,0) (0,0,1)",
         "DataNodeClassName:=vtkMRMLScalarVolumeNode",
         "axis 0 index type:=numeric",
-        f"axis 0 index values:={' '.join(f'{float(v):.9g}' for v in values)}",
+        f"axis 0 index values:={' '.join(f'{float(v):.7g}' for v in values)}",
     ]
 
     def put(temporary: Path) -> None:

@@ -36,7 +36,8 @@ def read_frames(given: Any) -> Frames:
         grid than the first one, or there is one frame alone.
     """
     several = isinstance(given, Iterable) and not (
-        isinstance(given, (str, os.PathLike, np.ndarray)) or any(hasattr(given, name) for name in ("GetSize", "GetLargestPossibleRegion", "dataobj"))
+        isinstance(given, (str, os.PathLike, np.ndarray))
+        or any(hasattr(given, name) for name in ("GetSize", "GetLargestPossibleRegion", "dataobj"))
     )
     sources = list(given) if several else [given]
     if len(sources) == 1:
@@ -101,4 +102,5 @@ def _check_grids(volumes: Sequence[images.Image]) -> None:
 
 def _place(image: images.Image) -> str:
     center = image.index_to_physical @ [*((image.grid[:3] - 1) / 2), 1]
-    return f"{repr(image)[6:-1].rpartition(',')[0]} around ({', '.join(f'{v:.1f}' for v in center[:3])})"
+    at = ", ".join(f"{v:.1f}" for v in center[:3])
+    return f"{repr(image)[6:-1].rpartition(',')[0]} around ({at})"

@@ -70,6 +70,4 @@ def distance(
     if other is not None:
         apart = apart - other.displacement_mm(reference)
     lengths = np.linalg.norm(apart[tissue], axis=-1)
-    return Distance(
-        float(lengths.mean()), float(np.percentile(lengths, 95)), float(lengths.max())
-    )
+    return Distance(float(lengths.mean()), float(np.percentile(lengths, 95)), float(lengths.max()))

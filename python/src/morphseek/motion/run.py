@@ -16,7 +16,7 @@ from ..transforms import INTERPOLATIONS, DenseTransform, Transform, resample
 from ..verdict import GRADES, Verdict
 from .frames import Frames, read_frames
 from .measures import distance, parameters, tissue_of
-from .series import FrameMotion, Series
+from .result import FrameMotion, Series
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,9 +59,8 @@ def series(
         registration.
     consistent : bool
         Also register each frame onto the one before, concatenate these transforms, and measure how
-        far the direct ones lie from them. A frame whose two ways are further apart than half a
-        voxel, or that failed, is registered again from the concatenated transform, and the better
-        of the two is kept.
+        far the direct ones lie from them. A frame whose verdict is not good is registered again
+        from the concatenated transform, and the better of the two is kept.
     interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
         Of the corrected frames.
     mask : ImageLike, optional
@@ -215,9 +214,7 @@ def _run(
             if found is None:
                 continue
             apart[k] = distance(direct[k], chain[k], grid, tissue)
-            verdict = found.verdict
-            bad = verdict is not None and verdict.grade == GRADES[-1]
-            if apart[k].mean > 0.5 * min(target.spacing) or bad:
+            if found.verdict is not None and found.verdict.grade != GRADES[0]:
                 again = work.register(target, k, chain[k], again=True)
                 if _is_better(again, found):
                     results[k], starts[k] = again, "concatenated"
@@ -300,10 +297,13 @@ def _concatenated(work: _Work, anchor: int, first: Transform) -> list[Transform]
 
 
 def _is_better(one: RegistrationResult, other: RegistrationResult) -> bool:
-    """Whether a registration of the same two images ended closer than another; similarities can be
-    compared where they are the same.
+    """Whether a registration of the same two images has the better verdict than another or, with
+    the same, ended closer, as far as their similarities can be compared.
     """
     a, b = one.metrics, other.metrics
-    if a["similarity"] != b["similarity"]:
-        return False
-    return bool(a["similarity_after"] > b["similarity_after"])
+    grades = [result["verdict"]["grade"] for result in (a, b)]
+    if grades[0] != grades[1]:
+        return grades[0] in GRADES and GRADES.index(grades[0]) < GRADES.index(grades[1])
+    return bool(
+        a["similarity"] == b["similarity"] and a["similarity_after"] > b["similarity_after"]
+    )

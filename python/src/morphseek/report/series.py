@@ -144,9 +144,7 @@ def _plot(
         for (name, _), style in zip(lines, _STYLES)
         if name
     ]  # fmt: skip
-    picture = tag(
-        "svg", *shapes, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=title
-    )
+    picture = tag("svg", *shapes, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=title)
     return tag("figure", tag("figcaption", title, "  ", *legend), picture)
 
 
