@@ -14,6 +14,7 @@ from .diagnosis import doctor as doctor
 from .epi import correct_epi as correct_epi
 from .images import Image as Image
 from .landmarks import Landmarks as Landmarks
+from .motion import series as series
 from .progress import Progress as Progress
 from .registration import register as register
 from .result import RegistrationResult as RegistrationResult, load as load

@@ -7,10 +7,11 @@ folder beside its place and moved there when it is complete.
 """
 
 from .convert import as_kind_of, read, read_on
-from .files import read_vectors, write, write_vectors
+from .files import read_frames, read_vectors, write, write_vectors
 from .frames import Frames
 from .grid import grid_of, index_to_physical, placed
 from .image import Image, ImageLike, Volume
+from .sequence import write_sequence
 from .sidecars import check_apart, parts
 
 __all__ = [
@@ -25,8 +26,10 @@ __all__ = [
     "parts",
     "placed",
     "read",
+    "read_frames",
     "read_on",
     "read_vectors",
     "write",
+    "write_sequence",
     "write_vectors",
 ]

@@ -11,7 +11,7 @@ import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ import SimpleITK as sitk
 from .. import _apart, errors
 from .._files import check_path, check_regular, check_unchanged, reserve, stamp, write_with
 from .._itk import hdf5_lock, itk_reason, to_read, to_write
-from .dicom import read_series
+from .dicom import read_repeated, read_series
 from .formats import NIFTI, PAIRS, WRITTEN
 from .grid import is_sheared, placed, sheared
 from .headers import check_header, check_stream, check_voxels
@@ -30,11 +30,7 @@ from .sidecars import parts
 
 def read_path(path: Path, name: str) -> sitk.Image:
     """Return what a file or a DICOM folder holds, whole."""
-    check_path(path, name, errors.InputUnreadableError)
-    try:
-        if not path.exists():
-            raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
-        check_regular(path, name)
+    with _readable(path, name):
         if path.is_dir():
             return read_series(path, name)
         before = stamp(parts(path))
@@ -43,6 +39,25 @@ def read_path(path: Path, name: str) -> sitk.Image:
         finally:  # or else what is said of it may not be so
             check_unchanged(before, name)
         return image
+
+
+def read_frames(path: Path, name: str) -> tuple[list[sitk.Image], float | None]:
+    """Return the volumes of a DICOM folder that shows every slice several times, in the order of
+    time, and the seconds between two where the headers tell.
+    """
+    with _readable(path, name):
+        return read_repeated(path, name)
+
+
+@contextlib.contextmanager
+def _readable(path: Path, name: str) -> Iterator[None]:
+    """Make what goes wrong with a file or a folder our errors."""
+    check_path(path, name, errors.InputUnreadableError)
+    try:
+        if not path.exists():
+            raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        check_regular(path, name)
+        yield
     except errors.MorphSeekError:
         raise
     except OSError as error:

@@ -17,6 +17,7 @@ from .image import Image, ImageLike
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
 _TURNING = {"1003", "1004", "1005", "1006", "1007", "1010"}
+_SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 _HARMONICS = {6, 15, 28, 45, 66, 91}  # numbers of even spherical harmonics; 6 are a tensor's, too
 
 
@@ -58,6 +59,25 @@ class Frames:
             " scalar images and label maps are resampled here: use the program that made it, with"
             " the transform converted by morphseek convert"
         )
+
+    def __len__(self) -> int:
+        if self._series is None:
+            return 1
+        if isinstance(self._series, sitk.Image):
+            return int(self._series.GetSize()[3])
+        return int(self._series.shape[3])
+
+    @property
+    def time(self) -> tuple[float, float]:
+        """When the first frame was taken and the time between two, s; 0 and 1 where it is not
+        known.
+        """
+        if isinstance(self._series, sitk.Image):
+            return float(self._series.GetOrigin()[3]), float(self._series.GetSpacing()[3])
+        if self._series is None or not hasattr(self._series.header, "get_xyzt_units"):
+            return 0.0, 1.0
+        unit = _SECONDS.get(self._series.header.get_xyzt_units()[1], 1.0)
+        return float(self._series.header["toffset"]) * unit, (self._zoom() or (1.0,))[0] * unit
 
     def __iter__(self) -> Iterator[Image]:
         if self._series is None:

@@ -1,0 +1,78 @@
+"""Sequences of volumes in 3D Slicer's format (``.seq.nrrd``)."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .. import errors
+from .._files import write_with
+from .image import Image
+
+_TYPES = {"float32": "float", "float64": "double"}  # the others are called the same
+
+
+def write_sequence(
+    path: str | os.PathLike[str],
+    frames: Sequence[Image],
+    index: Sequence[float] | None = None,
+    label: str = "frame",
+    unit: str = "",
+) -> None:
+    """Write volumes of one grid and one type as a sequence: the frames are the first axis, as every
+    version of Slicer reads it.
+
+    Parameters
+    ----------
+    index : sequence of float, optional
+        The value of each frame, as its time; by default its number.
+    label, unit : str
+        What the index is called, and its unit.
+
+    Raises
+    ------
+    OutputUnwritableError
+        The ending is not ``.seq.nrrd``, which tells Slicer what is in the file.
+    """
+    if not Path(path).name.endswith(".seq.nrrd"):
+        raise errors.OutputUnwritableError(f"{path}: give a sequence the ending .seq.nrrd")
+    first = frames[0]
+    little = first.array.dtype.newbyteorder("<")
+    axes = np.array(first.direction).reshape(3, 3) * first.spacing
+    values = range(len(frames)) if index is None else index
+
+    def vector(numbers: np.ndarray) -> str:
+        return "(" + ",".join(repr(float(n)) for n in numbers) + ")"
+
+    lines = [
+        "NRRD0005",
+        f"type: {_TYPES.get(little.name, little.name)}",
+        "dimension: 4",
+        "space: left-posterior-superior",
+        f"sizes: {len(frames)} {' '.join(str(n) for n in first.array.shape[::-1])}",
+        f"space directions: none {' '.join(vector(axis) for axis in axes.T)}",
+        "kinds: list domain domain domain",
+        f'labels: "{label}" "" "" ""',
+        *([f'units: "{unit}" "" "" ""'] if unit else []),
+        "endian: little",
+        "encoding: gzip",
+        f"space origin: {vector(np.array(first.origin))}",
+        "measurement frame: (1,0,0) (0,1,0) (0,0,1)",
+        "DataNodeClassName:=vtkMRMLScalarVolumeNode",
+        "axis 0 index type:=numeric",
+        f"axis 0 index values:={' '.join(f'{float(v):.7g}' for v in values)}",
+    ]
+
+    def put(temporary: Path) -> None:
+        pack = zlib.compressobj(1, zlib.DEFLATED, 31)
+        with open(temporary, "wb") as file:
+            file.write(("\n".join(lines) + "\n\n").encode())
+            for slices in zip(*(frame.array for frame in frames)):
+                file.write(pack.compress(np.stack(slices, axis=-1).astype(little).tobytes()))
+            file.write(pack.flush())
+
+    write_with(put, path)

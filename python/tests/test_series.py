@@ -1,0 +1,384 @@
+"""Time series: frames moved by motions that are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from scipy.spatial.transform import Rotation
+
+import morphseek
+from helpers import Command, blob
+from morphseek import errors, images, motion, phantoms
+from morphseek.images import Image
+from morphseek.motion import measures
+
+RAS = np.diag([-1.0, -1.0, 1.0])
+
+
+def moved(body: Image, shift: np.ndarray, turn: np.ndarray, rng: np.random.Generator) -> Image:
+    """Return a body that was turned (radians about x, y, z, one after the other) about the image's
+    centre and shifted (mm), both in RAS, by SimpleITK and scipy alone; with noise.
+    """
+    to = sitk.AffineTransform(3)
+    to.SetCenter(center_of(body).tolist())
+    to.SetMatrix((RAS @ Rotation.from_euler("xyz", turn).as_matrix() @ RAS).ravel().tolist())
+    to.SetTranslation((RAS @ shift).tolist())
+    image = body.to_sitk()
+    found = sitk.Resample(image, image, to.GetInverse(), sitk.sitkLanczosWindowedSinc)
+    array = sitk.GetArrayFromImage(found)
+    noise = rng.normal(0, 0.01 * np.percentile(body.array, 99), array.shape)
+    return body.like((array + noise).astype(np.float32))
+
+
+def center_of(body: Image) -> np.ndarray:
+    size = [int(n) for n in body.grid[:3]]
+    return np.array(
+        body.to_sitk().TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in size])
+    )
+
+
+def expected(body: Image, shift: np.ndarray, turn: np.ndarray, points: np.ndarray) -> np.ndarray:
+    about, turned = center_of(body), Rotation.from_euler("xyz", turn)
+    return np.asarray(turned.apply((points - about) @ RAS) @ RAS + about + shift @ RAS)
+
+
+@pytest.fixture(scope="module")
+def head() -> dict[str, Any]:
+    rng = np.random.default_rng(4)
+    body = phantoms.make_pair(size=64).fixed
+    shifts = np.array([[0, 0, 0], [3, -2, 1], [-4, 1, 5], [6, 2.5, -3]], float)
+    turns = np.array([[0, 0, 0], [0.02, -0.01, 0.03], [-0.03, 0.02, 0.01], [0.01, 0.04, -0.02]])
+    frames = [moved(body, s, t, rng) for s, t in zip(shifts, turns)]
+    return {"frames": frames, "shifts": shifts, "turns": turns, "body": body}
+
+
+@pytest.fixture(scope="module")
+def stack(head: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("series") / "bold.nii.gz"
+    sitk.WriteImage(sitk.JoinSeries([f.to_sitk() for f in head["frames"]], 0.5, 2.2), str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(head: dict[str, Any]) -> motion.Series:
+    return morphseek.series(head["frames"], reference="first", consistent=True)
+
+
+def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
+    body = head["body"]
+    at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid[:3]
+    points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T
+    for k, frame in enumerate(found.frames):
+        truth = expected(body, head["shifts"][k], head["turns"][k], points)
+        off = np.linalg.norm(frame.transform.transform_points(points) - truth, axis=1)
+        assert off.mean() < 0.1 * min(body.spacing), (k, off.mean())
+        np.testing.assert_allclose(frame.motion[:3], head["shifts"][k], atol=0.47)  # .1 voxel
+        np.testing.assert_allclose(frame.motion[3:], head["turns"][k], atol=0.004)
+        assert frame.grade == "good"
+    # what lies still now did not before
+    tissue = measures.tissue_of(found.reference, None)
+    before = np.std([f.array[tissue] for f in head["frames"]], axis=0).mean()
+    after = np.std([f.array[tissue] for f in found.corrected], axis=0).mean()
+    assert after < 0.6 * before, (before, after)
+    # direct and frame to frame agree, where the anchor has one way alone
+    assert found.frames[0].start == "reference" and found.frames[0].disagreement is None
+    apart = [f.disagreement.mean for f in found.frames if f.disagreement]
+    assert len(apart) == 3 and max(apart) < 0.2 * min(body.spacing)
+
+
+def test_onto_the_mean(head: dict[str, Any]):
+    """The mean lies where the middle frame does, so motions differ by that frame's alone."""
+    found = morphseek.series(head["frames"])
+    body = head["body"]
+    at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid[:3]
+    points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T
+    for k, frame in enumerate(found.frames):
+        truth = expected(body, head["shifts"][k], head["turns"][k], points)
+        middle = expected(body, head["shifts"][2], head["turns"][2], points)
+        off = np.linalg.norm(frame.transform.transform_points(middle) - truth, axis=1)
+        assert off.mean() < 0.1 * min(body.spacing), (k, off.mean())
+    assert all(frame.verdict is not None for frame in found.frames)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_parameters_are_scipys(seed: int):
+    rng = np.random.default_rng(seed)
+    center, shift = rng.normal(0, 50, 3), rng.normal(0, 5, 3)
+    turn = Rotation.from_rotvec(rng.normal(0, 0.3, 3))
+    matrix = np.eye(4)
+    matrix[:3, :3] = RAS @ turn.as_matrix() @ RAS
+    matrix[:3, 3] = center + RAS @ shift - matrix[:3, :3] @ center
+    got = measures.parameters(matrix, center)
+    np.testing.assert_allclose(got, [*shift, *turn.as_euler("xyz")], atol=1e-9)
+    stretched = matrix.copy()  # the nearest turn, not the stretch
+    stretched[:3, :3] = matrix[:3, :3] @ np.diag([1.01, 1.01, 1.01])
+    np.testing.assert_allclose(measures.parameters(stretched, center)[3:], got[3:], atol=1e-9)
+
+
+def test_framewise_displacement():
+    """Power 2012 by hand: shifts of .1 + .2 + .3 mm, and turns of .01 and .02 rad at 50 mm."""
+    rows = [np.zeros(6), np.array([0.1, -0.2, 0.3, 0.01, -0.02, 0]), np.zeros(6)]
+    first, *others = measures.framewise_displacement(rows)
+    assert first is None
+    np.testing.assert_allclose(others, [0.6 + 50 * 0.03] * 2)
+
+
+def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command: Command):
+    out = tmp_path / "out"
+    text = command("series", stack, "--reference", "0", "--out", out)
+    assert "framewise displacement" in text and "4 good" in text
+    assert {p.name for p in out.iterdir()} == set(motion.outputs(4))
+    rows = [line.split("\t") for line in (out / "motion.tsv").read_text().splitlines()]
+    assert rows[0][:7] == [
+        "trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z", "framewise_displacement",
+    ]  # fmt: skip
+    table = np.array([[float(v) for v in row[:6]] for row in rows[1:]])
+    np.testing.assert_allclose(table[:, :3], head["shifts"], atol=0.47)
+    np.testing.assert_allclose(table[:, 3:], head["turns"], atol=0.004)
+    moved = np.abs(np.diff(table * [1, 1, 1, 50, 50, 50], axis=0)).sum(axis=1)
+    assert rows[1][6] == "n/a"
+    np.testing.assert_allclose([float(row[6]) for row in rows[2:]], moved, atol=1e-3)
+    # the repetition time stays, and every frame is what ITK makes of its transform
+    corrected, before = (sitk.ReadImage(str(p)) for p in (out / "corrected.nii.gz", stack))
+    assert corrected.GetSize() == before.GetSize() and corrected.GetPixelID() == before.GetPixelID()
+    np.testing.assert_allclose(corrected.GetSpacing(), before.GetSpacing(), rtol=1e-6)
+    assert corrected.GetOrigin()[3] == 0.5
+    last = sitk.Extract(before, [*before.GetSize()[:3], 0], [0, 0, 0, 3])
+    low = float(sitk.GetArrayViewFromImage(last).min())
+    made = sitk.Resample(
+        last, last, sitk.ReadTransform(str(out / "transform_0003.h5")), sitk.sitkLinear, low
+    )
+    got = sitk.GetArrayFromImage(corrected)[3]
+    np.testing.assert_allclose(got, sitk.GetArrayFromImage(made), atol=1e-3)
+    # ITK takes the sequence's frames for channels; the times are in the header
+    sequence = sitk.ReadImage(str(out / "corrected.seq.nrrd"))
+    assert sequence.GetNumberOfComponentsPerPixel() == 4
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(sequence)[..., 3], got)
+    np.testing.assert_allclose(sequence.GetOrigin(), last.GetOrigin(), atol=1e-4)
+    head_text = (out / "corrected.seq.nrrd").read_bytes()[:900]
+    assert b"axis 0 index values:=0.5 2.7 4.9 7.1" in head_text and b'units: "s"' in head_text
+    said = json.loads((out / "series.json").read_text())
+    assert said["verdicts"]["good"] == 4 and len(said["frames"]) == 4
+    assert set(said["files"]) == set(motion.outputs(4)) - {"series.json"}
+    page = (out / "series.html").read_text()
+    assert page.count("<circle") >= 4 * 8 and "frame 3 of" in page and "<script" not in page
+    # a series of fewer frames takes this one's place, and leaves none of its files behind
+    pair = [tmp_path / f"{k}.nii.gz" for k in range(2)]
+    for path, frame in zip(pair, head["frames"]):
+        images.write(path, frame)
+    command("series", *pair, "--reference", "first", "--out", out)
+    assert {p.name for p in out.iterdir()} == set(motion.outputs(2))
+    assert b'labels: "frame"' in (out / "corrected.seq.nrrd").read_bytes()[:900]
+
+
+def test_a_deformation(tmp_path: Path):
+    """Tissue that moves by a known bend: the table's displacements are the truth's."""
+    body = phantoms.make_pair(size=48).fixed
+    z, y, x = np.indices(body.array.shape) / 47
+    push = 1.5 * np.exp(-12 * ((x - 0.5) ** 2 + (y - 0.5) ** 2 + (z - 0.5) ** 2))
+    vectors = np.zeros((*body.array.shape, 3))
+    vectors[..., 0] = push * body.spacing[0]
+    field = sitk.GetImageFromArray(vectors, isVector=True)
+    field.CopyInformation(body.to_sitk())
+    bend = sitk.DisplacementFieldTransform(field)
+    bent = sitk.GetArrayFromImage(sitk.Resample(body.to_sitk(), bend))
+    frames = [body, body.like(bent)]
+    found = morphseek.series(frames, reference=1, motion="deformable", consistent=True)
+    assert found.kind == "deformable" and found.frames[1].start == "reference"
+    tissue = measures.tissue_of(found.reference, None)
+    # from the bent frame to the plain one, the resampling's own map is the truth
+    got = found.frames[0].transform.displacement_mm(body)[tissue]
+    truth = vectors[tissue]
+    assert np.linalg.norm(got - truth, axis=1).mean() < 0.15 * np.linalg.norm(truth, axis=1).max()
+    rigid = morphseek.series(frames, reference=1)
+    assert (
+        np.abs(found.corrected[0].array - bent)[tissue].mean()
+        < 0.6 * np.abs(rigid.corrected[0].array - bent)[tissue].mean()
+    )
+
+
+def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, command: Command):
+    """A frame that shows something else is said, and does not pass for one that fits."""
+    noise = np.random.default_rng(3).normal(0, 100, head["body"].array.shape).astype(np.float32)
+    frames = [*head["frames"][:2], head["body"].like(noise), head["frames"][3]]
+    found = morphseek.series(frames, reference="first", consistent=True)
+    assert found.worst[0].index == 2 and found.worst[0].grade != "good"
+    assert found.to_dict()["worst"][0] == 2
+    paths = [tmp_path / f"{k}.nii.gz" for k in range(4)]
+    for path, frame in zip(paths, frames):
+        images.write(path, frame)
+    text = command(
+        "series", *paths, "--reference", "0", "--quiet", "--strict", "--out", tmp_path / "out",
+        expect=7,
+    )  # fmt: skip
+    assert "2.nii.gz" in text.splitlines()[0]
+    page = (tmp_path / "out" / "series.html").read_text()
+    assert page.index("2.nii.gz", page.index("<tbody")) < page.index(
+        "1.nii.gz", page.index("<tbody")
+    )
+
+
+def test_a_frame_that_failed_starts_from_the_concatenated_one(head: dict[str, Any]):
+    """A body that turns on and on: directly the last frame is too far, step by step it is not."""
+    rng, none = np.random.default_rng(4), np.zeros(3)
+    body = phantoms.make_pair(size=48).fixed
+    frames = [moved(body, none, np.array([0, 0, 0.35 * k]), rng) for k in range(5)]
+    alone = morphseek.series(frames, reference=0)
+    assert alone.frames[4].grade == "failed" and alone.worst[0].index == 4
+    found = morphseek.series(frames, reference=0, consistent=True)
+    assert found.frames[4].start == "concatenated" and found.frames[4].grade != "failed"
+    turned = [frame.motion[5] for frame in found.frames]
+    np.testing.assert_allclose(turned, 0.35 * np.arange(5), atol=0.1)
+    # what is good stays as it was
+    for one, other in list(zip(found.frames, alone.frames))[:4]:
+        assert one.start == other.start and one.motion == other.motion
+
+
+def dicom(folder: Path, frames: int, slices: int = 6, leave_out: int = -1) -> list[np.ndarray]:
+    """Write a series whose slices come back frame after frame, 1.5 s apart, out of order."""
+    folder.mkdir()
+    volumes = [(1000 * blob((slices, 16, 20), 0.1 * k)).astype(np.int16) for k in range(frames)]
+    writer = sitk.ImageFileWriter()
+    writer.KeepOriginalImageUIDOn()
+    number = 0
+    for k, volume in enumerate(volumes):
+        for s in range(slices):
+            number += 1
+            if number == leave_out:
+                continue
+            image = sitk.GetImageFromArray(volume[s : s + 1])
+            image.SetSpacing((2, 2, 3))
+            tags = {
+                "0008|0060": "MR", "0020|000e": "1.2.3.4", "0020|000d": "1.2.3",
+                "0008|0018": f"1.2.3.4.{number}", "0020|0013": str(number),
+                "0020|0032": f"-10\\5\\{3 * s}", "0020|0037": "1\\0\\0\\0\\1\\0",
+                "0018|1060": str(1500 * k), "0020|0100": str(k + 1),
+            }  # fmt: skip
+            for key, value in tags.items():
+                image.SetMetaData(key, value)
+            writer.SetFileName(str(folder / f"{997 * number % 1009:04}.dcm"))
+            writer.Execute(image)
+    return volumes
+
+
+def test_dicom(tmp_path: Path):
+    volumes = dicom(tmp_path / "scan", 3)
+    frames, step = images.read_frames(tmp_path / "scan", "series")
+    assert step == 1.5 and len(frames) == 3
+    for frame, volume in zip(frames, volumes):
+        np.testing.assert_array_equal(sitk.GetArrayFromImage(frame), volume)
+        np.testing.assert_allclose(frame.GetOrigin(), (-10, 5, 0))
+        np.testing.assert_allclose(frame.GetSpacing(), (2, 2, 3))
+    dicom(tmp_path / "short", 3, leave_out=8)
+    with pytest.raises(
+        errors.InputUnreadableError, match=r"short most places .* 3 times.*complete"
+    ):
+        morphseek.series(tmp_path / "short")
+    dicom(tmp_path / "one", 1)
+    with pytest.raises(errors.InvalidArgumentError, match="one holds 1 frame"):
+        morphseek.series(tmp_path / "one")
+
+
+def bad_inputs(folder: Path) -> dict[str, tuple[list[Path], type[Exception], str]]:
+    body = Image(blob())
+    good, other, flat, empty, many, there = (
+        folder / f"{n}.nii.gz" for n in ("good", "other", "flat", "empty", "many", "there")
+    )
+    images.write(good, body)
+    images.write(other, dataclasses.replace(body, origin=(50.0, 0.0, 0.0)))
+    sitk.WriteImage(sitk.GetImageFromArray(body.array[0]), str(flat))
+    images.write(empty, body.like(np.zeros_like(body.array)))
+    sitk.WriteImage(sitk.JoinSeries([body.to_sitk()] * 3), str(many))
+    there.write_bytes(b"")
+    unreadable, wrong = errors.InputUnreadableError, errors.InvalidArgumentError
+    return {
+        "elsewhere": (
+            [good, other],
+            errors.GridMismatchError,
+            "other.nii.gz lies in another space",
+        ),
+        "flat": ([good, flat], errors.ThinVolumeError, "flat.nii.gz"),
+        "constant": ([good, empty], errors.ConstantVolumeError, "empty.nii.gz"),
+        "zero bytes": ([good, there], unreadable, "there.nii.gz"),
+        "missing": ([good, folder / "no.nii.gz"], unreadable, "no.nii.gz does not exist"),
+        "several series": ([many, many], unreadable, "many.nii.gz"),
+        "one volume": ([good], wrong, "good.nii.gz holds 1 frame"),
+        "a plain folder": ([folder], unreadable, "holds no DICOM series"),
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["elsewhere", "flat", "constant", "zero bytes", "missing", "several series", "one volume",
+     "a plain folder"],
+)  # fmt: skip
+def test_bad_input(case: str, tmp_path: Path):
+    paths, error, says = bad_inputs(tmp_path)[case]
+    given = paths[0] if len(paths) == 1 else paths
+    with pytest.raises(error, match=says.replace(".", r"\.")):
+        morphseek.series(given, reference="first", threads=1)
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (dict(reference="last"), "mean, first, or the number"),
+        (dict(reference=3), "from 0 to 2"),
+        (dict(reference=-1), "from 0 to 2"),
+        (dict(reference=True), "mean, first"),
+        (dict(motion="elastic"), "one of rigid"),
+        (dict(interpolation="best"), "one of linear"),
+        (dict(refine=10), "refine says how to deform"),
+        (dict(smoothness="low"), "deformable motion"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], says: str):
+    with pytest.raises(errors.InvalidArgumentError, match=says):
+        morphseek.series([blob()] * 3, **options)
+
+
+def test_nothing_is_left_behind(tmp_path: Path, command: Command):
+    paths = bad_inputs(tmp_path)["constant"][0]
+    text = command("series", *paths, "--reference", "first", "--out", tmp_path / "no", expect=3)
+    assert "empty.nii.gz" in text and not (tmp_path / "no").exists()
+    wrong = command.json("series", paths[0], "--out", tmp_path / "no", expect=2)
+    assert "1 frame" in wrong["error"]["message"]
+    # a result is not written over a frame
+    out = tmp_path / "reference.nii.gz"
+    os.replace(paths[0], out)
+    text = command("series", out, paths[1], "--out", tmp_path, expect=2)
+    assert "where a result would be written" in text and out.exists()
+
+
+def test_it_is_cancelled_and_tells_how_far_it_is():
+    told: list[morphseek.Progress] = []
+    frames = [blob(shift=0.02 * k) for k in range(3)]
+    morphseek.series(frames, reference=1, consistent=True, progress=told.append, threads=1)
+    fractions = [report.fraction for report in told]
+    assert fractions == sorted(fractions) and 0.9 < fractions[-1] <= 1
+    assert {report.total for report in told} == {4}
+    with pytest.raises(errors.CancelledError):
+        morphseek.series(frames, progress=lambda report: False)
+
+
+def test_arrays_and_nibabel():
+    """One array (time, z, y, x), and nibabel's image in milliseconds, are the list's series."""
+    nibabel = pytest.importorskip("nibabel")
+    frames = np.stack([blob(shift=0.02 * k) for k in range(3)])
+    wanted = morphseek.series(list(frames), reference="first", threads=1)
+    got = morphseek.series(frames, reference="first", threads=1)
+    assert got.step is None and [f.motion for f in got.frames] == [f.motion for f in wanted.frames]
+    scan = nibabel.Nifti1Image(frames.T, np.diag([-1.0, -1, 1, 1]))
+    scan.header.set_xyzt_units("mm", "msec")
+    scan.header.set_zooms((1, 1, 1, 720))
+    timed = morphseek.series(scan, reference="first", threads=1)
+    assert timed.step == pytest.approx(0.72)
+    assert timed.image().GetSpacing()[3] == pytest.approx(0.72)
+    np.testing.assert_allclose(timed.frames[2].motion, wanted.frames[2].motion, atol=1e-5)
