@@ -82,6 +82,9 @@ func perValue(s similarity) float64 {
 // leastLacking is what channels are taken to lack of a perfect match at least: one that matches perfectly is no reason to see no other.
 const leastLacking = 0.02
 
+// drawn is what label maps are taken to lack at least, of what a map without structures would: nobody draws one to a part of a voxel.
+const drawn = 0.2
+
 // channels returns the similarity of the pair with its channels: s itself where there are none.
 func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation) (similarity, error) {
 	if len(r.pair.Channels) == 0 {
@@ -91,15 +94,21 @@ func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation
 	for _, c := range r.pair.Channels {
 		pair := c.Under(r.pair.Initial)
 		var other similarity
+		weight := c.Weight
 		if c.Labels > 0 {
-			other = newLabels(pair, g, c.Labels, r.start, r.opt.Threads)
+			s := newLabels(pair, g, c.Labels, r.start, r.opt.Threads)
+			other, weight = s, weight*s.bordering()
 		} else {
 			var err error
 			if other, err = newSimilarity(r.opt.of(c), r.sharpened(pair, g, by), r.opt.Threads); err != nil {
 				return nil, err
 			}
 		}
-		parts = append(parts, part{similarity: other, weight: c.Weight, least: least(other)})
+		one := part{similarity: other, weight: weight, least: least(other)}
+		if c.Labels > 0 {
+			one.least *= drawn / leastLacking
+		}
+		parts = append(parts, one)
 	}
 	for _, p := range parts {
 		if s, ok := p.similarity.(*ncc); ok {
@@ -140,6 +149,32 @@ func (s *ssd) content() float64 {
 		square -= x * x / float64(n)
 	}
 	return max(square/float64(n*s.channels), 1e-9)
+}
+
+// bordering is the share of the voxels that differ from a neighbour: the others of a label map say nothing of where it belongs.
+func (s *ssd) bordering() float64 {
+	const apart = 0.05
+	size, c, n := s.Fixed.Size, s.channels, 0
+	strides := [3]int{1, size[0], size[0] * size[1]}
+	for i := range len(s.fixed) / c {
+		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
+		differs := false
+		for a, step := range strides {
+			if at[a] == size[a]-1 {
+				continue
+			}
+			here, there := s.fixed[i*c:(i+1)*c], s.fixed[(i+step)*c:(i+step+1)*c]
+			for k, x := range here {
+				if d := x - there[k]; d > apart || d < -apart {
+					differs = true
+				}
+			}
+		}
+		if differs {
+			n++
+		}
+	}
+	return float64(n) * float64(c) / float64(len(s.fixed))
 }
 
 // newLabels compares label maps: minus the mean squared difference of what says, smoothly across their borders, where each label is.

@@ -100,8 +100,8 @@ def register(
                 " interpolation='nearest') brings them along, and"
                 " result.score(fixed_labels, moving_labels) measures Dice"
             )
-    fixed, moving, others, lacking = first_and_others(fixed, moving, channels)
-    target, source = images.read(fixed, "fixed"), images.read(moving, "moving")
+    first, other, others, lacking = first_and_others(fixed, moving, channels)
+    target, source = images.read(first, "fixed"), images.read(other, "moving")
     further = read_channels(others, target, source)
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     start = start_of(initial_transform, target, source)

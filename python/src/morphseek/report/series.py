@@ -123,10 +123,10 @@ def _plot(
 
     shapes: list[Markup] = []
     for k in range(round((high - low) / step) + 1):
-        value = low + k * step
-        shapes.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y(value), y2=y(value)))
+        tick = low + k * step
+        shapes.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y(tick), y2=y(tick)))
         shapes.append(
-            tag("text", f"{value + 0.0:.4g}", x=_LEFT - 5, y=y(value) + 4, text_anchor="end")
+            tag("text", f"{tick + 0.0:.4g}", x=_LEFT - 5, y=y(tick) + 4, text_anchor="end")
         )
     ends = ((times[0], "start"), (times[0] + span / 2, "middle"), (times[-1], "end"))
     for time, anchor in ends:
