@@ -145,7 +145,7 @@ def _plot(
         if name
     ]  # fmt: skip
     picture = tag("svg", *shapes, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=title)
-    return tag("figure", tag("figcaption", title, "  ", *legend), picture)
+    return tag("figure", tag("figcaption", title, ":  " if legend else "", *legend), picture)
 
 
 def _way(places: Sequence[float], values: Sequence[float | None], y: Any) -> str:
