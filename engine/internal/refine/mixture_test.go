@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/testpair"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -53,28 +52,7 @@ func TestForceOfChannels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
-		s.validate(u)
-		s.force(direction, field.New(g), u)
-		direction = direction.Smoothed(nil, 2, 1)
-		length := 0.0
-		for _, d := range direction.Data {
-			length = max(length, math.Sqrt(3)*math.Abs(float64(d)))
-		}
-		at := func(h float32) float64 {
-			step := field.New(g)
-			for i, d := range direction.Data {
-				step.Data[i] = h * d / float32(length)
-			}
-			return s.force(field.New(g), field.New(g), field.Compose(nil, u, step, 1))
-		}
-		s.force(force, field.New(g), u)
-		predicted := 0.0
-		for i, d := range direction.Data {
-			predicted += float64(d) * float64(force.Data[i]) / length
-		}
-		const h = 0.05
-		measured := (at(h) - at(-h)) / (2 * h)
+		predicted, measured := slopes(s, g)
 		if math.Abs(predicted-measured) > c.tolerance*math.Abs(measured) {
 			t.Errorf("%s: derivative %g, finite differences say %g", c.name, predicted, measured)
 		}

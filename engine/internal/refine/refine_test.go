@@ -28,6 +28,31 @@ func wave(g volume.Geometry, amplitude float64) *field.Field {
 	return f
 }
 
+// slopes returns the derivative of a similarity along a smooth direction, by its force and by finite differences.
+func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
+	u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
+	s.validate(u)
+	s.force(direction, field.New(g), u)
+	direction = direction.Smoothed(nil, 2, 1)
+	length := 0.0 // of the longest vector, at most
+	for _, d := range direction.Data {
+		length = max(length, math.Sqrt(3)*math.Abs(float64(d)))
+	}
+	at := func(h float32) float64 {
+		step := field.New(g)
+		for i, d := range direction.Data {
+			step.Data[i] = h * d / float32(length)
+		}
+		return s.force(field.New(g), field.New(g), field.Compose(nil, u, step, 1))
+	}
+	s.force(force, field.New(g), u)
+	for i, d := range direction.Data {
+		predicted += float64(d) * float64(force.Data[i])
+	}
+	const h = 0.05
+	return predicted / length, (at(h) - at(-h)) / (2 * h)
+}
+
 // The force is the derivative of the similarity by a displacement of the warped image: along a smooth direction it must
 // predict the change that finite differences show.
 func TestForceIsTheDerivative(t *testing.T) {
@@ -50,32 +75,10 @@ func TestForceIsTheDerivative(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
-			s.validate(u)
-			s.force(direction, field.New(g), u)
-			direction = direction.Smoothed(nil, 2, 1)
-			length := 0.0 // of the longest vector, at most
-			for _, d := range direction.Data {
-				length = max(length, math.Sqrt(3)*math.Abs(float64(d)))
-			}
-			at := func(h float32) float64 {
-				step := field.New(g)
-				for i, d := range direction.Data {
-					step.Data[i] = h * d / float32(length)
-				}
-				return s.force(field.New(g), field.New(g), field.Compose(nil, u, step, 1))
-			}
-			s.force(force, field.New(g), u)
-			predicted := 0.0
-			for i, d := range direction.Data {
-				predicted += float64(d) * float64(force.Data[i])
-			}
-			predicted /= length
+			predicted, measured := slopes(s, g)
 			if d, ok := s.(*ssd); ok { // whose value is a mean over the channels, and whose force is not
 				predicted /= float64(d.channels)
 			}
-			const h = 0.05
-			measured := (at(h) - at(-h)) / (2 * h)
 			if math.Abs(predicted-measured) > c.tolerance*math.Abs(measured) {
 				t.Errorf("derivative %g, finite differences say %g", predicted, measured)
 			}
