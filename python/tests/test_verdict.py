@@ -172,6 +172,34 @@ PLAN = {
             ["no closer than the start did (-0.05;"],
             [],
         ),
+        (
+            {
+                "channels": [
+                    {
+                        "name": "f.nii",
+                        "weight": 0.5,
+                        "similarity": "ncc",
+                        "labels": 0,
+                        "before": 0.4,
+                        "after": 0.8,
+                    },
+                    {
+                        "name": "organs",
+                        "weight": 1,
+                        "similarity": "labels",
+                        "labels": 4,
+                        "before": 0.5,
+                        "after": 0.9,
+                    },
+                ]
+            },
+            [
+                "Channel: f.nii, weight 0.5: local correlation of the intensities (ncc);",
+                "correlation 0.40 -> 0.80",
+                "Channel: organs, weight 1: 4 labels; overlap (Jaccard) 0.50 -> 0.90",
+            ],
+            [],
+        ),
         ({"verdict": OLD, "plan": None}, ["Verdict: unknown", "Start: "], ["Fit", "Because"]),
     ],
 )

@@ -158,6 +158,8 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("Start", said))
     if similarity := plan.get("similarity"):
         lines.append(("Similarity", _SIMILARITIES.get(similarity, similarity)))
+    for channel in metrics.get("channels") or ():
+        lines.append(("Channel", _channel(channel)))
     if plan.get("similarity") or plan.get("search"):
         share = 100 * plan.get("search", 0)
         lines.append(
@@ -173,6 +175,17 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     if (referee := metrics.get("referee")) and Verdict.of(metrics):
         lines += _said_by(referee)
     return lines + [("Because", reason) for reason in plan.get("reasons") or ()]
+
+
+def _channel(channel: Mapping[str, Any]) -> str:
+    """Return what a channel was compared by, and how it came to match."""
+    how = channel["similarity"]
+    measure = "overlap (Jaccard)" if how == "labels" else "correlation"
+    what = f"{channel['labels']} labels" if how == "labels" else _SIMILARITIES.get(how, how)
+    return (
+        f"{channel['name']}, weight {channel['weight']:g}: {what};"
+        f" {measure} {channel['before']:.2f} -> {channel['after']:.2f} (0 to 1)"
+    )
 
 
 def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
