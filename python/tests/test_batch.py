@@ -125,6 +125,23 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     )
 
 
+def test_channels(study: Path, tmp_path: Path):
+    """Columns of channels drive as those of register; half of one is that row's error."""
+    rows = [
+        "id,fixed,moving,fixed_channel,moving_channel,fixed_label_channel,moving_label_channel",
+        "both,fixed.nii.gz,moving.nii.gz,fixed.nii.gz,moving.nii.gz,fixed_labels.nii.gz,"
+        "moving_labels.nii.gz",
+        "half,fixed.nii.gz,moving.nii.gz,,,fixed_labels.nii.gz,",
+    ]
+    study.write_text("\n".join(rows) + "\n")
+    done = register_cohort(study, tmp_path / "out", **QUICK)
+    assert states(done) == ["done", "failed"]
+    assert "fixed_label_channel alone" in (done.pairs[1].message or "")
+    said = morphseek.load(tmp_path / "out" / "both").metrics["channels"]
+    assert [c["name"] for c in said] == ["fixed.nii.gz", "fixed_labels.nii.gz"]
+    assert said[1]["similarity"] == "labels"
+
+
 def test_resume(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     register_cohort(study, out, **QUICK)

@@ -54,7 +54,8 @@ def batch_command(
     """Register many pairs, each into a folder of its own.
 
     PAIRS.csv has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
-    fixed_mask, moving_mask, rigid, fixed_landmarks, moving_landmarks, id.
+    fixed_mask, moving_mask, rigid, fixed_channel, moving_channel, fixed_label_channel,
+    moving_label_channel, fixed_landmarks, moving_landmarks, id.
 
     Pairs that are finished, with the same files and options, are not done again: after an
     interruption, the same command goes on. A pair that fails is listed with its error, the others

@@ -21,6 +21,7 @@ from .._engine import core
 from .._engine.options import all_options
 from .._json import parse, without_nan
 from .._log import log
+from ..channels import Channel
 from ..progress import Progress
 from ..verdict import Verdict, grade_of
 from .into import Report, register_into
@@ -158,6 +159,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
             rigid=images.get("rigid"),
+            channels=_channels(images),
         )
         return dataclasses.replace(outcome, status="done", **_result(summary))
     except errors.CancelledError:
@@ -208,6 +210,21 @@ def _is_whole(folder: Path, files: Mapping[str, Any]) -> bool:
     return all(_size(folder / name) == known.get("bytes") for name, known in files.items()) and all(
         _manifest.is_same(folder / name, known) for name, known in files.items()
     )
+
+
+def _channels(images: Mapping[str, Path]) -> list[Channel]:
+    """Return the channels of a row of the list: images, then labels."""
+    found = []
+    for kind in ("channel", "label_channel"):
+        names = [f"{side}_{kind}" for side in ("fixed", "moving") if f"{side}_{kind}" in images]
+        if len(names) == 1:
+            raise errors.InputUnreadableError(
+                f"the list gives {names[0]} alone; a channel needs fixed_{kind} and moving_{kind}"
+            )
+        if names:
+            fixed, moving = (images[name] for name in names)
+            found.append(Channel(fixed, moving, labels=kind == "label_channel"))
+    return found
 
 
 def _keep_traceback(folder: Path) -> None:

@@ -128,6 +128,10 @@ IMAGES = (
     "fixed_mask",
     "moving_mask",
     "rigid",
+    "fixed_channel",
+    "moving_channel",
+    "fixed_label_channel",
+    "moving_label_channel",
     "fixed_landmarks",
     "moving_landmarks",
 )
