@@ -336,7 +336,7 @@ def test_help_is_the_engines(command: Command):
     text = " ".join(command("register", "--help").split())
     for option in core.option_table():
         if option["name"] != "cache":
-            assert f"--{option['name']}" in text
+            assert f"--{option['name'].replace('_', '-')}" in text
             assert option["help"].split()[0] in text
     assert "auto|low|high|mm from 0.1 to 100" in text
     assert "register" in command("--help") and "--show-completion" in command("--help")
