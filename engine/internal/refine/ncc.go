@@ -130,10 +130,11 @@ func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 		a := float32(n*both[i]) - float32(mean*meanF[i])
 		overC := 1 / (float32(n*second[i]) - float32(mean*mean) + varianceFloor)
 		ratio := math.Float32frombits(math.Float32bits(a)&^(1<<31)) * overB[i] * overC
-		first[i] = a * ratio
+		value := float32(a * ratio)
+		first[i] = value
 		p := 2 * n * ratio
 		if s.likely && n != 0 {
-			lacking := leastLacking + 1 - first[i]
+			lacking := leastLacking + 1 - value
 			p /= lacking
 			first[i] = -float32(math.Log(float64(lacking)))
 		}

