@@ -74,7 +74,7 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
     ]
     flags = {o.longflag: o for o in options}
     for option in core.option_table():
-        parameter = flags["--" + option["name"]]
+        parameter = flags["--" + option["name"].replace("_", "-")]
         assert parameter.description == option["help"]
         assert parameter.default == (
             parameter.parseValue(str(option["default"])) if option["default"] != "" else None
