@@ -143,16 +143,16 @@ func (r *registration) prepareChannels() {
 		if made.Weight == 0 {
 			made.Weight = 1
 		}
-		fixed, moving := c.Fixed.Plausible(), c.Moving.Plausible()
-		made.Fixed, made.Moving = allFinite(fixed).Canonical(), allFinite(moving).Canonical()
+		made.Fixed, made.Moving = c.Fixed, c.Moving
+		if !c.Labels {
+			made.Fixed, made.Moving = allFinite(c.Fixed.Plausible()), allFinite(c.Moving.Plausible())
+		}
+		made.Fixed, made.Moving = made.Fixed.Canonical(), made.Moving.Canonical()
+		made.FixedMask, made.MovingMask = onto(r.canonical.FixedMask, made.Fixed), onto(r.canonical.MovingMask, made.Moving)
 		if c.Labels {
 			common := commonLabels(c)
 			made.Labels, made.Intensities = len(common), false
-			made.Fixed, made.Moving = c.Fixed.Canonical(), c.Moving.Canonical()
-		}
-		made.FixedMask, made.MovingMask = onto(r.canonical.FixedMask, made.Fixed), onto(r.canonical.MovingMask, made.Moving)
-		if c.Labels {
-			r.number(&made, k, commonLabels(c))
+			r.number(&made, k, common)
 		}
 		r.canonical.Channels = append(r.canonical.Channels, made)
 	}
