@@ -20,6 +20,14 @@ FIELD = np.zeros((3, 4, 5, 6), np.float32)
 LAST = np.eye(4)
 
 
+def register(mask: Any = None, initial: Any = None, landmarks: Any = None, channels: Any = ()):
+    """Register an image with itself."""
+    one = (IMAGE, GRID)
+    bindings.register(
+        one, one, mask, None, None, initial, None, landmarks, channels, {}, lambda *_: True
+    )
+
+
 def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
     """Calls, each with one array that does not fit."""
     wrong, other = errors.InvalidArgumentError, errors.GridMismatchError
@@ -46,72 +54,12 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         ("one grid", lambda: b.same_grid(GRID, GRID[:3]), other),
         ("labels", lambda: b.label_scores(IMAGE, IMAGE[:, 1:].copy(), GRID), other),
         ("percentiles", lambda: b.intensities(IMAGE[0], GRID, 0, 1), other),
-        (
-            "mask",
-            lambda: b.register(
-                (IMAGE, GRID),
-                (IMAGE, GRID),
-                (IMAGE[1:], GRID),
-                None,
-                None,
-                None,
-                None,
-                None,
-                [],
-                {},
-                lambda *_: True,
-            ),
-            other,
-        ),
-        (
-            "initial",
-            lambda: b.register(
-                (IMAGE, GRID),
-                (IMAGE, GRID),
-                None,
-                None,
-                None,
-                np.eye(3),
-                None,
-                None,
-                [],
-                {},
-                lambda *_: True,
-            ),
-            other,
-        ),
-        (
-            "landmarks",
-            lambda: b.register(
-                (IMAGE, GRID),
-                (IMAGE, GRID),
-                None,
-                None,
-                None,
-                None,
-                None,
-                (np.zeros((2, 5)), ["a", "b"]),
-                [],
-                {},
-                lambda *_: True,
-            ),
-            other,
-        ),
+        ("mask", lambda: register(mask=(IMAGE[1:], GRID)), other),
+        ("initial", lambda: register(initial=np.eye(3)), other),
+        ("landmarks", lambda: register(landmarks=(np.zeros((2, 5)), ["a", "b"])), other),
         (
             "channel",
-            lambda: b.register(
-                (IMAGE, GRID),
-                (IMAGE, GRID),
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                [({"name": "c"}, (IMAGE, GRID), (IMAGE[1:], GRID))],
-                {},
-                lambda *_: True,
-            ),
+            lambda: register(channels=[({"name": "c"}, (IMAGE, GRID), (IMAGE[1:], GRID))]),
             other,
         ),
     ]
