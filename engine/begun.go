@@ -32,6 +32,9 @@ func (p Pair) checkField() error {
 	if err := f.Geometry.Check("initial field"); err != nil {
 		return err
 	}
+	if f.Thin() >= 0 && p.Fixed.Thin() < 0 {
+		return fault.New(fault.ThinVolume, "initial field is of one slice, of size %v, and the fixed image is a volume; sample it on the fixed volume's grid", f.Size)
+	}
 	if len(f.Data) != 3*f.Voxels() {
 		return fault.New(fault.GridMismatch, "initial field has %d numbers where its size %v needs %d", len(f.Data), f.Size, 3*f.Voxels())
 	}
@@ -65,7 +68,7 @@ func (p Pair) reached() float64 {
 	for i := range all {
 		var x [3]float64
 		for a, k := range [3]int{i % n[0], i / n[0] % n[1], i / (n[0] * n[1])} {
-			x[a] = float64(k) * float64(fixed.Size[a]-1) / float64(n[a]-1)
+			x[a] = float64(k) * float64(fixed.Size[a]-1) / float64(max(n[a]-1, 1))
 		}
 		inside := true
 		for a, at := range toField.Apply(x) {

@@ -53,7 +53,7 @@ func (r *registration) finish() error {
 		found = append(found, noMiddle)
 	}
 	r.warn(found...)
-	m.Verdict = verdict(m.Referee, append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
+	m.Verdict = verdict(m.Referee, r.evidence(), append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
 	r.result = &Result{
 		Transform: Transform{Field: total, Initial: r.initial, Moving: moving.Geometry, Threads: threads}, Warped: warped, Uncertainty: r.sd,
 	}
@@ -83,6 +83,9 @@ func (r *registration) total() *field.Field {
 func measuringGrid(g volume.Geometry) volume.Geometry {
 	const most = 1 << 20
 	k := int(math.Ceil(math.Cbrt(float64(g.Voxels()) / most)))
+	if g.Flat() {
+		k = int(math.Ceil(math.Sqrt(float64(g.Voxels()) / most)))
+	}
 	var first [3]float64
 	toPhysical := g.IndexToPhysical()
 	for a, n := range g.Size {

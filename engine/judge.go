@@ -98,10 +98,11 @@ func (r *registration) weigh() {
 	m := judge.Compare(start, r.end)
 	e := RefereeMetrics{Gain: gain(m), Correlation: m.To, Common: m.Common}
 	e.Start, e.ReachMM = judge.Evidence(r.initial, nil)
-	if e.Start < sharp {
+	if e.Start < r.evidence().sharp {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
-	if e.Correlation < oneImage && (e.Start >= sharp || e.End < sharpEnd) {
+	// slices do not tell: of twelve pairs of heads as many matched better mirrored as did when one was (RATIONALE.md, Slices)
+	if !r.isFlat() && e.Correlation < oneImage && (e.Start >= sharp || e.End < sharpEnd) {
 		gain, axis, at := judge.Reflection(r.initial)
 		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
 		if gain > maybeMirrored {

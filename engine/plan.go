@@ -13,6 +13,15 @@ import (
 // crop is how many voxels a volume has, at least, that is more than a crop around one structure.
 const crop = 1 << 19
 
+// room is how many voxels the fixed image has, as a volume: a slice counts as a cube of its side, so that what is chosen by it is alike.
+func (r *registration) room() int {
+	side := r.pair.Fixed.Side()
+	if r.pair.Fixed.Flat() {
+		return int(side * side * side)
+	}
+	return r.pair.Fixed.Voxels()
+}
+
 // Agreement (the squared local correlation at half the resolution after a smooth fit) of two scans of one modality: of two people below, of
 // one body with tissue that is new, gone or speckled, and of one body up to noise.
 const (
@@ -276,7 +285,7 @@ func intensitiesCompare(sameModality bool, score float64) bool {
 // passes is how often the search goes over its levels, and over how many trees. In a crop few levels run, between frames little moved, and
 // one time over one tree is as good.
 func (r *registration) passes() (passes, trees int) {
-	if r.pair.Fixed.Voxels() < crop || r.frames {
+	if r.room() < crop || r.frames {
 		return 1, 1
 	}
 	e := effort[r.opt.Preset]
@@ -298,7 +307,7 @@ func (r *registration) iterations() int {
 		return r.opt.Refine
 	case r.model != nil:
 		return 0
-	case r.pair.Fixed.Voxels() < crop:
+	case r.room() < crop:
 		return 2 * effort[r.opt.Preset].iterations
 	}
 	return effort[r.opt.Preset].iterations

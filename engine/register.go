@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/landmark"
 	"github.com/morphseek/morphseek/engine/internal/network"
@@ -19,7 +20,8 @@ import (
 type registration struct {
 	engine *Engine
 	ctx    context.Context
-	asked  Pair    // the caller's
+	asked  Pair    // the caller's; of slices, in their planes
+	planes *planes // where these lie; nil for volumes
 	pair   Pair    // from prepare on, its images without voxels far beyond the others: what is compared
 	opt    Options // threads resolved
 	report *reporter
@@ -110,7 +112,15 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		}
 	}
 
+	pair, at, err := pair.flattened()
+	if err != nil {
+		return nil, err
+	}
+	if at != nil && model != nil {
+		return nil, fault.New(fault.InvalidArgument, "the network %s is for volumes, and the images are slices; leave model at none", model.Name)
+	}
 	r := newRegistration(ctx, e, pair, opt, report, model)
+	r.planes = at
 	if strangers != "" {
 		r.metrics.Warnings = append(r.metrics.Warnings, "The cache was not used: "+strangers)
 	}
@@ -125,6 +135,9 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	r.metrics.Seconds["total"] = time.Since(start).Seconds()
 	r.metrics.PeakBytes = report.peakBytes()
 	r.result.Metrics = r.metrics
+	if at != nil {
+		at.layBack(r.result)
+	}
 	if cached != "" {
 		if err := keep(r.result, cached, cacheLimit); err != nil { // the result is worth more than its copy
 			r.result.Metrics.Warnings = append(r.result.Metrics.Warnings, "The result was not kept for the next time: "+err.Error())

@@ -21,9 +21,19 @@ func (o Options) locked() (locked [3]bool) {
 	return locked
 }
 
+// locked is that of the option, on the grid that is registered.
+func (r *registration) locked() [3]bool {
+	locked := r.opt.locked()
+	if r.planes != nil {
+		locked = r.planes.locked(locked)
+	}
+	locked[2] = locked[2] || r.isFlat()
+	return locked
+}
+
 // lockedCanonical is locked of the grids that the stages work on, whose axes run along LPS.
 func (r *registration) lockedCanonical() (locked [3]bool) {
-	own := r.opt.locked()
+	own := r.locked()
 	_, perm, _ := r.fixed.Geometry.Canonical()
 	for a, from := range perm {
 		locked[a] = own[from]
@@ -33,6 +43,9 @@ func (r *registration) lockedCanonical() (locked [3]bool) {
 
 // checkShape reports what cannot be asked of a deformation together.
 func (r *registration) checkShape() error {
+	if r.locked() == [3]bool{true, true, true} {
+		return fault.New(fault.InvalidArgument, "along is %q, which is the thickness of the fixed slice: nothing could move; name an axis of its plane", r.opt.Along)
+	}
 	if r.pair.Rigid != nil && (r.model != nil || r.opt.Along != "all") {
 		return fault.New(fault.InvalidArgument, "rigid regions are for the search and the refinement along all axes: leave model at none and along at all")
 	}
@@ -104,7 +117,7 @@ func (r *registration) shaped(deform *field.Field) *field.Field {
 		rigid.Make(deform, nil, r.initial)
 		rigid.Unfold(deform, minJacobian, r.opt.Threads)
 	}
-	locked := r.opt.locked()
+	locked := r.locked()
 	if deform != nil {
 		deform.Lock(locked)
 	}

@@ -99,12 +99,12 @@ func (r *registration) search() error {
 		return nil
 	}
 	if by == nil {
-		apart, _ := regularisation(r.refinedBy(), r.pair.Fixed.Voxels(), refine.Agreement{}, false)
+		apart, _ := regularisation(r.refinedBy(), r.room(), refine.Agreement{}, false)
 		by = &apart
 	}
 	passes, trees := r.passes()
 	u, err := search.Run(r.ctx, r.canonical, search.Options{
-		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.pair.Fixed.Voxels(), *by), Threads: r.opt.Threads, Locked: r.lockedCanonical(),
+		Passes: passes, Trees: trees, Intensities: r.refinedBy() != refine.MIND, Stiffness: searchStiffness(r.refinedBy(), r.room(), *by), Threads: r.opt.Threads, Locked: r.lockedCanonical(),
 		Progress: func(fraction float64) { r.report.at(fraction, "") },
 	})
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *registration) look(asked bool, by *refine.Regularisation) error {
 	for {
 		coarse, brief := smooth, true
 		if r.refinedBy() == refine.MIND {
-			coarse = acrossContrasts(r.pair.Fixed.Voxels())
+			coarse = acrossContrasts(r.room())
 		}
 		if given := r.given(); asked && given != nil {
 			coarse, brief = *given, false
@@ -180,7 +180,7 @@ func (r *registration) match() (*refine.Regularisation, error) {
 	if len(r.canonical.Channels) > 0 || r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil || r.agreement.Gain >= mostUnmapped {
 		return nil, nil // the last of these would be refused by isMapped after the work
 	}
-	by := mapped(r.pair.Fixed.Voxels())
+	by := mapped(r.room())
 	refinement, m, err := r.refinement.Matched(r.ctx, by)
 	if err != nil || !isMapped(r.agreement, m) {
 		return nil, err
@@ -195,15 +195,23 @@ func (r *registration) given() *refine.Regularisation {
 	var by refine.Regularisation
 	switch word, mm := r.opt.smoothness(); {
 	case word == "auto" && r.model != nil: // it has moved two people's detail already
-		by = rough(r.refinedBy(), r.pair.Fixed.Voxels())
+		by = rough(r.refinedBy(), r.room())
 	case word == "auto":
 		return nil
 	case word != "":
-		by = byWord(word, r.refinedBy(), r.pair.Fixed.Voxels())
+		by = byWord(word, r.refinedBy(), r.room())
 	default:
-		by = byLength(mm, refine.New(r.canonical, nil, refine.Options{Similarity: r.refinedBy(), Voxels: effort[r.opt.Preset].voxels}).Spacing(), slices.Min(r.pair.Fixed.Size[:]))
+		by = byLength(mm, refine.New(r.canonical, nil, refine.Options{Similarity: r.refinedBy(), Voxels: effort[r.opt.Preset].voxels}).Spacing(), r.shortest())
 	}
 	return &by
+}
+
+// shortest is how many voxels the fixed image has along its shortest axis; of a slice, in its plane.
+func (r *registration) shortest() int {
+	if g := r.pair.Fixed.Geometry; g.Flat() {
+		return min(g.Size[0], g.Size[1])
+	}
+	return slices.Min(r.pair.Fixed.Size[:])
 }
 
 // refineOptions are those of the refinement.
@@ -225,7 +233,7 @@ func (r *registration) refine() error {
 		if r.given() == nil && r.deform != nil && r.refinedBy() == refine.NCC {
 			r.refinement = refine.New(r.canonical, r.deform, r.refineOptions())
 			if r.agreement = r.refinement.Agreement(r.deform); r.agreement.Correlation < stillApart {
-				low := rough(refine.NCC, r.pair.Fixed.Voxels())
+				low := rough(refine.NCC, r.room())
 				by = &low
 			}
 		}
@@ -245,12 +253,12 @@ func (r *registration) refine() error {
 	case by != nil && similarity == refine.NCC:
 		r.because("the images agree little after the search: fine detail is followed, as between two people")
 	default:
-		chosen, why := regularisation(similarity, r.pair.Fixed.Voxels(), r.agreement, r.frames)
+		chosen, why := regularisation(similarity, r.room(), r.agreement, r.frames)
 		r.because(why)
 		by = &chosen
 	}
 	if r.roughness = *by; matched != nil { // that goes on without the curve
-		r.roughness = acrossContrasts(r.pair.Fixed.Voxels())
+		r.roughness = acrossContrasts(r.room())
 	}
 	u, levels, err := r.refinement.Fine(r.ctx, *by)
 	if err != nil {

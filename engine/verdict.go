@@ -107,6 +107,25 @@ const (
 	asMirrored    = 0.01  // gain of an aligned one that speaks for it
 )
 
+// evidence is what must speak for a place: that of volumes, or of slices, in which less does and a deformation fits more by chance.
+type evidence struct{ sharp, blunt, sharpEnd float64 }
+
+var (
+	ofVolumes = evidence{sharp, blunt, sharpEnd}
+	ofSlices  = evidence{0.07, 0.1, 0.8}
+)
+
+// evidence returns that of the pair.
+func (r *registration) evidence() evidence {
+	if r.isFlat() {
+		return ofSlices
+	}
+	return ofVolumes
+}
+
+// isChance says whether another place would do as well.
+func (v evidence) isChance(e RefereeMetrics) bool { return e.Start < v.sharp && e.End < v.sharpEnd }
+
 // mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the deformation alone found
 // something, no two of them tell.
 func mirrored(e RefereeMetrics) bool {
@@ -114,7 +133,7 @@ func mirrored(e RefereeMetrics) bool {
 }
 
 // verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.
-func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
+func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verdict {
 	v := Verdict{Grade: Good, Reasons: []string{}}
 	doubt := func(grade, reason string) {
 		if v.Grade != Failed {
@@ -126,9 +145,9 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 		doubt(Failed, fmt.Sprintf("Where they were laid the images share only %.0f %% of what the fixed one shows.", 100*e.Common))
 	}
 	switch {
-	case e.Start < sharp && e.End < sharpEnd:
+	case by.isChance(e):
 		doubt(Failed, "Nothing in the images speaks for this place: moved by some voxels they would match as well.")
-	case e.Start < blunt:
+	case e.Start < by.blunt:
 		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
 	}
 	if mirrored(e) {
@@ -137,14 +156,14 @@ func verdict(e RefereeMetrics, doubts []string, voxel float64) Verdict {
 	for _, reason := range doubts {
 		doubt(Check, reason)
 	}
-	v.ErrorMM = estimatedError(e, voxel)
+	v.ErrorMM = estimatedError(e, by, voxel)
 	return v
 }
 
 // estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing speaks for this place
 // it is as far as the images could be moved.
-func estimatedError(e RefereeMetrics, voxel float64) float64 {
-	if e.Start < sharp && e.End < sharpEnd || mirrored(e) {
+func estimatedError(e RefereeMetrics, by evidence, voxel float64) float64 {
+	if by.isChance(e) || mirrored(e) {
 		return max(e.ReachMM, voxel)
 	}
 	return 1.23 * math.Pow(voxel, 0.88) * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)

@@ -61,7 +61,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		m := good
 		c.change(&m)
-		v := verdict(m.Referee, append(startDoubts(m.Align), doubts(m, true)...), 1)
+		v := verdict(m.Referee, ofVolumes, append(startDoubts(m.Align), doubts(m, true)...), 1)
 		if v.Grade != c.want || (v.Grade == Good) != (len(v.Reasons) == 0) {
 			t.Errorf("%s: %s because %q, want %s", c.name, v.Grade, v.Reasons, c.want)
 		}

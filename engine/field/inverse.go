@@ -122,10 +122,16 @@ func (f *Field) affineFit() volume.Affine {
 	for a, n := range f.Size {
 		step[a] = (n + samples - 1) / samples
 	}
-	for z := 0; z < f.Size[2]; z += step[2] {
-		for y := 0; y < f.Size[1]; y += step[1] {
-			for x := 0; x < f.Size[0]; x += step[0] {
-				o := x + f.Size[0]*(y+f.Size[1]*z)
+	sampled := f.Size
+	for a, n := range f.Size {
+		if n == 1 { // a slice's layer counts as two that move alike
+			sampled[a] = 2
+		}
+	}
+	for z := 0; z < sampled[2]; z += step[2] {
+		for y := 0; y < sampled[1]; y += step[1] {
+			for x := 0; x < sampled[0]; x += step[0] {
+				o := min(x, f.Size[0]-1) + f.Size[0]*(min(y, f.Size[1]-1)+f.Size[1]*min(z, f.Size[2]-1))
 				in := [4]float64{float64(x), float64(y), float64(z), 1}
 				out := [3]float64{in[0] + float64(f.X[o]), in[1] + float64(f.Y[o]), in[2] + float64(f.Z[o])}
 				for r := range 4 {
@@ -141,7 +147,7 @@ func (f *Field) affineFit() volume.Affine {
 	}
 	var solution mat.Dense
 	if err := solution.Solve(mat.NewDense(4, 4, normal[:]), mat.NewDense(4, 3, right[:])); err != nil {
-		return volume.IdentityAffine() // a grid one voxel thick
+		return volume.IdentityAffine()
 	}
 	var fit volume.Affine
 	for r := range 3 {

@@ -50,7 +50,7 @@ func (w *windows) slab(lo, hi int) (total float64, n int) {
 	nx, ny, nz := w.a.Size[0], w.a.Size[1], w.a.Size[2]
 	plane := nx * ny
 	ring := make([][]float64, 2*w.radius+1) // the in-plane sums of the slices in the window
-	for i := range ring {
+	for i := range min(len(ring), nz) {
 		ring[i] = make([]float64, channels*plane)
 	}
 	column := make([]float64, channels*plane) // their sum

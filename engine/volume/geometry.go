@@ -8,6 +8,7 @@ package volume
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
 )
@@ -27,6 +28,20 @@ var Identity = [9]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}
 // Voxels returns the number of voxels.
 func (g Geometry) Voxels() int { return g.Size[0] * g.Size[1] * g.Size[2] }
 
+// Flat reports whether g is a slice with its thickness along the last axis, which is how the stages read one. It stays in its plane.
+func (g Geometry) Flat() bool { return g.Size[2] == 1 }
+
+// Thin returns the axis along which g has one voxel, -1 where it has more along each.
+func (g Geometry) Thin() int { return slices.Index(g.Size[:], 1) }
+
+// Side returns how many voxels g has along an axis in the geometric mean; of a slice, along the two of its plane.
+func (g Geometry) Side() float64 {
+	if g.Flat() {
+		return math.Sqrt(float64(g.Voxels()))
+	}
+	return math.Cbrt(float64(g.Voxels()))
+}
+
 // maxVoxels bounds a grid so that no product of sizes or byte count overflows: 2^33 voxels are 32 GiB of float32.
 const maxVoxels = 1 << 33
 
@@ -35,17 +50,21 @@ func (g Geometry) Check(name string) error {
 	voxels := 1
 	for a, n := range g.Size {
 		if n <= 0 {
-			return fault.New(fault.EmptyVolume, "%s volume is empty: size %v has no voxels along axis %d; load a 3-D volume", name, g.Size, a)
+			return fault.New(fault.EmptyVolume, "%s volume is empty: size %v has no voxels along axis %d; load an image with voxels", name, g.Size, a)
 		}
 		if n > maxVoxels/voxels {
 			return fault.New(fault.InvalidArgument, "%s volume: size %v is beyond what this library handles", name, g.Size)
 		}
 		voxels *= n
 	}
-	for a, n := range g.Size {
+	thin := 0
+	for _, n := range g.Size {
 		if n == 1 {
-			return fault.New(fault.ThinVolume, "%s volume is one voxel thick along axis %d (size %v): deformable registration needs a 3-D volume with at least two slices", name, a, g.Size)
+			thin++
 		}
+	}
+	if thin > 1 {
+		return fault.New(fault.ThinVolume, "%s volume has more than one voxel along one axis alone (size %v): give a volume, or a slice of one voxel's thickness", name, g.Size)
 	}
 	for a := range 3 {
 		if s := g.Spacing[a]; !(s >= leastSpacing && s <= mostSpacing) {

@@ -9,6 +9,7 @@ package align
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 
@@ -63,6 +64,7 @@ type Result struct {
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
 	poor            = 0.165      // below, rotations are searched
+	poorSlice       = 0.5        // of slices
 	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // refined, of the search's peaks: in a small crop the right one need not be among the first
 
@@ -170,10 +172,16 @@ func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	m := inverse.After(v.IndexToPhysical())
 	g := v.Geometry
 	g.Origin, g.Spacing = m.T, m.Scales()
+	if g.Flat() {
+		g.Spacing[2] = math.Sqrt(g.Spacing[0] * g.Spacing[1])
+	}
 	for c := range 3 {
 		for r := range 3 {
 			g.Direction[3*r+c] = m.M[3*r+c] / g.Spacing[c]
 		}
+	}
+	if g.Flat() {
+		g.Direction[8] = 1
 	}
 	return &volume.Volume{Geometry: g, Data: v.Data}
 }
@@ -337,7 +345,10 @@ func (a *aligner) ascend(start outcome, v views) (outcome, error) {
 // rotate searches every orientation where the best so far fits poorly, or two modalities may lie along other axes, and returns the better
 // of the two.
 func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, error) {
-	weak := best.evidence() < poor
+	weak, least := best.evidence() < poor, 0.0
+	if a.fixed.Flat() && !weak { // slices match by chance, too, and their rotations cost little
+		weak, least = best.evidence() < poorSlice, farBetter
+	}
 	if a.opt.Initial != nil || !weak && best.same {
 		return best, v, nil
 	}
@@ -350,7 +361,7 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 		return outcome{}, views{}, err
 	}
 	refined := turned.refined + best.refined
-	if tv.plain != nil && turned.score > best.score {
+	if tv.plain != nil && turned.score > best.score+least {
 		best, v = turned, tv
 	}
 	best.refined = refined
@@ -369,7 +380,7 @@ func (a *aligner) result(o outcome, same bool) *Result {
 func (a *aligner) rigidBeside(best outcome, v views) (outcome, error) {
 	middle := centroid(v.fixed.resampled)
 	there := best.transform.Apply(middle)
-	rigid := volume.Affine{M: volume.NearestRotation(best.transform.M)}
+	rigid := volume.Affine{M: a.rotationOf(best.transform)}
 	for i, x := range rigid.Apply(middle) {
 		rigid.T[i] = there[i] - x
 	}

@@ -12,10 +12,14 @@ func foreground(w *resampled) []float32 {
 	for i, v := range w.valid {
 		above[i] = v > 0 && w.intensity[i] > threshold
 	}
-	core := largestComponent(erode(above, n), n)
+	near := faces(n)
+	if w.flat {
+		near = near[:4]
+	}
+	core := largestComponent(erode(above, near), near)
 	count := 0
 	body := make([]float32, len(above))
-	for i, in := range fillSlices(dilateWithin(core, above, n), n) {
+	for i, in := range fillSlices(dilateWithin(core, above, near), n) {
 		if in && w.valid[i] > 0 {
 			body[i] = 1
 			count++
@@ -124,30 +128,35 @@ func robustRange(w *resampled) (lo, hi float32) {
 func onBorder(w *resampled, i int) bool {
 	nx, nxy := w.grid.Size[0], w.grid.Size[0]*w.grid.Size[1]
 	v := w.valid
-	return v[i-1] == 0 || v[i+1] == 0 || v[i-nx] == 0 || v[i+nx] == 0 || v[i-nxy] == 0 || v[i+nxy] == 0
+	return v[i-1] == 0 || v[i+1] == 0 || v[i-nx] == 0 || v[i+nx] == 0 || !w.flat && (v[i-nxy] == 0 || v[i+nxy] == 0)
 }
 
 // faces are the offsets of the face neighbours of a voxel that is not one of the outermost. Those are never part of a body.
-func faces(n [3]int) [6]int {
+func faces(n [3]int) []int {
 	nx, nxy := n[0], n[0]*n[1]
-	return [6]int{-1, 1, -nx, nx, -nxy, nxy}
+	return []int{-1, 1, -nx, nx, -nxy, nxy}
 }
 
-func erode(in []bool, n [3]int) []bool {
+func erode(in []bool, near []int) []bool {
 	out := make([]bool, len(in))
-	near := faces(n)
 	for i, v := range in {
-		if v {
-			out[i] = in[i+near[0]] && in[i+near[1]] && in[i+near[2]] && in[i+near[3]] && in[i+near[4]] && in[i+near[5]]
+		if !v {
+			continue
+		}
+		out[i] = true
+		for _, d := range near {
+			if !in[i+d] {
+				out[i] = false
+				break
+			}
 		}
 	}
 	return out
 }
 
 // dilateWithin adds the face neighbours that lie in limit.
-func dilateWithin(in, limit []bool, n [3]int) []bool {
+func dilateWithin(in, limit []bool, near []int) []bool {
 	out := append([]bool(nil), in...)
-	near := faces(n)
 	for i, v := range in {
 		if v {
 			for _, d := range near {
@@ -159,9 +168,8 @@ func dilateWithin(in, limit []bool, n [3]int) []bool {
 }
 
 // largestComponent keeps the largest set connected through faces; the first of equals.
-func largestComponent(in []bool, n [3]int) []bool {
+func largestComponent(in []bool, near []int) []bool {
 	label := make([]int32, len(in))
-	near := faces(n)
 	best, bestSize, current := int32(0), 0, int32(0)
 	var stack []int
 	for i, v := range in {

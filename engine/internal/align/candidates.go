@@ -22,10 +22,14 @@ func (a *aligner) search(v views) ([]peak, error) {
 	}
 	s := newSearcher(f, largest, a.opt.Threads)
 	var all []peak
-	for i, axial := range factors {
+	along := factors
+	if f.flat {
+		along = []float64{1}
+	}
+	for i, axial := range along {
 		for j, plane := range factors {
 			all = append(all, s.search(m, [3]float64{plane, plane, axial})...)
-			done := float64(i*len(factors)+j+1) / float64(len(factors)*len(factors))
+			done := float64(i*len(factors)+j+1) / float64(len(along)*len(factors))
 			if err := a.checkpoint(0.2 + float64(0.4*done)); err != nil {
 				return nil, err
 			}

@@ -40,7 +40,7 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}
 		if len(matches) > 0 {
-			t = t.After(trimmedFit(matches))
+			t = a.within2D(t.After(trimmedFit(matches)))
 		}
 	}
 	return t, nil
@@ -66,7 +66,7 @@ func sampleMatches(fixed, moving features, t volume.Affine, f *field.Field) []ma
 				p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
 				inside := true
 				for a, c := range toMoving.Apply(p) {
-					inside = inside && c >= 1 && c <= float64(m[a]-2)
+					inside = inside && (c >= 1 && c <= float64(m[a]-2) || a == 2 && moving.flat)
 				}
 				if inside {
 					points = append(points, p[:]...)

@@ -69,7 +69,7 @@ func describe(w *resampled, threads int) features {
 // anatomy. The blur is over the field of view alone, so that where it cuts the body there is no surface; it is wide, so blocks of
 // two voxels a side will do for it.
 func depthWeights(w *resampled, threads int) []float32 {
-	sigma := depthSigma * math.Cbrt(w.bodyCount) / 2
+	sigma := depthSigma * w.side() / 2
 	s := [3]float64{sigma, sigma, sigma}
 	depth, known := volume.Zeros(halved(w.grid)), volume.Zeros(halved(w.grid))
 	body, valid := halve(w.body, w.grid.Size, depth.Size), halve(w.valid, w.grid.Size, depth.Size)
@@ -82,6 +82,14 @@ func depthWeights(w *resampled, threads int) []float32 {
 		weights[i] = b * min(max(weights[i], 0), 1)
 	}
 	return weights
+}
+
+// side is the root of the body's voxels that makes a length of them.
+func (w *resampled) side() float64 {
+	if w.flat {
+		return math.Sqrt(w.bodyCount)
+	}
+	return math.Cbrt(w.bodyCount)
 }
 
 // principal returns the leading principal directions of the described features of two images, pooled; the rows are unit
@@ -158,7 +166,7 @@ func (f features) leading(count int) features {
 // as zero.
 func (f features) halved(count, threads int) features {
 	f = f.leading(count)
-	w := &resampled{grid: halved(f.grid)}
+	w := &resampled{grid: halved(f.grid), flat: f.flat}
 	half := func(in []float32) []float32 { return halve(in, f.grid.Size, w.grid.Size) }
 	w.valid, w.body = half(f.valid), half(f.body)
 	w.bodyCount = f.bodyCount / 8
@@ -220,10 +228,14 @@ func (f features) added(without []float32, sigma float64, threads int) []float32
 func (f features) interleave(out []float32, planes [][]float32, at []int, sigma float64, threads int) {
 	const together = 7 // planes: what the filter holds of them stays in the cache
 	nx, ny, nz := f.grid.Size[0], f.grid.Size[1], f.grid.Size[2]
+	sigmas := [3]float64{sigma, sigma, sigma}
+	if f.flat {
+		sigmas[2] = 0
+	}
 	for len(planes) > 0 {
 		n := min(together, len(planes))
 		lane := at[:n]
-		filter.Gaussian(f.grid.Size, [3]float64{sigma, sigma, sigma}, n, threads, filter.From(f.grid.Size, planes[:n]...), func(y, z int, rows [][]float32) {
+		filter.Gaussian(f.grid.Size, sigmas, n, threads, filter.From(f.grid.Size, planes[:n]...), func(y, z int, rows [][]float32) {
 			if y == 0 || y == ny-1 || z == 0 || z == nz-1 {
 				return // the outermost voxels stay zero, or the score would jump where a point leaves the grid
 			}
@@ -309,16 +321,19 @@ func distributionDistance(a, b *resampled) float64 {
 // correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t, at every second voxel of
 // each axis; 0 where they do not.
 func correlation(fixed, moving *resampled, t volume.Affine, threads int) float64 {
-	n, lattice := fixed.grid.Size, fixed.grid
+	n, lattice, first := fixed.grid.Size, fixed.grid, 0
+	if fixed.flat { // its layers beside the middle know nothing
+		lattice, first = middleOf(lattice), 1
+	}
 	for a := range 3 {
-		lattice.Size[a] = (n[a] + 1) / 2
+		lattice.Size[a] = (lattice.Size[a] + 1) / 2
 		lattice.Spacing[a] *= 2
 	}
 	intensity := (&volume.Volume{Geometry: moving.grid, Data: moving.intensity}).Resample(lattice, t, volume.Linear, 0, threads)
 	body := (&volume.Volume{Geometry: moving.grid, Data: moving.body}).Resample(lattice, t, volume.Nearest, 0, threads)
 	var f, m []float64
 	k := 0
-	for z := 0; z < n[2]; z += 2 {
+	for z := first; z < first+2*lattice.Size[2]; z += 2 {
 		for y := 0; y < n[1]; y += 2 {
 			for x := 0; x < n[0]; x += 2 {
 				if i := (z*n[1]+y)*n[0] + x; fixed.body[i] > 0 && body.Data[k] > 0 {

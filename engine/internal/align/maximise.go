@@ -84,6 +84,37 @@ func (a affineMotion) slope(dst, _ []float64, c volume.Affine, m [9]float64, t [
 	return float64(strainWeight * penalty)
 }
 
+// planar is a motion within a plane: the parameters of another that do not lead out of it.
+type planar struct {
+	motion
+	free []int
+}
+
+func (p planar) parameters() int { return len(p.free) }
+
+// whole returns the parameters of the motion.
+func (p planar) whole(x []float64) []float64 {
+	all := make([]float64, p.motion.parameters())
+	for k, i := range p.free {
+		all[i] = x[k]
+	}
+	return all
+}
+
+func (p planar) at(x []float64) volume.Affine { return p.motion.at(p.whole(x)) }
+
+func (p planar) slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]float64) float64 {
+	all := make([]float64, p.motion.parameters())
+	added := p.motion.slope(all, p.whole(x), c, m, t)
+	for k, i := range p.free {
+		dst[k] = all[i]
+	}
+	return added
+}
+
+// What stays in the plane, of the parameters of a rotation and a translation, and of all twelve.
+var planarRigid, planarAffine = []int{2, 3, 4}, []int{0, 1, 3, 4, 9, 10}
+
 // evaluation is the cost and its derivative at the last parameters that were asked for.
 type evaluation struct {
 	*objective
@@ -108,6 +139,12 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 	var along motion = affineMotion{o.centred(start), o.radius()}
 	if rigid {
 		along = rigidMotion{o.centred(start), o.radius()}
+	}
+	switch {
+	case o.flat && rigid:
+		along = planar{along, planarRigid}
+	case o.flat:
+		along = planar{along, planarAffine}
 	}
 	here := evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
 	problem := optimize.Problem{

@@ -29,6 +29,7 @@ type objective struct {
 	fixedSelf  float64 // overlap of the smoothed body with itself, voxels
 	movingSelf float64
 	grid       volume.Geometry // of the moving features
+	flat       bool            // the images are slices
 	toIndex    volume.Affine
 	moving     []float32 // interleaved
 	threads    int
@@ -38,7 +39,7 @@ type objective struct {
 // interleaved over the grids.
 func newObjective(fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int) *objective {
 	o := &objective{
-		center: centroid(fixed), grid: moving.grid, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+		center: centroid(fixed), grid: moving.grid, flat: fixed.flat, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
 	}
 	for i := bodyLane; i < len(movingFeatures); i += lanes {
 		b := float64(movingFeatures[i])

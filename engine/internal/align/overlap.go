@@ -66,12 +66,18 @@ func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 func overlap(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	const n = 32
 	toIndex := moving.PhysicalToIndex().After(t).After(fixed.IndexToPhysical())
+	if fixed.Flat() { // both as thick
+		toIndex.M[8] = 1
+	}
 	inside := 0
 	for k := range n * n * n {
 		cell := [3]int{k % n, k / n % n, k / (n * n)}
 		var index [3]float64
 		for a := range 3 {
 			index[a] = float64((float64(cell[a])+0.5)/n*float64(fixed.Size[a])) - 0.5
+		}
+		if fixed.Flat() { // a slice and its plane, whatever it is thick
+			index[2] = 0
 		}
 		p := toIndex.Apply(index)
 		in := true

@@ -11,7 +11,8 @@ import (
 // resampled is one image as the alignment sees it: resampled to isotropic voxels along a frame of axes, with one voxel of
 // unknown around its field of view, so that what is interpolated from it falls off smoothly.
 type resampled struct {
-	grid      volume.Geometry
+	grid      volume.Geometry // of a slice, three voxels thick: the first and the last are the border
+	flat      bool            // it is a slice, which is in the middle
 	intensity []float32
 	valid     []float32 // 1 inside the field of view and the mask, else 0: unknown, not air
 	body      []float32 // 1 on the foreground
@@ -26,8 +27,14 @@ func comparisonSpacing(fixed, moving volume.Geometry) float64 {
 	voxel := func(g volume.Geometry) float64 { return extent(g) / float64(g.Voxels()) }
 	small, large := min(extent(fixed), extent(moving)), max(extent(fixed), extent(moving))
 	finer, coarser := min(voxel(fixed), voxel(moving)), max(voxel(fixed), voxel(moving))
+	if fixed.Flat() {
+		return math.Sqrt(max(min(coarser, max(finer, small/fewest)), small/sliceVoxels, large/(3*sliceVoxels)))
+	}
 	return math.Cbrt(max(min(coarser, max(finer, small/fewest)), small/500e3, large/1.5e6))
 }
+
+// sliceVoxels is how many voxels the smaller of two slices is compared at, at most.
+const sliceVoxels = 250e3
 
 // mostVoxels bounds every grid of the alignment. comparisonSpacing goes by the volume of the images, which is less than that of the boxes
 // around images that are thin or long and lie askew.
@@ -65,7 +72,9 @@ func (a *aligner) within(h float64) float64 {
 func thinnest(g volume.Geometry) float64 {
 	mm := math.Inf(1)
 	for a, n := range g.Size {
-		mm = min(mm, float64(n)*g.Spacing[a])
+		if a < 2 || !g.Flat() {
+			mm = min(mm, float64(n)*g.Spacing[a])
+		}
 	}
 	return mm
 }
@@ -79,6 +88,9 @@ func affordable(h float64, fixed, moving volume.Geometry, frame [9]float64) floa
 		f, m, both := 1.0, 1.0, 1.0
 		for a := range 3 {
 			nf, nm := math.Ceil((fHi[a]-fLo[a])/h)+2, math.Ceil((mHi[a]-mLo[a])/h)+2
+			if a == 2 && fixed.Flat() {
+				nf, nm = 3, 3
+			}
 			f, m, both = f*nf, m*nm, both*(nf+nm/scales[0])/2
 		}
 		n := max(f, m, both)
@@ -89,19 +101,28 @@ func affordable(h float64, fixed, moving volume.Geometry, frame [9]float64) floa
 	}
 }
 
-// extent returns the volume of a field of view, mm^3.
+// extent returns the volume of a field of view, mm^3; of a slice the area, mm^2.
 func extent(g volume.Geometry) float64 {
+	if g.Flat() {
+		return math.Abs(g.IndexToPhysical().Det()) / g.Spacing[2] * float64(g.Voxels())
+	}
 	return math.Abs(g.IndexToPhysical().Det()) * float64(g.Voxels())
 }
 
 // newResampled resamples what downsample made of an image to voxels of h mm along the columns of frame, a rotation.
 func newResampled(image downsampled, h float64, frame [9]float64, threads int) *resampled {
-	w := &resampled{grid: boundingGrid(image.extent, h, frame)}
+	w := &resampled{grid: boundingGrid(image.extent, h, frame), flat: image.extent.Flat()}
 	mean, known := image.mean, image.known
 	lowest, _ := mean.MinMax()
-	values := mean.Resample(w.grid, volume.IdentityAffine(), volume.Linear, lowest, threads)
-	w.intensity = scaled(values.Data)
-	w.valid = known.Resample(w.grid, volume.IdentityAffine(), volume.Linear, 0, threads).Data
+	read := w.grid
+	if w.flat {
+		read = middleOf(w.grid)
+	}
+	w.intensity = scaled(mean.Resample(read, volume.IdentityAffine(), volume.Linear, lowest, threads).Data)
+	w.valid = known.Resample(read, volume.IdentityAffine(), volume.Linear, 0, threads).Data
+	if w.flat { // across the slice everything repeats
+		w.intensity, w.valid = slices.Repeat(w.intensity, 3), slices.Repeat(w.valid, 3)
+	}
 	n := w.grid.Size
 	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
 	for i, x := range w.valid {
@@ -142,11 +163,21 @@ func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometr
 	var first [3]float64
 	for a := range 3 {
 		inner := max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
+		if a == 2 && g.Flat() {
+			inner = 1
+		}
 		out.Size[a] = inner + 2
 		first[a] = float64((lo[a]+hi[a])/2) - float64(float64(inner+1)/2*h)
 	}
 	out.Origin = volume.Affine{M: frame}.Apply(first)
 	return out
+}
+
+// middleOf returns the middle of the three layers of a slice's grid.
+func middleOf(g volume.Geometry) volume.Geometry {
+	g.Origin = g.IndexToPhysical().Apply([3]float64{0, 0, 1})
+	g.Size[2] = 1
+	return g
 }
 
 // bounds returns the box around g along frame, in coordinates along frame, mm.

@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	rotations     = 100 // about 45 degrees apart
-	rotationTries = 4   // refined, of the best
-	turnSpacing   = 4   // voxels of the search over rotations, in those of the comparison
-	farBetter     = 0.1 // in score, or the orientation stays; RATIONALE.md, The initial alignment
+	rotations = 100 // about 45 degrees apart
+	// planarRotations are those of a slice.
+	planarRotations = 24
+	rotationTries   = 4   // refined, of the best
+	turnSpacing     = 4   // voxels of the search over rotations, in those of the comparison
+	farBetter       = 0.1 // in score, or the orientation stays; RATIONALE.md, The initial alignment
 )
 
 // rotationSearch looks for the moving image in one orientation after another, by FFT at a coarse grid.
@@ -36,7 +38,7 @@ func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 	f := describe(w, threads)
 	basis := principal(f, f, threads)
 	return rotationSearch{
-		searcher: newSearcher(f.intoComponents(basis, threads).leading(searchComponents), [3]int{longest, longest, longest}, threads),
+		searcher: newSearcher(f.intoComponents(basis, threads).leading(searchComponents), a.longestAlong(longest), threads),
 		moving:   downsample(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
 	}, true
 }
@@ -53,13 +55,39 @@ func (a *aligner) rotationGrid(h float64) (spacing float64, longest int) {
 	for spacing = max(a.within(turnSpacing*h), min(turnSpacing*h, diagonal/fine)); ; spacing *= 1.1 {
 		longest = int(diagonal/spacing) + 4
 		voxels := 1.0
-		for _, n := range boundingGrid(a.fixed.Geometry, spacing, volume.Identity).Size {
+		for k, n := range boundingGrid(a.fixed.Geometry, spacing, volume.Identity).Size {
+			if k == 2 && a.fixed.Flat() {
+				n = 0
+			}
 			voxels *= float64(n + longest)
 		}
 		if voxels <= mostVoxels {
 			return spacing, longest
 		}
 	}
+}
+
+// longestAlong returns how many voxels the moving image has along each axis, at most, by how many it has along any.
+func (a *aligner) longestAlong(longest int) [3]int {
+	if a.moving.Flat() {
+		return [3]int{longest, longest, 3}
+	}
+	return [3]int{longest, longest, longest}
+}
+
+// orientations returns the rotations that are tried.
+func (a *aligner) orientations() (all [][9]float64) {
+	if !a.fixed.Flat() {
+		for i := range rotations {
+			all = append(all, superFibonacci(i, rotations))
+		}
+		return all
+	}
+	for i := range planarRotations {
+		sin, cos := math.Sincos(2 * math.Pi * float64(i) / planarRotations)
+		all = append(all, [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1})
+	}
+	return all
 }
 
 // best returns the best translation of the moving image turned by frame, a rotation; its score is 0 where there is none. MIND
@@ -82,6 +110,9 @@ func (t rotationSearch) best(frame [9]float64) peak {
 func (t rotationSearch) axisFlipped() bool {
 	upright := t.best(volume.Identity).score
 	for axis := range 3 {
+		if axis < 2 && t.searcher.fixed.flat { // a slice is not turned over
+			continue
+		}
 		half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, -1}
 		half[4*axis] = 1
 		if t.best(half).score > upright+farBetter {
@@ -95,8 +126,8 @@ func (t rotationSearch) axisFlipped() bool {
 // rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they found.
 func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, error) {
 	var all []peak
-	for i := range rotations {
-		if p := t.best(superFibonacci(i, rotations)); p.score > 0 {
+	for _, frame := range a.orientations() {
+		if p := t.best(frame); p.score > 0 {
 			all = append(all, p)
 		}
 		if err := a.checkpoint(0.6); err != nil {
@@ -105,7 +136,12 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 	}
 	slices.SortStableFunc(all, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
 
-	middle := max(h, a.within(max(2*h, math.Cbrt(max(extent(a.fixed.Geometry), extent(a.moving.Geometry))/200e3))))
+	largest := max(extent(a.fixed.Geometry), extent(a.moving.Geometry))
+	enough := math.Cbrt(largest / 200e3)
+	if a.fixed.Flat() {
+		enough = math.Sqrt(largest / sliceVoxels * 2)
+	}
+	middle := max(h, a.within(max(2*h, enough)))
 	// Each step turns the frame to where the last one ended, so that the features become comparable. An orientation in which nothing is
 	// left of the moving image keeps the score that it had.
 	improve := func(p peak, steps int) (outcome, error) {
@@ -154,13 +190,28 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 	return turned, v, err
 }
 
+// rotationOf returns the rotation nearest to a transform; of a slice, one in its plane.
+func (a *aligner) rotationOf(t volume.Affine) [9]float64 {
+	frame := volume.NearestRotation(t.M)
+	return a.within2D(volume.Affine{M: frame}).M
+}
+
+// within2D returns a transform of a slice without the rounding errors that lead out of its plane; of a volume as it is.
+func (a *aligner) within2D(t volume.Affine) volume.Affine {
+	if a.fixed.Flat() {
+		t.M[2], t.M[5], t.M[6], t.M[7], t.M[8] = 0, 0, 0, 0, 1
+		t.T[2] = 0
+	}
+	return t
+}
+
 // turnLimit is how far, in radians, the moving image may turn against the frame that it is described in.
 const turnLimit = 0.2
 
 // reframe describes the moving image anew in the frame that the alignment has found, and refines again, until the two agree.
 func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, error) {
 	for range 3 {
-		frame := volume.NearestRotation(best.transform.M)
+		frame := a.rotationOf(best.transform)
 		if angle(frame, v.moving.grid.Direction) < turnLimit {
 			break
 		}

@@ -155,7 +155,7 @@ func (s *searcher) peaks(score []float32, m, moving features, scale [3]float64) 
 		for y := range n[1] {
 			for x := range n[0] {
 				v := score[(z*n[1]+y)*n[0]+x]
-				if v <= 0 || !isMaximum(score, n, x, y, z) {
+				if v <= 0 || m.flat && z > 0 || !isMaximum(score, n, x, y, z) {
 					continue
 				}
 				offset := [3]int{x, y, z}
@@ -231,7 +231,7 @@ func rescaled(f features, scale [3]float64, threads int) features {
 	if scale == [3]float64{1, 1, 1} {
 		return f
 	}
-	w := &resampled{grid: f.grid}
+	w := &resampled{grid: f.grid, flat: f.flat}
 	var shift [3]float64
 	for a := range 3 {
 		w.grid.Size[a] = int(math.Ceil(float64(f.grid.Size[a]) / scale[a]))

@@ -39,6 +39,10 @@ func (p Pair) Grid(spacing float64) volume.Geometry {
 	volumeMM := math.Abs(p.Fixed.IndexToPhysical().Det()) * float64(p.Fixed.Voxels())
 	for {
 		g := p.Fixed.NetworkGrid([3]float64{spacing, spacing, spacing}, [3]int{minSize, minSize, minSize}, 1)
+		if p.Fixed.Flat() {
+			g.Size[2] = 1
+			return g.CenteredAt(p.Fixed.Center())
+		}
 		n := float64(g.Size[0]) * float64(g.Size[1]) * float64(g.Size[2])
 		if n <= maxVoxels || n*spacing*spacing*spacing <= 4*volumeMM {
 			return g
@@ -54,7 +58,11 @@ const nearlyCubes = 1.15
 // else Grid. On it the fixed image is read as it is, without an interpolation's blur.
 func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	g, _, _ := p.Fixed.Geometry.Canonical()
-	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:]) >= minSize {
+	size := g.Size[:]
+	if g.Flat() {
+		size = g.Size[:2]
+	}
+	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(size) >= minSize {
 		return g
 	}
 	return p.Grid(spacing)
@@ -109,20 +117,23 @@ func (p Pair) movingOn(g volume.Geometry, e Edge, threads int) (image, valid *vo
 // inner returns v without a margin of so many voxels, on g.
 func inner(v *volume.Volume, g volume.Geometry, margin int) *volume.Volume {
 	out := volume.Zeros(g)
+	across := (v.Size[2] - g.Size[2]) / 2
 	for z := range g.Size[2] {
 		for y := range g.Size[1] {
-			from := ((z+margin)*v.Size[1]+y+margin)*v.Size[0] + margin
+			from := ((z+across)*v.Size[1]+y+margin)*v.Size[0] + margin
 			copy(out.Data[(z*g.Size[1]+y)*g.Size[0]:], v.Data[from:from+g.Size[0]])
 		}
 	}
 	return out
 }
 
-// Grow returns g with margin voxels more on every side.
+// Grow returns g with margin voxels more on every side; a slice stays one voxel thick.
 func Grow(g volume.Geometry, margin int) volume.Geometry {
 	grown := g
 	for a := range 3 {
-		grown.Size[a] += 2 * margin
+		if a < 2 || !g.Flat() {
+			grown.Size[a] += 2 * margin
+		}
 	}
 	return grown.CenteredAt(g.Center())
 }
@@ -277,12 +288,12 @@ func (im Images) Warp(dst []float32, u *field.Field, threads int) {
 // Valid writes to valid 1 where both images are valid under u, else 0.
 func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 	im.read(im.MovingValid.Data, valid, u, threads)
-	nx, ny, margin := u.Size[0], u.Size[1], im.margin()
+	nx, ny, margin, across := u.Size[0], u.Size[1], im.margin(), im.across()
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		within := func(p float32, axis int) bool { return p >= 0 && p <= float32(im.Moving.Size[axis]-1) }
 		for r := lo; r < hi; r++ {
 			for i := range nx {
-				o, x, y, z := r*nx+i, float32(margin+i), float32(margin+r%ny), float32(margin+r/ny)
+				o, x, y, z := r*nx+i, float32(margin+i), float32(margin+r%ny), float32(across+r/ny)
 				if im.FixedValid.Data[o] == 1 && valid[o] > 0.999 && within(x+u.X[o], 0) && within(y+u.Y[o], 1) && within(z+u.Z[o], 2) {
 					valid[o] = 1
 				} else {
@@ -296,14 +307,17 @@ func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 // margin is how many voxels of the moving grid lie before the fixed one.
 func (im Images) margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 2 }
 
+// across is margin along z, which slices have none of.
+func (im Images) across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
+
 // read writes data, of the moving grid, at x + u(x) to dst.
 func (im Images) read(data, dst []float32, u *field.Field, threads int) {
-	nx, ny, margin := u.Size[0], u.Size[1], im.margin()
+	nx, ny, margin, across := u.Size[0], u.Size[1], im.margin(), im.across()
 	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{data}}
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			y, z := r%ny, r/ny
-			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, margin+z, u.Row(y, z))
+			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
 		}
 	})
 }

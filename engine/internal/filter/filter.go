@@ -85,6 +85,9 @@ func half(sigma float64) []float32 {
 func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, read, write Rows) {
 	const held = 1 << 13 // voxels of a tile's slice
 	nx, ny, nz := size[0], size[1], size[2]
+	if nz == 1 {
+		w[2] = across(w[2], repeat)
+	}
 	threads = parallel.Threads(threads)
 	stride := nx + 2*(len(w[0])-1)
 	// Lower tiles would filter too many a row twice; a segment filters the slices beyond its ends as well.
@@ -101,6 +104,17 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, re
 			walk(size, [2]int{t * ny / tiles, (t + 1) * ny / tiles}, [2]int{s * nz / segments, (s + 1) * nz / segments}, w, repeat, images, read, write)
 		}
 	})
+}
+
+// across is what a kernel does to an axis of one voxel.
+func across(w []float32, repeat bool) []float32 {
+	sum := w[0]
+	if repeat {
+		for _, x := range w[1:] {
+			sum += 2 * x
+		}
+	}
+	return []float32{sum}
 }
 
 // walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1.

@@ -9,7 +9,7 @@ import (
 )
 
 // Evidence is by how much the descriptors' mean distance grows, in proportion, when the candidate p -> initial(p + d(p)) is moved by three to
-// eight voxels of a coarse grid: the mean over three axes at right angles, both ways. Where it does not grow, nothing in the images speaks
+// eight voxels of a coarse grid: the mean over three axes at right angles, of a slice two, both ways. Where it does not grow, nothing in the images speaks
 // for this place. reach is the longest of the moves, mm.
 func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, reach float64) {
 	const voxels, nearest, farthest = 30_000, 3, 8
@@ -18,7 +18,7 @@ func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, 
 	spacing := math.Cbrt(coarse.grid.Spacing[0] * coarse.grid.Spacing[1] * coarse.grid.Spacing[2])
 	rng := rand.New(rand.NewPCG(1, 2))
 	sum, looks := 0.0, 0
-	for _, axis := range axes(rng) {
+	for _, axis := range axes(rng, coarse.grid.Flat()) {
 		far := spacing * (nearest + float64((farthest-nearest)*rng.Float64()))
 		reach = max(reach, far)
 		for _, way := range []float64{far, -far} {
@@ -39,10 +39,17 @@ func (r *Referee) coarse(voxels int) *Referee {
 		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown)
 }
 
-// axes returns three directions at right angles, turned at random.
-func axes(rng *rand.Rand) (out [3][3]float64) {
+// axes returns three directions at right angles, turned at random; of a slice two, in its plane.
+func axes(rng *rand.Rand, flat bool) [][3]float64 {
+	out := make([][3]float64, 3)
+	if flat {
+		out = out[:2]
+	}
 	for k := range out {
 		v := [3]float64{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}
+		if flat {
+			v[2] = 0
+		}
 		for _, before := range out[:k] {
 			along := float64(v[0]*before[0]) + float64(v[1]*before[1]) + float64(v[2]*before[2])
 			for a := range v {

@@ -189,7 +189,7 @@ func thinned(g volume.Geometry, most int) volume.Geometry {
 		}
 		finest := 0
 		for a := range 3 {
-			if grid.Spacing[a] < grid.Spacing[finest] {
+			if grid.Spacing[a] < grid.Spacing[finest] && (a < 2 || !g.Flat()) {
 				finest = a
 			}
 		}

@@ -28,12 +28,17 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 	im.Warp(warped, u, threads)
 	im.Valid(valid, u, threads)
 	variance, covariance, gain, whole := make([]float32, n), make([]float32, n), make([]float32, n), make([]bool, n)
-	const windowed = (2*window + 1) * (2*window + 1) * (2*window + 1)
+	radius := windowOf(im.Fixed.Geometry)
+	windowed := float32((2*radius + 1) * (2*radius + 1))
+	if !im.Fixed.Flat() {
+		windowed *= float32(2*radius + 1)
+	}
+	over := 1 / windowed
 	row := func(y, z int) (from, to int) {
 		from = (z*size[1] + y) * size[0]
 		return from, from + size[0]
 	}
-	filter.Box(size, window, 6, threads, func(y, z int, rows [][]float32) {
+	filter.Box(size, radius, 6, threads, func(y, z int, rows [][]float32) {
 		from, to := row(y, z)
 		for i, f := range im.Fixed.Data[from:to] {
 			w := valid[from+i]
@@ -49,7 +54,6 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 				continue
 			}
 			whole[i] = true
-			const over = 1.0 / windowed
 			f, m := rows[1][x]*over, rows[2][x]*over
 			b, c := max(float32(rows[3][x]*over)-float32(f*f), 0), max(float32(rows[4][x]*over)-float32(m*m), 0)
 			a := float32(rows[5][x]*over) - float32(f*m)

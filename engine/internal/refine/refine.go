@@ -69,6 +69,7 @@ type Level struct {
 const (
 	longest = 0.5 // displacement of one step, anywhere
 	window  = 2   // radius of the correlation's window
+	window2 = 2   // of a slice's, in which fewer voxels lie
 
 	detail = 0.7 // standard deviation of what sharpening takes for blur
 
@@ -76,6 +77,14 @@ const (
 	revalidate  = 10   // iterations between two looks at which voxels are valid in both volumes
 	minJacobian = 0.01 // Jacobian determinant that the result may have
 )
+
+// windowOf returns the radius of the correlation's window on a grid.
+func windowOf(g volume.Geometry) int {
+	if g.Flat() {
+		return window2
+	}
+	return window
+}
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
@@ -292,7 +301,7 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 // nativeSpacing is the voxel of an image, mm: its own where that is isotropic; of thick slices the geometric mean of the isotropic voxel of
 // the same volume and the least spacing.
 func nativeSpacing(v *volume.Volume) float64 {
-	return math.Sqrt(aligned.Spacing(v.Geometry) * min(v.Spacing[0], v.Spacing[1], v.Spacing[2]))
+	return math.Sqrt(aligned.Spacing(v.Geometry) * slices.Min(v.Spacing[:])) // of a slice the third is their mean
 }
 
 // minSpacing is the finest grid's spacing, at least, in voxels of the fixed image, where the moving image is finer: on the fixed grid it would
@@ -328,7 +337,11 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	case n <= maxVoxels:
 		return pair.Grid(spacing), spacing
 	}
-	spacing *= math.Cbrt(float64(n) / float64(maxVoxels))
+	if over := float64(n) / float64(maxVoxels); pair.Fixed.Flat() {
+		spacing *= math.Sqrt(over)
+	} else {
+		spacing *= math.Cbrt(over)
+	}
 	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels
 		spacing *= 1.1
 	}
@@ -337,7 +350,7 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest = 12                                                                                                            // voxels along an axis that still make a level
+	const smallest, smallestSlice = 12, 48                                                                                         // voxels along an axis that still make a level
 	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) { // hold the memory
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
@@ -347,10 +360,11 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	if first {
 		maxLevels = 3
 	}
-	for len(grids) < maxLevels {
+	flat := pair.Fixed.Flat()
+	for len(grids) < maxLevels || flat && first { // slices may be large
 		spacing *= 2
 		g := pair.Grid(spacing)
-		if min(g.Size[0], g.Size[1], g.Size[2]) < smallest {
+		if min(g.Size[0], g.Size[1]) < smallest || !flat && g.Size[2] < smallest || len(grids) >= maxLevels && min(g.Size[0], g.Size[1]) < smallestSlice {
 			break
 		}
 		grids = append([]volume.Geometry{g}, grids...)
@@ -375,7 +389,9 @@ type kind struct {
 }
 
 var similarities = []kind{
-	{NCC, 1, func(im aligned.Images, threads int) similarity { return newNCC(im, window, threads) }},
+	{NCC, 1, func(im aligned.Images, threads int) similarity {
+		return newNCC(im, windowOf(im.Fixed.Geometry), threads)
+	}},
 	{MSE, 1, func(im aligned.Images, threads int) similarity { return newMSE(im, threads) }},
 	{MIND, metric.MINDChannels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
 }

@@ -12,9 +12,9 @@ func Bytes(pair Pair) int64 {
 	plan, margin := levelsFor(grid)
 	peak := int64(0)
 	for _, l := range plan {
-		width := int64(2*l.radius + 1)
-		blocks := int64(grid.Voxels()) / int64(l.spacing*l.spacing*l.spacing)
-		peak = max(peak, 4*costs*blocks*width*width*width)
+		s := step{level: l, grid: grid}
+		labels, _ := s.labels()
+		peak = max(peak, 4*costs*int64(s.control().Voxels())*int64(labels))
 	}
 	return live*int64(aligned.Grow(grid, margin).Voxels()) + peak
 }

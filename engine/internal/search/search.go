@@ -45,6 +45,9 @@ const reachShare = 0.12
 // workingVoxels is about how many voxels the working grid has: 4 mm for a torso, 2 mm for a head.
 const workingVoxels = 850e3
 
+// workingPixels is that of a slice: as many along a side, so that the levels reach as far.
+const workingPixels = 16e3
+
 // Dilations of the descriptors, voxels. Two contrasts of one person are described the better by the nearer one; one contrast, beside its intensities, by the
 // wider.
 const near, wide = 1, 2
@@ -79,12 +82,15 @@ type Options struct {
 // workingGrid returns the grid of isotropic voxels, over the fixed volume, that the search works on.
 func workingGrid(pair Pair) volume.Geometry {
 	own := aligned.Spacing(pair.Fixed.Geometry)
+	if pair.Fixed.Flat() {
+		return pair.Grid(max(own, own*math.Sqrt(float64(pair.Fixed.Voxels())/workingPixels)))
+	}
 	return pair.Grid(max(own, own*math.Cbrt(float64(pair.Fixed.Voxels())/workingVoxels)))
 }
 
 // fits says whether the level's reach is within bounds on a working grid.
 func (l level) fits(grid volume.Geometry) bool {
-	return float64(l.reach()) <= reachShare*math.Cbrt(float64(grid.Voxels()))
+	return float64(l.reach()) <= reachShare*grid.Side()
 }
 
 // levelsFor returns the levels that run on a working grid, and their longest reach in voxels.

@@ -72,7 +72,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			}
 		}
 		got := slices.Clone(costs)
-		tree.marginals(got, make([]float32, len(got)), tension{width, weight, found}, 2)
+		tree.marginals(got, make([]float32, len(got)), tension{width, width, weight, found}, 2)
 		for i := range nodes {
 			g, w := got[i*labels:(i+1)*labels], want[i*labels:(i+1)*labels]
 			for l := range g {
@@ -95,7 +95,7 @@ func testEnvelope(t *testing.T, width int) {
 	src := random(width*width*width, 1)
 	got, scratch := make([]float32, len(src)), make([]float32, len(src))
 	p, apart := newPenalties(width), [3]float32{0.3, -1.25, 2}
-	p.set(width, weight, apart)
+	p.set(width, width, weight, apart)
 	envelope(got, src, scratch, p)
 	want := make([]float32, len(src))
 	for i := range want {

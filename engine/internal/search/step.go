@@ -37,6 +37,23 @@ func (s *step) found(control volume.Geometry) (u [3][]float32) {
 	return [3][]float32{at.X, at.Y, at.Z}
 }
 
+// across is margin along z, which slices have none of.
+func (s *step) across() int {
+	if s.grid.Flat() {
+		return 0
+	}
+	return s.margin
+}
+
+// labels returns how many labels a point has, and how many of them it has along z: slices have one.
+func (s *step) labels() (all, deep int) {
+	width := 2*s.radius + 1
+	if deep = width; s.grid.Flat() {
+		deep = 1
+	}
+	return width * width * deep, deep
+}
+
 // newStep returns the search at l between images whose moving one has a margin in voxels and these thresholds, fixed being the descriptors of the
 // fixed one, and total the displacement through which the moving one is seen already; nil is none.
 func newStep(l level, im aligned.Images, fixed []uint64, moving thresholds, dilation int, total *field.Field, margin, threads int) *step {
@@ -56,7 +73,7 @@ func (s *step) control() volume.Geometry {
 func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []float32) {
 	control = s.control()
 	width := 2*s.radius + 1
-	labels := width * width * width
+	labels, deep := s.labels()
 	costs := make([]float32, control.Voxels()*labels)
 	phased := s.byPhase()
 	channels := make([][]uint64, len(s.channels))
@@ -75,7 +92,7 @@ func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []flo
 	})
 	strain := float64(s.quantum) / float64(s.spacing)
 	means := s.blockMeans(control.Size)
-	between := tension{width: width, weight: float32(s.stiffness * strain * strain), found: s.found(control)}
+	between := tension{width: width, deep: deep, weight: float32(s.stiffness * strain * strain), found: s.found(control)}
 	up := make([]float32, len(costs))
 	if trees <= 1 {
 		spanningTree(control.Size, means, 0).marginals(costs, up, between, s.threads)
@@ -103,14 +120,14 @@ func (s *step) solve(trees int) *field.Field {
 	control, marginals := s.minMarginals(trees)
 	u := field.New(control)
 	width := 2*s.radius + 1
-	labels := width * width * width
+	labels, deep := s.labels()
 	scale := float32(s.quantum) / float32(s.spacing)
 	parallel.For(control.Voxels(), 64, s.threads, func(lo, hi int) {
 		for node := lo; node < hi; node++ {
 			label := argmin(marginals[node*labels : (node+1)*labels])
 			u.X[node] = scale * float32(label%width-s.radius)
 			u.Y[node] = scale * float32(label/width%width-s.radius)
-			u.Z[node] = scale * float32(label/(width*width)-s.radius)
+			u.Z[node] = scale * float32(label/(width*width)-deep/2)
 		}
 	})
 	return u
@@ -219,7 +236,10 @@ func (p *patch) mix(dst []float32, size [3]int, node int) {
 
 // leads says whether a label leads along a locked axis.
 func (p *patch) leads(label int) bool {
-	for _, locked := range p.locked {
+	for axis, locked := range p.locked {
+		if axis == 2 && p.grid.Flat() {
+			break
+		}
 		if locked && label%(2*p.radius+1) != p.radius {
 			return true
 		}
@@ -241,7 +261,7 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 				if c := p.fixed[(z*n[1]+y)*n[0]+x]; c != unknown {
 					x := x + p.margin
 					p.codes = append(p.codes, c)
-					p.at = append(p.at, ((z+p.margin)*my+y+p.margin)*mx+x%q*length+x/q)
+					p.at = append(p.at, ((z+p.across())*my+y+p.margin)*mx+x%q*length+x/q)
 				}
 			}
 		}
@@ -256,7 +276,8 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 	}
 	width := 2*p.radius + 1
 	label, total, valid := 0, uint64(0), uint64(0)
-	for dz := -p.radius; dz <= p.radius; dz++ {
+	_, deep := p.labels()
+	for dz := -(deep / 2); dz <= deep/2; dz++ {
 		for dy := -p.radius; dy <= p.radius; dy++ {
 			if p.locked[1] && dy != 0 || p.locked[2] && dz != 0 {
 				clear(p.missed[label : label+width])

@@ -94,6 +94,7 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 // the label plus what the levels before have found.
 type tension struct {
 	width  int
+	deep   int // labels along z
 	weight float32
 	found  [3][]float32 // along x, y and z, by node; nil: nothing yet
 }
@@ -106,14 +107,14 @@ func (t tension) between(p *penalties, from, to int) {
 			apart[axis] = u[from] - u[to]
 		}
 	}
-	p.set(t.width, t.weight, apart)
+	p.set(t.width, t.deep, t.weight, apart)
 }
 
-// marginals replaces costs, which has width^3 labels a node, x fastest, by the min-marginals, up to a constant a node: the least, over all
+// marginals replaces costs, which has width^2*deep labels a node, x fastest, by the min-marginals, up to a constant a node: the least, over all
 // labellings of the tree, of the sum of the nodes' costs and of the tension between neighbours. up, as long as costs, is room for the
 // messages from the nodes to their parents.
 func (t *tree) marginals(costs, up []float32, between tension, threads int) {
-	labels := between.width * between.width * between.width
+	labels := between.width * between.width * between.deep
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
 
 	const grain = 4
@@ -188,6 +189,7 @@ const vectorPad = 16
 // from 1-width to width-1 labels. Along x entry k is of d = k-width+1 labels beyond the one that it comes from, along y and z before it.
 type penalties struct {
 	width int
+	deep  int // labels along z: width, or one
 	axis  [3][]float32
 }
 
@@ -200,7 +202,8 @@ func newPenalties(width int) *penalties {
 }
 
 // set makes the penalties weight*(d-apart)^2, apart being how many labels the node that a message comes from is ahead already.
-func (p *penalties) set(width int, weight float32, apart [3]float32) {
+func (p *penalties) set(width, deep int, weight float32, apart [3]float32) {
+	p.deep = deep
 	for axis, table := range p.axis {
 		ahead := apart[axis]
 		if axis == 0 {
@@ -218,14 +221,18 @@ func envelope(dst, src, scratch []float32, p *penalties) {
 	width := p.width
 	square := width * width
 	lowerRows(scratch, src, p.axis[0], width)
-	for z := range width {
+	for z := range p.deep {
 		plane := scratch[z*square : (z+1)*square]
 		for i := range width {
 			lower(dst[z*square+i*width:][:width], plane, p.axis[1][width-1-i:], width)
 		}
 	}
-	for i := range width {
-		lower(scratch[i*square:(i+1)*square], dst, p.axis[2][width-1-i:], width)
+	if p.deep == 1 {
+		copy(scratch, dst)
+	} else {
+		for i := range width {
+			lower(scratch[i*square:(i+1)*square], dst, p.axis[2][width-1-i:], width)
+		}
 	}
 	least := leastOf(scratch)
 	for i, v := range scratch {

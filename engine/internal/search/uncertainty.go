@@ -45,7 +45,8 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 		return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the uncertainty was cancelled")
 	}
 	control, marginals := s.minMarginals(1)
-	lengths := around.squaredLengths(pair.Initial.After(grid.IndexToPhysical()).M)
+	_, deep := s.labels()
+	lengths := around.squaredLengths(pair.Initial.After(grid.IndexToPhysical()).M, deep)
 	sd := volume.Zeros(control)
 	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -55,10 +56,10 @@ func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*
 	return sd, nil
 }
 
-// squaredLengths returns |m d|^2 of every label's displacement d in voxels.
-func (l level) squaredLengths(m [9]float64) []float64 {
+// squaredLengths returns |m d|^2 of every label's displacement d in voxels; deep labels lie along z.
+func (l level) squaredLengths(m [9]float64, deep int) []float64 {
 	var lengths []float64
-	for z := -l.radius; z <= l.radius; z++ {
+	for z := -(deep / 2); z <= deep/2; z++ {
 		for y := -l.radius; y <= l.radius; y++ {
 			for x := -l.radius; x <= l.radius; x++ {
 				sum := 0.0

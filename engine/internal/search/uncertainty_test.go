@@ -17,8 +17,8 @@ import (
 func TestExpectationIsGaussian(t *testing.T) {
 	const a, temperature = 1.25, 1.5
 	l := level{radius: 5, quantum: 1}
-	lengths := l.squaredLengths([9]float64{2, 0, 0, 0, 0, -3, 0, 1, 0})
-	plain := l.squaredLengths(volume.Identity)
+	lengths := l.squaredLengths([9]float64{2, 0, 0, 0, 0, -3, 0, 1, 0}, 2*l.radius+1)
+	plain := l.squaredLengths(volume.Identity, 2*l.radius+1)
 	energies := make([]float32, len(plain))
 	for i, d := range plain {
 		energies[i] = 7 + float32(a*d)

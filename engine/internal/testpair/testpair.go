@@ -32,6 +32,26 @@ func Phantom(n int, amplitude float64, otherContrast bool) (fixed, moving *volum
 	return fixed, moving, truth
 }
 
+// Slice is Phantom in the plane through its middle: images of one voxel's thickness, and a displacement within them.
+func Slice(n int, amplitude float64, otherContrast bool) (fixed, moving *volume.Volume, truth *field.Field) {
+	g := volume.Geometry{Size: [3]int{n, n, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
+	unit, z := math.Pi/float64(n-1), float64(n)/2
+	for i := range fixed.Data {
+		x, y := float64(i%n), float64(i/n)
+		bump := amplitude * math.Sin(unit*x) * math.Sin(unit*y)
+		ux, uy := bump, -bump*math.Cos(unit*x)
+		truth.X[i], truth.Y[i] = float32(ux), float32(uy)
+		moving.Data[i] = float32(value(x, y, z, n))
+		v := value(x+ux, y+uy, z, n)
+		if otherContrast {
+			v = 80 + 60*math.Cos(v/25)
+		}
+		fixed.Data[i] = float32(v)
+	}
+	return fixed, moving, truth
+}
+
 // Moved is Phantom with one contrast and a displacement of its own, in voxels of 1 mm.
 func Moved(n int, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Volume, truth *field.Field) {
 	g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}

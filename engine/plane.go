@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Two slices are registered in the plane of the fixed one: the stages see images of two axes whose third has one voxel (volume.Geometry.Flat),
+// and the result is laid back into space. So a slice may lie anywhere, along any axes, and nothing but this file asks where.
+
+// planes says where the planes of two slices lie.
+type planes struct {
+	fixed, moving     volume.Affine // from a plane's coordinates, mm, whose third is 0, to LPS mm
+	onFixed, onMoving volume.Geometry
+	inPlane           [2]int // axes of the fixed grid that are no thickness
+}
+
+// mostTilted is how many degrees the planes of two slices may be apart. They are registered as if they lay in one.
+const mostTilted = 30
+
+// flattened returns a pair of slices in their planes; planes are nil, and the pair is what it was, where the images are volumes.
+func (p Pair) flattened() (Pair, *planes, error) {
+	thin := [2]bool{p.Fixed.Thin() >= 0, p.Moving.Thin() >= 0}
+	if thin == [2]bool{} {
+		return p, nil, nil
+	}
+	if !thin[0] || !thin[1] {
+		slice, whole := "fixed", "moving"
+		if thin[1] {
+			slice, whole = whole, slice
+		}
+		return p, nil, fault.New(fault.ThinVolume, "the %s image is one slice and the %s image a volume of size %v: a slice is registered to a slice; cut the one that shows the same out of the volume", slice, whole, p.image(whole).Size)
+	}
+	frame := frameOf(p.Fixed.Geometry)
+	tilt := turnOnto(normalOf(frame), normalOf(frameOf(p.Moving.Geometry)))
+	if degrees := (volume.Affine{M: tilt}).Turn(); degrees > mostTilted {
+		return p, nil, fault.New(fault.GridMismatch, "the fixed and the moving slice lie in planes that are %.0f degrees apart, and slices are registered within a plane; give slices of one orientation, or images without a third axis", degrees)
+	}
+	flat := p
+	at := &planes{onFixed: p.Fixed.Geometry, onMoving: p.Moving.Geometry}
+	at.fixed = planeThrough(frame, p.Fixed.Center())
+	at.moving = planeThrough(volume.Affine{M: tilt}.After(volume.Affine{M: frame}).M, p.Moving.Center())
+	if tilt != volume.Identity { // the middle stays where it is beside the fixed plane
+		at.moving = laidAt(at.moving, frame, p.Moving.Center())
+	}
+	k := 0
+	for a, n := range p.Fixed.Size {
+		if n > 1 && k < 2 {
+			at.inPlane[k] = a
+			k++
+		}
+	}
+	for _, v := range []struct {
+		image **volume.Volume
+		plane volume.Affine
+	}{{&flat.Fixed, at.fixed}, {&flat.FixedMask, at.fixed}, {&flat.Rigid, at.fixed}, {&flat.Moving, at.moving}, {&flat.MovingMask, at.moving}} {
+		if *v.image != nil {
+			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
+		}
+	}
+	flat.Channels = append([]Channel(nil), p.Channels...)
+	for k := range flat.Channels {
+		c := &flat.Channels[k]
+		for _, v := range []struct {
+			image **volume.Volume
+			plane volume.Affine
+			side  string
+		}{{&c.Fixed, at.fixed, "fixed"}, {&c.Moving, at.moving, "moving"}} {
+			if (*v.image).Thin() < 0 {
+				return p, nil, fault.New(fault.ThinVolume, "%s, %s, is a volume and the first image one slice: all channels of a slice are slices; cut it out of the volume", p.channelName(k), v.side)
+			}
+			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
+		}
+	}
+	back := inverted(at.moving)
+	if p.Initial != nil {
+		initial, err := withinPlane(back.After(*p.Initial).After(at.fixed))
+		if err != nil {
+			return p, nil, err
+		}
+		flat.Initial = &initial
+	}
+	if f := p.InitialField; f != nil {
+		if f.Thin() < 0 {
+			return p, nil, fault.New(fault.GridMismatch, "the initial field is of a volume, of size %v, and the images are slices; sample it on the fixed slice", f.Size)
+		}
+		flat.InitialField = at.flattenedField(f, p.Initial == nil)
+	}
+	flat.Landmarks = append([]Landmark(nil), p.Landmarks...)
+	there := inverted(at.fixed)
+	for i := range flat.Landmarks {
+		l := &flat.Landmarks[i]
+		l.Fixed, l.Moving = there.Apply(l.Fixed), back.Apply(l.Moving)
+		l.Fixed[2], l.Moving[2] = 0, 0
+	}
+	return flat, at, nil
+}
+
+// isFlat says whether the images are slices.
+func (r *registration) isFlat() bool { return r.pair.Fixed != nil && r.pair.Fixed.Flat() }
+
+// image returns one of the two images by its name.
+func (p Pair) image(name string) *volume.Volume {
+	if name == "fixed" {
+		return p.Fixed
+	}
+	return p.Moving
+}
+
+// frameOf returns the axes of a slice's plane, as columns: two along it, in the order of L, P and S that they run along the nearest, and one
+// across.
+func frameOf(g volume.Geometry) (frame [9]float64) {
+	c, _, _ := g.Canonical()
+	k := 0
+	for a, n := range c.Size {
+		if n == 1 {
+			continue
+		}
+		for r := range 3 {
+			frame[3*r+k] = c.Direction[3*r+a]
+		}
+		k++
+	}
+	column := func(k int) [3]float64 { return [3]float64{frame[k], frame[3+k], frame[6+k]} }
+	across := cross(column(0), column(1))
+	length := math.Sqrt(dot(across, across))
+	for r := range 3 {
+		frame[3*r+2] = across[r] / length
+	}
+	second := cross(column(2), column(0)) // at right angles, where a header's directions are nearly
+	for r := range 3 {
+		if math.Abs(second[r]-frame[3*r+1]) > 1e-9 {
+			frame[3*r+1] = second[r]
+		}
+	}
+	return frame
+}
+
+func normalOf(frame [9]float64) [3]float64 { return [3]float64{frame[2], frame[5], frame[8]} }
+
+func cross(a, b [3]float64) [3]float64 {
+	return [3]float64{float64(a[1]*b[2]) - float64(a[2]*b[1]), float64(a[2]*b[0]) - float64(a[0]*b[2]), float64(a[0]*b[1]) - float64(a[1]*b[0])}
+}
+
+func dot(a, b [3]float64) float64 {
+	return float64(a[0]*b[0]) + float64(a[1]*b[1]) + float64(a[2]*b[2])
+}
+
+// turnOnto returns the least rotation that turns one normal onto another or onto its opposite, which is the same plane.
+func turnOnto(from, to [3]float64) [9]float64 {
+	cosine := dot(from, to)
+	if cosine < 0 {
+		cosine, to = -cosine, [3]float64{-to[0], -to[1], -to[2]}
+	}
+	w := cross(from, to) // as long as the sine
+	if dot(w, w) < 1e-12 {
+		return volume.Identity
+	}
+	k := volume.Affine{M: [9]float64{0, -w[2], w[1], w[2], 0, -w[0], -w[1], w[0], 0}}
+	square, m := k.After(k).M, volume.Identity
+	for i := range m {
+		m[i] += k.M[i] + square[i]/(1+cosine)
+	}
+	return m
+}
+
+// planeThrough returns the map from the coordinates of the plane through a point, along frame, to space.
+func planeThrough(frame [9]float64, p [3]float64) volume.Affine {
+	normal := normalOf(frame)
+	height := dot(normal, p)
+	return volume.Affine{M: frame, T: [3]float64{height * normal[0], height * normal[1], height * normal[2]}}
+}
+
+// laidAt returns a plane's map moved along the plane so that a point of it has the coordinates that it has along frame.
+func laidAt(plane volume.Affine, frame [9]float64, p [3]float64) volume.Affine {
+	want := inverted(volume.Affine{M: frame}).Apply(p)
+	want[2] = 0
+	for a, x := range plane.Apply(want) {
+		plane.T[a] += p[a] - x
+	}
+	return plane
+}
+
+// inverted returns the inverse of a map that has one.
+func inverted(a volume.Affine) volume.Affine {
+	inverse, err := a.Inverse()
+	if err != nil {
+		panic("engine: a plane's map has no inverse")
+	}
+	return inverse
+}
+
+// flattenedGrid returns a slice's grid in the coordinates of a plane, its thickness last.
+func flattenedGrid(g volume.Geometry, plane volume.Affine) volume.Geometry {
+	m := inverted(plane).After(g.IndexToPhysical())
+	flat := volume.Geometry{Size: [3]int{1, 1, 1}, Origin: [3]float64{m.T[0], m.T[1], 0}, Direction: volume.Identity}
+	k := 0
+	for a, n := range g.Size {
+		if n == 1 || k == 2 {
+			continue
+		}
+		flat.Size[k], flat.Spacing[k] = n, g.Spacing[a]
+		x, y := m.M[a], m.M[3+a]
+		length := math.Hypot(x, y)
+		flat.Direction[k], flat.Direction[3+k] = x/length, y/length
+		k++
+	}
+	flat.Spacing[2] = math.Sqrt(flat.Spacing[0] * flat.Spacing[1]) // so that a mean over all three is that of the plane
+	return flat
+}
+
+// withinPlane returns a map of the plane's coordinates without what leads out of it.
+func withinPlane(a volume.Affine) (volume.Affine, error) {
+	const most = 0.3
+	if math.Hypot(a.M[6], a.M[7]) > most {
+		return a, fault.New(fault.SingularTransform, "the initial transform turns the fixed slice out of the plane of the moving one; give one within the plane")
+	}
+	a.M[2], a.M[5], a.M[6], a.M[7], a.M[8] = 0, 0, 0, 0, 1
+	a.T[2] = 0
+	if _, err := a.Inverse(); err != nil {
+		return a, fault.Wrap(fault.SingularTransform, err, "initial transform is singular within the slice's plane; correct it")
+	}
+	return a, nil
+}
+
+// flattenedField returns the displacements of a field on a slice within the plane. Where the field is the whole map it leads from one plane to
+// the other.
+func (at *planes) flattenedField(f *field.Field, whole bool) *field.Field {
+	out := field.New(flattenedGrid(f.Geometry, at.fixed))
+	toSpace, toPlane := f.IndexToPhysical(), inverted(at.fixed)
+	if whole {
+		toPlane = inverted(at.moving)
+	}
+	toIndex := out.PhysicalToIndex()
+	nx := f.Size[0]
+	for i := range f.X {
+		x := [3]float64{float64(i % nx), float64(i / nx % f.Size[1]), float64(i / (nx * f.Size[1]))}
+		p := toIndex.Apply(toPlane.Apply(toSpace.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})))
+		out.X[i], out.Y[i] = float32(p[0]-float64(i%out.Size[0])), float32(p[1]-float64(i/out.Size[0]))
+	}
+	return out
+}
+
+// locked returns the axes of the flat grid along which nothing moves, by those of the fixed image's.
+func (at *planes) locked(own [3]bool) [3]bool {
+	return [3]bool{own[at.inPlane[0]], own[at.inPlane[1]], true}
+}
+
+// initial returns a transform of the planes as one of space.
+func (at *planes) initial(flat volume.Affine) volume.Affine {
+	return at.moving.After(flat).After(inverted(at.fixed))
+}
+
+// layBack makes of a result in the planes the one in space.
+func (at *planes) layBack(r *Result) {
+	flat := r.Field
+	total := field.New(at.onFixed)
+	m := at.onFixed.PhysicalToIndex().After(at.moving).After(flat.IndexToPhysical())
+	nx := flat.Size[0]
+	size := at.onFixed.Size
+	parallel.For(len(flat.X), 1<<14, r.Threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			p := m.Apply([3]float64{float64(i%nx) + float64(flat.X[i]), float64(i/nx) + float64(flat.Y[i]), 0})
+			total.X[i] = float32(p[0] - float64(i%size[0]))
+			total.Y[i] = float32(p[1] - float64(i/size[0]%size[1]))
+			total.Z[i] = float32(p[2] - float64(i/(size[0]*size[1])))
+		}
+	})
+	r.Field, r.Initial, r.Moving = total, at.initial(r.Initial), at.onMoving
+	for _, v := range []*volume.Volume{r.Warped, r.Uncertainty} {
+		if v != nil {
+			v.Geometry = at.onFixed
+		}
+	}
+	r.Metrics.Align.Matrix, r.Metrics.Align.Translation = r.Initial.M, r.Initial.T
+}
