@@ -27,9 +27,9 @@ from .output import print_rows, say
 )  # fmt: skip
 @out_folder(required=True, help="Folder for one folder a target, volumes.csv and labels.json.")
 @click.option(
-    "--fusion", type=click.Choice(["joint", "majority", "staple"]), default="joint",
-    help="How the atlases' labels become one: by votes weighted by how well the images match"
-    " around each voxel (joint label fusion), one vote each, or by STAPLE.",
+    "--fusion", type=click.Choice(["majority", "joint", "staple"]), default="majority",
+    help="How the atlases' labels become one: one vote each; votes weighted by how well the images"
+    " match around each voxel (joint label fusion; for images of one contrast); or STAPLE.",
 )  # fmt: skip
 @click.option("--labels-csv", type=PATH, help="Names of the labels: columns id and name.")
 @bids_options

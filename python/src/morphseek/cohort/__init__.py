@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .into import Report, register_into
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
     from .outliers import outliers
-    from .propagation import Labelled, TargetLabels, propagate_labels
+    from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
     from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
     from .tables import read_labels_csv
@@ -47,6 +47,7 @@ _WHERE = {
     "TargetLabels": ".propagation",
     "all_pairs": ".scans",
     "evaluate": ".evaluation",
+    "dice_of": ".propagation",
     "find_bids": ".bids",
     "find_file": ".folders",
     "find_list": ".lists",
@@ -91,6 +92,7 @@ __all__ = [
     "Subject",
     "TargetLabels",
     "all_pairs",
+    "dice_of",
     "evaluate",
     "find_bids",
     "find_file",

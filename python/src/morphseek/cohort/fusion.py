@@ -49,8 +49,8 @@ def fuse_labels(
     target: np.ndarray | None = None,
     images: Sequence[np.ndarray] | None = None,
     radius: int = 2,
-    search: int = 1,
-    alpha: float = 0.1,
+    search: int = 0,
+    alpha: float = 1.0,
     beta: float = 2.0,
 ) -> Fused:
     """Return one label map of several on one grid.

@@ -128,7 +128,7 @@ def propagate_labels(
     atlases: str | os.PathLike[str] | Iterable[Any],
     out: str | os.PathLike[str],
     *,
-    fusion: Fusion = "joint",
+    fusion: Fusion = "majority",
     names: Mapping[int, str] | None = None,
     workers: int = 1,
     scheduler: str | None = None,
@@ -150,7 +150,7 @@ def propagate_labels(
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
         votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
         everything, and ``out/registrations`` is a folder of :func:`register_cohort`.
-    fusion : {"joint", "majority", "staple"}
+    fusion : {"majority", "joint", "staple"}
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
         the target, "joint" compares nothing that means something: then the majority counts.
     names : mapping, optional
