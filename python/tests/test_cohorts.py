@@ -370,7 +370,11 @@ def test_labels_by_atlases(people: Path, tmp_path: Path):
     assert (found.array[votes > 0.5] == 4).all()
     inside = found.array == 4
     np.testing.assert_allclose(agreement[inside], votes[inside], atol=1e-6)
-    (row,) = [r for r in csv.DictReader((out / "volumes.csv").open()) if r["id"] == first.id]
+    (row,) = [
+        r
+        for r in csv.DictReader((out / "volumes.csv").read_text().splitlines())
+        if r["id"] == first.id
+    ]
     assert row["name"] == "body" and float(row["mm3"]) == pytest.approx(inside.sum() * 12)
     content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
     assert content["summary"]["targets"] == 2 and content["targets"][0]["dice"] == first.dice

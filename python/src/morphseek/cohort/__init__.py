@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .fusion import FUSIONS, Fused, Fusion, fuse_labels
     from .into import Report, register_into
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
-    from .outliers import outliers
     from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
     from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
     from .tables import read_labels_csv
+    from .unlike import outliers
     from .volumes import LabelVolume, Morphometry, Subject, morphometry
 
 _WHERE = {
@@ -53,7 +53,7 @@ _WHERE = {
     "find_list": ".lists",
     "fuse_labels": ".fusion",
     "morphometry": ".volumes",
-    "outliers": ".outliers",
+    "outliers": ".unlike",
     "pairs_to": ".scans",
     "propagate_labels": ".propagation",
     "read_labels_csv": ".tables",

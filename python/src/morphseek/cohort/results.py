@@ -21,7 +21,7 @@ from .._json import without_nan
 from .._plain import harmless_row
 from ..scoring.labels import LabelScore
 from ..verdict import counts
-from .outliers import outliers
+from .unlike import outliers
 
 _MEANS = (
     "dice_before",
