@@ -392,7 +392,8 @@ def _fingerprint(
     """Return a hash of all that a target's labels depend on; the pairs know their inputs."""
     pairs = [_manifest_of(folder) for folder in folders]
     own = None if target.labels is None else str(target.labels)
-    content = [core.version(), pairs, own, fusion, sorted(names.items())]
+    how = fuse_labels.__kwdefaults__
+    content = [core.version(), pairs, own, fusion, how, sorted(names.items())]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
