@@ -7,11 +7,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
 
 from .. import _files
+from .._plain import onto
 from ..verdict import GRADES, UNKNOWN, counts
 from .markup import Markup, join, tag
 from .page import SIGNS, asset, shell
@@ -259,7 +260,9 @@ def _table(rows: Sequence[CohortRow], where: Path) -> Markup:
 def _row(row: CohortRow, place: int, columns: Sequence[Any], where: Path | None) -> Markup:
     link = quote(row.page)
     name = tag("a", row.id, href=link) if row.page else row.id
-    pair = tag("small", f"{row.moving} onto {row.fixed}") if row.fixed and row.moving else None
+    pair = None
+    if row.fixed and row.moving:
+        pair = tag("small", onto(PurePath(row.moving), PurePath(row.fixed)))
     grade = row.verdict or ("not registered" if row.failed else UNKNOWN)
     cells = []
     for _, _, value, form in columns:
