@@ -49,6 +49,13 @@ def test_transforms_names_every_format_and_ending():
         assert f"`{word}`" in page, word
 
 
+def test_cohorts():
+    result = doctest.testfile(
+        str(PYTHON / "docs" / "cohorts.md"), module_relative=False, optionflags=FLAGS
+    )
+    assert result.attempted > 5 and result.failed == 0
+
+
 def test_verdict():
     result = doctest.testfile(
         str(PYTHON / "docs" / "verdict.md"), module_relative=False, optionflags=FLAGS

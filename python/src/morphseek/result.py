@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .report.notebook import View
     from .scoring import LabelScore
 
+#: The fixed labels on the moving image, where they were asked for.
+LABELS_BACK = "fixed_labels_on_moving.nii.gz"
+
 #: What a registration may leave in a folder, one run's files replacing another's; the last one
 #: lists the others.
 OUTPUTS = (
@@ -37,6 +40,7 @@ OUTPUTS = (
     "displacement.nrrd",
     "uncertainty.nrrd",
     "warped_labels.nii.gz",
+    LABELS_BACK,
     *HALFWAY,
     "report.html",
     "report.json",

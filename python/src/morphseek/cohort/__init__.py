@@ -1,4 +1,6 @@
-"""Many pairs: lists of them, registering each into a folder, and scoring them by label maps."""
+"""Many pairs: which images, in which pairs; registering each into a folder; labels by several
+atlases; and scores by label maps.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -7,21 +9,31 @@ from .._lazy import lazy
 if TYPE_CHECKING:
     from .._tables import read_table
     from .batch import register_cohort
+    from .bids import BidsName, find_bids
     from .evaluation import evaluate, run_file
     from .folders import find_file
+    from .fusion import FUSIONS, Fused, Fusion, fuse_labels
     from .into import Report, register_into
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
+    from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
+    from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
     from .tables import read_labels_csv
+    from .unlike import outliers
     from .volumes import LabelVolume, Morphometry, Subject, morphometry
 
 _WHERE = {
+    "BidsName": ".bids",
     "Cohort": ".results",
     "Evaluation": ".results",
     "FILES": ".results",
+    "FUSIONS": ".fusion",
+    "Fused": ".fusion",
+    "Fusion": ".fusion",
     "IMAGES": ".lists",
     "INDEX": ".results",
     "LabelVolume": ".volumes",
+    "Labelled": ".propagation",
     "Morphometry": ".volumes",
     "Outcome": ".results",
     "PAGES": ".results",
@@ -29,45 +41,74 @@ _WHERE = {
     "PairScore": ".results",
     "Report": ".into",
     "SUMMARIES": ".results",
+    "Scan": ".scans",
+    "Scans": ".scans",
     "Subject": ".volumes",
+    "TargetLabels": ".propagation",
+    "all_pairs": ".scans",
     "evaluate": ".evaluation",
+    "dice_of": ".propagation",
+    "find_bids": ".bids",
     "find_file": ".folders",
     "find_list": ".lists",
+    "fuse_labels": ".fusion",
     "morphometry": ".volumes",
+    "outliers": ".unlike",
+    "pairs_to": ".scans",
+    "propagate_labels": ".propagation",
     "read_labels_csv": ".tables",
     "read_list": ".lists",
     "read_pairs": ".lists",
+    "read_scans": ".scans",
     "read_table": ".._tables",
     "register_cohort": ".batch",
     "register_into": ".into",
     "run_file": ".evaluation",
+    "within_subject": ".scans",
 }
 __getattr__ = lazy(__name__, _WHERE)
 
 __all__ = [
     "FILES",
+    "FUSIONS",
     "IMAGES",
     "INDEX",
     "PAGES",
     "SUMMARIES",
+    "BidsName",
     "Cohort",
     "Evaluation",
+    "Fused",
+    "Fusion",
     "LabelVolume",
+    "Labelled",
     "Morphometry",
     "Outcome",
     "Pair",
     "PairScore",
     "Report",
+    "Scan",
+    "Scans",
     "Subject",
+    "TargetLabels",
+    "all_pairs",
+    "dice_of",
     "evaluate",
+    "find_bids",
     "find_file",
     "find_list",
+    "fuse_labels",
     "morphometry",
+    "outliers",
+    "pairs_to",
+    "propagate_labels",
     "read_labels_csv",
     "read_list",
     "read_pairs",
+    "read_scans",
     "read_table",
     "register_cohort",
     "register_into",
     "run_file",
+    "within_subject",
 ]

@@ -31,6 +31,7 @@ def register_cohort(
     workers: int = 1,
     scheduler: str | None = None,
     report: Report = "small",
+    labels_back: bool = False,
     html: bool | None = None,
     command: str = "",
     resume: bool = True,
@@ -60,6 +61,9 @@ def register_cohort(
     report : {"full", "small", "none"}
         What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
         below 200 kB; or not written.
+    labels_back : bool
+        Also carry each pair's fixed labels to its moving image, by the inverse transform, as
+        fixed_labels_on_moving.nii.gz.
     html : bool
         Deprecated: True is ``report="full"``, False ``report="none"``.
     command : str
@@ -123,9 +127,12 @@ def register_cohort(
             )
     token, folder = uuid.uuid4().hex, Path(out).absolute()
     jobs = [
-        Job(pair, str(folder / pair.id), chosen, model, report, command, resume, token)
+        Job(
+            pair, str(folder / pair.id), chosen, model, report, command, resume, token,
+            labels_back and "fixed_labels" in pair.files,
+        )
         for pair in listed
-    ]
+    ]  # fmt: skip
     batch = Cohort(
         [Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from .. import _files, _manifest, registration, scoring
 from ..images import ImageLike, check_apart, read, read_on, write
 from ..landmarks import LandmarksLike, check_inside, match_landmarks
-from ..result import OUTPUTS, RegistrationResult, write_result
+from ..result import LABELS_BACK, OUTPUTS, RegistrationResult, write_result
 from ..transforms import Transform
 
 Report = Literal["full", "small", "none"]
@@ -32,6 +32,7 @@ def register_into(
     report: Report = "full",
     keep_stages: bool = False,
     halfway: bool = False,
+    labels_back: bool = False,
     ours: Collection[str] = (),
     also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
@@ -60,6 +61,9 @@ def register_into(
         Also write the transform of each stage, under the names in the report's ``stages``.
     halfway : bool, optional
         Also write :data:`morphseek.halfway.HALFWAY`.
+    labels_back : bool, optional
+        Also write :data:`morphseek.result.LABELS_BACK`: the fixed labels on the moving image, by
+        the inverse transform and nearest neighbours.
     ours : collection of str
         Further files in the folder that are of an earlier call.
     also : callable, optional
@@ -165,6 +169,9 @@ def register_into(
         if warped_labels is not None:
             carried = warped_labels
             others["warped_labels.nii.gz"] = lambda path: write(path, carried)
+        if labels_back and fixed_labels is not None:
+            back = result.inverse().apply(fixed_labels, interpolation="nearest")
+            others[LABELS_BACK] = lambda path: write(path, back)
         if halfway:
             others |= result.halfway().writers()
         if report != "none":

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.options import all_options
@@ -44,6 +46,7 @@ class Job:
     command: str
     resume: bool
     batch: str  # which call of register_cohort() it belongs to
+    labels_back: bool = False
 
     def _inputs(self) -> list[tuple[str, list[Path]]]:
         """Return what the inputs are called, and the files that each is in."""
@@ -65,7 +68,9 @@ class Job:
             for name, value in all_options(self.options).items()
             if name not in ("threads", "cache", "model")
         }
-        content = {name: _content(files, name) for name, files in self._inputs()}
+        content: dict[str, Any] = {name: _content(files, name) for name, files in self._inputs()}
+        if self.labels_back:  # which older results lack
+            content["labels_back"] = True
         return hashlib.sha256(
             json.dumps([core.version(), options, self.model, content]).encode()
         ).hexdigest()
@@ -160,6 +165,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             moving_mask=images.get("moving_mask"),
             rigid=images.get("rigid"),
             channels=_channels(images),
+            labels_back=job.labels_back,
         )
         return dataclasses.replace(outcome, status="done", **_result(summary))
     except errors.CancelledError:
@@ -195,10 +201,23 @@ def _result(summary: dict[str, Any]) -> dict[str, Any]:
             )
         }
     )
-    result |= {"seconds": summary["seconds"]["total"], "verdict": grade_of(summary)}
+    result |= {
+        "seconds": summary["seconds"]["total"],
+        "verdict": grade_of(summary),
+        "measure": summary["similarity"],
+        "similarity": summary["similarity_after"],
+        "scale": _scale(summary["initial_transform"]),
+        "sdlogj": summary["sdlogj"],
+        "displacement_mm": summary["displacement_mean_mm"],
+    }
     if verdict := Verdict.of(summary):
         result |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
     return result
+
+
+def _scale(matrix: Any) -> float:
+    """Return by which factor a linear map changes lengths."""
+    return float(abs(np.linalg.det(np.array(matrix)[:3, :3])) ** (1 / 3))
 
 
 def _is_whole(folder: Path, files: Mapping[str, Any]) -> bool:

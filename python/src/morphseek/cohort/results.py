@@ -21,6 +21,7 @@ from .._json import without_nan
 from .._plain import harmless_row
 from ..scoring.labels import LabelScore
 from ..verdict import counts
+from .unlike import outliers
 
 _MEANS = (
     "dice_before",
@@ -238,6 +239,16 @@ def _write_listing(path: Path, content: dict[str, Any], names: Sequence[str]) ->
 SUMMARIES = ("summary.csv", "summary.json")
 
 
+#: In what pairs are compared to find outliers: what it is called, and where it is.
+_COMPARED = {
+    "estimated error, mm": "error_mm",
+    "scale": "scale",
+    "SD of log J": "sdlogj",
+    "mean displacement, mm": "displacement_mm",
+}
+_LISTS = ("reasons", "warnings", "unlike")
+
+
 @dataclasses.dataclass
 class Outcome:
     """What became of a pair: a row of summary.csv."""
@@ -267,6 +278,18 @@ class Outcome:
     """The exception's class."""
     message: str = ""
     exit_code: int = 0
+    measure: str = ""
+    """What ``similarity`` is of."""
+    similarity: float | None = None
+    """Of the result."""
+    scale: float | None = None
+    """By which factor the linear part changes lengths, from fixed to moving."""
+    sdlogj: float | None = None
+    """How much volumes change from place to place."""
+    displacement_mm: float | None = None
+    """Mean length."""
+    unlike: list[str] = dataclasses.field(default_factory=list)
+    """In what the pair is unlike the others of its batch: :func:`morphseek.cohort.outliers`."""
 
     def __str__(self) -> str:
         if self.error:
@@ -296,15 +319,26 @@ class Cohort:
         """The first failure's, or 0."""
         return next((p.exit_code for p in self.pairs if p.status == "failed"), 0)
 
+    def mark_outliers(self) -> None:
+        """Say of each pair in what it is unlike the others."""
+        values: dict[str, list[float | None]] = {
+            name: [getattr(p, field) for p in self.pairs] for name, field in _COMPARED.items()
+        }
+        for measure in sorted({p.measure for p in self.pairs if p.measure}):
+            values[measure] = [p.similarity if p.measure == measure else None for p in self.pairs]
+        for pair, unlike in zip(self.pairs, outliers(values, ratios=["scale"])):
+            pair.unlike = unlike
+
     def summary(self) -> dict[str, Any]:
         """Return how many pairs have which status, how many of the finished ones have which
-        verdict, and the means over them.
+        verdict, how many are unlike the others, and the means over them.
         """
         states = [p.status for p in self.pairs]
         found: dict[str, Any] = {
             "pairs": len(states),
             **{state: states.count(state) for state in ("done", "skipped", "failed", "pending")},
             "verdict": counts(p.verdict for p in self.pairs if p.verdict),
+            "outliers": sum(bool(p.unlike) for p in self.pairs),
         }
         means = {}
         for name in (
@@ -334,6 +368,7 @@ class Cohort:
         that opens the pairs' pages; the command that repeats the batch is on it) into an existing
         folder: all of them or, on an error, none.
         """
+        self.mark_outliers()
         folder = Path(folder)
         with _files.together(folder, (*SUMMARIES, INDEX), SUMMARIES[1]) as temporary:
             self._write(temporary, folder, command)
@@ -346,9 +381,7 @@ class Cohort:
         table.writeheader()
         content = self.to_dict()
         table.writerows(
-            harmless_row(
-                {**row, **{name: " | ".join(row[name]) for name in ("reasons", "warnings")}}
-            )
+            harmless_row({**row, **{name: " | ".join(row[name]) for name in _LISTS}})
             for row in content["pairs"]
         )
         _files.write_text(temporary / SUMMARIES[0], text.getvalue())
@@ -376,6 +409,7 @@ class Cohort:
                     said=pair.message or " ".join(pair.reasons) or pair.status,
                     page=page if (folder / page).is_file() else "",
                     failed=pair.status in ("failed", "pending"),
+                    unlike=tuple(pair.unlike),
                 )
             )
         write_index(path, rows, command=command, version=core.version(), pages=folder)

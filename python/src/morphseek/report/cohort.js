@@ -40,7 +40,7 @@
       const text = row.textContent.toLowerCase();
       row.hidden = !(
         words.every((word) => text.includes(word)) &&
-        (!grade.value || row.dataset.grade === grade.value)
+        (!grade.value || row.dataset.grade === grade.value || grade.value in row.dataset)
       );
       shown += !row.hidden;
     }

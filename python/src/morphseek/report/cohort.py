@@ -7,11 +7,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
 
 from .. import _files
+from .._plain import onto
 from ..verdict import GRADES, UNKNOWN, counts
 from .markup import Markup, join, tag
 from .page import SIGNS, asset, shell
@@ -42,6 +43,8 @@ class CohortRow:
     """The pair's page, from the index's folder; empty where there is none."""
     failed: bool = False
     """Nothing was registered."""
+    unlike: tuple[str, ...] = ()
+    """In what it is unlike the others."""
 
 
 def write_index(
@@ -79,11 +82,11 @@ def write_index(
     _files.write_text(path, shell(title, "data:,", css, asset("cohort.js"), *body))
 
 
-def _badness(row: CohortRow) -> tuple[int, float, float]:
+def _badness(row: CohortRow) -> tuple[int, bool, float, float]:
     """Return what puts the pairs to be looked at first."""
     grades = ["", *reversed(GRADES), UNKNOWN]
     grade = 0 if row.failed else grades.index(row.verdict) if row.verdict in grades else len(grades)
-    return grade, -_known(row.error_mm, 0.0), _known(row.dice_after, 2.0)
+    return grade, not row.unlike, -_known(row.error_mm, 0.0), _known(row.dice_after, 2.0)
 
 
 def _given(value: float | None) -> bool:
@@ -115,6 +118,9 @@ def _head(rows: Sequence[CohortRow], title: str, command: str, version: str) -> 
     ]
     if lost:
         cells.append(tag("div", tag("dt", "not registered"), tag("dd", tag("b", lost))))
+    if unlike := sum(bool(row.unlike) for row in rows):
+        shown = tag("dd", tag("b", unlike), " ", tag("small", "unlike the others"))
+        cells.append(tag("div", tag("dt", "Outliers"), shown))
     means: tuple[tuple[str, str, Callable[[CohortRow], float | None], str], ...] = (
         ("Estimated error", "{:.1f} mm", lambda r: r.error_mm, "mean"),
         ("Dice before", "{:.3f}", lambda r: r.dice_before, "mean"),
@@ -204,6 +210,8 @@ def _search(rows: Sequence[CohortRow]) -> Markup:
     grades = [g for g in (*reversed(GRADES), UNKNOWN) if any(r.verdict == g for r in rows)]
     options = [tag("option", "all verdicts", value="")]
     options += [tag("option", grade, value=grade) for grade in grades]
+    if any(row.unlike for row in rows):
+        options.append(tag("option", "outliers", value="outlier"))
     return tag(
         "div",
         tag("label", "find ", tag("input", type="search", id="find")),
@@ -252,7 +260,9 @@ def _table(rows: Sequence[CohortRow], where: Path) -> Markup:
 def _row(row: CohortRow, place: int, columns: Sequence[Any], where: Path | None) -> Markup:
     link = quote(row.page)
     name = tag("a", row.id, href=link) if row.page else row.id
-    pair = tag("small", f"{row.moving} onto {row.fixed}") if row.fixed and row.moving else None
+    pair = None
+    if row.fixed and row.moving:
+        pair = tag("small", onto(PurePath(row.moving), PurePath(row.fixed)))
     grade = row.verdict or ("not registered" if row.failed else UNKNOWN)
     cells = []
     for _, _, value, form in columns:
@@ -284,11 +294,19 @@ def _row(row: CohortRow, place: int, columns: Sequence[Any], where: Path | None)
                 data_value=place,
             ),
             *cells,
-            tag("td", row.said, class_="reason"),
+            tag("td", _said(row), class_="reason"),
             data_grade=grade,
+            data_outlier="" if row.unlike else None,
         ),
         "\n",
     )
+
+
+def _said(row: CohortRow) -> Markup | str:
+    if not row.unlike:
+        return row.said
+    unlike = join(tag("b", "outlier: "), "; ".join(row.unlike))
+    return join(row.said, tag("br"), unlike) if row.said else unlike
 
 
 def _thumbnail(where: Path, page: str) -> Markup | None:

@@ -1,0 +1,71 @@
+"""A thousand pairs at once: python cohort.py --help.
+
+Made-up pairs of a few thousand voxels and the quickest options: what is measured is what the batch
+costs beside the engine, whether its memory stays flat, how large the page is, and how long the same
+command takes when all is finished. Seconds depend on the load; CPU seconds less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from batch import make
+
+import morphseek
+
+OPTIONS: dict[str, Any] = {"model": "none", "initial": "com", "search": "off", "refine": 0}
+
+
+def resident() -> float:
+    """Return the memory that the process holds, MB."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def main(
+    pairs: Annotated[int, typer.Option(min=10, help="How many.")] = 1000,
+    size: Annotated[int, typer.Option(min=32, help="Voxels along each axis.")] = 32,
+    workers: Annotated[int, typer.Option(min=1)] = 2,
+) -> None:
+    """Print what a large batch costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = 10  # the files of a pair are read anew each time, whoever else has them
+        rows = make(Path(folder), sources, size).read_text().splitlines()
+        listed = [rows[1 + i % sources].rsplit(",", 1)[0] + f",pair-{i:04d}" for i in range(pairs)]
+        study = Path(folder, "many.csv")
+        study.write_text("\n".join([rows[0], *listed]) + "\n")
+        memory: dict[int, float] = {}
+
+        def watch(progress: morphseek.Progress) -> None:
+            if progress.message and progress.done % (pairs // 10) == 0:
+                memory[progress.done] = round(resident(), 1)
+
+        out = Path(folder, "out")
+        found: dict[str, Any] = {"pairs": pairs, "size": size, "workers": workers}
+        for name in ("first", "again"):
+            began, cpu = time.perf_counter(), time.process_time()
+            done = morphseek.register_cohort(
+                study, out, workers=workers, threads=1, progress=watch, **OPTIONS
+            )
+            if done.exit_code:
+                raise SystemExit(next(str(p) for p in done.pairs if p.status == "failed"))
+            found[name] = {
+                "seconds": round(time.perf_counter() - began, 1),
+                "cpu_seconds": round(time.process_time() - cpu, 1),
+                "states": {k: done.summary()[k] for k in ("done", "skipped", "failed")},
+                "memory_mb": dict(memory),
+            }
+            memory.clear()
+        found["engine_seconds"] = round(sum(p.seconds or 0 for p in done.pairs), 1)
+        found["index_mb"] = round((out / "index.html").stat().st_size / 1e6, 2)
+        print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    typer.run(main)

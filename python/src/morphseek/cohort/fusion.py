@@ -1,0 +1,256 @@
+"""One label map of several that lie on one grid: by votes, by weighted votes, or by STAPLE.
+
+Joint label fusion follows H. Wang et al., "Multi-atlas segmentation with joint label fusion", IEEE
+TPAMI 35 (2013): atlases that err alike share one vote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+
+Fusion: TypeAlias = Literal["majority", "joint", "staple"]
+FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
+
+_CHUNK = 4096  # voxels at a time, whose patches stay in the processor's cache
+_OUTSIDE = -1
+_FLAT = 1e-6  # the standard deviation of a patch that shows nothing, the image's being 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Fused:
+    """A label map of several.
+
+    Attributes
+    ----------
+    labels : numpy.ndarray
+        Integers, shape (z, y, x).
+    agreement : numpy.ndarray
+        The share of the votes that the label got, 0..1, by their weights where they are weighted:
+        float32, shape (z, y, x). 0 where no map reaches.
+    """
+
+    labels: np.ndarray
+    agreement: np.ndarray
+
+
+def fuse_labels(
+    maps: Sequence[np.ndarray],
+    method: Fusion = "majority",
+    *,
+    reach: Sequence[np.ndarray] | None = None,
+    target: np.ndarray | None = None,
+    images: Sequence[np.ndarray] | None = None,
+    radius: int = 2,
+    search: int = 0,
+    alpha: float = 1.0,
+    beta: float = 2.0,
+) -> Fused:
+    """Return one label map of several on one grid.
+
+    Parameters
+    ----------
+    maps : sequence of numpy.ndarray
+        Integers, shape (z, y, x): labels carried from as many atlases.
+    method : {"majority", "joint", "staple"}
+        ``majority``: every map has one vote; where two labels have as many, the smaller number
+        stands. ``joint``: joint label fusion, votes weighted at each voxel by how well the images
+        match around it. ``staple``: votes weighted by how well each map does, as STAPLE estimates.
+    reach : sequence of numpy.ndarray, optional
+        bool, shape (z, y, x): where a map knows a label. Elsewhere it does not vote.
+    target, images : numpy.ndarray, sequence of numpy.ndarray
+        For ``joint``: the image to be labelled, and the atlases' images on its grid, of one
+        contrast: shape (z, y, x).
+    radius, search : int
+        For ``joint``, voxels: half the width of the patch that is compared, and how far around its
+        place an atlas is searched for the best match.
+    alpha, beta : float
+        For ``joint``: what is added to the diagonal of the matrix of errors, and the exponent of
+        its entries.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no map, or they differ in shape.
+
+    Examples
+    --------
+    >>> maps = [np.full((1, 1, 2), k) for k in (1, 1, 2)]
+    >>> fused = fuse_labels(maps)
+    >>> fused.labels, fused.agreement.round(2)
+    (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
+    """
+    if method not in FUSIONS:
+        raise errors.InvalidArgumentError(
+            f"fusion is {method!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
+        )
+    if not len(maps):
+        raise errors.InvalidArgumentError("fusion: there is no label map")
+    others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]
+    for array in (*maps, *others):
+        if array.shape != maps[0].shape:
+            raise errors.InvalidArgumentError(
+                f"fusion: shapes {maps[0].shape} and {array.shape}; all must be on one grid"
+            )
+    values = np.unique(np.concatenate([np.unique(m) for m in maps]))
+    votes = np.stack([np.searchsorted(values, m).astype(np.int32) for m in maps])
+    if reach is not None:
+        votes[~np.stack([np.asarray(r, bool) for r in reach])] = _OUTSIDE
+    top = votes.max(0)
+    found, agreement = np.maximum(top, 0), (top >= 0).astype(np.float32)
+    if top.min(initial=0) < 0:
+        found[top < 0] = np.searchsorted(values, 0) % len(
+            values
+        )  # nobody knows: 0, where it is one
+    doubt = ((votes != top) & (votes >= 0)).any(0)
+    if doubt.any():
+        places = np.flatnonzero(doubt)
+        if method == "staple":
+            chosen, share = _staple(votes, doubt, len(values))
+        else:
+            weigher = None
+            if method == "joint":
+                if target is None or images is None or len(images) != len(maps):
+                    raise errors.InvalidArgumentError(
+                        "joint fusion compares images; give the target, and an image for each map"
+                    )
+                weigher = _Joint(target, images, radius, search, alpha, beta)
+            chosen, share = _vote(votes.reshape(len(maps), -1), places, len(values), weigher)
+        found.ravel()[places], agreement.ravel()[places] = chosen, share
+    labels = values[found]
+    labels[top < 0] = 0
+    return Fused(labels, agreement)
+
+
+def _vote(
+    votes: np.ndarray, places: np.ndarray, labels: int, weigher: _Joint | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels with the most votes at these voxels, and their share."""
+    chosen, share = np.empty(len(places), np.int32), np.empty(len(places), np.float32)
+    for start in range(0, len(places), _CHUNK):
+        here = slice(start, start + _CHUNK)
+        at = places[here]
+        if weigher is None:
+            said, weights = votes[:, at], np.ones((len(votes), len(at)))
+        else:
+            moved, weights = weigher(at)
+            said = np.take_along_axis(votes, moved, 1)
+            said = np.where(votes[:, at] < 0, _OUTSIDE, said)
+        weights = np.where(said >= 0, weights, 0)
+        score = np.zeros((labels, len(at)))
+        for one, weight in zip(said, weights):
+            score[np.maximum(one, 0), np.arange(len(at))] += weight
+        total = weights.sum(0)
+        chosen[here] = score.argmax(0)
+        share[here] = np.clip(score.max(0) / np.where(total > 0, total, 1), 0, 1)
+    return chosen, share
+
+
+class _Joint:
+    """The weights of joint label fusion, and from where each atlas votes."""
+
+    def __init__(
+        self,
+        target: np.ndarray,
+        images: Sequence[np.ndarray],
+        radius: int,
+        search: int,
+        alpha: float,
+        beta: float,
+    ):
+        self._shape, self._alpha, self._beta = target.shape, alpha, beta
+        # along an axis of one voxel there is nothing to look for
+        sizes = [[r if n > 1 else 0 for n in target.shape] for r in (radius, search)]
+        self._pad = [a + b for a, b in zip(*sizes)]
+        self._target, *self._images = (
+            np.pad(_scaled(a), [(p, p) for p in self._pad], mode="edge") for a in (target, *images)
+        )
+        self._patch, self._moves = (
+            np.array(list(itertools.product(*(range(-r, r + 1) for r in size)))) for size in sizes
+        )
+        reach = sizes[0][::-1]
+        self._spreads = [_spread(image, reach) for image in self._images]
+        # where patches match alike, the nearest stands
+        self._moves = self._moves[np.argsort((self._moves**2).sum(1), kind="stable")]
+
+    def _flat(self, offsets: np.ndarray) -> np.ndarray:
+        strides = np.array(self._target.strides) // self._target.itemsize
+        return np.asarray(offsets @ strides)
+
+    def __call__(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return for these voxels, by their flat places, the flat places from which the atlases
+        vote, (n, voxels), and their weights, whose sum is 1.
+        """
+        index = np.stack(np.unravel_index(places, self._shape), 1)
+        base = self._flat(index + self._pad)
+        patch = self._flat(self._patch)
+        target = _normalised(self._target.ravel()[base[:, None] + patch])
+        apart = np.empty((len(self._images), *target.shape), np.float32)
+        moved = np.empty((len(self._images), len(places)), np.intp)
+        for n, (image, spread) in enumerate(zip(self._images, self._spreads)):
+            flat, wide = image.ravel(), spread.ravel()
+            most = np.full(len(places), -np.inf, np.float32)
+            best = np.zeros(len(places), np.intp)
+            for number, move in enumerate(self._moves):
+                at = base + self._flat(move)
+                # the target's patch has no mean, so that the atlas's does not count
+                like = np.einsum("vp,vp->v", target, flat[at[:, None] + patch]) / wide[at]
+                inside = ((index + move >= 0) & (index + move < self._shape)).all(1)
+                better = inside & (like > most)
+                most[better], best[better] = like[better], number
+            at = base + self._flat(self._moves)[best]
+            apart[n] = np.abs(_normalised(flat[at[:, None] + patch]) - target)
+            moved[n] = np.ravel_multi_index((index + self._moves[best]).T, self._shape)
+        errors_of = np.einsum("nvp,mvp->vnm", apart, apart) / max(1, apart.shape[2] - 1)
+        matrix = errors_of.astype(np.float64) ** self._beta
+        matrix += self._alpha * np.eye(len(apart))
+        weights = np.linalg.solve(matrix, np.ones((*matrix.shape[:2], 1)))[..., 0].T
+        return moved, weights / weights.sum(0)
+
+
+def _scaled(image: np.ndarray) -> np.ndarray:
+    """Return an image of mean 0 and standard deviation 1, by which flat patches are told."""
+    spread = float(image.std(dtype=np.float64))
+    return np.asarray((image - image.mean(dtype=np.float64)) / (spread or 1), np.float32)
+
+
+def _normalised(patches: np.ndarray) -> np.ndarray:
+    """Return patches (voxels, n) of mean 0 and standard deviation 1; flat ones are 0."""
+    patches = patches - patches.mean(1, keepdims=True)
+    spread = patches.std(1, keepdims=True)
+    return np.asarray(patches / np.where(spread > _FLAT, spread, 1))
+
+
+def _spread(image: np.ndarray, radius: Sequence[int]) -> np.ndarray:
+    """Return the standard deviation of the patch around every voxel; of flat ones, infinity."""
+    exact = sitk.GetImageFromArray(image.astype(np.float64))
+    mean, square = (
+        sitk.GetArrayFromImage(sitk.BoxMean(i, [int(r) for r in radius]))
+        for i in (exact, sitk.Multiply(exact, exact))
+    )
+    spread = np.sqrt(np.maximum(square - mean**2, 0))
+    return np.where(spread > _FLAT, spread, np.inf).astype(np.float32)
+
+
+def _staple(votes: np.ndarray, doubt: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return SimpleITK's labels in the box around all doubt, and the share of plain votes."""
+    box = tuple(slice(w.min(), w.max() + 1) for w in np.nonzero(doubt))
+    shown = [np.where(v[box] < 0, labels, v[box]) for v in votes]  # one more: knows nothing
+    maps = [sitk.GetImageFromArray(v.astype(np.uint32)) for v in shown]
+    filter_ = sitk.MultiLabelSTAPLEImageFilter()
+    filter_.SetLabelForUndecidedPixels(labels + 1)
+    found = sitk.GetArrayFromImage(filter_.Execute(maps)).astype(np.int64)
+    at = doubt[box]
+    chosen = found[at]
+    said = votes[:, doubt]
+    plain, _ = _vote(said, np.arange(said.shape[1]), labels, None)
+    chosen = np.where(chosen >= labels, plain, chosen).astype(np.int32)
+    known = (said >= 0).sum(0)
+    return chosen, ((said == chosen).sum(0) / np.maximum(known, 1)).astype(np.float32)

@@ -1,0 +1,438 @@
+"""Labels of several atlases, carried to each target and fused there."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _files, _manifest, errors, images
+from .._engine import core
+from .._json import read as read_json, without_nan
+from .._plain import harmless_row
+from ..progress import Progress
+from ..result import load
+from ..scoring import check_labels, on_fixed_grid
+from .batch import register_cohort
+from .fusion import FUSIONS, Fused, Fusion, fuse_labels
+from .into import Report
+from .jobs import FINISHED
+from .results import Cohort, Outcome
+from .scans import Scan, Scans, check_alike, read_scans
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._engine.generated import Options
+
+#: What a target's folder has; the last one lists the others.
+FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
+#: What the study's folder has beside the targets' folders.
+TABLES = ("volumes.csv", "labels.json")
+REGISTRATIONS = "registrations"
+_DOUBTFUL = 0.75  # of the votes
+
+
+@dataclasses.dataclass
+class LabelSize:
+    """A label on one target."""
+
+    id: str
+    label: int
+    name: str
+    mm3: float
+    agreement: float
+    """Mean share of the votes within the label, 0..1."""
+    dice: float = math.nan
+    """With the target's own label map, where it has one."""
+
+
+@dataclasses.dataclass
+class TargetLabels:
+    """What became of one target."""
+
+    id: str
+    image: str
+    status: str = "done"
+    """done, skipped (it was finished before) or failed."""
+    fusion: str = ""
+    voters: list[str] = dataclasses.field(default_factory=list)
+    """The atlases that voted."""
+    left_out: list[str] = dataclasses.field(default_factory=list)
+    """Those that did not, and why."""
+    doubtful_percent: float = math.nan
+    """Share of the labelled voxels for which fewer than three quarters of the votes are."""
+    labels: list[LabelSize] = dataclasses.field(default_factory=list)
+    dice: float = math.nan
+    """Mean over the labels that the target's own map has, too."""
+    dice_of_one: float = math.nan
+    """Mean over the atlases, each alone."""
+    message: str = ""
+    exit_code: int = 0
+
+    def __str__(self) -> str:
+        if self.message and self.status == "failed":
+            return f"{self.id}: {self.message}"
+        dice = "" if math.isnan(self.dice) else f", Dice {self.dice:.3f}"
+        return (
+            f"{self.id}: {self.status}, {len(self.labels)} labels by {len(self.voters)} atlases"
+            f" ({self.fusion}), {self.doubtful_percent:.1f} % doubtful{dice}"
+        )
+
+
+@dataclasses.dataclass
+class Labelled:
+    """The targets with their labels, and the registrations behind them."""
+
+    targets: list[TargetLabels]
+    cohort: Cohort
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """The first failed target's, or 0."""
+        return next((t.exit_code for t in self.targets if t.exit_code), 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the registrations as plain data, NaN as None."""
+
+        def mean(name: str) -> float | None:
+            known = [v for t in self.targets if not math.isnan(v := getattr(t, name))]
+            return float(np.mean(known)) if known else None
+
+        targets = [without_nan(dataclasses.asdict(t)) for t in self.targets]
+        return {
+            "summary": {
+                "targets": len(targets),
+                "failed": sum(t.status == "failed" for t in self.targets),
+                "registrations": self.cohort.summary(),
+                **{name: mean(name) for name in ("doubtful_percent", "dice", "dice_of_one")},
+            },
+            "version": core.version(),
+            "notes": self.notes,
+            "targets": targets,
+        }
+
+
+def propagate_labels(
+    targets: str | os.PathLike[str] | Iterable[Any],
+    atlases: str | os.PathLike[str] | Iterable[Any],
+    out: str | os.PathLike[str],
+    *,
+    fusion: Fusion = "majority",
+    names: Mapping[int, str] | None = None,
+    workers: int = 1,
+    scheduler: str | None = None,
+    report: Report = "small",
+    command: str = "",
+    resume: bool = True,
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Unpack[Options],
+) -> Labelled:
+    """Label images by several labelled ones: each atlas is registered onto each target, its labels
+    are carried over, and the maps are fused.
+
+    Parameters
+    ----------
+    targets, atlases : path or iterable
+        As :func:`read_scans` takes them. Each atlas needs a label map; a target that has one is
+        scored by it. An atlas that is the target itself does not vote.
+    out : path
+        Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
+        votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
+        everything, and ``out/registrations`` is a folder of :func:`register_cohort`.
+    fusion : {"majority", "joint", "staple"}
+        How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
+        the target, "joint" compares nothing that means something: then the majority counts.
+    names : mapping, optional
+        Label number to name, for the tables.
+    workers, scheduler, report, command, resume, progress, **options
+        Of :func:`register_cohort`.
+
+    Returns
+    -------
+    Labelled
+        A target that no atlas could be carried to is in it with its error; the others go on. An
+        atlas whose registration failed, or has the verdict failed, does not vote.
+
+    Raises
+    ------
+    InputUnreadableError
+        There is no atlas or target, or an atlas has no label map.
+    """
+    if fusion not in FUSIONS:
+        raise errors.InvalidArgumentError(
+            f"fusion is {fusion!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
+        )
+    to, known = read_scans(targets), read_scans(atlases)
+    _check(to, known)
+    folder = Path(out)
+    images.check_apart(folder, TABLES, {s.id: s.path for s in (*to, *known)})
+    rows, pairs = [], {}
+    for target in to:
+        for atlas in known:
+            if target.path.absolute() != atlas.path.absolute():
+                name = f"{target.id}_from_{atlas.id}"
+                pairs[target.id, atlas.id] = name
+                rows.append(_row(target, atlas, name))
+    if not rows:
+        raise errors.InvalidArgumentError(
+            "label: the only atlas is the target itself; give other labelled images"
+        )
+    cohort = register_cohort(
+        rows, folder / REGISTRATIONS, workers=workers, scheduler=scheduler, report=report,
+        command=command, resume=resume, progress=progress, **options,
+    )  # fmt: skip
+    done = {pair.id: pair for pair in cohort.pairs}
+    found = []
+    for target in to:
+        of_atlas = [
+            (atlas, done[pairs[target.id, atlas.id]])
+            for atlas in known
+            if (target.id, atlas.id) in pairs
+        ]
+        found.append(_target(target, of_atlas, folder, fusion, names or {}, resume))
+    study = Labelled(found, cohort, [*to.notes, *known.notes])
+    with _files.output_folder(folder, TABLES, TABLES[-1]) as temporary:
+        _write(study, temporary)
+    return study
+
+
+def _check(targets: Scans, atlases: Scans) -> None:
+    lacking = [atlas.path for atlas in atlases if atlas.labels is None]
+    if lacking:
+        raise errors.InputUnreadableError(
+            f"atlases: {lacking[0]} has no label map ({len(lacking)} of {len(atlases)} lack one);"
+            " give (image, labels), a table with the column labels, or a folder with images and"
+            " labels of the same names"
+        )
+    for target in targets:
+        if target.id.casefold() == REGISTRATIONS:
+            raise errors.InvalidArgumentError(
+                f"targets: {target.path} would be called {target.id}, as the folder of the"
+                " registrations; give ids in a table"
+            )
+    check_alike([*targets, *atlases])
+
+
+def _row(target: Scan, atlas: Scan, name: str) -> dict[str, Any]:
+    row = {
+        "id": name,
+        "fixed": target.path,
+        "moving": atlas.path,
+        "fixed_labels": target.labels,
+        "moving_labels": atlas.labels,
+        "fixed_mask": target.mask,
+        "moving_mask": atlas.mask,
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _target(
+    target: Scan,
+    of_atlas: Sequence[tuple[Scan, Outcome]],
+    out: Path,
+    fusion: Fusion,
+    names: Mapping[int, str],
+    resume: bool,
+) -> TargetLabels:
+    """Fuse a target's maps, unless that was done. Errors come back in the result."""
+    made = TargetLabels(target.id, str(target.path))
+    voters = []
+    for atlas, outcome in of_atlas:
+        if outcome.status not in ("done", "skipped"):
+            made.left_out.append(f"{atlas.id}: {outcome.message or outcome.status}")
+        elif outcome.verdict == "failed":
+            why = " ".join(outcome.reasons)
+            made.left_out.append(f"{atlas.id}: the verdict is failed. {why}".rstrip())
+        else:
+            voters.append((atlas, out / REGISTRATIONS / outcome.id))
+    if not voters:
+        made.status, made.exit_code = "failed", errors.RuntimeFailedError.exit_code
+        codes = [outcome.exit_code for _, outcome in of_atlas if outcome.exit_code]
+        made.exit_code = codes[0] if codes else made.exit_code
+        made.message = f"no atlas could be carried to it: {'; '.join(made.left_out)}"
+        return made
+    try:
+        made.voters = [atlas.id for atlas, _ in voters]
+        of = _fingerprint([folder for _, folder in voters], target, fusion, names)
+        folder = out / target.id
+        if resume and (before := _before(folder, of)):
+            return dataclasses.replace(made, **before, status="skipped")
+        with _files.output_folder(folder, FUSED, FUSED[-1]) as temporary:
+            _fuse(made, target, voters, fusion, names)(temporary, of)
+    except (errors.MorphSeekError, MemoryError) as error:
+        failure = errors.from_exception(error)
+        made.status, made.message, made.exit_code = "failed", str(failure), failure.exit_code
+    return made
+
+
+def _fuse(
+    made: TargetLabels,
+    target: Scan,
+    voters: Sequence[tuple[Scan, Path]],
+    fusion: Fusion,
+    names: Mapping[int, str],
+) -> Callable[[Path, str], None]:
+    """Fuse a target's maps and return what writes them."""
+    grid = np.zeros(0)
+    maps, reach, warped, alike = [], [], [], True
+    for atlas, folder in voters:
+        result = load(folder)
+        grid = result.grid
+        labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
+        check_labels(labels)
+        # 0 is beyond the atlas, which knows nothing of what is there
+        carried = result.apply(
+            labels.like(_above(labels.array)), interpolation="nearest", background=0.0
+        ).array.astype(np.int64)
+        reach.append(carried != 0)
+        maps.append(np.where(carried != 0, carried + int(labels.array.min()) - 1, 0))
+        warped.append(result.warped)
+        alike = alike and bool(result.metrics["align"]["same_modality"])
+    if fusion == "joint" and not alike:
+        fusion = "majority"
+        made.message = "an atlas is of another contrast: the majority counts"
+    image = images.read(target.path, target.id) if fusion == "joint" else None
+    fused = fuse_labels(
+        maps, fusion, reach=reach, images=warped,
+        target=None if image is None else image.float32(),
+    )  # fmt: skip
+    made.fusion = fusion
+    own = None
+    if target.labels is not None:
+        own = on_fixed_grid(str(target.labels), grid)
+        check_labels(own)
+    _measure(made, fused, grid, names, maps, None if own is None else own.array)
+
+    def write(folder: Path, of: str) -> None:
+        labels = images.Image.on_grid(_small(fused.labels), grid)
+        images.write(folder / FUSED[0], labels)
+        images.write(folder / FUSED[1], images.Image.on_grid(fused.agreement, grid))
+        result = dataclasses.asdict(made)
+        kept = {k: v for k, v in result.items() if k not in ("status", "exit_code")}
+        listed = {name: _manifest.entry(folder / name) for name in FUSED[:2]}
+        content = {"made_of": of, "result": without_nan(kept), _manifest.KEY: listed}
+        _files.write_text(folder / FUSED[2], json.dumps(content, indent=1) + "\n")
+
+    return write
+
+
+def _above(labels: np.ndarray) -> np.ndarray:
+    """Return labels whose least is 1, in a type that the resampling is quick for."""
+    above = labels.astype(np.int64) - int(labels.min()) + 1
+    return above.astype(np.int32) if above.max() < 2**24 else above
+
+
+def _small(labels: np.ndarray) -> np.ndarray:
+    low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
+    kinds = (np.uint8, np.uint16, np.int32) if low >= 0 else (np.int16, np.int32)
+    for kind in kinds:
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return labels.astype(kind)
+    return labels
+
+
+def _measure(
+    made: TargetLabels,
+    fused: Fused,
+    grid: np.ndarray,
+    names: Mapping[int, str],
+    maps: Sequence[np.ndarray],
+    own: np.ndarray | None,
+) -> None:
+    voxel = abs(float(np.linalg.det(images.index_to_physical(grid)[:3, :3])))
+    dice = {} if own is None else dice_of(fused.labels, own)
+    values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
+    agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
+    made.labels = [
+        LabelSize(
+            made.id, int(v), names.get(int(v), ""), float(n * voxel), float(a),
+            dice.get(int(v), math.nan),
+        )
+        for v, n, a in zip(values, counts, agreement)
+        if v
+    ]  # fmt: skip
+    inside = fused.labels != 0
+    if inside.any():
+        made.doubtful_percent = float(100 * (fused.agreement[inside] < _DOUBTFUL).mean())
+    if own is not None:
+        made.dice = _mean(dice)
+        made.dice_of_one = float(np.mean([_mean(dice_of(m, own)) for m in maps]))
+
+
+def _mean(dice: Mapping[int, float]) -> float:
+    return float(np.mean(list(dice.values()))) if dice else math.nan
+
+
+def dice_of(one: np.ndarray, other: np.ndarray) -> dict[int, float]:
+    """Return the overlap of every label but 0 that both maps have.
+
+    >>> dice_of(np.array([1, 1, 2, 0]), np.array([1, 0, 0, 3]))
+    {1: 0.6666666666666666}
+    """
+    counts = [dict(zip(*np.unique(m, return_counts=True))) for m in (one, other)]
+    both = dict(zip(*np.unique(one[one == other], return_counts=True)))
+    shared = sorted({int(v) for v in counts[0]} & {int(v) for v in counts[1]} - {0})
+    return {v: float(2 * both.get(v, 0) / (counts[0][v] + counts[1][v])) for v in shared}
+
+
+def _fingerprint(
+    folders: Sequence[Path], target: Scan, fusion: Fusion, names: Mapping[int, str]
+) -> str:
+    """Return a hash of all that a target's labels depend on; the pairs know their inputs."""
+    pairs = [_manifest_of(folder) for folder in folders]
+    own = None if target.labels is None else str(target.labels)
+    how = fuse_labels.__kwdefaults__
+    content = [core.version(), pairs, own, fusion, how, sorted(names.items())]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _manifest_of(folder: Path) -> Any:
+    return read_json(folder / FINISHED, "pair")["fingerprint"]
+
+
+def _before(folder: Path, of: str) -> dict[str, Any]:
+    """Return what a target's folder has of an earlier run; nothing where it is of other files."""
+    _files.settle(folder)
+    try:
+        found = read_json(folder / FUSED[2], "fusion")
+        whole = found["made_of"] == of and all(
+            _manifest.is_same(folder / name, found[_manifest.KEY][name]) for name in FUSED[:2]
+        )
+        if not whole:
+            return {}
+        result: dict[str, Any] = {
+            name: math.nan if value is None else value for name, value in found["result"].items()
+        }
+        result["labels"] = [
+            LabelSize(**dict(row, dice=math.nan if row["dice"] is None else row["dice"]))
+            for row in result["labels"]
+        ]
+        TargetLabels(**result)
+    except (errors.MorphSeekError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {k: v for k, v in result.items() if k not in ("id", "image", "voters", "left_out")}
+
+
+def _write(study: Labelled, folder: Path) -> None:
+    text = StringIO()
+    columns = [field.name for field in dataclasses.fields(LabelSize)]
+    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    table.writeheader()
+    for target in study.targets:
+        table.writerows(harmless_row(without_nan(dataclasses.asdict(row))) for row in target.labels)
+    _files.write_text(folder / TABLES[0], text.getvalue())
+    content = {
+        **study.to_dict(), _manifest.KEY: {TABLES[0]: _manifest.entry(folder / TABLES[0])}
+    }  # fmt: skip
+    _files.write_text(folder / TABLES[1], json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,71 @@
+"""Which pairs of a cohort are unlike the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+#: Robust scores beyond it are outliers: B. Iglewicz and D. C. Hoaglin, 1993.
+FAR = 3.5
+#: A cohort that is smaller has no outliers: its median and spread say little.
+LEAST = 8
+_TO_SD = 0.6745  # of a normal distribution, its median absolute deviation
+_MEAN_TO_SD = 0.7979  # its mean absolute deviation
+_NOTHING = 1e-6  # spread, as a share of the median, of values that are all alike
+
+
+def outliers(
+    values: Mapping[str, Sequence[float | None]], *, ratios: Sequence[str] = ()
+) -> list[list[str]]:
+    """Return for every pair in what it is unlike the others, in words.
+
+    Parameters
+    ----------
+    values : mapping
+        Name to a value for each pair; None where it is not known.
+    ratios : sequence of str
+        Names of values of which the logarithm counts, such as scales.
+
+    Returns
+    -------
+    list of list of str
+        Empty for a pair that is like the others, and for every pair of a cohort below 8.
+
+    Examples
+    --------
+    >>> outliers({"scale": [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.02, 1.8]}, ratios=["scale"])[-1]
+    ['scale 1.8, the cohort has 1.01 (robust z +8.0)']
+    """
+    count = max((len(v) for v in values.values()), default=0)
+    found: list[list[str]] = [[] for _ in range(count)]
+    for name, given in values.items():
+        known = [
+            (place, float(v))
+            for place, v in enumerate(given)
+            if v is not None and math.isfinite(v) and (name not in ratios or v > 0)
+        ]
+        if len(known) < LEAST:
+            continue
+        plain = np.array([v for _, v in known])
+        scores = robust_scores(np.log(plain) if name in ratios else plain)
+        middle = float(np.median(plain))
+        for (place, value), score in zip(known, scores):
+            if abs(score) > FAR:
+                found[place].append(
+                    f"{name} {value:.3g}, the cohort has {middle:.3g} (robust z {score:+.1f})"
+                )
+    return found
+
+
+def robust_scores(values: np.ndarray) -> np.ndarray:
+    """Return by how many robust standard deviations each value is off the median: by the median
+    absolute deviation or, where more than half of the values are alike, the mean one.
+    """
+    off = values - np.median(values)
+    spread = float(np.median(np.abs(off))) / _TO_SD
+    scale = _NOTHING * max(1e-12, float(np.abs(values).max()))
+    if spread <= scale:
+        spread = float(np.abs(off).mean()) / _MEAN_TO_SD
+    return off / spread if spread > scale else np.zeros_like(off)

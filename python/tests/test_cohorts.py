@@ -1,0 +1,430 @@
+"""Cohorts: which images there are, which pairs are made of them, labels by several atlases, and the
+pairs that are unlike the others.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+from helpers import QUICK, Command, blob
+from morphseek import cohort, errors, images, load, register_cohort
+from morphseek.cohort import Scan, fuse_labels
+from morphseek.report import CohortRow, write_index
+
+FLAGS = [f"--{name}={value}" for name, value in QUICK.items()]
+
+
+def touched(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return root
+
+
+LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
+    (
+        ["sub-02/anat/sub-02_T1w.nii.gz", "sub-01/anat/sub-01_T1w.nii", "sub-01/anat/notes.txt"],
+        {},
+        {"sub-01": "sub-01_T1w.nii", "sub-02": "sub-02_T1w.nii.gz"},
+        "",
+    ),
+    (
+        ["sub-1/ses-a/anat/sub-1_ses-a_T1w.nii.gz", "sub-1/ses-b/anat/sub-1_ses-b_T1w.nii.gz",
+         "sub-1/ses-b/anat/sub-1_ses-b_T2w.nii.gz"],
+        {"entities": {"ses": "b"}},
+        {"sub-1_ses-b": "sub-1_ses-b_T1w.nii.gz"},
+        "",
+    ),
+    (
+        ["sub-1/anat/sub-1_run-10_T1w.nii.gz", "sub-1/anat/sub-1_run-9_T1w.nii.gz"],
+        {},
+        {"sub-1": "sub-1_run-9_T1w.nii.gz"},
+        "sub-1_run-9_T1w.nii.gz, and not sub-1_run-10",
+    ),
+    (
+        ["sub-1/anat/sub-1_acq-x_T1w.nii.gz", "sub-1/anat/sub-1_T1w.nii.gz"],
+        {"entities": {"acq": "x,y"}},
+        {"sub-1": "sub-1_acq-x_T1w.nii.gz"},
+        "",
+    ),
+    (
+        ["sub-1/anat/sub-1_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
+        {"suffix": "FLAIR"},
+        {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"},
+        "",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names, given, expected, note", LAYOUTS)
+def test_bids_layouts(
+    names: list[str], given: dict[str, Any], expected: dict[str, str], note: str, tmp_path: Path
+):
+    found = cohort.find_bids(touched(tmp_path, *names), **given)
+    assert {scan.id: scan.path.name for scan in found} == expected
+    assert [note in said for said in found.notes] == ([True] if note else [])
+
+
+def test_bids_label_maps(tmp_path: Path):
+    touched(
+        tmp_path,
+        "sub-1/anat/sub-1_run-1_T1w.nii.gz",
+        "derivatives/sub-1/anat/sub-1_run-2_dseg.nii.gz",  # of another run
+        "derivatives/seg/sub-1/anat/sub-1_run-1_desc-aseg_dseg.nii.gz",
+        "derivatives/seg/sub-1/anat/sub-1_run-1_space-MNI_dseg.nii.gz",  # on another grid
+    )
+    (scan,) = cohort.find_bids(tmp_path)
+    assert scan.labels is not None and "desc-aseg" in scan.labels.name
+    assert next(iter(cohort.find_bids(tmp_path, labels=False))).labels is None
+    touched(tmp_path, "sub-1/anat/sub-1_run-1_dseg.nii.gz")
+    with pytest.raises(errors.InvalidArgumentError, match="has 2 label maps: .*desc=aseg"):
+        cohort.find_bids(tmp_path)
+    (scan,) = cohort.find_bids(tmp_path, label_entities={"desc": ""})
+    assert scan.labels is not None and scan.labels.name == "sub-1_run-1_dseg.nii.gz"
+
+
+def test_bids_refused(tmp_path: Path):
+    for folder, given, says in (
+        ("none", {}, "none is no folder"),
+        (".", {}, "sub-01/anat/sub-01_T1w.nii.gz"),
+        ("data", {"suffix": "T2w"}, r"no image \*_T2w.nii.gz; the images there are T1w"),
+        ("data", {"entities": {"ses": "3"}}, "with ses=3"),
+    ):
+        touched(tmp_path, "data/sub-1/anat/sub-1_T1w.nii.gz")
+        with pytest.raises(errors.InputUnreadableError, match=says):
+            cohort.find_bids(tmp_path / folder, **given)
+    with pytest.raises(errors.InvalidArgumentError, match="'Session' is no entity"):
+        cohort.find_bids(tmp_path / "data", entities={"Session": "3"})
+
+
+def test_scans_of_folders_and_tables(tmp_path: Path):
+    touched(tmp_path, "a.nii.gz", "b.NII", "notes.txt", ".c.nii.gz")
+    assert [s.id for s in cohort.read_scans(tmp_path)] == ["a", "b"]
+    data = touched(tmp_path / "data", "images/a.nii.gz", "images/b.nii.gz", "labels/a.nrrd")
+    found = cohort.read_scans(data)
+    assert [s.labels and s.labels.name for s in found] == ["a.nrrd", None]
+    assert "1 of 2 images have no label map" in found.notes[0]
+    table = tmp_path / "t.csv"
+    table.write_text("moving;moving_labels;subject;session;id\na.nii;l.nii;s;2;x\nb.nii;;s;1;\n")
+    first, second = cohort.read_scans(table)
+    assert (first.id, first.path, first.labels) == ("x", tmp_path / "a.nii", tmp_path / "l.nii")
+    assert (second.id, second.subject, second.labels) == ("b", "s", None)
+    # two files of one name are called by their folders
+    assert [s.id for s in cohort.read_scans(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("", "needs the column image"),
+        ("image\n", "there is no image"),
+        ("image,label\na,b\n", "labels, mask"),
+        ("image,labels\n,b\n", "row 1: there must be an image"),
+        ("image,id\na,x\nb,X\n", "X is there twice: .*a and .*b"),
+    ],
+)
+def test_tables_refused(text: str, says: str, tmp_path: Path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(errors.InputUnreadableError, match=says):
+        cohort.read_scans(tmp_path / "t.csv")
+
+
+def test_pairs(tmp_path: Path):
+    scans = [Scan(n, tmp_path / n, tmp_path / f"{n}l") for n in "abc"]
+    both = cohort.all_pairs(scans, both_ways=True)
+    assert len(both) == 6 and len({row["id"] for row in both}) == 6
+    assert both[1]["fixed"] == scans[1].path and both[1]["moving_labels"] == scans[0].labels
+    visits = [
+        Scan(f"sub-{s}_ses-{k}", tmp_path / f"{s}{k}", subject=f"sub-{s}", session=f"ses-{k}")
+        for s, k in (("1", "10"), ("1", "2"), ("1", "9"), ("2", "1"))
+    ]
+    later = cohort.within_subject(visits)
+    assert [row["id"] for row in later] == ["sub-1_ses-9_to_ses-2", "sub-1_ses-10_to_ses-2"]
+    assert {str(row["fixed"]) for row in later} == {str(tmp_path / "12")}
+    for given, says in (
+        (lambda: cohort.all_pairs(scans[:1]), "two images or more"),
+        (lambda: cohort.within_subject(scans), "nothing says of whom"),
+        (lambda: cohort.within_subject(visits[3:]), "none of the 1 subjects"),
+        (lambda: cohort.pairs_to(scans[:1], scans[0].path), "no image but"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=says):
+            given()
+
+
+def test_mixed_dimensions_and_empty_files(tmp_path: Path):
+    images.write(tmp_path / "volume.nii.gz", images.Image(blob()))
+    sitk.WriteImage(sitk.GetImageFromArray(blob()[10]), str(tmp_path / "slice.nii.gz"))
+    (tmp_path / "empty.nii.gz").touch()
+    scans = [Scan(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
+    with pytest.raises(errors.InvalidArgumentError, match=r"slice.nii.gz has 2 axes and .*volume"):
+        cohort.all_pairs(scans)
+    with pytest.raises(errors.InputUnreadableError, match=r"empty.nii.gz"):
+        cohort.pairs_to(scans[:1], tmp_path / "empty.nii.gz")
+    done = register_cohort(cohort.pairs_to(scans[1:2], scans[0].path), tmp_path / "out", **QUICK)
+    assert "empty.nii.gz" in done.pairs[0].message and not (tmp_path / "out" / "empty").exists()
+
+
+def maps() -> list[np.ndarray]:
+    rng = np.random.default_rng(2)
+    true = np.zeros((9, 10, 11), int)
+    true[2:7, 2:8, 3:9], true[4:6, 4:6, 4:6] = 3, 70000
+    return [np.where(rng.random(true.shape) < 0.2, np.roll(true, k, 1), true) for k in (1, 2, 3)]
+
+
+def test_majority_is_that_of_simpleitk():
+    given = maps()
+    fused = fuse_labels(given)
+    undecided = 99999
+    theirs = sitk.GetArrayFromImage(
+        sitk.LabelVoting([sitk.GetImageFromArray(m.astype(np.uint32)) for m in given], undecided)
+    )
+    decided = theirs != undecided
+    assert (fused.labels[decided] == theirs[decided]).all() and decided.mean() > 0.9
+    ties = np.sort(np.stack(given)[:, ~decided], 0)[0]
+    assert (fused.labels[~decided] == ties).all()
+    votes = (np.stack(given) == fused.labels).mean(0)
+    np.testing.assert_allclose(fused.agreement, votes, atol=1e-6)
+
+
+def test_staple_is_that_of_simpleitk():
+    given = [np.where(m == 70000, 5, m) for m in maps()]
+    theirs = sitk.GetArrayFromImage(
+        sitk.MultiLabelSTAPLE([sitk.GetImageFromArray(m.astype(np.uint32)) for m in given], 9)
+    )
+    assert (fuse_labels(given, "staple").labels == theirs).mean() > 0.98
+
+
+def test_who_does_not_reach_does_not_vote():
+    given = [np.full((1, 1, 3), k) for k in (0, 0, 5)]
+    reach = [np.array([[[True, False, False]]])] * 2 + [np.array([[[True, True, False]]])]
+    fused = fuse_labels(given, reach=reach)
+    assert fused.labels.ravel().tolist() == [0, 5, 0]
+    np.testing.assert_allclose(fused.agreement.ravel(), [2 / 3, 1, 0])
+
+
+@pytest.mark.parametrize("search", [0, 1])
+def test_joint_weights_are_those_of_the_paper(search: int):
+    """Voxel by voxel, as the paper writes it down."""
+    rng = np.random.default_rng(0)
+    shape, radius, alpha = (7, 8, 9), 2, 0.1
+    target = rng.normal(size=shape).cumsum(0)
+    atlases = [target + rng.normal(size=shape) * s for s in (0.3, 0.5, 2)]
+    given = [np.full(shape, k) for k in (1, 2, 3)]
+    fused = fuse_labels(
+        given, "joint", target=target, images=atlases, search=search, alpha=alpha, radius=radius
+    )
+    width = radius + search
+    padded = [np.pad(a, width, mode="edge") for a in (target, *atlases)]
+
+    def patch(image: np.ndarray, place: np.ndarray) -> np.ndarray:
+        low = place + search
+        values = image[tuple(slice(p, p + 2 * radius + 1) for p in low)].ravel()
+        return (values - values.mean()) / values.std()
+
+    for place in map(np.array, ((3, 4, 4), (0, 0, 0), (6, 7, 8), (2, 7, 1))):
+        apart = []
+        for image in padded[1:]:
+            moves = [np.array(m) - search for m in np.ndindex(*[2 * search + 1] * 3)]
+            there = [place + m for m in moves]
+            there = [p for p in there if (p >= 0).all() and (p < shape).all()]
+            tried = [abs(patch(image, p) - patch(padded[0], place)) for p in there]
+            apart.append(min(tried, key=lambda e: float((e**2).sum())))
+        matrix = np.array([[(a @ b / 124) ** 2 for a in apart] for b in apart])
+        weights = np.linalg.solve(matrix + alpha * np.eye(3), np.ones(3))
+        weights /= weights.sum()
+        assert fused.labels[tuple(place)] == weights.argmax() + 1
+        share = weights.max() / weights.sum()
+        assert fused.agreement[tuple(place)] == pytest.approx(min(1, share), abs=1e-5)
+
+
+def test_fusion_refused():
+    one, other = np.zeros((2, 2, 2), int), np.ones((2, 2, 2), int)
+    for given, says in (
+        (([one], "best"), "fusion is 'best'"),
+        (([],), "no label map"),
+        (([one, other[1:]],), "one grid"),
+        (([one, other], "joint"), "give the target"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=says):
+            fuse_labels(*given)  # type: ignore[arg-type]
+
+
+def test_outliers_are_those_of_the_robust_score():
+    stats = pytest.importorskip("scipy.stats")
+    values = [0.5, 0.52, 0.49, 0.51, 0.48, 0.5, 0.53, 0.5, 0.47, 2.0]
+    spread = stats.median_abs_deviation(values, scale="normal")
+    score = (2.0 - np.median(values)) / spread
+    found = cohort.outliers({"error": [*values, None]})
+    assert [bool(f) for f in found] == [False] * 9 + [True, False]
+    assert found[9][0].startswith("error 2, the cohort has 0.5 (robust z +")
+    assert float(found[9][0].split("+")[1][:-1]) == pytest.approx(score, rel=2e-3)
+    # most are alike: the mean deviation counts; all alike, nobody stands out
+    assert cohort.outliers({"a": [1.0] * 30 + [9.0]})[30] and not any(
+        cohort.outliers({"a": [1.0] * 30})
+    )
+    assert not any(cohort.outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
+
+
+def test_page_names_outliers(tmp_path: Path):
+    rows = [
+        CohortRow("plain", verdict="good", error_mm=0.4),
+        CohortRow("odd", verdict="good", error_mm=0.3, unlike=("scale 2 <b>",)),
+        CohortRow("bad", verdict="failed", said="It folds."),
+    ]
+    write_index(tmp_path / "index.html", rows)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.index("<td>bad</td>") < page.index("<td>odd</td>") < page.index("<td>plain</td>")
+    assert "outlier: </b>scale 2 &lt;b&gt;" in page and 'value="outlier"' in page
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """A BIDS folder of three people, the first with two sessions; one with labels."""
+    root = tmp_path / "bids"
+    for name, shift in (("1_ses-1", 0.0), ("1_ses-2", 0.1), ("2_ses-1", 0.2), ("3_ses-1", -0.1)):
+        place = root / f"sub-{name.replace('_', '/')}" / "anat"
+        place.mkdir(parents=True)
+        image = images.Image(blob(shift=shift), (2.0, 2.0, 3.0))
+        images.write(place / f"sub-{name}_T1w.nii.gz", image)
+        inside = (image.array > 0.3).astype(np.uint8) * 4
+        images.write(place / f"sub-{name}_dseg.nii.gz", image.like(inside))
+    return root
+
+
+def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Command):
+    anat = people / "sub-1" / "ses-1" / "anat"
+    out = tmp_path / "out"
+    text = command(
+        "batch", "--bids", people, "--to", anat / "sub-1_ses-1_T1w.nii.gz", "--to-labels",
+        anat / "sub-1_ses-1_dseg.nii.gz", "--labels-back", "--entity", "ses=1", "--out", out,
+        *FLAGS,
+    )  # fmt: skip
+    assert "2: 2 done" in text
+    assert sorted(p.name for p in out.iterdir() if p.is_dir()) == ["sub-2_ses-1", "sub-3_ses-1"]
+    back = images.read(out / "sub-2_ses-1" / "fixed_labels_on_moving.nii.gz")
+    own = images.read(people / "sub-2" / "ses-1" / "anat" / "sub-2_ses-1_dseg.nii.gz")
+    assert back.array.shape == own.array.shape
+    both = cohort.dice_of(back.array, own.array)
+    result = load(out / "sub-2_ses-1")
+    before = images.read(anat / "sub-1_ses-1_dseg.nii.gz").array
+    assert both[4] > cohort.dice_of(before, own.array)[4] + 0.1
+    theirs = sitk.GetArrayFromImage(
+        sitk.Resample(
+            sitk.ReadImage(str(anat / "sub-1_ses-1_dseg.nii.gz")), own.to_sitk(),
+            result.inverse().to_sitk(), sitk.sitkNearestNeighbor,
+        )
+    )  # fmt: skip
+    assert (theirs != back.array).mean() < 1e-3
+    # the same again is not done; without the labels it is another batch
+    again = command.json(
+        "batch", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
+    )
+    assert [p["id"] for p in again["pairs"]] == ["sub-1_ses-2_to_ses-1"]
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["--bids", "x"], "say which pairs"),
+        (["--bids", "x", "--all-pairs", "--within-subject"], "choose one"),
+        (["a.nii", "b.nii"], "give one list of pairs"),
+        (["a.nii", "--both-ways"], "belongs to --all-pairs"),
+        (["a.nii", "--to-labels", "l.nii", "--all-pairs"], "belong to --to"),
+        (["--bids", "x", "a.nii", "--all-pairs"], "leave out a.nii"),
+        (["--bids", "x", "--all-pairs", "--entity", "ses"], "KEY=VALUE"),
+        (["--all-pairs"], "there is no image"),
+    ],
+)
+def test_usage_refused(arguments: list[str], says: str, tmp_path: Path, command: Command):
+    out = tmp_path / "out"
+    failure = command.json("batch", *arguments, "--out", out, expect=2)["error"]
+    assert says in failure["message"] and not out.exists()
+
+
+def test_labels_by_atlases(people: Path, tmp_path: Path):
+    scans = list(cohort.find_bids(people))
+    broken = tmp_path / "broken.nii.gz"
+    broken.write_bytes(b"")
+    atlases = [*scans[1:], Scan("broken", broken, scans[0].labels)]
+    targets, out = [scans[0], scans[1]], tmp_path / "out"
+    study = cohort.propagate_labels(targets, atlases, out, names={4: "body"}, **QUICK)
+    first, second = study.targets
+    assert first.voters == [s.id for s in scans[1:]] and second.voters == [s.id for s in scans[2:]]
+    assert len(first.left_out) == 1 and "broken.nii.gz" in first.left_out[0]
+    assert first.status == "done" and study.exit_code == 0 and first.dice > 0.9
+    found = images.read(out / first.id / "labels.nii.gz")
+    agreement = images.read(out / first.id / "agreement.nii.gz").array
+    assert found.array.dtype == np.uint8 and set(np.unique(found.array)) == {0, 4}
+    each = [
+        images.read(out / "registrations" / f"{first.id}_from_{s.id}" / "warped_labels.nii.gz")
+        for s in scans[1:]
+    ]
+    votes = np.mean([m.array == 4 for m in each], 0)
+    assert (found.array[votes > 0.5] == 4).all()
+    inside = found.array == 4
+    np.testing.assert_allclose(agreement[inside], votes[inside], atol=1e-6)
+    (row,) = [
+        r
+        for r in csv.DictReader((out / "volumes.csv").read_text().splitlines())
+        if r["id"] == first.id
+    ]
+    assert row["name"] == "body" and float(row["mm3"]) == pytest.approx(inside.sum() * 12)
+    content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
+    assert content["summary"]["targets"] == 2 and content["targets"][0]["dice"] == first.dice
+
+    again = cohort.propagate_labels(targets, atlases, out, names={4: "body"}, **QUICK)
+    assert [t.status for t in again.targets] == ["skipped"] * 2
+    assert again.targets[0].labels == first.labels
+    other = cohort.propagate_labels(targets, atlases, out, fusion="joint", **QUICK).targets
+    assert [t.status for t in other] == ["done"] * 2 and other[0].dice > 0.9
+
+    alone = cohort.propagate_labels(targets[:1], atlases[-1:], tmp_path / "none", **QUICK)
+    assert alone.targets[0].status == "failed" and alone.exit_code == 3
+    assert not (tmp_path / "none" / first.id).exists()
+
+
+def test_a_failed_verdict_does_not_vote(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from morphseek.cohort import propagation
+
+    real = propagation.register_cohort
+
+    def judged(*given: Any, **more: Any) -> cohort.Cohort:
+        done = real(*given, **more)
+        done.pairs[0].verdict, done.pairs[0].reasons = "failed", ["They are mirrored."]
+        return done
+
+    monkeypatch.setattr(propagation, "register_cohort", judged)
+    scans = list(cohort.find_bids(people))
+    study = cohort.propagate_labels(scans[:1], scans[1:], tmp_path / "out", **QUICK)
+    assert study.targets[0].voters == [s.id for s in scans[2:]]
+    assert study.targets[0].left_out == [
+        f"{scans[1].id}: the verdict is failed. They are mirrored."
+    ]
+
+
+def test_label_command(people: Path, tmp_path: Path, command: Command):
+    place = people / "sub-2" / "ses-1" / "anat"
+    out = tmp_path / "out"
+    text = command(
+        "label", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz",
+        "--atlas", place / "sub-2_ses-1_T1w.nii.gz", place / "sub-2_ses-1_dseg.nii.gz",
+        "--out", out, *FLAGS,
+    )  # fmt: skip
+    assert "1 labels by 1 atlases" in text and (out / "volumes.csv").exists()
+    for arguments, says in (
+        (["a.nii"], "give the atlases"),
+        (["a.nii", "--atlases", tmp_path / "t.csv"], "has no label map"),
+    ):
+        (tmp_path / "t.csv").write_text("image\na.nii\n")
+        process = command.start("label", *arguments, "--out", tmp_path / "o", "--json")
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode in (2, 3) and says in said and not (tmp_path / "o").exists()
