@@ -55,7 +55,7 @@ def batch_command(
 
     PAIRS.csv has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
     fixed_mask, moving_mask, rigid, fixed_channel, moving_channel, fixed_label_channel,
-    moving_label_channel, fixed_landmarks, moving_landmarks, id.
+    moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform, id.
 
     Pairs that are finished, with the same files and options, are not done again: after an
     interruption, the same command goes on. A pair that fails is listed with its error, the others
