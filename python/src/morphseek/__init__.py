@@ -9,7 +9,8 @@
 :func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points,
 and its :class:`Verdict` says whether it can be trusted.
 :func:`register_cohort` registers many pairs into folders, :func:`evaluate` scores them,
-:func:`series` registers the frames of a time series, :func:`template` makes the mean of many images.
+:func:`series` registers the frames of a time series, :func:`template` makes the
+mean of many images.
 :mod:`morphseek.images` and :mod:`morphseek.transforms` read and write, :mod:`morphseek.scoring`
 measures overlap, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
 first used; their types are in ``__init__.pyi``.

@@ -12,7 +12,6 @@ import numpy as np
 from .. import errors
 from . import bindings, core
 
-
 #: The options that say how to deform.
 BENDING = (
     "initial", "model", "search", "refine", "steps", "trajectories", "tau", "similarity", "device",

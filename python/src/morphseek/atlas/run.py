@@ -230,7 +230,7 @@ class _Work:
             done.sources = [source.image for source in self.sources]
             return done
         with _files.output_folder(out):
-            pass  # an unwritable folder, or one where another call is at work, fails before the work
+            pass  # an unwritable folder, or one where another call is, fails before the work
         with _files.locked(out):
             rounds = Rounds(out, self.sources, plan, resume)
             made = self._rounds(rounds)

@@ -180,8 +180,7 @@ def looked_at(id: str, name: str, source: Any, labels: Any) -> Source:
     weights = np.clip(values, low, high) - low
     total = float(weights.sum(dtype=np.float64))
     index = [
-        float((weights.sum(axis=tuple({0, 1, 2} - {axis}), dtype=np.float64) @ np.arange(n)))
-        / total
+        float(weights.sum(axis=tuple({0, 1, 2} - {axis}), dtype=np.float64) @ np.arange(n)) / total
         for axis, n in zip((2, 1, 0), values.shape[::-1])
     ]
     found = Source(

@@ -147,10 +147,6 @@ def _rows(said: dict[str, Any], out: Path) -> list[tuple[str, str]]:
         ("mean of the transforms", f"{last['mean_voxels']:.3f} voxels from the identity"),
     ]
     if said["dice"] is not None:
-        rows.append(
-            (
-                "labels, mean Dice",
-                f"{said['dice']:.3f} with the vote, {said['dice_without_own']:.3f} with the others'",
-            )
-        )
+        overlap = f"{said['dice']:.3f} with the vote, {said['dice_without_own']:.3f} with others'"
+        rows.append(("labels, mean Dice", overlap))
     return [*rows, ("report", str(out / "template.html"))]
