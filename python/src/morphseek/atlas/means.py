@@ -78,7 +78,7 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
     mean = np.array(matrices[0], np.float64)
     try:
         for _ in range(30):
-            logs = [logarithm(np.linalg.solve(mean, m)) for m in matrices]
+            logs = [logarithm(np.asarray(np.linalg.solve(mean, m), np.float64)) for m in matrices]
             step = np.mean(logs, axis=0)
             mean = mean @ exponential(step)
             if np.abs(step).max() < 1e-12:

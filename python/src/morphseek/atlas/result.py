@@ -92,10 +92,11 @@ class Iteration:
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Iteration:
         """Return what :meth:`to_dict` was of."""
-        own = {field.name: said.get(field.name) for field in dataclasses.fields(cls)}
+        own: dict[str, Any] = {f.name: said.get(f.name) for f in dataclasses.fields(cls)}
         own["picture"] = base64.b64decode(own["picture"] or "")
-        return cls(**{k: float("nan") if v is None and k in ("gradient", "entropy") else v
-                      for k, v in own.items()})  # fmt: skip
+        for name in ("gradient", "entropy"):
+            own[name] = float("nan") if own[name] is None else own[name]
+        return cls(**own)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,7 +308,7 @@ def load(folder: str | os.PathLike[str]) -> Template:
 
 
 def _subject(row: Mapping[str, Any]) -> Subject:
-    own = {field.name: row.get(field.name) for field in dataclasses.fields(Subject)}
+    own: dict[str, Any] = {f.name: row.get(f.name) for f in dataclasses.fields(Subject)}
     for name in ("dice", "dice_without_own"):
         if own[name] is not None:
             own[name] = {int(label): value for label, value in own[name].items()}

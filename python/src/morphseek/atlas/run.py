@@ -437,7 +437,8 @@ class _Work:
                 outcome["grade"],
                 list(outcome["said"]),
                 facts["moved_mm"][source.id],
-                *(overlaps[k] if overlaps else (None, None)),
+                overlaps[k][0] if overlaps else None,
+                overlaps[k][1] if overlaps else None,
                 picture=self._thumbnail(source, way, average),
             )
             for k, (source, way, outcome) in enumerate(zip(self.sources, ways, facts["outcomes"]))
