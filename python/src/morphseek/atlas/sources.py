@@ -56,6 +56,8 @@ def read_sources(given: Any, labels: Any) -> list[Source]:
         With the name of the image: it cannot be read, is 2-D, shows nothing, or its label map does
         not lie on its grid; or there are fewer than two, or another number of label maps.
     """
+    if isinstance(given, (list, tuple)) and len(given) == 1 and _is_table(given[0]):
+        given = given[0]
     rows = _table(Path(given)) if _is_table(given) else _listed(given, labels)
     if _is_table(given) and labels is not None:
         raise errors.InvalidArgumentError(
@@ -81,8 +83,6 @@ def read_sources(given: Any, labels: Any) -> list[Source]:
 
 
 def _is_table(given: Any) -> bool:
-    if isinstance(given, (list, tuple)) and len(given) == 1:
-        given = given[0]
     return isinstance(given, (str, os.PathLike)) and Path(given).suffix.lower() in _TABLES
 
 
