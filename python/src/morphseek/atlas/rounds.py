@@ -46,6 +46,11 @@ def start_name(id: str) -> str:
     return f"start_{id}.h5"
 
 
+def linear_name(id: str) -> str:
+    """Return the file of the linear part of a start, from which a registration begins."""
+    return f"linear_{id}.tfm"
+
+
 class Rounds:
     """The folder of rounds in an output folder that the caller holds."""
 
@@ -79,6 +84,10 @@ class Rounds:
     def start(self, number: int, id: str) -> Path:
         """Return where a round's transform of an image is; it need not be there in the first."""
         return self.round(number) / start_name(id)
+
+    def linear(self, number: int, id: str) -> Path:
+        """Return where the linear part of that is."""
+        return self.round(number) / linear_name(id)
 
     def template(self, number: int) -> Path:
         return self.round(number) / TEMPLATE
@@ -129,6 +138,7 @@ class Rounds:
         shutil.rmtree(self.pairs(number), ignore_errors=True)
         for source in self._sources:
             self.start(number, source.id).unlink(missing_ok=True)
+            self.linear(number, source.id).unlink(missing_ok=True)
 
     def clear(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

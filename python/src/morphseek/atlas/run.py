@@ -26,7 +26,7 @@ from ..transforms.parts import field_on
 from ..verdict import GRADES
 from .means import Average, Averaging, MeanMap, bent, common_grid, moved_grid, sharpness
 from .result import OUTPUTS, SEAL, Iteration, Subject, Template, load, outputs, write
-from .rounds import TEMPLATE, Rounds, check_place, content, fingerprint, start_name
+from .rounds import TEMPLATE, Rounds, check_place, content, fingerprint, linear_name, start_name
 from .sources import Source, looked_at, read_sources
 from .votes import Votes, dice
 
@@ -63,7 +63,7 @@ def template(
 
     Each round registers all images to the template, takes the mean of the transforms out of them,
     so that it becomes the identity, and averages the images in that space. First come a rigid and
-    an affine round, then deformable ones, each from the transforms of the round before.
+    an affine round, then deformable ones, each from the linear parts of the round before.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class _Work:
         )  # fmt: skip
         with rounds.writing(0) as folder:
             for source, start in zip(self.sources, starts):
-                start.write_transform(folder / start_name(source.id))
+                _keep(start, folder, source)
             volumes.write(folder / TEMPLATE, average.image)
             rounds.keep(iteration, folder, {})
         return iteration
@@ -320,7 +320,8 @@ class _Work:
                 "fixed": rounds.template(number),
                 "moving": rounds.image(source),
             }
-            if (start := rounds.start(number, source.id)).exists():
+            # From its deformation too, a registration would hardly move: the rounds stood still
+            if (start := rounds.linear(number, source.id)).exists():
                 pair["initial_transform"] = start
             pairs.append(pair)
         done = register_cohort(
@@ -378,7 +379,7 @@ class _Work:
                 whole = way.transform @ back
                 vectors = field_on(whole.to_sitk(), grid)
                 new = DenseTransform.from_mm(vectors, grid, source.grid, way.initial @ last)
-                new.write_transform(folder / start_name(source.id))
+                _keep(new, folder, source)
                 found = bent(new)
                 moved[source.id] = (
                     0.0 if found is None else float(np.linalg.norm(found, axis=-1).mean())
@@ -501,6 +502,12 @@ def carried(image: volumes.Image, way: DenseTransform) -> Floats:
         np.array(way.displacement), np.array(way.grid), image.float32(), image.grid, "linear",
         float("nan"),
     )  # fmt: skip
+
+
+def _keep(way: DenseTransform, folder: Path, source: Source) -> None:
+    """Write an image's transform, and its linear part, into a round's folder."""
+    way.write_transform(folder / start_name(source.id))
+    Transform(way.initial).save(folder / linear_name(source.id))
 
 
 def _shift(grid: Doubles, moving: Doubles, by: Doubles) -> DenseTransform:
