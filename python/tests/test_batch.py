@@ -232,7 +232,7 @@ def test_files_of_others_stay(study: Path):
 
 
 def content_of(path: Path) -> list[str]:
-    return jobs._content(jobs._files_of(path, "moving"), "moving")
+    return jobs.content_of(jobs.files_of(path, "moving"), "moving")
 
 
 @pytest.mark.parametrize(

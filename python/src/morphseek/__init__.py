@@ -9,7 +9,8 @@
 :func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points,
 and its :class:`Verdict` says whether it can be trusted.
 :func:`register_cohort` registers many pairs into folders, :func:`evaluate` scores them,
-:func:`series` registers the frames of a time series.
+:func:`series` registers the frames of a time series, :func:`template` makes the
+mean of many images.
 :mod:`morphseek.images` and :mod:`morphseek.transforms` read and write, :mod:`morphseek.scoring`
 measures overlap, :mod:`morphseek.errors` lists what can go wrong. The names load when they are
 first used; their types are in ``__init__.pyi``.
@@ -33,6 +34,7 @@ _WHERE = {
     "Landmarks": "landmarks",
     "Progress": "progress",
     "RegistrationResult": "result",
+    "Template": "atlas",
     "Transform": "transforms",
     "Verdict": "verdict",
     "correct_epi": "epi",
@@ -44,6 +46,7 @@ _WHERE = {
     "register": "registration",
     "register_cohort": "cohort",
     "series": "motion",
+    "template": "atlas",
 }
 _MODULES = ("cohort", "errors", "images", "phantoms", "report", "scoring", "transforms")
 _MOVED = ("batch", "evaluation", "io", "phantom", "transform")  # old rooms, whose names warn

@@ -12,6 +12,14 @@ import numpy as np
 from .. import errors
 from . import bindings, core
 
+#: The options that say how to deform.
+BENDING = (
+    "initial", "model", "search", "refine", "steps", "trajectories", "tau", "similarity", "device",
+    "smoothness", "along", "symmetric", "uncertainty",
+)  # fmt: skip
+#: Nothing that bends.
+STILL = {"model": "none", "search": "off", "refine": 0}
+
 
 def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return every option as the engine takes it: those given, and the others at their defaults.

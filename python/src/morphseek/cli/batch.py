@@ -95,7 +95,7 @@ def batch_command(
 
     PAIRS.csv has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
     fixed_mask, moving_mask, rigid, fixed_channel, moving_channel, fixed_label_channel,
-    moving_label_channel, fixed_landmarks, moving_landmarks, id.
+    moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform, id.
 
     IMAGES are files, one folder of images (or with the folders images and labels), or a CSV with
     the column image and, optionally, labels, mask, subject, session, id. --bids finds them in a

@@ -46,10 +46,10 @@ def register_cohort(
     pairs : path or sequence
         CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
         fixed_mask, moving_mask, rigid, fixed_channel, moving_channel, fixed_label_channel,
-        moving_label_channel, fixed_landmarks, moving_landmarks and id, the name of the
-        pair's folder. Separated by commas, semicolons or tabs; empty rows and columns do not count.
-        Paths are relative to the file. Or a list of (fixed, moving), or of dicts with those names:
-        paths, relative to the working folder.
+        moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform and id, the
+        name of the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns
+        do not count. Paths are relative to the file. Or a list of (fixed, moving), or of dicts with
+        those names: paths, relative to the working folder.
     out : path
         Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json.
         summary.csv, summary.json and index.html have all pairs.

@@ -51,7 +51,7 @@ class Job:
     def _inputs(self) -> list[tuple[str, list[Path]]]:
         """Return what the inputs are called, and the files that each is in."""
         return [
-            (image.replace("_", " "), _files_of(self.pair.path(image), image.replace("_", " ")))
+            (image.replace("_", " "), files_of(self.pair.path(image), image.replace("_", " ")))
             for image in self.pair.files
         ]
 
@@ -68,7 +68,7 @@ class Job:
             for name, value in all_options(self.options).items()
             if name not in ("threads", "cache", "model")
         }
-        content: dict[str, Any] = {name: _content(files, name) for name, files in self._inputs()}
+        content: dict[str, Any] = {name: content_of(files, name) for name, files in self._inputs()}
         if self.labels_back:  # which older results lack
             content["labels_back"] = True
         return hashlib.sha256(
@@ -76,7 +76,7 @@ class Job:
         ).hexdigest()
 
 
-def _files_of(path: Path, name: str) -> list[Path]:
+def files_of(path: Path, name: str) -> list[Path]:
     """Return an image's files: one, a DICOM folder's, or a header and its data."""
     _files.check_regular(path, name)
     try:
@@ -89,7 +89,7 @@ def _files_of(path: Path, name: str) -> list[Path]:
         raise _unreadable(error, name) from None
 
 
-def _content(files: list[Path], name: str) -> list[str]:
+def content_of(files: list[Path], name: str) -> list[str]:
     """Return the hashes of an image's files."""
     hashes = []
     try:
@@ -164,6 +164,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
             fixed_mask=images.get("fixed_mask"),
             moving_mask=images.get("moving_mask"),
             rigid=images.get("rigid"),
+            initial_transform=images.get("initial_transform"),
             channels=_channels(images),
             labels_back=job.labels_back,
         )

@@ -134,6 +134,7 @@ IMAGES = (
     "moving_label_channel",
     "fixed_landmarks",
     "moving_landmarks",
+    "initial_transform",
 )
 """The files that a pair may have."""
 

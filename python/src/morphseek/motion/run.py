@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import errors, images
+from .._engine.options import BENDING, STILL
 from ..progress import Bar, Progress, callback_of
 from ..registration import register
 from ..result import RegistrationResult
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from .._engine.generated import Options
 
 MOTIONS = ("rigid", "affine", "deformable")
-# what a motion without deformation leaves out
-_BENDING = (
-    "initial", "model", "search", "refine", "steps", "trajectories", "tau", "similarity", "device",
-    "smoothness", "along", "symmetric", "uncertainty",
-)  # fmt: skip
-_STILL = {"model": "none", "search": "off", "refine": 0}
 
 
 def series(
@@ -113,13 +108,13 @@ def series(
 def _chosen(motion: str, options: dict[str, Any]) -> dict[str, Any]:
     if motion == "deformable":
         return {"initial": "rigid", **options}
-    for name in _BENDING:
+    for name in BENDING:
         if name in options:
             raise errors.InvalidArgumentError(
                 f"{name} says how to deform, and the motion is {motion}; leave it out, or ask for a"
                 " deformable motion"
             )
-    return {**options, **_STILL, "initial": motion}
+    return {**options, **STILL, "initial": motion}
 
 
 def _reference(reference: str | int, count: int) -> int | None:

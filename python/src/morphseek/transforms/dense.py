@@ -305,11 +305,15 @@ class DenseTransform:
 
     @classmethod
     def from_mm(
-        cls, displacement_mm: np.ndarray, grid: np.ndarray, moving_grid: np.ndarray
+        cls,
+        displacement_mm: np.ndarray,
+        grid: np.ndarray,
+        moving_grid: np.ndarray,
+        initial: np.ndarray | None = None,
     ) -> DenseTransform:
         """Return the transform with these displacements in LPS mm, shape (z, y, x, 3)."""
         vectors = np.ascontiguousarray(displacement_mm, dtype=np.float32)
-        return DenseTransform(bindings.from_mm(vectors, grid), grid, moving_grid)
+        return DenseTransform(bindings.from_mm(vectors, grid), grid, moving_grid, initial)
 
     @property
     def transform(self) -> Transform:

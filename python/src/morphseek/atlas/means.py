@@ -1,0 +1,256 @@
+"""Means of matrices, of maps and of images, and how sharp an image is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors, images
+from .._engine.bindings import Doubles, Floats
+from ..transforms import DenseTransform, Transform
+
+_BINS = 256  # of the histogram whose entropy is measured
+_ROOTS = 60
+
+
+def exponential(matrix: Doubles) -> Doubles:
+    """Return the exponential of a small square matrix."""
+    halvings = max(0, math.ceil(math.log2(max(np.abs(matrix).sum(axis=1).max(), 1e-30))) + 2)
+    scaled = matrix / 2**halvings
+    total = term = np.eye(len(matrix))
+    for k in range(1, 16):
+        term = term @ scaled / k
+        total = total + term
+    for _ in range(halvings):
+        total = total @ total
+    return total
+
+
+def logarithm(matrix: Doubles) -> Doubles:
+    """Return the principal logarithm of a small square matrix: roots are taken until it is near
+    the identity, where a series converges.
+
+    Raises
+    ------
+    ValueError
+        There is none, as of a turn by 180 degrees.
+    """
+    eye, roots = np.eye(len(matrix)), 0
+    while np.abs(matrix - eye).sum(axis=1).max() > 0.1:
+        if roots == _ROOTS:
+            raise ValueError("the matrix has no real logarithm")
+        matrix, roots = _root(matrix), roots + 1
+    step = (matrix - eye) @ np.linalg.inv(matrix + eye)
+    total, power = np.zeros_like(step), step
+    for k in range(1, 22, 2):
+        total = total + power / k
+        power = power @ step @ step
+    return 2.0 ** (roots + 1) * total
+
+
+def _root(matrix: Doubles) -> Doubles:
+    """Return the principal square root, by the iteration of Denman and Beavers."""
+    root, inverse = matrix, np.eye(len(matrix))
+    for _ in range(50):
+        with np.errstate(all="ignore"):
+            try:
+                new = 0.5 * (root + np.linalg.inv(inverse))
+                inverse = 0.5 * (inverse + np.linalg.inv(root))
+            except np.linalg.LinAlgError:
+                raise ValueError("the matrix has no real logarithm") from None
+        change, root = float(np.abs(new - root).max()), new
+        if change < 1e-14 * float(np.abs(root).max()):
+            break
+    if not np.allclose(root @ root, matrix, atol=1e-8 * float(np.abs(matrix).max())):
+        raise ValueError("the matrix has no real logarithm")
+    return root
+
+
+def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
+    """Return the mean of 4x4 matrices with which products agree: the logarithms of what is left of
+    each beside it have the mean 0. It depends neither on where coordinates begin nor on which way
+    the maps go, and keeps the mean of volumes.
+    """
+    mean = np.array(matrices[0], np.float64)
+    try:
+        for _ in range(30):
+            logs = [logarithm(np.asarray(np.linalg.solve(mean, m), np.float64)) for m in matrices]
+            step = np.mean(logs, axis=0)
+            mean = mean @ exponential(step)
+            if np.abs(step).max() < 1e-12:
+                break
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            "template: images lie turned to one another by 180 degrees, which has no mean; turn"
+            " them to the same side first"
+        ) from None
+    return mean
+
+
+def points_of(grid: Doubles) -> Doubles:
+    """Return where the voxels of a grid lie, LPS mm: shape (z, y, x, 3)."""
+    x, y, z = (np.arange(int(n), dtype=np.float64) for n in grid[:3])
+    matrix = images.index_to_physical(grid)
+    found: Doubles = (
+        x[None, None, :, None] * matrix[:3, 0]
+        + y[None, :, None, None] * matrix[:3, 1]
+        + z[:, None, None, None] * matrix[:3, 2]
+        + matrix[:3, 3]
+    )
+    return found
+
+
+def bent(whole: DenseTransform) -> Doubles | None:
+    """Return the displacements before the linear part acts, on the grid of the map: LPS mm of shape
+    (z, y, x, 3), None where there are none.
+    """
+    if whole.is_linear:
+        return None
+    points, inverse = points_of(whole.grid), np.linalg.inv(whole.initial)
+    there = points + whole.displacement_mm
+    before: Doubles = there @ inverse[:3, :3].T + inverse[:3, 3] - points
+    return before
+
+
+class MeanMap:
+    """The mean of maps that end each with a matrix: the mean of their displacements before it, and
+    the mean of the matrices after that.
+    """
+
+    def __init__(self, grid: Doubles):
+        self.grid = grid
+        self._matrices: list[Doubles] = []
+        self._total: Doubles | None = None
+
+    def add(self, whole: DenseTransform) -> None:
+        """Take one in."""
+        self._matrices.append(np.array(whole.initial))
+        if (found := bent(whole)) is not None:
+            self._total = found if self._total is None else self._total + found
+
+    @property
+    def matrix(self) -> Doubles:
+        return mean_matrix(self._matrices)
+
+    @property
+    def before(self) -> Doubles | None:
+        """The mean displacement before the matrix; None where nothing bends."""
+        return None if self._total is None else self._total / len(self._matrices)
+
+    def displacement(self) -> Doubles:
+        """Return how far the mean map moves every voxel: LPS mm of shape (z, y, x, 3)."""
+        points, before, matrix = points_of(self.grid), self.before, self.matrix
+        moved = points if before is None else points + before
+        there: Doubles = moved @ matrix[:3, :3].T + matrix[:3, 3] - points
+        return there
+
+    def inverse(self) -> Transform:
+        """Return the map that, acting before each of them, makes their mean the identity."""
+        turned = Transform(np.linalg.inv(self.matrix), self.grid, self.grid)
+        if (before := self.before) is None:
+            return turned
+        back = DenseTransform.from_mm(before, self.grid, self.grid).inverse()
+        return back.transform @ turned
+
+
+def moved_grid(grid: Doubles, by: Doubles) -> Doubles:
+    """Return the grid, moved by as many whole voxels as a 4x4 matrix moves its centre."""
+    center = images.index_to_physical(grid) @ [*((grid[:3] - 1) / 2), 1.0]
+    axes = grid[9:18].reshape(3, 3)
+    steps = np.rint(axes.T @ (by @ center - center)[:3] / grid[3:6])
+    made = grid.copy()
+    made[6:9] += axes @ (steps * grid[3:6])
+    return made
+
+
+def common_grid(
+    grids: Sequence[Doubles], centers: Sequence[Doubles], spacing: float | None
+) -> Doubles:
+    """Return a grid with the first one's axes that holds all images once their centres of mass lie
+    on one another, at the mean of these; its voxels are the median of theirs.
+    """
+    axes = grids[0][9:18].reshape(3, 3)
+    sizes = []
+    low, high = np.full(3, np.inf), np.full(3, -np.inf)
+    for grid, center in zip(grids, centers):
+        own = grid[9:18].reshape(3, 3)
+        nearest = np.abs(axes.T @ own).argmax(axis=1)
+        sizes.append(grid[3:6][nearest])
+        corners = np.array(np.meshgrid(*[(-0.5, n - 0.5) for n in grid[:3]])).reshape(3, -1)
+        places = images.index_to_physical(grid)[:3] @ np.vstack([corners, np.ones(8)])
+        along = axes.T @ (places - center[:, None])
+        low, high = np.minimum(low, along.min(axis=1)), np.maximum(high, along.max(axis=1))
+    voxel = np.median(sizes, axis=0) if spacing is None else np.full(3, float(spacing))
+    count = np.maximum(np.ceil((high - low) / voxel - 1e-6), 4)
+    first = (low + high) / 2 - (count - 1) / 2 * voxel
+    origin = np.mean(centers, axis=0) + axes @ first
+    return np.array([*count, *voxel, *origin, *grids[0][9:18]], np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Average:
+    """A mean image, 0 to 1 between the percentiles of what it is made of."""
+
+    image: images.Image
+    shown: np.ndarray
+    """Where at least half of the images reach; bool, shape (z, y, x)."""
+
+
+class Averaging:
+    """The mean or the median of images on one grid; what one does not show does not count."""
+
+    def __init__(self, grid: Doubles, how: str, sharpen: float):
+        self.grid, self._how, self._sharpen = grid, how, sharpen
+        shape = tuple(int(n) for n in grid[2::-1])
+        self._total, self._count = np.zeros(shape), np.zeros(shape, np.int32)
+        self._all: list[Floats] = []
+        self._images = 0
+
+    def add(self, image: Floats) -> None:
+        """Take one in: float32, NaN where it does not reach."""
+        self._images += 1
+        there = np.isfinite(image)
+        self._count += there
+        if self._how == "median":
+            self._all.append(image)
+        else:
+            self._total += np.where(there, image, 0)
+
+    def result(self) -> Average:
+        """Return the mean of all."""
+        some = self._count > 0
+        if self._how == "median":
+            mean = np.zeros(some.shape, np.float32)
+            for plane in range(len(mean)):  # a plane at a time, for a copy of all is made
+                stack = np.array([image[plane] for image in self._all])
+                known = some[plane]
+                mean[plane][known] = np.nanmedian(stack[:, known], axis=0)
+        else:
+            mean = (self._total / np.maximum(self._count, 1)).astype(np.float32)
+        least = float(mean[some].min()) if some.any() else 0.0
+        mean = np.where(some, mean, np.float32(min(least, 0.0)))
+        if self._sharpen:
+            volume = sitk.GetImageFromArray(mean)
+            sharp = sitk.GetArrayFromImage(sitk.LaplacianSharpening(volume, False))
+            mean = mean + np.float32(self._sharpen) * np.where(some, sharp - mean, 0)
+        made = images.Image.on_grid(mean.astype(np.float32), self.grid, "the template")
+        return Average(made, self._count * 2 >= self._images)
+
+
+def sharpness(average: Average) -> tuple[float, float]:
+    """Return the mean norm of the gradient, a mm, and the entropy, bits, where at least half of the
+    images reach.
+    """
+    values, inside = average.image.array, average.shown
+    if not inside.any():
+        return math.nan, math.nan
+    steps = np.gradient(values.astype(np.float64), *average.image.spacing[::-1])
+    norm = np.sqrt(sum(step**2 for step in steps))
+    bins = np.clip((values[inside] * (_BINS - 1)).round(), 0, _BINS - 1).astype(np.int64)
+    shares = np.bincount(bins, minlength=_BINS) / bins.size
+    shares = shares[shares > 0]
+    return float(norm[inside].mean()), float(-(shares * np.log2(shares)).sum())

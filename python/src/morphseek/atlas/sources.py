@@ -1,0 +1,213 @@
+"""The images that a template is made of, and their label maps, from whatever names them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import errors, images
+from .._engine.bindings import Doubles
+from .._tables import read_table
+from ..scoring import check_labels
+
+_FEWEST = 2
+_TABLES = (".csv", ".tsv", ".txt")
+_COLUMNS = ("image", "labels", "id")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One image: what its files are called, what messages call it, and what is known of it."""
+
+    id: str
+    name: str
+    image: Any
+    labels: Any
+    grid: Doubles
+    """As :attr:`morphseek.images.Image.grid`."""
+    center: Doubles
+    """Of its mass, LPS mm."""
+    window: tuple[float, float]
+    """Two percentiles of its intensities, which become 0 and 1."""
+
+    def read(self) -> images.Image:
+        """Return the image with intensities from 0 to 1 between its percentiles, and beyond."""
+        found = images.read(self.image, self.name)
+        low, high = self.window
+        return found.like((found.intensities()[0] - low) / np.float32(high - low))
+
+    def read_labels(self) -> images.Image:
+        """Return the label map."""
+        return images.read_on(self.labels, self.grid, f"labels of {self.name}")
+
+
+def read_sources(given: Any, labels: Any) -> list[Source]:
+    """Return the images of a list, of a table, or of paths, each looked at once.
+
+    Raises
+    ------
+    morphseek.errors.MorphSeekError
+        With the name of the image: it cannot be read, is 2-D, shows nothing, or its label map does
+        not lie on its grid; or there are fewer than two, or another number of label maps.
+    """
+    if isinstance(given, (list, tuple)) and len(given) == 1 and _is_table(given[0]):
+        given = given[0]
+    rows = _table(Path(given)) if _is_table(given) else _listed(given, labels)
+    if _is_table(given) and labels is not None:
+        raise errors.InvalidArgumentError(
+            f"labels: the table {given} says where the label maps are; leave labels out, or list"
+            " the images instead"
+        )
+    if len(rows) < _FEWEST:
+        said = ": " + ", ".join(str(_name(row[0], k)) for k, row in enumerate(rows)) if rows else ""
+        raise errors.InvalidArgumentError(
+            f"template: {len(rows)} image{'' if len(rows) == 1 else 's'}{said}; a mean needs two"
+            " or more"
+        )
+    found: list[Source] = []
+    taken: set[str] = set()
+    for number, (image, labels_of, said) in enumerate(rows):
+        stem = _identifier(said or _stem(image, number))
+        id, further = stem, 2
+        while id.casefold() in taken:
+            id, further = f"{stem}-{further}", further + 1
+        taken.add(id.casefold())
+        found.append(looked_at(id, _name(image, number), image, labels_of))
+    return found
+
+
+def _is_table(given: Any) -> bool:
+    return isinstance(given, (str, os.PathLike)) and Path(given).suffix.lower() in _TABLES
+
+
+def _table(path: Path) -> list[tuple[Any, Any, str]]:
+    """Return image, labels and id of every row; paths are relative to the file."""
+    heading, *rows = read_table(path, "images", {"image"}) or [[]]
+    heading = [cell.lower() for cell in heading]
+    if "image" not in heading or set(heading) - {*_COLUMNS} or len(set(heading)) < len(heading):
+        raise errors.InputUnreadableError(
+            f"images: {path} needs a header with the column image, may have labels and id, and no"
+            f" others; its header: {', '.join(heading) or 'none'}"
+        )
+    found = []
+    for number, cells in enumerate(rows, 1):
+        row = dict(zip(heading, cells))
+        if not row["image"] or ("labels" in row and not row["labels"]):
+            missing = "image" if not row["image"] else "labels"
+            raise errors.InputUnreadableError(
+                f"images: {path}, row {number} has no {missing}; give every image"
+                f"{' and every label map' if 'labels' in row else ''}"
+            )
+        labels = path.parent / row["labels"] if row.get("labels") else None
+        found.append((path.parent / row["image"], labels, row.get("id", "")))
+    return found
+
+
+def _listed(given: Any, labels: Any) -> list[tuple[Any, Any, str]]:
+    if isinstance(given, (str, os.PathLike, np.ndarray)) or not isinstance(given, Iterable):
+        said = given if isinstance(given, (str, os.PathLike)) else type(given).__name__
+        raise errors.InvalidArgumentError(
+            f"template: {said} is one image; give a list of two or more, or a table (CSV) with the"
+            " column image"
+        )
+    sources = list(given)
+    if labels is None:
+        return [(image, None, "") for image in sources]
+    if isinstance(labels, (str, os.PathLike)):
+        maps: Sequence[Any] = [_beside(Path(labels), image) for image in sources]
+    else:
+        maps = list(labels)
+    if len(maps) != len(sources):
+        raise errors.InvalidArgumentError(
+            f"labels: {len(maps)} label maps for {len(sources)} images; give one for each, in the"
+            f" same order (the last one is {_name(maps[-1], len(maps) - 1) if maps else 'missing'})"
+        )
+    return [(image, of, "") for image, of in zip(sources, maps)]
+
+
+def _beside(folder: Path, image: Any) -> Path:
+    """Return the file in a folder of label maps that is called like an image."""
+    if not folder.is_dir():
+        raise errors.InputUnreadableError(
+            f"labels: {folder} is no folder; give one with a label map for each image, under the"
+            " image's name, or a list of label maps"
+        )
+    if not isinstance(image, (str, os.PathLike)):
+        raise errors.InvalidArgumentError(
+            "labels: a folder has label maps for files; give a list for images in memory"
+        )
+    path = folder / Path(image).name
+    if not path.exists():
+        raise errors.InputUnreadableError(
+            f"labels: there is no {path} for the image {image}; label maps have their images' names"
+        )
+    return path
+
+
+def _name(source: Any, number: int) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return str(source)
+    return f"image {number}"
+
+
+def _stem(source: Any, number: int) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return Path(source).name.split(".")[0]
+    return f"image-{number:04}"
+
+
+def _identifier(name: str) -> str:
+    """Return a name as part of a file's."""
+    return re.sub(r"[^\w-]", "_", name)[:80] or "_"
+
+
+def looked_at(id: str, name: str, source: Any, labels: Any) -> Source:
+    """Return an image with what is known of it."""
+    image = _read(source, name)
+    values, (low, high) = image.intensities()
+    if not high > low:
+        if not float(values.max()) > float(values.min()):
+            raise errors.ConstantVolumeError(
+                f"template: {name} shows nothing: every voxel has the same value; leave it out"
+            )
+        low, high = float(values.min()), float(values.max())
+    weights = np.clip(values, low, high) - low
+    total = float(weights.sum(dtype=np.float64))
+    index = [
+        float(weights.sum(axis=tuple({0, 1, 2} - {axis}), dtype=np.float64) @ np.arange(n)) / total
+        for axis, n in zip((2, 1, 0), values.shape[::-1])
+    ]
+    found = Source(
+        id, name, source, labels, image.grid, (image.index_to_physical @ [*index, 1.0])[:3],
+        (low, high),
+    )  # fmt: skip
+    if labels is not None:
+        map_ = _read(labels, _name(labels, 0), image.grid)
+        check_labels(map_)
+        if not image.same_grid(map_):
+            raise errors.GridMismatchError(
+                f"template: the label map {map_.name} ({map_!r}) is not on the grid of its image,"
+                f" {name} ({image!r}); resample it onto it, with nearest neighbours"
+            )
+    return found
+
+
+def _read(source: Any, name: str, grid: Doubles | None = None) -> images.Image:
+    """Return an image; what goes wrong has its name."""
+    try:
+        found = (
+            images.read(source, name)
+            if grid is None
+            else images.read_on(source, grid, f"label map {name}")
+        )
+    except errors.MorphSeekError as error:
+        if name in str(error):
+            raise
+        raise type(error)(f"{error} ({name})") from None
+    return dataclasses.replace(found, name=name)

@@ -1,0 +1,325 @@
+"""Templates: the mean of bodies whose places and shapes are known."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import SimpleITK as sitk
+
+import morphseek
+from helpers import QUICK, Command, blob
+from morphseek import atlas, errors, images, phantoms
+from morphseek.atlas import means
+from morphseek.atlas.votes import Votes
+from morphseek.images import Image
+from pace import limit
+
+SHIFTS = np.array([[-3.0, 1, 0], [0, -2, 1], [3, 1, -1]])  # voxels along x, y, z; their mean is 0
+FAST = {"iterations": 1, "refine": 5, "model": "none", "search": "off", "threads": 1}
+
+
+def affine(rng: np.random.Generator, scale: float = 0.3) -> np.ndarray:
+    made = np.zeros((4, 4))
+    made[:3] = rng.normal(0, scale, (3, 4))
+    made[:3, 3] *= 200
+    return np.asarray(scipy.linalg.expm(made))
+
+
+def pushed(body: Image, voxels: float) -> Image:
+    """Return a body whose middle moved along x, by SimpleITK alone."""
+    z, y, x = np.indices(body.array.shape) / (np.array(body.array.shape)[:, None, None, None] - 1)
+    push = np.exp(-12 * ((x - 0.5) ** 2 + (y - 0.5) ** 2 + (z - 0.5) ** 2))
+    vectors = np.zeros((*body.array.shape, 3))
+    vectors[..., 0] = voxels * push * body.spacing[0]
+    field = sitk.GetImageFromArray(vectors, isVector=True)
+    field.CopyInformation(body.to_sitk())
+    bend = sitk.DisplacementFieldTransform(field)
+    return body.like(sitk.GetArrayFromImage(sitk.Resample(body.to_sitk(), bend)))
+
+
+@pytest.fixture(scope="module")
+def body() -> Image:
+    return phantoms.make_pair(size=40).fixed
+
+
+@pytest.fixture(scope="module")
+def people(body: Image, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Three bodies that were shifted by whole voxels, with labels, as files."""
+    folder = tmp_path_factory.mktemp("people")
+    (folder / "labels").mkdir()
+    found: dict[str, Any] = {"images": [], "labels": folder / "labels"}
+    tissue = (body.array > np.percentile(body.array, 60)).astype(np.uint8)
+    for k, shift in enumerate(SHIFTS.astype(int)):
+        for name, array in (("", body.array), ("labels", tissue)):
+            moved = np.roll(array, shift[::-1], axis=(0, 1, 2))
+            path = folder / name / f"person-{k}.nii.gz"
+            images.write(path, body.like(moved))
+        found["images"].append(folder / f"person-{k}.nii.gz")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_matrices_are_scipys(seed: int):
+    matrix = affine(np.random.default_rng(seed))
+    np.testing.assert_allclose(means.logarithm(matrix), scipy.linalg.logm(matrix), atol=1e-7)
+    log = scipy.linalg.logm(matrix).real
+    np.testing.assert_allclose(means.exponential(log), matrix, rtol=1e-9, atol=1e-9)
+
+
+def test_the_mean_of_matrices():
+    rng = np.random.default_rng(7)
+    some = [affine(rng, 0.1) for _ in range(5)]
+    mean = means.mean_matrix(some)
+    left = np.mean([scipy.linalg.logm(np.linalg.solve(mean, m)).real for m in some], axis=0)
+    np.testing.assert_allclose(left, 0, atol=1e-9)
+    turned = means.mean_matrix([np.linalg.inv(m) for m in some])  # whichever way the maps go
+    np.testing.assert_allclose(turned, np.linalg.inv(mean), atol=1e-8)
+    volumes = [np.log(np.linalg.det(m)) for m in some]
+    assert np.log(np.linalg.det(mean)) == pytest.approx(np.mean(volumes), abs=1e-9)
+    half = np.diag([-1.0, -1, 1, 1])
+    with pytest.raises(errors.InvalidArgumentError, match="180 degrees"):
+        means.mean_matrix([np.eye(4), half])
+
+
+def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
+    found = morphseek.template(people["images"], labels=people["labels"], **FAST)
+    points = (body.index_to_physical @ np.c_[np.full((1, 3), 20.0), [1]].T)[:3].T
+    for shift, transform in zip(SHIFTS, found.transforms):
+        moved = (transform.transform_points(points) - points) / body.spacing
+        np.testing.assert_allclose(moved[0], shift, atol=0.15)
+    last = found.iterations[-1]
+    assert last.mean_voxels is not None and last.mean_voxels < 0.05
+    assert [i.kind for i in found.iterations] == ["mean", "rigid", "affine", "deformable"]
+    assert found.labels is not None and found.mean_dice() > 0.9  # type: ignore[operator]
+    # the template is the body itself, where it lay before it was shifted
+    there = images.read(found.image).to_sitk()
+    again = sitk.GetArrayFromImage(sitk.Resample(there, body.to_sitk(), sitk.Transform()))
+    inner = (slice(8, -8),) * 3
+    assert np.corrcoef(again[inner].ravel(), body.array[inner].ravel())[0, 1] > 0.97
+
+
+def test_bends_cancel_out(body: Image):
+    """Of a body pushed left and right, as far, the template is pushed to neither side, though it
+    starts from one of them.
+    """
+    people = [pushed(body, v) for v in (-2.0, 2.0)]
+    found = morphseek.template(
+        people, start=0, iterations=2, model="none", threads=2, initial="rigid"
+    )
+    assert found.iterations[0].kind == "image"
+    assert found.iterations[-1].mean_voxels < 0.05  # type: ignore[operator]
+    inner = (slice(8, -8),) * 3
+
+    def apart(one: np.ndarray) -> float:
+        return float(np.abs(one[inner] - body.array[inner]).mean())
+
+    there = sitk.Resample(found.image.to_sitk(), body.to_sitk(), sitk.Transform())
+    assert apart(sitk.GetArrayFromImage(there)) < 0.8 * apart(people[0].array)
+
+
+def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
+    out = tmp_path / "out"
+    options = ["--refine", 5, "--model", "none", "--search", "off", "--iterations", 1, "--warped"]
+    text = command("template", *people["images"], "--labels", people["labels"], "--out", out,
+                   *options)  # fmt: skip
+    assert "labels, mean Dice" in text and "3: " in text
+    ids = [f"person-{k}" for k in range(3)]
+    assert {p.name for p in out.iterdir()} == set(atlas.outputs(ids))
+    said = json.loads((out / "template.json").read_text())
+    assert set(said["files"]) == set(atlas.outputs(ids)) - {"template.json"}
+    assert [i["kind"] for i in said["iterations"]] == ["mean", "rigid", "affine", "deformable"]
+    page = (out / "template.html").read_text()
+    assert page.count("<img") == 4 + 3 and page.count("<circle") >= 12 and "<script" not in page
+    assert "http" not in page.replace("http-equiv", "") and "person-2" in page
+    # each warped image is what ITK makes of its transform
+    template = sitk.ReadImage(str(out / "template.nii.gz"))
+    moving = sitk.ReadImage(str(people["images"][2]))
+    there = sitk.ReadTransform(str(out / "transform_person-2.h5"))
+    low = float(sitk.GetArrayViewFromImage(moving).min())
+    made = sitk.Resample(moving, template, there, sitk.sitkLinear, low)
+    warped = sitk.ReadImage(str(out / "warped_person-2.nii.gz"))
+    np.testing.assert_allclose(
+        sitk.GetArrayFromImage(warped), sitk.GetArrayFromImage(made), atol=1e-3
+    )
+    # the same call reads the result; another one is refused and changes nothing
+    stamp = os.stat(out / "template.json").st_mtime_ns
+    command("template", *people["images"], "--labels", people["labels"], "--out", out, *options)
+    text = command("template", *people["images"][:2], "--out", out, *options, expect=6)
+    assert "template.json is of a template of other images" in text
+    assert os.stat(out / "template.json").st_mtime_ns == stamp
+    read = atlas.load(out)
+    assert read.labels is not None and len(read.transforms) == 3
+    table = tmp_path / "people.csv"
+    rows = [f"{p},{people['labels'] / p.name},{k}" for k, p in enumerate(people["images"])]
+    table.write_text("\n".join(["image,labels,id", *rows]) + "\n")
+    command("template", table, "--out", tmp_path / "two", *options[:-1])
+    got, wanted = (
+        sitk.GetArrayFromImage(sitk.ReadImage(str(f / "template.nii.gz")))
+        for f in (tmp_path / "two", out)
+    )
+    np.testing.assert_allclose(got, wanted, atol=1e-3)
+
+
+def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: Command):
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    words = ["template", *people["images"], "--iterations", 1, "--model", "none", "--refine", 20]
+    process = command.start(*words, "--out", out)
+    first = out / "rounds" / "01" / "pairs" / "_person-0" / "pair.json"
+    deadline = time.monotonic() + limit(60)
+    while not first.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert first.exists() and not (out / "template.json").exists()
+    stamp = os.stat(out / "rounds" / "01" / "round.json").st_mtime_ns
+    done = os.stat(first).st_mtime_ns
+    text = command("template", *people["images"][:2], "--out", out, expect=6)  # other work
+    assert "plan.json is of a template that was begun" in text
+    assert os.stat(first).st_mtime_ns == done
+    assert os.stat(out / "rounds" / "01" / "round.json").st_mtime_ns == stamp
+    command(*words, "--out", out)
+    command(*words, "--workers", 2, "--out", whole)  # workers give the same
+    got, wanted = (
+        sitk.GetArrayFromImage(sitk.ReadImage(str(f / "template.nii.gz"))) for f in (out, whole)
+    )
+    np.testing.assert_allclose(got, wanted, atol=1e-3 * np.ptp(wanted))
+    assert not (out / "rounds").exists()
+
+
+def test_an_image_that_shows_something_else_is_left_out(people: dict[str, Any], tmp_path: Path):
+    noise = np.random.default_rng(3).normal(0, 100, (40, 40, 40)).astype(np.float32)
+    strange = images.read(people["images"][0]).like(noise)
+    found = morphseek.template([*people["images"], strange], tmp_path / "out", start=0, **FAST)
+    assert not found.subjects[3].is_used and found.subjects[3].reasons
+    assert found.iterations[-1].left_out == ["image-0003"] and len(found.used) == 3
+    assert "Left out." in (tmp_path / "out" / "template.html").read_text()
+
+
+def test_votes():
+    maps = np.array([[1, 1, 2, 0, 5], [1, 2, 2, 0, 5], [1, 3, 0, 7, 0]])
+    votes, there = Votes((5,)), np.ones(5, bool)
+    for labels in maps[:2]:
+        votes.add(labels, there)
+    votes.add(maps[2], np.array([True, True, True, False, True]))  # abstains where it is not
+    np.testing.assert_array_equal(votes.result(), [1, 1, 2, 0, 5])
+    np.testing.assert_array_equal(votes.result((maps[0], there)), [1, 2, 0, 0, 0])
+    stack = [sitk.GetImageFromArray(m[None, :3].astype(np.uint8)) for m in maps]
+    voted = sitk.GetArrayFromImage(sitk.LabelVoting(stack, 99))[0]
+    sure = voted != 99
+    np.testing.assert_array_equal(votes.result()[:3][sure], voted[sure])
+
+
+def bad(folder: Path) -> dict[str, tuple[Any, Any, type[Exception], str]]:
+    body = Image(blob())
+    names = ("good", "other", "flat", "empty", "there", "far", "half")
+    good, other, flat, empty, there, far, half = (folder / f"{n}.nii.gz" for n in names)
+    images.write(good, body)
+    images.write(other, Image(blob(shift=0.1)))
+    sitk.WriteImage(sitk.GetImageFromArray(body.array[0]), str(flat))
+    images.write(empty, body.like(np.zeros_like(body.array)))
+    there.write_bytes(b"")
+    images.write(far, Image(np.ones(body.array.shape, np.uint8), origin=(50.0, 0, 0)))
+    images.write(half, body.like(np.full(body.array.shape, 0.5, np.float32)))
+    two, wrong = [good, other], errors.InvalidArgumentError
+    table = folder / "list.csv"
+    table.write_text("picture\na\n")
+    return {
+        "one": ([good], None, wrong, "1 image: .*good.nii.gz; a mean needs two"),
+        "none": ([], None, wrong, "0 images"),
+        "a path": (good, None, wrong, "good.nii.gz is one image"),
+        "missing": ([good, folder / "no.nii.gz"], None, errors.InputUnreadableError, "no.nii.gz"),
+        "zero bytes": ([good, there], None, errors.InputUnreadableError, "there.nii.gz"),
+        "constant": ([good, empty], None, errors.ConstantVolumeError, "empty.nii.gz shows nothing"),
+        "flat": ([good, flat], None, errors.ThinVolumeError, "flat.nii.gz"),
+        "fewer labels": (two, [good], wrong, "1 label maps for 2 images"),
+        "labels elsewhere": (two, [far, far], errors.GridMismatchError, "far.nii.gz"),
+        "no labels": (two, [half, half], wrong, "half.nii.gz have the value 0.5"),
+        "no folder": (two, folder / "nothing", errors.InputUnreadableError, "nothing is no folder"),
+        "a table": (table, None, errors.InputUnreadableError, "list.csv needs a header"),
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["one", "none", "a path", "missing", "zero bytes", "constant", "flat", "fewer labels",
+     "labels elsewhere", "no labels", "no folder", "a table"],
+)  # fmt: skip
+def test_bad_input(case: str, tmp_path: Path):
+    given, labels, error, says = bad(tmp_path)[case]
+    out = tmp_path / "out"
+    with pytest.raises(error, match=says.replace(".nii", r"\.nii")):
+        morphseek.template(given, out, labels=labels)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (dict(average="mode"), "mean or median"),
+        (dict(iterations=-1), "whole number from 0"),
+        (dict(workers=0), "whole number from 1"),
+        (dict(sharpen=2), "from 0 to 1"),
+        (dict(spacing=0), "above 0"),
+        (dict(start=2), "number of an image from 0 to 1"),
+        (dict(iterations=0, initial="com"), "nothing is left to do"),
+        (dict(bogus=1), "bogus"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], says: str, tmp_path: Path):
+    with pytest.raises(errors.InvalidArgumentError, match=says):
+        morphseek.template([blob(), blob(shift=0.1)], tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_work_stays(tmp_path: Path):
+    people = [blob(), blob(shift=0.1)]
+    (tmp_path / "template.nii.gz").write_text("somebody's")
+    with pytest.raises(errors.OutputUnwritableError, match=r"template\.nii\.gz is there"):
+        morphseek.template(people, tmp_path, **FAST)
+    (tmp_path / "two" / "rounds").mkdir(parents=True)
+    with pytest.raises(errors.OutputUnwritableError, match="rounds is there"):
+        morphseek.template(people, tmp_path / "two", **FAST)
+    assert (tmp_path / "template.nii.gz").read_text() == "somebody's"
+    assert not any((tmp_path / "two" / "rounds").iterdir())
+
+
+def test_it_is_cancelled_and_tells_how_far_it_is(tmp_path: Path):
+    told: list[morphseek.Progress] = []
+    people = [blob(), blob(shift=0.05)]
+    morphseek.template(people, progress=told.append, iterations=0, threads=1)
+    fractions = [report.fraction for report in told]
+    assert fractions == sorted(fractions) and 0.8 < fractions[-1] <= 1
+    with pytest.raises(errors.CancelledError):
+        morphseek.template(people, tmp_path / "out", progress=lambda report: False, **FAST)
+    assert (tmp_path / "out" / "rounds" / "plan.json").exists()
+
+
+def test_a_median_and_sharpening():
+    people = [blob(), blob(shift=0.05), blob(shift=-0.05)]
+    plain = morphseek.template(people, iterations=0, threads=1)
+    sharp = morphseek.template(people, iterations=0, sharpen=0.5, threads=1)
+    median = morphseek.template(people, iterations=0, average="median", threads=1)
+    assert sharp.iterations[0].gradient > plain.iterations[0].gradient
+    assert not np.array_equal(median.image.array, plain.image.array)
+    assert sharp.settings["sharpen"] == 0.5
+
+
+def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Path],
+                                                  tmp_path: Path):  # fmt: skip
+    """The column that the rounds use is the list's, for everybody."""
+    shift = np.eye(4)
+    shift[0, 3] = 7.0
+    morphseek.Transform(shift).save(tmp_path / "start.tfm")
+    row = {"fixed": files["fixed"], "moving": files["moving"], "id": "a",
+           "initial_transform": tmp_path / "start.tfm"}  # fmt: skip
+    options = {**QUICK, "initial": "none"}
+    morphseek.register_cohort([row], tmp_path / "out", report="none", **options)
+    np.testing.assert_allclose(morphseek.load(tmp_path / "out" / "a").initial, shift, atol=1e-6)
