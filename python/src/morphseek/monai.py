@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 _RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
 
-class Register(Transform):  # type: ignore[misc]
+class Register(Transform):
     """Register `moving` onto `fixed`.
 
     Parameters
@@ -51,7 +51,9 @@ class Register(Transform):  # type: ignore[misc]
     def __init__(self, **options: Any):
         self.options = options
 
-    def __call__(self, fixed: Any, moving: Any, labels: Any = None) -> dict[str, Any]:
+    def __call__(  # type: ignore[override]
+        self, fixed: Any, moving: Any, labels: Any = None
+    ) -> dict[str, Any]:
         """Return ``warped``, ``ddf`` and, of the moving image's label map, ``labels``.
 
         Parameters
@@ -85,7 +87,7 @@ class Register(Transform):  # type: ignore[misc]
         return out
 
 
-class Registerd(Transform):  # type: ignore[misc]
+class Registerd(Transform):
     """:class:`Register` for dictionaries.
 
     Parameters

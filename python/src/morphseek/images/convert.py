@@ -94,8 +94,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
         image = Image(_tensor(source, name))
     else:
         raise errors.InvalidArgumentError(
-            f"{name} is a {type(source).__name__}; give a numpy array, a tensor, a SimpleITK, itk or"
-            " nibabel image, or a path"
+            f"{name} is a {type(source).__name__}; give a numpy array, a tensor, a SimpleITK, itk"
+            " or nibabel image, or a path"
         )
     array = _in_memory(_checked(image.array, name), name)
     return dataclasses.replace(image, array=array, name=name)
