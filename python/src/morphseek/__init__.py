@@ -42,9 +42,11 @@ _WHERE = {
     "doctor": "diagnosis",
     "evaluate": "cohort",
     "load": "result",
+    "load_preset": "_engine.options",
     "read_transform": "transforms",
     "register": "registration",
     "register_cohort": "cohort",
+    "save_preset": "_engine.options",
     "series": "motion",
     "template": "atlas",
 }

@@ -8,6 +8,7 @@ from . import (
     transforms as transforms,
 )
 from ._engine.core import devices as devices
+from ._engine.options import load_preset as load_preset, save_preset as save_preset
 from .atlas import Template as Template, template as template
 from .channels import Channel as Channel
 from .cohort import evaluate as evaluate, register_cohort as register_cohort

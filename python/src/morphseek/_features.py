@@ -29,6 +29,7 @@ FEATURES = (
     Feature("x5", "transforms as .x5", "x5"),
     Feature("dask", "batch on a Dask cluster: --scheduler", "dask"),
     Feature("nipype", "morphseek.nipype", "nipype"),
+    Feature("monai", "morphseek.monai", "monai"),
     Feature("training", "morphseek train", "training"),
 )
 BY_NAME = {feature.name: feature for feature in FEATURES}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import errors
+from .. import _json, errors
+from .._files import write_text
 from . import bindings, core
 
 #: The options that say how to deform.
@@ -39,6 +42,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are given, as the engine takes them ("off" for False):
     :func:`all_options` without the others.
     """
+    options = _with_file(options)
     read = all_options(options)
     return {name: read[name] for name, value in options.items() if value is not None}
 
@@ -55,6 +59,54 @@ def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     chosen = plain_options(options)
     model = chosen.get("model", "default")
     return chosen, {} if model in ("none", "default") else core.verify_model(model)
+
+
+def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the options of a preset's file: a JSON object of names and values.
+
+    Raises
+    ------
+    InputUnreadableError
+        The file is missing, or is no JSON object.
+    InvalidArgumentError
+        It has an option that the engine does not know, or not the value.
+    """
+    try:
+        found = _json.read(path, "preset")
+    except (OSError, ValueError) as error:
+        if isinstance(error, errors.MorphSeekError):
+            raise
+        raise errors.InputUnreadableError(f"preset: {path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise errors.InputUnreadableError(
+            f'preset: {path} is no JSON object; write options by name, as {{"similarity": "mind"}}'
+        )
+    try:
+        read = all_options(found)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"preset: {path}: {error}") from None
+    return {name: read[name] for name, value in found.items() if value is not None}
+
+
+def save_preset(path: str | os.PathLike[str], **options: Any) -> None:
+    """Write options to a file for ``preset=Path(...)``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The engine does not know an option, or not its value.
+    """
+    write_text(path, json.dumps(plain_options(options), indent=2) + "\n")
+
+
+def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options in which those of a preset's file stand, where no other value is given."""
+    preset = options.get("preset")
+    if not isinstance(preset, os.PathLike) and not str(preset).lower().endswith(".json"):
+        return options
+    given = {name: value for name, value in options.items() if value is not None}
+    del given["preset"]
+    return load_preset(Path(str(preset))) | given
 
 
 def _plain(name: str, value: Any) -> Any:

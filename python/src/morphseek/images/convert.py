@@ -31,7 +31,7 @@ def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
         The array has another shape.
     """
     image = read(source, name)
-    if not isinstance(source, np.ndarray):
+    if not (isinstance(source, np.ndarray) or _is_tensor(source)):
         return image
     if image.array.shape != tuple(grid[2::-1]):
         raise errors.GridMismatchError(
@@ -52,7 +52,9 @@ def read(source: ImageLike, name: str = "image") -> Image:
         numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk
         image. nibabel image: its (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies
         where its file does. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...) or of
-        a folder with one DICOM series.
+        a folder with one DICOM series. A tensor of PyTorch or another library with DLPack or
+        ``__array__``, in the CPU's memory, is as a numpy array. MONAI's MetaTensor, (1, X, Y, Z),
+        lies where its affine says.
     name : str
         What error messages call it ("fixed", "moving mask").
 
@@ -86,13 +88,62 @@ def read(source: ImageLike, name: str = "image") -> Image:
         image = _from_itk(source, name)
     elif isinstance(source, np.ndarray):
         image = Image(source)
+    elif hasattr(source, "affine") and hasattr(source, "meta"):
+        image = _from_monai(source, name)
+    elif _is_tensor(source):
+        image = Image(_tensor(source, name))
     else:
         raise errors.InvalidArgumentError(
-            f"{name} is a {type(source).__name__}; give a numpy array, a SimpleITK, itk or nibabel"
-            " image, or a path"
+            f"{name} is a {type(source).__name__}; give a numpy array, a tensor, a SimpleITK, itk"
+            " or nibabel image, or a path"
         )
     array = _in_memory(_checked(image.array, name), name)
     return dataclasses.replace(image, array=array, name=name)
+
+
+def _is_tensor(source: Any) -> bool:
+    """Whether it is an array of another library, which brings no geometry."""
+    arrays = hasattr(source, "__dlpack__") or hasattr(source, "__array__")
+    return arrays and hasattr(source, "shape") and not hasattr(source, "affine")
+
+
+_CPU = (1, 3)  # DLPack's devices whose memory the CPU reads: its own, and what CUDA pinned of it
+
+
+def _tensor(source: Any, name: str) -> np.ndarray:
+    """Return a tensor's voxels, shared where they can be."""
+    if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
+        source = source.detach()
+    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in _CPU:
+        raise errors.InvalidArgumentError(
+            f"{name} is a tensor on a GPU or another device; give a copy in the CPU's memory,"
+            " tensor.cpu()"
+        )
+    try:
+        return np.asarray(source) if hasattr(source, "__array__") else np.from_dlpack(source)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise errors.InvalidArgumentError(
+            f"{name}: the {type(source).__name__} cannot be read as an array ({error}); give a"
+            " numpy array"
+        ) from None
+
+
+def _from_monai(image: Any, name: str) -> Image:
+    """Return MONAI's MetaTensor (C, X, Y, Z), whose affine is RAS unless its space says LPS."""
+    array = _tensor(image.as_tensor() if hasattr(image, "as_tensor") else image, name)
+    if array.ndim != 4 or array.shape[0] != 1:
+        raise errors.InvalidArgumentError(
+            f"{name} is a MetaTensor of shape {array.shape}; give one channel, (1, X, Y, Z), as"
+            " EnsureChannelFirst makes it"
+        )
+    affine = np.asarray(image.affine, dtype=np.float64)
+    if str(image.meta.get("space", "RAS")).rpartition(".")[2] != "LPS":
+        affine = _RAS_TO_LPS @ affine
+    spacing = np.linalg.norm(affine[:3, :3], axis=0)
+    direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
+    if spacing.all() and is_sheared(direction):
+        raise sheared(name)
+    return Image(array[0].T, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
 
 
 def _in_memory(array: np.ndarray, name: str) -> np.ndarray:

@@ -1,0 +1,151 @@
+"""Registration as transforms of MONAI: ``pip install morphseek[monai]``.
+
+:class:`Register` takes tensors, :class:`Registerd` a dictionary. Images are MetaTensors
+(1, X, Y, Z) with their affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import errors, images
+from ._features import needed
+from .registration import register
+from .result import RegistrationResult
+
+try:
+    import torch
+    from monai.data.meta_tensor import MetaTensor
+    from monai.transforms.transform import Transform
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(needed("monai", "morphseek.monai", error), name=error.name) from None
+
+_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
+
+
+class Register(Transform):
+    """Register `moving` onto `fixed`.
+
+    Parameters
+    ----------
+    **options
+        Of :func:`morphseek.register`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from monai.data import MetaTensor
+    >>> import morphseek
+    >>> from morphseek.monai import Register
+    >>> pair = morphseek.phantoms.make_pair(size=32)
+    >>> f, m = (MetaTensor(torch.from_numpy(i.float32().T.copy())[None], affine=torch.eye(4))
+    ...         for i in (pair.fixed, pair.moving))
+    >>> out = Register(model="none", refine=0, search="off")(f, m)
+    >>> tuple(out["warped"].shape), tuple(out["ddf"].shape)
+    ((1, 32, 32, 32), (3, 32, 32, 32))
+    """
+
+    def __init__(self, **options: Any):
+        self.options = options
+
+    def __call__(  # type: ignore[override]
+        self, fixed: Any, moving: Any, labels: Any = None
+    ) -> dict[str, Any]:
+        """Return ``warped``, ``ddf`` and, of the moving image's label map, ``labels``.
+
+        Parameters
+        ----------
+        fixed, moving : ImageLike
+            MetaTensors, or anything that :func:`morphseek.register` takes.
+        labels : ImageLike, optional
+            Label map of the moving image.
+
+        Returns
+        -------
+        dict
+            ``warped`` and ``labels``: MetaTensors (1, X, Y, Z) on the fixed image's grid. ``ddf``:
+            float32 (3, X, Y, Z), voxels of the moving image, for ``monai.networks.blocks.Warp``;
+            None where the images differ in size, which that block does not take.
+
+        Raises
+        ------
+        morphseek.errors.MorphSeekError
+            An image or an option cannot be used; the registration fails.
+        """
+        found = register(fixed, moving, **self.options)
+        out = {"warped": _meta(found.warped, found.grid), "ddf": None}
+        if (found.grid[:3] == found.moving_grid[:3]).all():
+            out["ddf"] = displacement(found)
+        if labels is not None:
+            # an array lies on the moving image
+            image = images.read_on(labels, found.moving_grid, "moving labels")
+            carried = found.apply(image, interpolation="nearest")
+            out["labels"] = _meta(carried.array, found.grid)
+        return out
+
+
+class Registerd(Transform):
+    """:class:`Register` for dictionaries.
+
+    Parameters
+    ----------
+    fixed, moving, labels : hashable
+        Keys of the images and, if there is one, of the moving image's label map.
+    warped, warped_labels, ddf : hashable
+        Keys that are written. ``ddf=None`` leaves the displacement out.
+    **options
+        Of :func:`morphseek.register`.
+    """
+
+    def __init__(
+        self,
+        fixed: Hashable = "fixed",
+        moving: Hashable = "moving",
+        labels: Hashable | None = None,
+        *,
+        warped: Hashable = "warped",
+        warped_labels: Hashable = "warped_labels",
+        ddf: Hashable | None = "ddf",
+        **options: Any,
+    ):
+        self.keys = (fixed, moving, labels)
+        self.made = {"warped": warped, "labels": warped_labels, "ddf": ddf}
+        self.register = Register(**options)
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the dictionary with what was made."""
+        for key in self.keys:
+            if key is not None and key not in data:
+                raise errors.InvalidArgumentError(
+                    f"the dictionary has no {key!r}; it has {', '.join(map(repr, data))}"
+                )
+        fixed, moving, labels = (None if key is None else data[key] for key in self.keys)
+        found = self.register(fixed, moving, labels)
+        if self.made["ddf"] is not None and found["ddf"] is None:
+            raise errors.InvalidArgumentError(
+                "the images differ in size, and MONAI's Warp takes no displacement between them;"
+                " bring moving to fixed by ResampleToMatchd first, or give ddf=None"
+            )
+        named = {self.made[k]: v for k, v in found.items() if self.made[k] is not None}
+        return {**data, **named}
+
+
+def displacement(result: RegistrationResult) -> Any:
+    """Return the displacement as MONAI's ``Warp`` takes it: float32 (3, X, Y, Z), from a voxel of
+    the fixed image to the place in the moving image that it shows, in voxels.
+    """
+    index = np.moveaxis(np.indices(result.shape)[::-1], 0, -1).astype(np.float64)
+    to_mm = images.index_to_physical(result.grid)
+    to_moving = np.linalg.inv(images.index_to_physical(result.moving_grid))
+    places = index @ to_mm[:3, :3].T + to_mm[:3, 3] + result.displacement_mm
+    shift = places @ to_moving[:3, :3].T + to_moving[:3, 3] - index
+    return torch.from_numpy(np.ascontiguousarray(shift.transpose(3, 2, 1, 0), dtype=np.float32))
+
+
+def _meta(array: np.ndarray, grid: np.ndarray) -> Any:
+    voxels = torch.from_numpy(np.array(array.T, order="C"))[None]
+    affine = torch.from_numpy(_RAS @ images.index_to_physical(grid))
+    return MetaTensor(voxels, affine=affine, meta={"space": "RAS"})

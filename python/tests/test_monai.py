@@ -1,0 +1,131 @@
+"""Tensors of PyTorch and MONAI, and registration as MONAI's transform, against SimpleITK."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+from helpers import QUICK, blob, oblique
+from morphseek import errors, images
+
+torch = pytest.importorskip("torch", reason="needs PyTorch (extra morphseek[monai])")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what MONAI warns of as it loads is not ours
+    pytest.importorskip("monai", reason="needs MONAI (extra morphseek[monai])")
+    from monai.data import DataLoader, Dataset, MetaTensor
+    from monai.networks.blocks import Warp
+    from monai.transforms import Compose, EnsureChannelFirstd, LoadImaged
+
+    from morphseek.monai import Register, Registerd
+
+RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
+MONAIS_OWN = pytest.mark.filterwarnings("ignore")  # it warns of its own fallbacks
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder, found = tmp_path_factory.mktemp("monai"), {}
+    for name, shift in (("fixed", 0.0), ("moving", 0.15)):
+        image = oblique(blob(shift=shift))
+        images.write(folder / f"{name}.nii.gz", image)
+        labels = image.like((image.array > 0.4).astype(np.uint8))
+        images.write(folder / f"{name}_labels.nii.gz", labels)
+        found[name] = str(folder / f"{name}.nii.gz")
+    found["labels"] = str(folder / "moving_labels.nii.gz")
+    return found
+
+
+def loaded(paths: dict[str, str], *more: Any) -> Compose:
+    keys = list(paths)
+    return Compose([LoadImaged(keys), EnsureChannelFirstd(keys), *more])
+
+
+def test_a_tensor_is_shared():
+    tensor = torch.rand(4, 5, 6)
+    read = images.read(tensor, "fixed")
+    assert np.shares_memory(read.array, tensor.numpy()) and read.array.shape == (4, 5, 6)
+    assert np.array_equal(images.read(tensor.requires_grad_()).array, tensor.detach().numpy())
+
+
+def test_a_tensor_elsewhere_is_refused():
+    class OnGpu:
+        shape = (4, 5, 6)
+
+        def __dlpack__(self) -> Any:
+            raise AssertionError("it must not be asked")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    with pytest.raises(errors.InvalidArgumentError, match=r"fixed is a tensor on a GPU.*cpu\(\)"):
+        images.read(OnGpu(), "fixed")
+
+
+@MONAIS_OWN
+def test_a_meta_tensor_lies_where_its_file_does(paths: dict[str, str]):
+    tensor = loaded({"fixed": paths["fixed"]})({"fixed": paths["fixed"]})["fixed"]
+    found, truth = images.read(tensor), images.read(paths["fixed"])
+    np.testing.assert_allclose(found.grid, truth.grid, atol=1e-4)
+    np.testing.assert_array_equal(found.array, truth.array)
+    lps = MetaTensor(tensor.as_tensor(), affine=RAS @ tensor.affine.numpy(), meta={"space": "LPS"})
+    np.testing.assert_allclose(images.read(lps).grid, truth.grid, atol=1e-4)
+
+
+def test_channels_are_refused():
+    with pytest.raises(errors.InvalidArgumentError, match="one channel"):
+        images.read(MetaTensor(torch.zeros(2, 4, 5, 6)))
+
+
+@MONAIS_OWN
+def test_warp_is_what_simpleitk_resamples(paths: dict[str, str]):
+    import morphseek
+
+    data = loaded(paths)(paths)
+    found = Register(**QUICK)(data["fixed"], data["moving"], data["labels"])
+    result = morphseek.register(paths["fixed"], paths["moving"], **QUICK)
+    fixed, moving = (sitk.ReadImage(paths[n], sitk.sitkFloat32) for n in ("fixed", "moving"))
+    transform = result.to_sitk()
+    for index in ((3, 4, 5), (14, 12, 10), (20, 5, 15)):  # x, y, z
+        point = transform.TransformPoint(fixed.TransformIndexToPhysicalPoint(index))
+        truth = moving.TransformPhysicalPointToContinuousIndex(point)
+        ours = np.array(index) + found["ddf"][(slice(None), *index)].numpy()
+        np.testing.assert_allclose(ours, truth, atol=0.01)
+        assert np.abs(ours - index).max() > 0.5  # it is no identity
+    truth = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkLinear, 0.0)).T
+    warped = Warp()(data["moving"].as_tensor()[None].float(), found["ddf"][None])[0, 0].numpy()
+    inner = (slice(4, -4),) * 3
+    np.testing.assert_allclose(warped[inner], truth[inner], atol=2e-3)
+    np.testing.assert_allclose(found["warped"][0].numpy()[inner], truth[inner], atol=2e-3)
+    np.testing.assert_allclose(found["warped"].affine, data["fixed"].affine, atol=1e-4)
+    labels = sitk.Resample(
+        sitk.ReadImage(paths["labels"]), fixed, transform, sitk.sitkNearestNeighbor
+    )
+    assert (found["labels"][0].numpy() == sitk.GetArrayFromImage(labels).T).mean() > 0.999
+
+
+@MONAIS_OWN
+def test_in_a_pipeline_of_two_workers(paths: dict[str, str]):
+    pipeline = loaded(paths, Registerd(labels="labels", **QUICK))
+    loader = DataLoader(
+        Dataset([paths] * 2, pipeline), num_workers=2, multiprocessing_context="spawn"
+    )
+    found = list(loader)
+    assert len(found) == 2
+    assert found[0]["ddf"].shape == (1, 3, 28, 24, 20)
+    assert torch.equal(found[0]["ddf"], found[1]["ddf"])
+    assert found[0]["warped_labels"].shape == (1, 1, 28, 24, 20)
+
+
+def test_sizes_that_differ_and_keys_that_lack():
+    one, other = (
+        MetaTensor(torch.from_numpy(blob(s).T.copy())[None]) for s in ((20, 24, 28), (20, 24, 30))
+    )
+    assert Register(**QUICK)(one, other)["ddf"] is None
+    with pytest.raises(errors.InvalidArgumentError, match="ResampleToMatchd"):
+        Registerd(**QUICK)({"fixed": one, "moving": other})
+    with pytest.raises(errors.InvalidArgumentError, match="no 'moving'"):
+        Registerd()({"fixed": one})
