@@ -88,6 +88,7 @@ CASES = {
         "moving",
     ),
     "one slice": (dict(fixed=GOOD[:1]), errors.ThinVolumeError, "fixed"),
+    "one row": (dict(fixed=GOOD[:1, :1]), errors.ThinVolumeError, "fixed"),
     "zero spacing": (
         dict(fixed=images.Image(GOOD, (1, 0, 1))),
         errors.InvalidSpacingError,

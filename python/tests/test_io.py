@@ -203,8 +203,8 @@ def test_itk_images_with_a_start_index(reference: images.Image):
 
 def test_itk_images_of_other_dimensions(reference: images.Image):
     itk = pytest.importorskip("itk")
-    with pytest.raises(errors.ThinVolumeError, match="moving"):
-        images.read(itk.image_from_array(np.zeros((4, 5), np.float32)), "moving")
+    flat = images.read(itk.image_from_array(np.zeros((4, 5), np.float32)), "moving")
+    assert flat.array.shape == (1, 4, 5)
     one = itk.image_from_array(np.ascontiguousarray(reference.array[None]))
     one.SetSpacing([*reference.spacing, 1.0])
     one.SetOrigin([*reference.origin, 0.0])
@@ -296,12 +296,12 @@ def test_sheared_images_are_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     "source, error",
     [
-        (np.zeros((4, 5)), errors.ThinVolumeError),
+        (np.zeros(4), errors.InvalidArgumentError),
         (np.zeros((2, 3, 4, 5)), errors.InvalidArgumentError),
         (np.zeros((3, 4, 5), complex), errors.InvalidArgumentError),
         (np.array([["a"]]), errors.MorphSeekError),
         (sitk.Image([4, 4, 4], sitk.sitkVectorFloat32, 3), errors.InvalidArgumentError),
-        (sitk.Image([4, 4], sitk.sitkFloat32), errors.ThinVolumeError),
+        (sitk.Image([4, 4], sitk.sitkVectorFloat32, 2), errors.InvalidArgumentError),
         (42, errors.InvalidArgumentError),
         (None, errors.InvalidArgumentError),
         ("/nowhere/image.nii.gz", errors.InputUnreadableError),

@@ -49,7 +49,7 @@ def read(source: ImageLike, name: str = "image") -> Image:
     Parameters
     ----------
     source : ImageLike
-        numpy array with axes (z, y, x): spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk
+        numpy array with axes (z, y, x), or (y, x) for a slice: spacing 1 mm, origin 0, axes along LPS. SimpleITK or itk
         image. nibabel image: its (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies
         where its file does. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...) or of
         a folder with one DICOM series. A tensor of PyTorch or another library with DLPack or
@@ -66,9 +66,6 @@ def read(source: ImageLike, name: str = "image") -> Image:
         The object is of no supported kind.
     InvalidDirectionError
         A NIfTI or nibabel image is sheared: its axes are not at right angles.
-    ThinVolumeError
-        The image has two dimensions.
-
     Examples
     --------
     >>> import numpy as np
@@ -170,15 +167,10 @@ def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
 def _checked(array: np.ndarray, name: str) -> np.ndarray:
     while array.ndim > 3 and array.shape[0] == 1:
         array = array[0]
-    if array.ndim == 2:
-        raise errors.ThinVolumeError(
-            f"{name} volume is two-dimensional (shape {array.shape}); registration needs a 3-D"
-            " volume"
-        )
-    if array.ndim != 3:
+    if array.ndim not in (2, 3):
         raise errors.InvalidArgumentError(
             f"{name} volume has shape {array.shape}; give one 3-D volume (z, y, x), one time point"
-            " of a series"
+            " of a series, or a slice (y, x)"
         )
     if array.dtype.kind not in "buif":
         raise errors.InvalidArgumentError(
@@ -237,6 +229,8 @@ def _in_space(
     """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first
     three axes.
     """
+    if components in (3, 4) and len(direction) == 2:
+        array, components = _grey(array), 1
     if components != 1:
         raise errors.InvalidArgumentError(
             f"{name} volume has {components} components a voxel; give a scalar volume"
@@ -249,6 +243,14 @@ def _in_space(
         tuple(origin)[:3],
         tuple(direction[:3, :3].ravel()),
     )
+
+
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PNG viewers turn colours to grey
+
+
+def _grey(array: np.ndarray) -> np.ndarray:
+    """Return the brightness, float32, of a picture in colour, shape (y, x, 3 or 4)."""
+    return np.asarray(array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32))
 
 
 def _from_nibabel(image: Any, name: str) -> Image:
@@ -312,7 +314,9 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
     if isinstance(source, Image):
         return image
     if isinstance(source, np.ndarray):
-        return image.array
+        return image.array[0] if source.ndim == 2 else image.array
+    if isinstance(source, sitk.Image) and source.GetDimension() == 2:
+        return image.to_sitk()[:, :, 0]
     if hasattr(source, "affine") and hasattr(source, "dataobj"):
         return _to_nibabel(source, image)
     if hasattr(source, "GetLargestPossibleRegion"):

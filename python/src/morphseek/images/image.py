@@ -47,11 +47,12 @@ class Image:
     Attributes
     ----------
     array : numpy.ndarray
-        Voxels, shape (z, y, x), any real dtype.
+        Voxels, shape (z, y, x), any real dtype. One of two axes, (y, x), becomes the slice (1, y,
+        x) in the plane z = 0.
     spacing, origin : tuple of float
-        Along x, y, z; millimetres, LPS.
+        Along x, y, z; millimetres, LPS. Of two axes: along x and y.
     direction : tuple of float
-        Row-major 3x3; column c is the unit vector of index axis c (x, y, z).
+        Row-major 3x3; column c is the unit vector of index axis c (x, y, z). Of two axes: 2x2.
     name : str
         What messages call it.
 
@@ -69,6 +70,18 @@ class Image:
     name: str = "image"
 
     def __post_init__(self) -> None:
+        if self.array.ndim == 2:
+            object.__setattr__(self, "array", self.array[None])
+            spacing, origin, turn = (
+                np.asarray(v, dtype=np.float64).ravel()
+                for v in (self.spacing, self.origin, self.direction)
+            )
+            if spacing.size == 2:  # as thick as it is wide: a mean of the three is that of the two
+                object.__setattr__(self, "spacing", (*spacing, np.sqrt(spacing.prod())))
+            if origin.size == 2:
+                object.__setattr__(self, "origin", (*origin, 0.0))
+            if turn.size == 4:
+                object.__setattr__(self, "direction", (*turn[:2], 0, *turn[2:], 0, 0, 0, 1))
         for field, length in (("spacing", 3), ("origin", 3), ("direction", 9)):
             values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
             if values.size != length:

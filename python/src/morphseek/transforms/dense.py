@@ -253,7 +253,8 @@ class DenseTransform:
             return images.Image.on_grid(what.back(found), self.grid)
 
         if isinstance(image, np.ndarray):
-            return moved(images.read_on(image, self.moving_grid, "moving")).array
+            found = moved(images.read_on(image, self.moving_grid, "moving"))
+            return images.as_kind_of(image, found)
         return images.Frames(image, "moving").map(moved)
 
     def transform_points(self, points: Any) -> np.ndarray:
@@ -283,14 +284,27 @@ class DenseTransform:
         inverse = bindings.inverse(*self._field(), self._initial, self._moving_grid)
         return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
 
-    def to_sitk(self) -> sitk.Transform:
+    def to_sitk(self, dimension: int = 3) -> sitk.Transform:
         """Return the map as SimpleITK's: a displacement field, inside a composite with the initial
         transform where there is one. Of a linear map (:attr:`is_linear`) an affine transform.
 
         Inside the fixed grid both are :attr:`displacement_mm`. The field is written with a margin
         in which the displacement fades to none; beyond it the initial transform alone remains.
+
+        Parameters
+        ----------
+        dimension : {3, 2}
+            2, for slices that lie in the plane z = 0, as images of two axes do, gives a transform
+            of two.
+
+        Raises
+        ------
+        InvalidArgumentError
+            `dimension` is 2, and the images are volumes, or slices that lie elsewhere.
         """
         behind, grid = self.behind_initial()
+        if dimension == 2:
+            return planar(behind, grid, self.initial, self._grid, self._is_nothing(behind))
         if self._is_nothing(behind):
             return linear(self.initial)
         rest = behind.astype(np.float64)
@@ -363,6 +377,28 @@ class DenseTransform:
     def to_sitk_image(self) -> sitk.Image:
         """Return :attr:`displacement_mm` as a SimpleITK vector image."""
         return images.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+
+
+def planar(
+    behind: Floats, grid: Doubles, initial: Doubles, fixed: Doubles, is_linear: bool
+) -> sitk.Transform:
+    """Return the map of a slice in the plane z = 0 as SimpleITK's of two dimensions."""
+    across = np.array([*fixed[[8, 11, 14, 15, 16]], fixed[17] - 1, initial[2, 3]])
+    if fixed[2] != 1 or np.abs(across).max() > 1e-6:
+        raise errors.InvalidArgumentError(
+            "the fixed image is no slice in the plane z = 0; its transform has three dimensions"
+        )
+    affine = sitk.AffineTransform(2)
+    affine.SetMatrix(initial[:2, :2].ravel().tolist())
+    affine.SetTranslation(initial[:2, 3].tolist())
+    if is_linear:
+        return affine
+    layer = np.ascontiguousarray(behind[len(behind) // 2][..., :2], dtype=np.float64)
+    image = sitk.GetImageFromArray(layer, isVector=True)
+    image.SetSpacing(grid[3:5].tolist())
+    image.SetOrigin(grid[6:8].tolist())
+    image.SetDirection(grid[[9, 10, 12, 13]].tolist())
+    return sitk.CompositeTransform([affine, sitk.DisplacementFieldTransform(image)])
 
 
 def itk_order(grid: Doubles) -> Doubles:

@@ -1,0 +1,123 @@
+"""Slices: images of two axes, and of three of which one has one voxel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from click.testing import CliRunner
+from scipy.ndimage import gaussian_filter, map_coordinates
+
+import morphseek
+from morphseek import errors, images
+from morphseek.cli import app
+
+SPACING = (0.8, 1.2)  # x, y
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A slice, what it looks like after a known motion, and that motion, voxels (2, y, x)."""
+    body = morphseek.phantoms.make_pair(size=96).fixed.array[48].astype(np.float32)
+    rng = np.random.default_rng(3)
+    u = np.stack([gaussian_filter(rng.normal(size=body.shape), 14) for _ in range(2)])
+    u *= 3 / np.abs(u).max()
+    at = np.mgrid[: body.shape[0], : body.shape[1]] + u
+    return map_coordinates(body, at, order=3, mode="nearest"), body, u
+
+
+def _placed(array: np.ndarray) -> sitk.Image:
+    image = sitk.GetImageFromArray(array)
+    image.SetSpacing(SPACING)
+    image.SetOrigin((-30.0, 12.0))
+    return image
+
+
+def test_arrays_of_two_axes(pair):
+    fixed, moving, truth = pair
+    result = morphseek.register(fixed, moving, threads=1)
+    assert result.displacement.shape == (3, 1, *fixed.shape)
+    assert not result.displacement[0].any()
+    inside = fixed > 0.1 * fixed.max()
+    error = np.linalg.norm(result.displacement[1:, 0] - truth, axis=0)[inside].mean()
+    assert error < 0.4 * np.linalg.norm(truth, axis=0)[inside].mean()
+    warped = result.apply(moving)
+    assert warped.shape == fixed.shape
+    np.testing.assert_allclose(warped, result.warped[0], atol=1e-3 * moving.max())
+
+
+def test_transform_of_two_dimensions_is_simpleitks(pair):
+    fixed, moving = _placed(pair[0]), _placed(pair[1])
+    result = morphseek.register(fixed, moving, threads=1)
+    there = sitk.Resample(moving, fixed, result.to_sitk(2), sitk.sitkLinear, 0.0)
+    ours = result.apply(moving, background=0.0)
+    assert ours.GetDimension() == 2
+    assert ours.GetSpacing() == pytest.approx(SPACING)
+    inner = (slice(8, -8), slice(8, -8))
+    want, got = sitk.GetArrayFromImage(there)[inner], sitk.GetArrayFromImage(ours)[inner]
+    np.testing.assert_allclose(got, want, atol=2e-3 * pair[1].max())
+    point = result.transform_points([[5.0, 40.0, 0.0]])[0]
+    flat = result.to_sitk(2).TransformPoint((5.0, 40.0))
+    assert point == pytest.approx((*flat, 0.0), abs=1e-3)
+
+
+def test_transform_of_a_volume_has_three_dimensions():
+    body = morphseek.phantoms.make_pair(size=24)
+    result = morphseek.register(body.fixed, body.moving, initial="com", search="off", refine=0)
+    with pytest.raises(errors.InvalidArgumentError, match="three dimensions"):
+        result.to_sitk(2)
+
+
+def test_files(pair, tmp_path: Path):
+    """PNG in colour, its brightness; and a coronal slice in a NIfTI, through the command."""
+    fixed, moving, _ = pair
+    grey = np.clip(255 * fixed / fixed.max(), 0, 255).astype(np.uint8)
+    colour = sitk.GetImageFromArray(np.stack([grey] * 3, axis=-1), isVector=True)
+    sitk.WriteImage(colour, str(tmp_path / "f.png"))
+    read = images.read(tmp_path / "f.png", "fixed")
+    assert read.array.shape == (1, *grey.shape)
+    np.testing.assert_allclose(read.array[0], grey, atol=1e-3)
+
+    for name, array in (("f", fixed), ("m", moving)):
+        image = sitk.GetImageFromArray(array[None])
+        image.SetDirection((1, 0, 0, 0, 0, 1, 0, 1, 0))
+        image.SetOrigin((4.0, -17.0, 30.0))
+        sitk.WriteImage(image, str(tmp_path / f"{name}.nii.gz"))
+    out = tmp_path / "out"
+    done = CliRunner().invoke(
+        app,
+        ["register", str(tmp_path / "f.nii.gz"), str(tmp_path / "m.nii.gz"), "--out", str(out)],
+    )
+    assert done.exit_code == 0, done.output
+    warped, given = (sitk.ReadImage(str(p)) for p in (out / "warped.nii.gz", tmp_path / "f.nii.gz"))
+    assert warped.GetSize() == given.GetSize()
+    assert warped.GetDirection() == pytest.approx(given.GetDirection())
+    by_itk = sitk.Resample(
+        sitk.ReadImage(str(tmp_path / "m.nii.gz")),
+        given,
+        sitk.ReadTransform(str(out / "transform.h5")),
+    )
+    inner = (0, slice(8, -8), slice(8, -8))
+    np.testing.assert_allclose(
+        sitk.GetArrayFromImage(warped)[inner],
+        sitk.GetArrayFromImage(by_itk)[inner],
+        atol=2e-3 * moving.max(),
+    )
+    assert morphseek.load(out).displacement.shape == (3, 1, *fixed.shape)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "moving", "says"),
+    [
+        (np.zeros((8, 9)), None, "constant"),
+        (None, np.random.default_rng(0).normal(size=(12, 12, 12)), "cut the one that shows"),
+        (np.ones((1, 9)), None, "one axis alone"),
+    ],
+)
+def test_refused(pair, fixed, moving, says):
+    with pytest.raises(errors.MorphSeekError, match=says):
+        morphseek.register(
+            pair[0] if fixed is None else fixed, pair[1] if moving is None else moving
+        )
