@@ -51,6 +51,9 @@ func (e *Endless) measure() {
 	f := e.Field
 	nothing := 1e-3 * min(f.Spacing[0], f.Spacing[1], f.Spacing[2])
 	for a, n := range f.Size {
+		if n == 1 { // across a slice nothing fades
+			continue
+		}
 		b, c := (a+1)%3, (a+2)%3
 		for side := range 2 {
 			var longest, outward float64
@@ -90,6 +93,12 @@ func (e *Endless) Grid() volume.Geometry {
 
 // weight returns the share of the border's displacement that is left at index x along axis a, and its slope. It needs the margin measured.
 func (e *Endless) weight(a int, x float64) (w, slope float64) {
+	if e.Size[a] == 1 { // a slice is as thick as its voxel
+		if math.Abs(x) <= 0.5 {
+			return 1, 0
+		}
+		return 0, 0
+	}
 	beyond, side, sign := -x, 0, 1.0
 	if last := float64(e.Size[a] - 1); x > last {
 		beyond, side, sign = x-last, 1, -1

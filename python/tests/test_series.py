@@ -304,7 +304,7 @@ def bad_inputs(folder: Path) -> dict[str, tuple[list[Path], type[Exception], str
             errors.GridMismatchError,
             "other.nii.gz lies in another space",
         ),
-        "flat": ([good, flat], errors.ThinVolumeError, "flat.nii.gz"),
+        "flat": ([good, flat], errors.GridMismatchError, "flat.nii.gz"),
         "constant": ([good, empty], errors.ConstantVolumeError, "empty.nii.gz"),
         "zero bytes": ([good, there], unreadable, "there.nii.gz"),
         "missing": ([good, folder / "no.nii.gz"], unreadable, "no.nii.gz does not exist"),

@@ -87,8 +87,7 @@ def test_files(pair, tmp_path: Path):
         sitk.WriteImage(image, str(tmp_path / f"{name}.nii.gz"))
     out = tmp_path / "out"
     done = CliRunner().invoke(
-        app,
-        ["register", str(tmp_path / "f.nii.gz"), str(tmp_path / "m.nii.gz"), "--out", str(out)],
+        app, ["register", str(tmp_path / "f.nii.gz"), str(tmp_path / "m.nii.gz"), "--out", str(out)]
     )
     assert done.exit_code == 0, done.output
     warped, given = (sitk.ReadImage(str(p)) for p in (out / "warped.nii.gz", tmp_path / "f.nii.gz"))

@@ -170,6 +170,10 @@ def _identifier(name: str) -> str:
 def looked_at(id: str, name: str, source: Any, labels: Any) -> Source:
     """Return an image with what is known of it."""
     image = _read(source, name)
+    if 1 in image.array.shape:
+        raise errors.ThinVolumeError(
+            f"template: {name} is a slice; a template is made of volumes: leave it out"
+        )
     values, (low, high) = image.intensities()
     if not high > low:
         if not float(values.max()) > float(values.min()):
