@@ -50,11 +50,11 @@ def read(source: ImageLike, name: str = "image") -> Image:
     ----------
     source : ImageLike
         numpy array with axes (z, y, x), or (y, x) for a slice: spacing 1 mm, origin 0, axes along
-        LPS. SimpleITK or itk image. nibabel image: its (i, j, k) become (x, y, z) and its RAS affine LPS; a NIfTI lies
-        where its file does. Path of a file that SimpleITK reads (NIfTI, NRRD, MetaImage, ...) or of
-        a folder with one DICOM series. A tensor of PyTorch or another library with DLPack or
-        ``__array__``, in the CPU's memory, is as a numpy array. MONAI's MetaTensor, (1, X, Y, Z),
-        lies where its affine says.
+        LPS. SimpleITK or itk image. nibabel image: its (i, j, k) become (x, y, z) and its RAS
+        affine LPS; a NIfTI lies where its file does. Path of a file that SimpleITK reads (NIfTI,
+        NRRD, MetaImage, ...) or of a folder with one DICOM series. A tensor of PyTorch or another
+        library with DLPack or ``__array__``, in the CPU's memory, is as a numpy array. MONAI's
+        MetaTensor, (1, X, Y, Z), lies where its affine says.
     name : str
         What error messages call it ("fixed", "moving mask").
 
