@@ -52,6 +52,12 @@ for (const plane of PLANES) {
   plane.letters = [...meta.letters[plane.across], ...(plane.flip ? [bottom, top] : [top, bottom])];
 }
 
+// The plane of a slice, which is what there is to see; of a volume all three.
+function slicePlane() {
+  const of = PLANES.findIndex((plane) => size[plane.through] === 1);
+  return of < 0 ? 'all' : String(of);
+}
+
 const volumes = {};
 const slice = (name, plane, k) => sliceOf(volumes[name], plane, k);
 const state = {
@@ -63,7 +69,7 @@ const state = {
   share: 0.5,
   outlines: 'none',
   overlay: 'none',
-  plane: 'all',
+  plane: slicePlane(),
   cross: true,
   windows: {},
 };
@@ -580,6 +586,7 @@ function fillBars() {
   $('when').addEventListener('click', toggleMoving);
   $('reset').addEventListener('click', resetView);
   $('share').addEventListener('input', (event) => setShare(event.target.value / 100));
+  $('plane').value = state.plane;
   for (const name of ['outlines', 'overlay', 'plane']) {
     $(name).addEventListener('change', (event) => choose(name, event.target.value));
   }

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -334,25 +335,32 @@ class Scene:
         return [(size[down], size[across]) for across, down in ACROSS_DOWN]
 
     def still(self, width: int, limit: int) -> bytes:
-        """Return the three planes before and after, with the labels' outlines, as a PNG file of at
-        most so many bytes.
+        """Return the three planes before and after, of a slice its own, with the labels' outlines,
+        as a PNG file of at most so many bytes.
         """
         at = self.middle()
+        one = [k for k, n in enumerate(self.shape) if n == 1]  # axial runs through z, and so on
+        planes = one if len(one) == 1 else [0, 1, 2]
+
+        def chosen(all_planes: Sequence[Any]) -> list[Any]:
+            return [all_planes[k] for k in planes]
+
         low, high = self.windows["moving"]
         rows, outlines = [], []
         for name in ("before", "after"):
             if name not in self.volumes:
                 continue
-            grey = (s.astype(np.float32) for s in self.slices(name, at))
+            grey = (s.astype(np.float32) for s in chosen(self.slices(name, at)))
             rows.append([(s - low) / max(1, high - low) for s in grey])
             if 0 < len(self.values) <= 12:
-                pairs = zip(self.slices("labels-fixed", at), self.slices(f"labels-{name}", at))
+                maps = (self.slices(f"labels-{which}", at) for which in ("fixed", name))
+                pairs = zip(*(chosen(m) for m in maps))
                 outlines += [[(f, picture.FIXED), (m, picture.MOVING)] for f, m in pairs]
             else:
-                outlines += [[], [], []]
-        letters = plane_letters(self.axes.letters())
+                outlines += [[] for _ in planes]
+        letters, sizes = chosen(plane_letters(self.axes.letters())), chosen(self.sizes_mm())
         while True:
-            file = picture.png(picture.sheet(rows, outlines, self.sizes_mm(), letters, width))
+            file = picture.png(picture.sheet(rows, outlines, sizes, letters, width))
             if len(file) <= limit or width < 200:
                 return file
             width = max(160, int(width * min(0.9, (limit / len(file)) ** 0.5)))
