@@ -47,6 +47,9 @@ const leastScore = 0.35
 // stillApart is the agreement right after a search below which two scans of one modality are taken to be of two people without another look.
 const stillApart = 0.70
 
+// Of slices, the agreement after a smooth fit below which they lie apart and the search counts whole, and above which it only adds noise.
+const slicesApart, slicesAgree = 0.70, 0.73
+
 // sharesContrast is the agreement above which two contrasts are taken to be of one body: a smooth fit found the match, and a search would only
 // find others like it.
 const sharesContrast = 0.5
@@ -248,7 +251,7 @@ func mostTelling(first refine.Agreement, channels []refine.Agreement) refine.Agr
 func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy }
 
 // searchFor says how much of the displacement that the search finds counts, none where a smooth fit has found the match, and why.
-func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreement) (share float64, why string) {
+func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreement, flat bool) (share float64, why string) {
 	switch {
 	case similarity == refine.MIND && a.Correlation >= sharesContrast:
 		return 0, "a smooth fit found the match: no search"
@@ -263,7 +266,11 @@ func searchFor(similarity refine.Similarity, align AlignMetrics, a refine.Agreem
 	if share == 0 {
 		return 0, "the images match well already: no search"
 	}
-	if a.Correlation > twoPeople {
+	if flat {
+		if share *= min(max((slicesAgree-a.Correlation)/(slicesAgree-slicesApart), 0), 1); share == 0 {
+			return 0, "the slices agree after a smooth fit: no search"
+		}
+	} else if a.Correlation > twoPeople {
 		share *= (oneBody - a.Correlation) / (oneBody - twoPeople)
 	}
 	return share, "the images do not match well after the initial alignment: the search looks farther"

@@ -53,15 +53,18 @@ func TestSearchFor(t *testing.T) {
 		similarity refine.Similarity
 		align      AlignMetrics
 		agreement  float64
+		flat       bool
 		share      float64
 	}{
-		{"two people's abdomens", refine.NCC, same, 0.6, 1},
-		{"two people's heads", refine.NCC, well, 0.7, 0},
-		{"one body", refine.NCC, same, 0.9, 0},
-		{"two contrasts of one body", refine.MIND, other, 0.6, 0},
-		{"MR and CT of two people", refine.MIND, other, 0.3, 1},
+		{"two people's abdomens", refine.NCC, same, 0.6, false, 1},
+		{"two people's heads", refine.NCC, well, 0.7, false, 0},
+		{"one body", refine.NCC, same, 0.9, false, 0},
+		{"two contrasts of one body", refine.MIND, other, 0.6, false, 0},
+		{"MR and CT of two people", refine.MIND, other, 0.3, false, 1},
+		{"slices of two people's abdomens", refine.NCC, same, 0.6, true, 1},
+		{"slices of two people's heads", refine.NCC, same, 0.75, true, 0},
 	} {
-		if share, why := searchFor(c.similarity, c.align, refine.Agreement{Correlation: c.agreement}); share != c.share || why == "" {
+		if share, why := searchFor(c.similarity, c.align, refine.Agreement{Correlation: c.agreement}, c.flat); share != c.share || why == "" {
 			t.Errorf("%s: share %g because %q, want %g", c.name, share, why, c.share)
 		}
 	}

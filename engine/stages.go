@@ -86,7 +86,7 @@ func (r *registration) search() error {
 		if r.frames = r.frames && r.moved(); r.frames {
 			share, why = 1, "the images lie and match as frames of one scan: the search looks for what moved by itself"
 		} else {
-			share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement)
+			share, why = searchFor(r.refinedBy(), r.metrics.Align, r.agreement, r.isFlat())
 		}
 		r.because(why)
 	}
