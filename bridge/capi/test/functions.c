@@ -494,7 +494,7 @@ static void test_result(ms_result result, const ms_image *fixed, const ms_image 
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_apply(result, moving, 7, 0, again, n));
   EXPECT(MS_ERR_EMPTY_VOLUME, ms_result_apply(result, NULL, MS_LINEAR, 0, again, n));
   ms_image thin = *fixed;
-  thin.dims[0] = 1;
+  thin.dims[0] = thin.dims[1] = 1;
   EXPECT(MS_ERR_THIN_VOLUME, ms_result_apply(result, &thin, MS_LINEAR, 0, again, n));
 
   /* buffers of another size */

@@ -1,4 +1,4 @@
-"""Lines over time, drawn by numbers alone."""
+"""What the pages of several registrations share: their head, and lines over time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .markup import Markup, tag
+from .markup import Markup, join, tag
 
 _WIDTH, _HEIGHT = 560, 150
 _LEFT, _RIGHT, _BASE = 44, 8, 22
 _STYLES = ("a", "b", "c")
+
+
+def head(title: str, cells: Sequence[tuple[str, str, str]], command: str) -> Markup:
+    """Return the head of a page: its title, numbers (what, value, more), and what repeats it."""
+    tiles = (
+        tag("div", tag("dt", name), tag("dd", tag("b", value), " ", tag("small", more)))
+        for name, value, more in cells
+    )
+    return join(
+        tag("header", tag("h1", title), class_="verdict unknown"),
+        tag("dl", *tiles, class_="tiles"),
+        tag("p", tag("code", command), class_="bar") if command else None,
+    )
 
 
 def plot(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._engine.core import version
 from ..verdict import tally
-from .lines import plot
-from .markup import Markup, join, tag
+from .lines import head, plot
+from .markup import Markup, tag
 from .page import SIGNS, asset, shell
 
 if TYPE_CHECKING:
@@ -53,15 +53,7 @@ def _head(title: str, said: dict[str, Any], command: str) -> Markup:
     if apart:
         mean = sum(apart) / len(apart)
         cells.append(("two ways disagree", f"{mean:.2f} mm", f"mean; up to {max(apart):.2f} mm"))
-    tiles = (
-        tag("div", tag("dt", name), tag("dd", tag("b", value), " ", tag("small", more)))
-        for name, value, more in cells
-    )
-    return join(
-        tag("header", tag("h1", title), class_="verdict unknown"),
-        tag("dl", *tiles, class_="tiles"),
-        tag("p", tag("code", command), class_="bar") if command else None,
-    )
+    return head(title, cells, command)
 
 
 def _plots(series: Series) -> Markup:

@@ -10,8 +10,8 @@ import numpy as np
 from .. import images
 from .._engine.core import version
 from ..verdict import GRADES, counts, tally
-from .lines import plot
-from .markup import Markup, join, tag
+from .lines import head, plot
+from .markup import Markup, tag
 from .page import SIGNS, asset, shell
 from .picture import data_url, png, sheet
 from .views import ACROSS_DOWN, Axes, plane_letters
@@ -77,15 +77,7 @@ def _head(title: str, template: Template, command: str) -> Markup:
     whole, others = template.mean_dice(), template.mean_dice(without_own=True)
     if whole is not None and others is not None:
         cells.append(("Dice", f"{whole:.3f}", f"with the vote; {others:.3f} with the others'"))
-    tiles = (
-        tag("div", tag("dt", name), tag("dd", tag("b", value), " ", tag("small", more)))
-        for name, value, more in cells
-    )
-    return join(
-        tag("header", tag("h1", title), class_="verdict unknown"),
-        tag("dl", *tiles, class_="tiles"),
-        tag("p", tag("code", command), class_="bar") if command else None,
-    )
+    return head(title, cells, command)
 
 
 def _pictures(template: Template) -> Markup:
