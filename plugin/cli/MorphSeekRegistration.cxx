@@ -495,7 +495,9 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     CheckLength(path, name, *io);
     if (io->GetNumberOfDimensions() < 3)
     {
-      throw Failure{ MS_ERR_THIN_VOLUME, name + ": " + path + " has two dimensions; give an image of three, in which a slice has one voxel of thickness" };
+      throw Failure{ MS_ERR_THIN_VOLUME,
+                     name + ": " + path +
+                       " has two dimensions; give an image of three, in which a slice has one voxel of thickness" };
     }
     for (unsigned int axis = 3; axis < io->GetNumberOfDimensions(); ++axis)
     {
