@@ -36,7 +36,7 @@ def outliers(
     Examples
     --------
     >>> outliers({"scale": [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.02, 1.8]}, ratios=["scale"])[-1]
-    ['scale 1.8, the cohort has 1.01 (robust z +8.0)']
+    ['scale 1.8, the cohort has 1.01 (robust z +7.8)']
     """
     count = max((len(v) for v in values.values()), default=0)
     found: list[list[str]] = [[] for _ in range(count)]
