@@ -33,7 +33,7 @@ func (p Pair) flattened() (Pair, *planes, error) {
 		if thin[1] {
 			slice, whole = whole, slice
 		}
-		return p, nil, fault.New(fault.ThinVolume, "the %s image is one slice and the %s image a volume of size %v: a slice is registered to a slice; cut the one that shows the same out of the volume", slice, whole, p.image(whole).Size)
+		return p, nil, fault.New(fault.ThinVolume, "%s image is one slice and the %s image a volume of size %v: a slice is registered to a slice; cut the one that shows the same out of the volume", slice, whole, p.image(whole).Size)
 	}
 	frame := frameOf(p.Fixed.Geometry)
 	tilt := turnOnto(normalOf(frame), normalOf(frameOf(p.Moving.Geometry)))
