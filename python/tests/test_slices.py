@@ -107,6 +107,13 @@ def test_files(pair, tmp_path: Path):
     assert morphseek.load(out).displacement.shape == (3, 1, *fixed.shape)
 
 
+def test_pictures_are_read_every_time(tmp_path: Path):
+    """In a process of their own with limits, which the engine's runtime needs room beside."""
+    sitk.WriteImage(sitk.Image(64, 48, sitk.sitkUInt8), str(tmp_path / "a.png"))
+    for _ in range(6):
+        assert images.read(tmp_path / "a.png", "fixed").array.shape == (1, 48, 64)
+
+
 @pytest.mark.parametrize(
     ("fixed", "moving", "says"),
     [

@@ -75,6 +75,9 @@ def main() -> None:
         from .transforms.files import rewrite as work
     else:
         from .images.files import rewrite as work
+    from ._engine import core
+
+    core.version()  # the engine's runtime begins on a thread of its own, and needs room for that
     _limit_memory(int(memory))
     try:
         work(Path(path), Path(out))
