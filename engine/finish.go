@@ -82,10 +82,7 @@ func (r *registration) total() *field.Field {
 // is a mean over the image, and costs more than the warp.
 func measuringGrid(g volume.Geometry) volume.Geometry {
 	const most = 1 << 20
-	k := int(math.Ceil(math.Cbrt(float64(g.Voxels()) / most)))
-	if g.Flat() {
-		k = int(math.Ceil(math.Sqrt(float64(g.Voxels()) / most)))
-	}
+	k := int(math.Ceil(g.Root(float64(g.Voxels()) / most)))
 	var first [3]float64
 	toPhysical := g.IndexToPhysical()
 	for a, n := range g.Size {

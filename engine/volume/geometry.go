@@ -35,11 +35,14 @@ func (g Geometry) Flat() bool { return g.Size[2] == 1 }
 func (g Geometry) Thin() int { return slices.Index(g.Size[:], 1) }
 
 // Side returns how many voxels g has along an axis in the geometric mean; of a slice, along the two of its plane.
-func (g Geometry) Side() float64 {
+func (g Geometry) Side() float64 { return g.Root(float64(g.Voxels())) }
+
+// Root returns the length of which x is the volume or, on a slice, the area.
+func (g Geometry) Root(x float64) float64 {
 	if g.Flat() {
-		return math.Sqrt(float64(g.Voxels()))
+		return math.Sqrt(x)
 	}
-	return math.Cbrt(float64(g.Voxels()))
+	return math.Cbrt(x)
 }
 
 // maxVoxels bounds a grid so that no product of sizes or byte count overflows: 2^33 voxels are 32 GiB of float32.

@@ -141,17 +141,17 @@ def test_pairs(tmp_path: Path):
     both = cohort.all_pairs(scans, both_ways=True)
     assert len(both) == 6 and len({row["id"] for row in both}) == 6
     assert both[1]["fixed"] == scans[1].path and both[1]["moving_labels"] == scans[0].labels
-    visits = [
+    sessions = [
         Scan(f"sub-{s}_ses-{k}", tmp_path / f"{s}{k}", subject=f"sub-{s}", session=f"ses-{k}")
         for s, k in (("1", "10"), ("1", "2"), ("1", "9"), ("2", "1"))
     ]
-    later = cohort.within_subject(visits)
+    later = cohort.within_subject(sessions)
     assert [row["id"] for row in later] == ["sub-1_ses-9_to_ses-2", "sub-1_ses-10_to_ses-2"]
     assert {str(row["fixed"]) for row in later} == {str(tmp_path / "12")}
     for given, says in (
         (lambda: cohort.all_pairs(scans[:1]), "two images or more"),
         (lambda: cohort.within_subject(scans), "nothing says of whom"),
-        (lambda: cohort.within_subject(visits[3:]), "none of the 1 subjects"),
+        (lambda: cohort.within_subject(sessions[3:]), "none of the 1 subjects"),
         (lambda: cohort.pairs_to(scans[:1], scans[0].path), "no image but"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=says):

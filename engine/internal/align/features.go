@@ -86,7 +86,7 @@ func depthWeights(w *resampled, threads int) []float32 {
 
 // side is the root of the body's voxels that makes a length of them.
 func (w *resampled) side() float64 {
-	if w.flat {
+	if w.flat { // whose grid has three layers
 		return math.Sqrt(w.bodyCount)
 	}
 	return math.Cbrt(w.bodyCount)

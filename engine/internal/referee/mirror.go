@@ -18,27 +18,23 @@ const beyond = 6
 func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at volume.Affine) {
 	const voxels = 12_000
 	coarse := r.coarse(voxels)
-	wide, axes := coarse.grid, 3
-	margin := [3]int{beyond, beyond, beyond}
-	if wide.Flat() {
-		axes, margin[2] = 2, 0
-	}
-	wide.Origin = wide.IndexToPhysical().Apply([3]float64{-float64(margin[0]), -float64(margin[1]), -float64(margin[2])})
-	for a, n := range margin {
-		wide.Size[a] += 2 * n
+	wide := coarse.grid
+	wide.Origin = wide.IndexToPhysical().Apply([3]float64{-beyond, -beyond, -beyond})
+	for a := range 3 {
+		wide.Size[a] += 2 * beyond
 	}
 	total := field.Total(initial, nil, wide, r.threads)
 	image := &volume.Volume{Geometry: wide, Data: repeated(total, r.moving, r.threads)}
 	known := total.Warp(r.movingKnown, volume.Nearest, 0, r.threads)
 	ours := interleaved(coarse.descriptors)
 	least := func(data, known []float32, from [3]int) (float64, [3]int) {
-		s := shifting{coarse: coarse, ours: ours, size: wide.Size, margin: margin, known: known,
+		s := shifting{coarse: coarse, ours: ours, size: wide.Size, known: known,
 			theirs: interleaved(metric.MINDSSC(data, known, wide.Size, radius, dilation, r.threads))}
 		return s.least(from)
 	}
 	plain, _ := least(image.Data, known.Data, [3]int{})
 	gain, at = math.Inf(-1), volume.IdentityAffine()
-	for a := range axes {
+	for a := range 3 {
 		var from [3]int
 		from[a] = int(math.Round(2*middle(image, known, a))) - (wide.Size[a] - 1)
 		distance, moved := least(image.Reversed(a).Data, known.Reversed(a).Data, from)
@@ -106,11 +102,10 @@ func middle(v, known *volume.Volume, axis int) float64 {
 	return sum / weight
 }
 
-// shifting compares the fixed image with another one, which has a margin on every side, moved by whole voxels.
+// shifting compares the fixed image with another one, which has beyond voxels more on every side, moved by whole voxels.
 type shifting struct {
 	coarse       *Referee
 	size         [3]int // of the other image
-	margin       [3]int // by which it is larger on every side
 	known        []float32
 	ours, theirs [][metric.MINDChannels]float32
 }
@@ -122,7 +117,7 @@ func (s *shifting) least(at [3]int) (least float64, place [3]int) {
 	for _, length := range []int{2, 1} {
 		for range steps {
 			from, moved := at, false
-			for k := range 27 { // steps out of a slice find nothing to compare
+			for k := range 27 {
 				to := [3]int{from[0] + length*(k%3-1), from[1] + length*(k/3%3-1), from[2] + length*(k/9-1)}
 				if d := s.distance(to); d < least {
 					least, at, moved = d, to, true
@@ -150,7 +145,7 @@ func (s *shifting) distance(at [3]int) float64 {
 					continue
 				}
 				all += float64(w)
-				p := [3]int{x + s.margin[0] - at[0], y + s.margin[1] - at[1], z + s.margin[2] - at[2]}
+				p := [3]int{x + beyond - at[0], y + beyond - at[1], z + beyond - at[2]}
 				if min(p[0], p[1], p[2]) < 0 || p[0] >= s.size[0] || p[1] >= s.size[1] || p[2] >= s.size[2] {
 					continue
 				}

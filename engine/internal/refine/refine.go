@@ -337,11 +337,7 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	case n <= maxVoxels:
 		return pair.Grid(spacing), spacing
 	}
-	if over := float64(n) / float64(maxVoxels); pair.Fixed.Flat() {
-		spacing *= math.Sqrt(over)
-	} else {
-		spacing *= math.Cbrt(over)
-	}
+	spacing *= pair.Fixed.Root(float64(n) / float64(maxVoxels))
 	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels
 		spacing *= 1.1
 	}

@@ -12,7 +12,6 @@ package search
 import (
 	"cmp"
 	"context"
-	"math"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
@@ -82,10 +81,11 @@ type Options struct {
 // workingGrid returns the grid of isotropic voxels, over the fixed volume, that the search works on.
 func workingGrid(pair Pair) volume.Geometry {
 	own := aligned.Spacing(pair.Fixed.Geometry)
+	most := workingVoxels
 	if pair.Fixed.Flat() {
-		return pair.Grid(max(own, own*math.Sqrt(float64(pair.Fixed.Voxels())/workingPixels)))
+		most = workingPixels
 	}
-	return pair.Grid(max(own, own*math.Cbrt(float64(pair.Fixed.Voxels())/workingVoxels)))
+	return pair.Grid(max(own, own*pair.Fixed.Root(float64(pair.Fixed.Voxels())/most)))
 }
 
 // fits says whether the level's reach is within bounds on a working grid.

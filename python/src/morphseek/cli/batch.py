@@ -12,7 +12,15 @@ from .. import errors
 from ..verdict import GRADES, tally
 from ._app import app, reported
 from .cohorts import bids_options, found_scans
-from .options import PATH, changed, command_line, common_options, out_folder
+from .options import (
+    PATH,
+    changed,
+    command_line,
+    common_options,
+    out_folder,
+    scheduler_option,
+    workers_option,
+)
 from .output import NOT_GOOD, print_rows, say
 
 
@@ -41,15 +49,8 @@ from .output import NOT_GOOD, print_rows, say
     help="Register each subject's later sessions onto the first.",
 )  # fmt: skip
 @bids_options
-@click.option(
-    "--workers", type=click.IntRange(1), default=1,
-    help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
-)  # fmt: skip
-@click.option(
-    "--scheduler",
-    help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
-    " install morphseek[dask]).",
-)
+@workers_option
+@scheduler_option
 @click.option("--html", is_flag=True, hidden=True, help="Deprecated: --report full.")
 @click.option("--no-resume", is_flag=True, help="Do pairs again that are finished.")
 @click.option("--no-cache", is_flag=True, hidden=True, help="Deprecated: --no-resume.")

@@ -11,7 +11,15 @@ import click
 from .. import errors
 from ._app import app, reported
 from .cohorts import bids_options, found_scans
-from .options import PATH, changed, command_line, common_options, out_folder
+from .options import (
+    PATH,
+    changed,
+    command_line,
+    common_options,
+    out_folder,
+    scheduler_option,
+    workers_option,
+)
 from .output import print_rows, say
 
 
@@ -33,15 +41,8 @@ from .output import print_rows, say
 )  # fmt: skip
 @click.option("--labels-csv", type=PATH, help="Names of the labels: columns id and name.")
 @bids_options
-@click.option(
-    "--workers", type=click.IntRange(1), default=1,
-    help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
-)  # fmt: skip
-@click.option(
-    "--scheduler",
-    help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
-    " install morphseek[dask]).",
-)
+@workers_option
+@scheduler_option
 @click.option("--no-resume", is_flag=True, help="Do again what is finished.")
 @common_options("small")
 def label_command(

@@ -38,6 +38,16 @@ no_cache_option = click.option(
     help="Compute anew, even if the same registration was done before, and keep no copy in the"
     " user's cache folder.",
 )  # fmt: skip
+workers_option = click.option(
+    "--workers", type=click.IntRange(1), default=1,
+    help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
+)  # fmt: skip
+
+scheduler_option = click.option(
+    "--scheduler",
+    help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
+    " install morphseek[dask]).",
+)
 
 
 def report_option(default: str) -> Callable[[Command], Command]:

@@ -17,6 +17,8 @@ from .options import (
     json_option,
     out_folder,
     quiet_option,
+    scheduler_option,
+    workers_option,
 )
 from .output import NOT_GOOD, print_rows, say
 
@@ -50,16 +52,8 @@ from .output import NOT_GOOD, print_rows, say
     help="Of the template's voxels; without it, the median of the images'.",
 )  # fmt: skip
 @click.option("--warped", is_flag=True, help="Also write each image in the template's space.")
-@click.option(
-    "--workers", type=click.IntRange(1), default=1,
-    help="Registrations at a time; each gets its share of the cores unless --threads says"
-    " otherwise.",
-)  # fmt: skip
-@click.option(
-    "--scheduler",
-    help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
-    " install morphseek[dask]).",
-)
+@workers_option
+@scheduler_option
 @click.option(
     "--no-resume", is_flag=True,
     help="Begin anew, and replace a template of other images in the folder.",

@@ -57,7 +57,7 @@ class BidsName:
         return f"ses-{self.entities['ses']}" if "ses" in self.entities else ""
 
     @property
-    def visit(self) -> str:
+    def identifier(self) -> str:
         """Subject and session, which name the image among those of a cohort."""
         return "_".join(filter(None, (self.subject, self.session)))
 
@@ -116,9 +116,9 @@ def find_bids(
     images = [n for n in names if n.suffix == suffix and _fits(n, wanted)]
     if not images:
         raise errors.InputUnreadableError(_nothing(root, suffix, wanted, names))
-    visits: dict[tuple[str, str], list[BidsName]] = {}
+    sessions: dict[tuple[str, str], list[BidsName]] = {}
     for name in images:
-        visits.setdefault((name.subject, name.session), []).append(name)
+        sessions.setdefault((name.subject, name.session), []).append(name)
     maps: dict[tuple[str, str], list[BidsName]] = {}
     if labels:
         of_maps = _checked(label_entities, "label entity")
@@ -126,19 +126,21 @@ def find_bids(
             if name.suffix == _LABELS and _fits(name, of_maps):
                 maps.setdefault((name.subject, name.session), []).append(name)
     scans, several = [], []
-    for key in sorted(visits):
-        name, *others = sorted(visits[key], key=BidsName.order)
+    for key in sorted(sessions):
+        name, *others = sorted(sessions[key], key=BidsName.order)
         if others:
             several.append((name, others))
         found = _label_map(name, maps.get(key, []))
         scans.append(
-            Scan(name.visit, name.path, labels=found, subject=name.subject, session=name.session)
+            Scan(
+                name.identifier, name.path, labels=found, subject=name.subject, session=name.session
+            )
         )
     notes = []
     if several:
         name, others = several[0]
         notes.append(
-            f"{len(several)} of {len(visits)} sessions have several images {suffix}; the plainest"
+            f"{len(several)} of {len(sessions)} sessions have several images {suffix}; the plainest"
             f" name and the first run is taken: {name.path.name}, and not {others[0].path.name}."
             " Choose by an entity, such as run=2"
         )

@@ -136,11 +136,16 @@ def _from_monai(image: Any, name: str) -> Image:
     affine = np.asarray(image.affine, dtype=np.float64)
     if str(image.meta.get("space", "RAS")).rpartition(".")[2] != "LPS":
         affine = _RAS_TO_LPS @ affine
+    return _by_affine(array[0].T, affine, name)
+
+
+def _by_affine(array: np.ndarray, affine: np.ndarray, name: str) -> Image:
+    """Return an image whose indices a 4x4 matrix takes to LPS mm."""
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
     direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
     if spacing.all() and is_sheared(direction):
         raise sheared(name)
-    return Image(array[0].T, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+    return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
 
 
 def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
@@ -264,11 +269,7 @@ def _from_nibabel(image: Any, name: str) -> Image:
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
         return dataclasses.replace(_nifti_place(image, name), array=array)
     affine = _RAS_TO_LPS @ image.affine
-    spacing = np.linalg.norm(affine[:3, :3], axis=0)
-    direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
-    if spacing.all() and is_sheared(direction):
-        raise sheared(name)
-    return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+    return _by_affine(array, affine, name)
 
 
 def _nifti_place(image: Any, name: str) -> Image:
