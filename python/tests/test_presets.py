@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import SimpleITK as sitk
+from click.testing import CliRunner, Result
 
 import morphseek
 from helpers import QUICK, blob
 from morphseek import errors
+from morphseek.cli import app
 
 
 def test_there_and_back(tmp_path: Path):
@@ -37,3 +40,36 @@ def test_bad_files(tmp_path: Path, content, error: type[Exception], said: str):
         path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(error, match=rf"bad\.json.*{said}"):
         morphseek.register(blob(), blob(), preset=path)
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_in_the_command(tmp_path: Path):
+    """The file's options hold; what the command says goes before them, a default too."""
+    for name, shift in (("f", 0.0), ("m", 0.1)):
+        image = sitk.GetImageFromArray(blob(shift=shift))
+        sitk.WriteImage(image, str(tmp_path / f"{name}.nii.gz"))
+    ours, again = tmp_path / "ours.json", tmp_path / "again.json"
+    ours.write_text(json.dumps({**QUICK, "smoothness": 2.5, "initial": "none"}))
+    pair = (tmp_path / "f.nii.gz", tmp_path / "m.nii.gz", "--out", tmp_path / "out")
+    quiet = ("--report", "none", "--no-cache", "--quiet")
+    done = run("register", *pair, *quiet, "--preset", ours, "--initial", "affine",
+               "--save-preset", again)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    said = json.loads((tmp_path / "out" / "report.json").read_text())["options"]
+    assert (said["refine"], said["search"], said["initial"]) == (0, "off", "affine")
+    assert float(said["smoothness"]) == 2.5
+    assert morphseek.load_preset(again) == morphseek.load_preset(ours) | {"initial": "affine"}
+
+
+def test_command_refuses(tmp_path: Path):
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"similarty": "ncc"}')
+    for preset, said in (
+        (bad, "similarty"), (tmp_path / "none.json", "cannot be read"), ("quick", "fast, default, best, or a file .json")
+    ):  # fmt: skip
+        done = run("register", "f", "m", "--out", tmp_path / "out", "--preset", preset)
+        assert done.exit_code == 2 and said in done.output, done.output
+    assert not (tmp_path / "out").exists()

@@ -34,10 +34,14 @@ def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Pat
         "fixed_mask": more.get("fixed_mask"),
     }.items():
         if image is not None:
-            np.save(folder / f"{name}.npy", image.array)
-            request[name] = {"file": f"{name}.npy", **worker.geometry(image.grid)}
+            request[name] = write_image(folder, name, image)
     (folder / "request.json").write_text(json.dumps(request))
     return folder
+
+
+def write_image(folder: Path, name: str, image: Image) -> dict[str, Any]:
+    np.save(folder / f"{name}.npy", image.array)
+    return {"file": f"{name}.npy", **worker.geometry(image.grid)}
 
 
 def start(folder: Path) -> subprocess.Popen:
@@ -106,6 +110,34 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     np.testing.assert_array_equal(output("jacobian"), expected.jacobian())
     squares = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
     np.testing.assert_allclose(output("magnitude"), squares, rtol=1e-5)
+
+
+def test_channels_drive(images: tuple[Image, Image], tmp_path: Path):
+    labels = [image.like((image.array > 0.3).astype(np.int16)) for image in images]
+    other = [image.like(np.sqrt(image.array)) for image in images]
+    channels = [
+        {"name": "root", "labels": False, "fixed": other[0], "moving": other[1]},
+        {"name": "labels", "labels": True, "fixed": labels[0], "moving": labels[1]},
+    ]
+    written = [
+        {
+            **channel,
+            **{
+                side: write_image(tmp_path, f"channel-{k}-{side}", channel[side])
+                for side in ("fixed", "moving")
+            },
+        }
+        for k, channel in enumerate(channels)
+    ]
+    write_request(tmp_path, *images, outputs=["warped"], options=QUICK, channels=written)
+    last = finish(start(tmp_path))[-1]["result"]
+    expected = morphseek.register(
+        *images, channels=[morphseek.Channel(**channel) for channel in channels], **QUICK
+    )
+    warped = np.load(tmp_path / last["files"]["warped"]["file"])
+    np.testing.assert_array_equal(warped, expected.warped)
+    assert [c["name"] for c in last["metrics"]["channels"]] == ["root", "labels"]
+    assert np.abs(warped - morphseek.register(*images, **QUICK).warped).max() > 1e-3
 
 
 def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_path: Path):

@@ -150,6 +150,7 @@ class MorphSeekParameterNode:
     # as well.
     moving_labels: Labels
     fixed_labels: Labels
+    labels_drive: bool = False
     landmarks: Markups
 
     fixed_mask: Labels
@@ -157,6 +158,9 @@ class MorphSeekParameterNode:
     rigid_regions: Labels
     fixed_landmarks: vtkMRMLMarkupsFiducialNode
     moving_landmarks: vtkMRMLMarkupsFiducialNode
+    # further volumes that drive, as RegistrationRequest.channels has them
+    second_fixed: vtkMRMLScalarVolumeNode
+    second_moving: vtkMRMLScalarVolumeNode
     initial_transform: vtkMRMLTransformNode
     initial: Annotated[str, Choice(list(INITIAL))] = AS_PRESET
     search: Annotated[str, Choice(list(SEARCH))] = AS_PRESET
@@ -217,7 +221,9 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             "threads",
             "field_spacing",
             "fixed_labels",
+            "labels_drive",
         )
+        second = (p.second_fixed, p.second_moving)
         return RegistrationRequest(
             **{name: getattr(p, name) for name in same},
             **{
@@ -232,9 +238,35 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             further_options=json.loads(p.further_options),
             steps=p.steps,
             refine=None if p.refine < 0 else p.refine,
+            channels=[] if second == (None, None) else [second],
             transfer=[node for node in (p.moving_labels, p.landmarks) if node is not None],
             moving_labels=p.moving_labels if p.fixed_labels is not None else None,
         )
+
+    def loadPreset(self, path, parameters: MorphSeekParameterNode, table: list[dict[str, Any]]):
+        """Take the options of a preset's file; what it does not name goes back to its default.
+
+        Raises
+        ------
+        OSError, ValueError
+            The file cannot be read, or is no preset of these options: nothing was changed.
+        """
+        from MorphSeekLib import presets
+
+        fields = {
+            "initial": None, "search": None, "device": "auto", "smoothness": "", "model": "",
+            "steps": 0, "trajectories": 1, "refine": -1, "threads": 0, "uncertainty": False,
+            **presets.load(path, table),
+        }  # fmt: skip
+        for name, words in (("initial", INITIAL), ("search", SEARCH), ("device", DEVICE)):
+            shown = {value: word for word, value in words.items()}
+            if fields[name] not in shown:
+                raise ValueError(f"{path}: this panel cannot show {name} {fields[name]!r}")
+            fields[name] = shown[fields[name]]
+        fields["make_uncertainty"] = fields.pop("uncertainty")
+        fields["further_options"] = json.dumps(fields["further_options"])
+        for name, value in fields.items():
+            setattr(parameters, name, value)
 
     def start(self, request):
         """Start a RegistrationRequest; return its running Registration, to be polled."""
@@ -383,6 +415,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         ui.installButton.clicked.connect(self.onInstall)
         ui.installFileButton.clicked.connect(self.onInstallFile)
         ui.modelButton.clicked.connect(self.onChooseModel)
+        ui.savePresetButton.clicked.connect(self.onSavePreset)
+        ui.loadPresetButton.clicked.connect(self.onLoadPreset)
         ui.registerButton.clicked.connect(self.onRegister)
         ui.transferButton.clicked.connect(self.onTransfer)
         ui.reviewButton.clicked.connect(self.onReview)
@@ -496,6 +530,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             else "Register with a transformed volume as output first."
         )
         ui.compareCheckBox.setEnabled(reviewable and p.last_moving is not None)
+        for button in (ui.savePresetButton, ui.loadPresetButton):
+            button.setEnabled(self._package is not None)
         self._showPlaces(p.last_places)
 
     def _showPlaces(self, text: str):
@@ -956,6 +992,25 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         path = qt.QFileDialog.getOpenFileName(None, "Network", "", "Networks (*.onnx)")
         if path:
             self._parameters.model = path
+
+
+    def onSavePreset(self):
+        path = qt.QFileDialog.getSaveFileName(None, "Preset", "preset.json", "Presets (*.json)")
+        if path:
+            from MorphSeekLib import presets
+
+            path = path if path.lower().endswith(".json") else f"{path}.json"
+            with slicer.util.tryWithErrorDisplay("The preset could not be saved."):
+                request = self.logic.request(self._parameters)
+                presets.save(path, request, self._package["options"])
+                self._log(f"saved the preset {path}")
+
+    def onLoadPreset(self):
+        path = qt.QFileDialog.getOpenFileName(None, "Preset", "", "Presets (*.json)")
+        if path:
+            with slicer.util.tryWithErrorDisplay("The preset could not be loaded."):
+                self.logic.loadPreset(path, self._parameters, self._package["options"])
+                self._log(f"loaded the preset {path}")
 
 
 def _is_menu(option: dict[str, Any]) -> bool:

@@ -75,6 +75,8 @@ class QFileDialog:
     def getOpenFileName(cls, parent: Any, title: str, folder: str = "", filter: str = "") -> str:
         return cls.answer
 
+    getSaveFileName = getOpenFileName
+
 
 # ------------------------------------------------------ CTK's and MRML's widgets that the panel has
 

@@ -940,6 +940,46 @@ def test_landmarks_steer(study: Study, images: dict[str, sitk.Image]):
     assert difference(array, ours.warped) < 1e-4
 
 
+@pytest.mark.parametrize("kind", ["segmentation", "label map"])
+def test_labels_drive(kind: str, study: Study, images: dict[str, sitk.Image]):
+    """Structures of one name or number are brought onto each other, as by Python's channel."""
+    nodes = [study.fixed_labels, study.moving_labels]
+    if kind == "segmentation":
+        nodes = [study.segmentation(node) for node in nodes]
+        for i, name in enumerate(("spleen", "kidney", "liver")):  # by name, in whatever order
+            nodes[1].GetSegmentation().GetNthSegment(2 - i).SetName(name)
+    labels = dict(zip(("fixed_labels", "moving_labels"), nodes))
+    done = register(study.request(labels_drive=True, **labels))
+    channel = morphseek.Channel(images["fixed_labels"], images["moving_labels"], labels=True)
+    ours = morphseek.register(images["fixed"], images["moving"], channels=[channel], **QUICK)
+    free = register(study.request(**labels))
+    array = geometry.array_of(done.nodes["transformed_volume"])
+    other = geometry.array_of(free.nodes["transformed_volume"])
+    assert difference(array, ours.warped) < 1e-4 < difference(other, ours.warped)
+    assert [c["name"] for c in done.result["channels"]] == ["the labels"]
+
+
+def test_second_volumes_drive(study: Study, images: dict[str, sitk.Image]):
+    """A second pair of volumes, one of them under a transform."""
+    volumes = [slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, node, f"{node.GetName()} 2")
+               for node in (study.fixed, study.moving)]  # fmt: skip
+    for node in volumes:
+        geometry.array_of(node)[:] = np.sqrt(np.abs(geometry.array_of(node)))
+    move = np.eye(4)
+    move[:3, 3] = [4.0, -3.0, 2.0]
+    origin = np.array(volumes[1].GetOrigin()) - move[:3, 3]
+    volumes[1].SetOrigin(origin)
+    volumes[1].SetAndObserveTransformNodeID(study.linear(move).GetID())
+    request = study.request(channels=[tuple(volumes)])
+    assert any("fixed 2, too" in line for line in request.stages())
+    done = register(request)
+    roots = [sitk.Sqrt(sitk.Abs(images[side])) for side in ("fixed", "moving")]
+    ours = morphseek.register(images["fixed"], images["moving"], channels=[roots], **QUICK)
+    free = morphseek.register(images["fixed"], images["moving"], **QUICK)
+    array = geometry.array_of(done.nodes["transformed_volume"])
+    assert difference(array, ours.warped) < 1e-4 < difference(array, free.warped)
+
+
 def test_empty_mask_is_refused(study: Study):
     geometry.array_of(study.fixed_labels)[:] = 0
     with pytest.raises(RegistrationError, match="mask") as caught:
@@ -1387,6 +1427,13 @@ def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
         (lambda s, r: landmarks(s, r, s.points(LANDMARKS[:0])), "have no point: mark some"),
         (lambda s, r: landmarks(s, r, s.fixed), "are no markups of points"),
         (lambda s, r: landmarks(s, r, s.points(LANDMARKS)), "Set the landmark error"),
+        (lambda s, r: setattr(r, "channels", [(s.moving, None)]), "second moving volume, too"),
+        (lambda s, r: setattr(r, "channels", [(s.fixed, s.moving)]), "first ones again"),
+        (
+            lambda s, r: setattr(r, "channels", [(s.points(LANDMARKS), s.moving)]),
+            "second fixed volume (landmarks) is no scalar volume",
+        ),
+        (lambda s, r: setattr(r, "labels_drive", True), "select the labels of both sides"),
         (lambda s, r: setattr(r, "initial_transform", s.fixed), "transform is no transform"),
         (lambda s, r: already_there(s, r), "on the moving volume already"),
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),

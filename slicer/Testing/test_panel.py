@@ -141,9 +141,11 @@ def test_parameters_and_bindings_are_the_same() -> None:
 
 def test_every_field_of_a_request_is_a_parameter() -> None:
     fields = {field.name for field in dataclasses.fields(RegistrationRequest)}
-    assert fields - {"transfer"} <= parameters().keys()  # transfer: moving_labels and landmarks
+    # transfer: moving_labels and landmarks; channels: the second volumes
+    assert fields - {"transfer", "channels"} <= parameters().keys()
     extra = parameters().keys() - fields - KEPT
-    assert extra == {"landmarks", *(f"make_{name}" for name in OUTPUTS)}
+    second = {"second_fixed", "second_moving"}
+    assert extra == {"landmarks", *second, *(f"make_{name}" for name in OUTPUTS)}
 
 
 def naming_widget(module: typing.Any) -> typing.Any:

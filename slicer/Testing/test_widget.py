@@ -4,6 +4,7 @@ registration in the worker's place.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -44,6 +45,7 @@ DESCRIPTION = {
     "models": [],
     "devices": {"cpu": "8 cores", "cuda": "NVIDIA H100"},
 }
+describe = MorphSeekLib.process.describe  # what the tests replace
 
 
 class ScriptedRegistration:
@@ -240,6 +242,7 @@ def operate(panel: Panel) -> dict[str, Any]:
         for name in ("fixed_landmarks", "moving_landmarks")
     ]
     nodes |= {node.GetName(): node for node in marks}
+    second = [volume(name) for name in ("second fixed", "second moving")]
     linear = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLLinearTransformNode", "near")
     grid = slicer.mrmlScene.AddNewNodeByClass("vtkMRMLGridTransformNode", "grid")
     jacobian, uncertainty = volume("jacobian"), volume("uncertainty")
@@ -252,6 +255,8 @@ def operate(panel: Panel) -> dict[str, Any]:
         (ui.landmarksSelector, points),
         (ui.fixedLandmarksSelector, marks[0]),
         (ui.movingLandmarksSelector, marks[1]),
+        (ui.secondFixedSelector, second[0]),
+        (ui.secondMovingSelector, second[1]),
         (ui.initialTransformSelector, linear),
         (ui.inverseTransformSelector, grid),
         (ui.jacobianSelector, jacobian),
@@ -265,6 +270,7 @@ def operate(panel: Panel) -> dict[str, Any]:
         ui.displacementMagnitudeCheckBox,
         ui.jacobianCheckBox,
         ui.uncertaintyCheckBox,
+        ui.labelsDriveCheckBox,
     ):
         box.setChecked(True)
     ui.initialComboBox.setCurrentText("centres of mass")
@@ -286,6 +292,8 @@ def operate(panel: Panel) -> dict[str, Any]:
         "fixed": panel.parameters.fixed,
         "moving": panel.parameters.moving,
         "preset": "Best",
+        "channels": [tuple(second)],
+        "labels_drive": True,
         "initial_transform": linear,
         "initial": "com",
         "search": "off",
@@ -389,6 +397,60 @@ def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.Monk
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", "")  # the dialog was closed
     panel.ui.modelButton.click()
     assert panel.parameters.model == "/models/knee.onnx"
+
+
+def test_a_preset_is_saved_and_loaded(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    panel.widget._package = describe()
+    panel.widget.updatePanel()
+    panel.select_volumes()
+    expected = operate(panel)
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "ours"))
+    panel.ui.savePresetButton.click()
+    saved = json.loads((tmp_path / "ours.json").read_text())
+    assert saved == {
+        "preset": "best", "initial": "com", "search": "off", "smoothness": "2.5",
+        "device": "cpu", "model": "hippocampus", "steps": 5, "trajectories": 6, "refine": 0,
+        "threads": 3, "similarity": "mind", "uncertainty": "on",
+    }  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["ours.json"]
+
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "bare.json"))
+    (tmp_path / "bare.json").write_text("{}")
+    panel.ui.loadPresetButton.click()
+    assert panel.widget.logic.request(panel.parameters).options() == {
+        "steps": 0, "trajectories": 1, "device": "auto", "threads": 0
+    }  # fmt: skip
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "ours.json"))
+    panel.ui.loadPresetButton.click()
+    assert vars(panel.widget.logic.request(panel.parameters)) == expected
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("{", "it is not JSON"),
+        ("[1]", "no options by name"),
+        ('{"similarty": "ncc"}', "there is no option 'similarty'"),
+        ('{"similarity": "mi"}', "similarity cannot be 'mi'"),
+        ('{"steps": 17}', "steps cannot be 17"),
+        ('{"steps": true}', "steps cannot be True"),
+        ('{"smoothness": "stiff"}', "smoothness cannot be 'stiff'"),
+        ('{"device": "plugin:/a.so"}', "cannot show device"),
+    ],
+)
+def test_a_bad_preset_changes_nothing(
+    text: str, said: str, panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    panel.widget._package = describe()
+    panel.widget.updatePanel()
+    expected = operate(panel)
+    (tmp_path / "bad.json").write_text(text)
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "bad.json"))
+    panel.ui.loadPresetButton.click()
+    assert said in panel.said.errors[-1]
+    assert vars(panel.widget.logic.request(panel.parameters)) == expected
 
 
 # ------------------------------------------------------------------------------------ while it runs

@@ -4,21 +4,21 @@ FOLDER``.
 FOLDER is a private one of the caller's. ``request.json`` in it says what to do; arrays are .npy
 files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphseek.images.Image`::
 
-    {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0], "direction": [1, 0,
-    0, 0, 1, 0, 0, 0, 1]},
+    {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0],
+               "direction": [1, 0, 0, 0, 1, 0, 0, 0, 1]},
+     "moving": {...},
+     "options": {"refine": 10},              of morphseek.register
+     "outputs": ["warped", "transform"],     of OUTPUTS; "uncertainty" sets the option
+     what follows may be absent
+     "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
+     "channels": [{"name": "FLAIR", "labels": false, "fixed": {...}, "moving": {...}}, ...],
      "fixed_landmarks": {"points": [[1, 2, 3], ...], "names": ["tip", ...], "source": "F"},
-     "moving_landmarks": {...},                              LPS mm; they steer; may be absent
-     "moving": {...}, "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
-                                                                    all but two may be absent
-     "initial_transform": [[...]],                                  4x4, fixed -> moving; may be
-     absent "initial_field": {"file": ..., ...},                    in its place: (z, y, x, 3) on
-     the fixed grid, LPS mm
-     "options": {"refine": 10},                                     of morphseek.register
-     "outputs": ["warped", "transform"],                            of OUTPUTS; "uncertainty" sets
-     the option "labels": [{"file": ...}, ...],                                label maps of the
-     moving side, on any grid; may be absent "field_spacing": 0,
-     mm between the vectors; 0: the image's own grid "temporary": true}
-     remove FOLDER if the caller goes away
+     "moving_landmarks": {...},              LPS mm; they steer
+     "initial_transform": [[...]],           4x4, fixed -> moving; in its place:
+     "initial_field": {"file": ..., ...},    (z, y, x, 3) on the fixed grid, LPS mm
+     "labels": [{"file": ...}, ...],         label maps of the moving side, on any grid
+     "field_spacing": 0,                     mm between the vectors; 0: the image's own grid
+     "temporary": true}                      remove FOLDER if the caller goes away
 
 Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}``
 any number of times, then either ``{"result": {"metrics": {...}, "files": {"warped": {"file",
@@ -53,6 +53,7 @@ import numpy as np
 
 from . import _files, _json, errors, images
 from ._engine import core
+from .channels import Channel
 from .landmarks import Landmarks
 from .progress import Progress
 from .registration import register
@@ -81,6 +82,15 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             for name in ("fixed_landmarks", "moving_landmarks")
             if (entry := request.get(name)) is not None
         }
+        channels = [
+            Channel(
+                _read(folder, entry["fixed"], f"{entry['name']}, fixed"),
+                _read(folder, entry["moving"], f"{entry['name']}, moving"),
+                labels=bool(entry["labels"]),
+                name=entry["name"],
+            )
+            for entry in request.get("channels", ())
+        ]
         labels = [
             _read(folder, entry, f"label map {i}")
             for i, entry in enumerate(request.get("labels", ()))
@@ -105,7 +115,14 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     if "uncertainty" in outputs:
         options = {**options, "uncertainty": "on"}
     result = register(
-        fixed, moving, **masks, **marks, initial_transform=initial, progress=progress, **options
+        fixed,
+        moving,
+        **masks,
+        **marks,
+        channels=channels,
+        initial_transform=initial,
+        progress=progress,
+        **options,
     )
     files = {}
     for name in outputs:

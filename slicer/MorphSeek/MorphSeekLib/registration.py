@@ -139,6 +139,7 @@ class Registration:
                 job["rigid"] = put("rigid", regions, grid)
             if (points := getattr(r, f"{side}_landmarks")) is not None:
                 job[f"{side}_landmarks"] = transfer.points_of(points)
+        job["channels"] = self._prepare_channels()
         if r.initial_transform is not None:
             if r.initial_transform.IsTransformToWorldLinear():
                 job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
@@ -159,6 +160,36 @@ class Registration:
             wanted.append("transform")
         job["outputs"] = [outputs.WORKER[name] for name in wanted]
         return job
+
+    def _prepare_channels(self) -> list[dict[str, Any]]:
+        """Write what drives the registration beside the first volumes."""
+        r, scratch, entries = self.request, self._scratch, []
+
+        def put(side: str, array: np.ndarray, volume: Any) -> dict[str, Any]:
+            grid = geometry.to_geometry(geometry.matrix_of(volume))
+            return self._worker.put(f"channel-{len(entries)}-{side}", array, grid)
+
+        for pair in r.channels:
+            volumes = [geometry.in_world(scratch, node) for node in pair]
+            both = {
+                side: put(side, geometry.array_of(volume), volume)
+                for side, volume in zip(("fixed", "moving"), volumes)
+            }
+            entries.append({"name": pair[0].GetName(), "labels": False, **both})
+        if r.labels_drive:
+            grids = [transfer.on_scratch(scratch, node) for node in (r.fixed, r.moving)]
+            arrays = transfer.numbered_alike(
+                *(
+                    transfer.labels_on(scratch, node, grid)
+                    for node, grid in zip((r.fixed_labels, r.moving_labels), grids)
+                )
+            )
+            both = {
+                side: put(side, array, grid)
+                for side, array, grid in zip(("fixed", "moving"), arrays, grids)
+            }
+            entries.append({"name": "the labels", "labels": True, **both})
+        return entries
 
     def _prepare_labels(self) -> list[dict[str, Any]]:
         """Write the label arrays that the worker brings onto the fixed grid, keep those that we do;

@@ -170,6 +170,14 @@ class RegistrationRequest:
     have, else in their order: they steer. The option ``landmark_error`` must be set.
     """
     moving_landmarks: Any = None
+    channels: list = dataclasses.field(default_factory=list)
+    """Pairs (fixed, moving) of further scalar volumes of the two sides, FLAIR beside T1: they drive
+    the registration, too. Each may have a grid of its own.
+    """
+    labels_drive: bool = False
+    """Whether fixed_labels and moving_labels drive the registration, too: structures of one name
+    (of one number in label maps) are brought onto each other.
+    """
     initial_transform: Any = None
     """Linear transform node that, set on the moving volume, brings it near the fixed one: where the
     alignment starts.
@@ -227,7 +235,9 @@ class RegistrationRequest:
     side.
     """
     fixed_labels: Any = None
-    """Segmentation or label map of each side: their Dice is measured before and after."""
+    """Segmentation or label map of each side: their Dice is measured before and after. With
+    ``labels_drive`` it says how well the labels were followed, and no more.
+    """
     moving_labels: Any = None
 
     def options(self) -> dict[str, Any]:
@@ -272,6 +282,8 @@ class RegistrationRequest:
                 "Search for large displacements"
                 + ("" if option["search"] == "on" else ", unless the volumes match well already")
             )
+        if drive := [*self._channel_names(), *["the labels"] * self.labels_drive]:
+            lines.append(f"Driven by {', '.join(drive)}, too")
         if named:
             lines.append(f"Network: {Path(option['model']).name}")
         if option["refine"] > 0 or option["refine"] < 0 and not named:
@@ -321,10 +333,9 @@ class RegistrationRequest:
         ):
             if node is not None and (reason := geometry.labels_problem(node)):
                 return reason
-        if reason := self._landmarks_problem():
-            return reason
-        if reason := self._dice_problem():
-            return reason
+        for problem in (self._landmarks_problem, self._channels_problem, self._dice_problem):
+            if reason := problem():
+                return reason
         if reason := self._initial_problem():
             return f"The initial transform {reason}"
         for node in self.transfer:
@@ -360,6 +371,23 @@ class RegistrationRequest:
                 return f"The {name} landmarks ({node.GetName()}) have no point: mark some"
         if not self.options().get("landmark_error"):
             return "Set the landmark error: how exactly the landmarks were marked, in mm (1 to 2)"
+        return ""
+
+    def _channel_names(self) -> list[str]:
+        """Return what messages call the channels that are whole: by their fixed volumes."""
+        return [fixed.GetName() for fixed, moving in self.channels if fixed and moving]
+
+    def _channels_problem(self) -> str:
+        for pair in self.channels:
+            for name, node in zip(("fixed", "moving"), pair):
+                if node is None:
+                    return f"Select the second {name} volume, too: both sides need theirs"
+                if reason := _volume_problem(node):
+                    return f"The second {name} volume ({node.GetName()}) {reason}"
+            if pair[0] is self.fixed and pair[1] is self.moving:
+                return "The second volumes are the first ones again: select others"
+        if self.labels_drive and (self.fixed_labels is None or self.moving_labels is None):
+            return "To let labels drive, select the labels of both sides (under Transfer)"
         return ""
 
     def _initial_problem(self) -> str:
@@ -419,6 +447,7 @@ class RegistrationRequest:
             self.initial_transform,
             self.fixed_labels,
             self.moving_labels,
+            *(node for pair in self.channels for node in pair),
             *self.transfer,
         ]
         for i, node in enumerate(nodes):

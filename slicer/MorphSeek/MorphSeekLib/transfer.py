@@ -10,6 +10,7 @@ transform that is not linear; afterwards `transfer` does, through a transform no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,8 +217,40 @@ def numbered_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
     """Return a label map or segmentation as one array of numbers from 1 on, a label each, on the
     grid of a volume: int16, (z, y, x). Of segments that overlap the last one is seen.
     """
+    labels = labels_on(scratch, node, reference)
     numbered = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.int16)
-    for number, (array, value) in enumerate(labels_on(scratch, node, reference).values(), 1):
+    return _numbered(numbered, labels, labels)
+
+
+def numbered_alike(
+    fixed: dict[str, tuple[np.ndarray, int]], moving: dict[str, tuple[np.ndarray, int]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of both sides, as labels_on has them, as an array each: what both have gets
+    the same number, from 1 on; int16, (z, y, x). Of segments that overlap the last one is seen.
+
+    Raises
+    ------
+    ValueError
+        They have no label in common.
+    """
+    names = [name for name in fixed if name in moving]
+    if not names:
+        raise ValueError(
+            "To let labels drive, give them the same names or numbers on both sides: they have none"
+            " in common"
+        )
+    both = [
+        _numbered(np.zeros(next(iter(side.values()))[0].shape, np.int16), side, names)
+        for side in (fixed, moving)
+    ]
+    return both[0], both[1]
+
+
+def _numbered(
+    numbered: np.ndarray, labels: dict[str, tuple[np.ndarray, int]], names: Iterable[str]
+) -> np.ndarray:
+    for number, name in enumerate(names, 1):
+        array, value = labels[name]
         numbered[array == value] = number
     return numbered
 

@@ -79,9 +79,29 @@ def engine_options(without: Collection[str] = ()) -> Callable[[Command], Command
             # --no-cache and a fixed folder stand for the cache
             if name != "cache" and name not in without:
                 command = _option(option)(command)
-        return command
+        return _save_preset_option(command)
 
     return give
+
+
+_save_preset_option = click.option(
+    "--save-preset", type=PATH, metavar="FILE.json",
+    help="Also write the options that were set to a file, for --preset FILE.json.",
+)  # fmt: skip
+
+
+class _Preset(click.ParamType):
+    """A preset of the engine's, or a file of the user's own."""
+
+    name = "preset"
+
+    def __init__(self, choices: list[str]):
+        self.choices = choices
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices and not value.lower().endswith(".json"):
+            self.fail(f"{value!r} is not one of {', '.join(self.choices)}, or a file .json", param, ctx)
+        return value
 
 
 def common_options(report: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
@@ -105,6 +125,9 @@ def _option(option: dict[str, Any]) -> Callable[[Command], Command]:
         words += [f"{option['prefix']}..."] if "prefix" in option else []
         words += [f"{option['number']} from {least:g} to {most:g}"] if "number" in option else []
         more |= {"type": str, "metavar": "|".join(words), "callback": _checked}
+    elif name == "preset":
+        more |= {"type": _Preset(option["choices"])}
+        more["metavar"] = "|".join([*option["choices"], "FILE.json"])
     elif "choices" in option:
         more["type"] = click.Choice(option["choices"])
     elif option["type"] == "string":
@@ -129,9 +152,29 @@ def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 
 
 def changed(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from their defaults: those that the user set."""
+    """Return the engine's options that the user set: those that differ from their defaults, and
+    those of a preset's file where the command does not say otherwise. Write them to the file that
+    ``save_preset`` names.
+    """
+    options = dict(options)
+    save = options.pop("save_preset")
     defaults = {o["name"]: o["default"] for o in option_table()}
-    return {name: value for name, value in options.items() if value != defaults[name]}
+    found = {name: value for name, value in options.items() if value != defaults[name]}
+    if str(found.get("preset", "")).lower().endswith(".json"):
+        from .._engine.options import load_preset
+
+        said = click.get_current_context().get_parameter_source
+        own = {
+            name: value
+            for name, value in options.items()
+            if name != "preset" and said(name) is not click.core.ParameterSource.DEFAULT
+        }
+        found = load_preset(found["preset"]) | own
+    if save is not None:
+        from .._engine.options import save_preset
+
+        save_preset(save, **found)
+    return found
 
 
 def cache_option(no_cache: bool) -> dict[str, Any]:
