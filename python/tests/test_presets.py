@@ -64,12 +64,17 @@ def test_in_the_command(tmp_path: Path):
     assert morphseek.load_preset(again) == morphseek.load_preset(ours) | {"initial": "affine"}
 
 
-def test_command_refuses(tmp_path: Path):
-    bad = tmp_path / "bad.json"
-    bad.write_text('{"similarty": "ncc"}')
-    for preset, said in (
-        (bad, "similarty"), (tmp_path / "none.json", "cannot be read"), ("quick", "fast, default, best, or a file .json")
-    ):  # fmt: skip
-        done = run("register", "f", "m", "--out", tmp_path / "out", "--preset", preset)
-        assert done.exit_code == 2 and said in done.output, done.output
+@pytest.mark.parametrize(
+    "preset, code, message",
+    [
+        ("bad.json", 2, "similarty"),
+        ("missing.json", 3, "cannot be read"),
+        ("quick", 2, "fast, default, best"),
+    ],
+)
+def test_command_refuses(tmp_path: Path, preset: str, code: int, message: str):
+    (tmp_path / "bad.json").write_text('{"similarty": "ncc"}')
+    path = tmp_path / preset if preset.endswith(".json") else preset
+    done = run("register", "f", "m", "--out", tmp_path / "out", "--preset", path)
+    assert done.exit_code == code and message in done.output, done.output
     assert not (tmp_path / "out").exists()

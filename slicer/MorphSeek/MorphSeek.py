@@ -993,7 +993,6 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         if path:
             self._parameters.model = path
 
-
     def onSavePreset(self):
         path = qt.QFileDialog.getSaveFileName(None, "Preset", "preset.json", "Presets (*.json)")
         if path:

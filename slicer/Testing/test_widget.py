@@ -428,7 +428,7 @@ def test_a_preset_is_saved_and_loaded(
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ("{", "it is not JSON"),
         ("[1]", "no options by name"),
@@ -441,7 +441,7 @@ def test_a_preset_is_saved_and_loaded(
     ],
 )
 def test_a_bad_preset_changes_nothing(
-    text: str, said: str, panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    text: str, message: str, panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     panel.widget._package = describe()
     panel.widget.updatePanel()
@@ -449,7 +449,7 @@ def test_a_bad_preset_changes_nothing(
     (tmp_path / "bad.json").write_text(text)
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "bad.json"))
     panel.ui.loadPresetButton.click()
-    assert said in panel.said.errors[-1]
+    assert message in panel.said.errors[-1]
     assert vars(panel.widget.logic.request(panel.parameters)) == expected
 
 
@@ -1041,7 +1041,7 @@ def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path
     names = {
         name: value.GetName() if isinstance(value, slicer.vtkMRMLNode) else value
         for name, value in expected.items()
-        if name != "transfer"
+        if name not in ("transfer", "channels")
     }
     slicer.mrmlScene.Commit(str(tmp_path / "scene.mrml"))
     slicer.mrmlScene.Clear()
@@ -1052,9 +1052,10 @@ def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path
     assert {
         n: v.GetName() if isinstance(v, slicer.vtkMRMLNode) else v
         for n, v in vars(request).items()
-        if n != "transfer"
+        if n not in ("transfer", "channels")
     } == names
     assert [node.GetName() for node in request.transfer] == ["moving_labels", "points"]
+    assert [n.GetName() for n in request.channels[0]] == ["second fixed", "second moving"]
     assert (
         panel.ui.presetComboBox.currentText == "Best"
         and panel.ui.landmarksSelector.currentNode().GetName() == "points"

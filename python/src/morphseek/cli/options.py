@@ -90,20 +90,6 @@ _save_preset_option = click.option(
 )  # fmt: skip
 
 
-class _Preset(click.ParamType):
-    """A preset of the engine's, or a file of the user's own."""
-
-    name = "preset"
-
-    def __init__(self, choices: list[str]):
-        self.choices = choices
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in self.choices and not value.lower().endswith(".json"):
-            self.fail(f"{value!r} is not one of {', '.join(self.choices)}, or a file .json", param, ctx)
-        return value
-
-
 def common_options(report: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
     """Give a command what all have that register: its report, its silence, the engine's options."""
     options = (engine_options(without), json_option, quiet_option, report_option(report))
@@ -126,8 +112,8 @@ def _option(option: dict[str, Any]) -> Callable[[Command], Command]:
         words += [f"{option['number']} from {least:g} to {most:g}"] if "number" in option else []
         more |= {"type": str, "metavar": "|".join(words), "callback": _checked}
     elif name == "preset":
-        more |= {"type": _Preset(option["choices"])}
-        more["metavar"] = "|".join([*option["choices"], "FILE.json"])
+        words = [*option["choices"], "FILE.json"]
+        more |= {"type": str, "metavar": "|".join(words), "callback": _checked_preset}
     elif "choices" in option:
         more["type"] = click.Choice(option["choices"])
     elif option["type"] == "string":
@@ -149,6 +135,11 @@ def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     except errors.InvalidArgumentError as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
     return value
+
+
+def _checked_preset(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return a preset of the engine's, or the name of a file, which is read later."""
+    return value if value.lower().endswith(".json") else _checked(ctx, parameter, value)
 
 
 def changed(options: dict[str, Any]) -> dict[str, Any]:
