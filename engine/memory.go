@@ -48,6 +48,7 @@ func tighten() (loosen func()) {
 		defer collector.Unlock()
 		if collector.users--; collector.users == 0 {
 			debug.SetGCPercent(collector.before)
+			TrimMemory()
 		}
 	}
 }
@@ -56,6 +57,14 @@ func tighten() (loosen func()) {
 var collector struct {
 	sync.Mutex
 	users, before int
+}
+
+// TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a gigabyte: Go would keep it for
+// minutes, while the caller writes large files. Of less, asking the system for it again would cost more than it is worth.
+func TrimMemory() {
+	if goBytes() > 1<<30 {
+		debug.FreeOSMemory()
+	}
 }
 
 // goBytes is what the Go runtime holds of the system's memory.

@@ -150,8 +150,8 @@ func (r *Result) Metrics() (metrics string, err error) {
 	return text(r.r.Metrics)
 }
 
-// Copy fills the caller's buffers: the field (3 planes of float32), the warped image (float32), both on the fixed grid, and the
-// initial transform (12 float64).
+// Copy fills the caller's buffers, once: the field (3 planes of float32), the warped image (float32), both on the fixed grid, and the
+// initial transform (12 float64). The field and the image are the caller's from then on; the result forgets them.
 func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	defer guard(&err)
 	copy(floats(field, len(r.r.Field.Data)), r.r.Field.Data)
@@ -159,6 +159,8 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	m := at[[12]float64](initial)
 	copy(m[:9], r.r.Initial.M[:])
 	copy(m[9:], r.r.Initial.T[:])
+	r.r.Field, r.r.Warped = nil, nil
+	engine.TrimMemory()
 	return nil
 }
 

@@ -81,13 +81,13 @@ def write_array(path: str | os.PathLike[str], array: np.ndarray) -> None:
     write_with(lambda temporary: np.save(temporary, array), path)
 
 
-def at_once(*writers: Callable[[], Any]) -> None:
-    """Call each in a thread of its own, and wait for all: what they do is mostly outside Python's
-    lock. The first one's error is raised.
+def at_once(*writers: Callable[[], Any], threads: int | None = None) -> None:
+    """Call each in a thread of its own, or as many at a time as ``threads`` says, and wait for all:
+    what they do is mostly outside Python's lock. The first one's error is raised.
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(len(writers)) as pool:
+    with ThreadPoolExecutor(threads or len(writers)) as pool:
         for future in [pool.submit(writer) for writer in writers]:
             future.result()
 

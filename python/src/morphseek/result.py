@@ -256,6 +256,9 @@ class RegistrationResult(DenseTransform):
             write_result(self, temporary, self.to_dict(), {})
 
 
+_LARGE = 1 << 28  # bytes of a field whose files are written one after another
+
+
 def write_result(
     result: RegistrationResult,
     folder: str | os.PathLike[str],
@@ -288,7 +291,9 @@ def write_result(
         writers[name](folder / name)
         listed[name] = _manifest.entry(folder / name)
 
-    _files.at_once(*(functools.partial(put, name) for name in writers))
+    # each holds the field once more
+    threads = 1 if result.displacement.nbytes > _LARGE else None
+    _files.at_once(*(functools.partial(put, name) for name in writers), threads=threads)
     content = {**report, _manifest.KEY: dict(sorted(listed.items()))}
     report_path = folder / _manifest.REPORT
     _files.write_text(report_path, json.dumps(content, indent=2) + "\n")
