@@ -329,6 +329,78 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     assert [p["id"] for p in again["pairs"]] == ["sub-1_ses-2_to_ses-1"]
 
 
+def test_bids_app(people: Path, tmp_path: Path, command: Command):
+    """The derivatives' names, and that ITK brings the image onto the template and back by them."""
+    anat, out = people / "sub-1" / "ses-1" / "anat", tmp_path / "out"
+    template, labels = (
+        tmp_path / f"tpl-Ours_res-01_{kind}.nii.gz" for kind in ("T1w", "dseg")
+    )  # fmt: skip
+    for path, name in ((template, "T1w"), (labels, "dseg")):
+        path.write_bytes((anat / f"sub-1_ses-1_{name}.nii.gz").read_bytes())
+    words = ("bids", people, out, "participant", "--to", template, "--to-labels", labels,
+             "--participant_label", "2,sub-3", "--session-label", "1", *FLAGS)  # fmt: skip
+    command(*words)
+    made = {str(path.relative_to(out)) for path in out.glob("sub-*/**/*.*")}
+    stem = "sub-2/ses-1/anat/sub-2_ses-1"
+    assert {name for name in made if "sub-2" in name} == {
+        f"{stem}_{ending}"
+        for ending in (
+            "from-T1w_to-Ours_mode-image_xfm.h5", "from-T1w_to-Ours_mode-image_xfm.json",
+            "from-Ours_to-T1w_mode-image_xfm.h5", "space-Ours_T1w.nii.gz",
+            "space-Ours_dseg.nii.gz", "desc-Ours_dseg.nii.gz",
+        )
+    }  # fmt: skip
+    assert (out / "sub-2_ses-1.html").exists() and not any("sub-1" in name for name in made)
+    described = json.loads((out / "dataset_description.json").read_text())
+    assert described["DatasetType"] == "derivative" and described["GeneratedBy"]
+
+    own = sitk.ReadImage(str(people / f"{stem}_T1w.nii.gz"))
+    onto = sitk.ReadImage(str(template))
+    there, back = (
+        sitk.ReadTransform(str(out / f"{stem}_from-{way}_mode-image_xfm.h5"))
+        for way in ("T1w_to-Ours", "Ours_to-T1w")
+    )
+    least = sitk.GetArrayFromImage(own).min().item()
+    resampled = sitk.Resample(own, onto, there, sitk.sitkLinear, least)
+    moved = sitk.GetArrayFromImage(resampled)
+    ours = images.read(out / f"{stem}_space-Ours_T1w.nii.gz").array
+    assert np.abs(moved - ours).max() < 1e-3 * np.ptp(ours)
+    returned = sitk.GetArrayFromImage(sitk.Resample(onto, own, back))
+    original = sitk.GetArrayFromImage(own)
+    fits = [
+        np.corrcoef(array.ravel(), original.ravel())[0, 1]
+        for array in (returned, sitk.GetArrayFromImage(onto))
+    ]
+    assert fits[0] > 0.95 > fits[1]
+
+    forward = out / f"{stem}_from-Ours_to-T1w_mode-image_xfm.h5"
+    before = forward.stat().st_mtime_ns
+    command(*words)  # finished: nothing is made anew
+    assert forward.stat().st_mtime_ns == before
+    assert "group_xfm.tsv" in command("bids", people, out, "group")
+    rows = list(csv.DictReader((out / "group_xfm.tsv").open(), delimiter="\t"))
+    assert {row["participant_id"] for row in rows} == {"sub-2", "sub-3"}
+    grades = [("failed", "check", "good").index(row["verdict"]) for row in rows]
+    assert grades == sorted(grades)  # the worst first
+    assert {row["session_id"] for row in rows} == {"ses-1"} and float(rows[0]["dice_after"]) > 0.8
+
+
+@pytest.mark.parametrize(
+    "words, says, code",
+    [
+        (["participant"], "--to TEMPLATE is missing", 2),
+        (["participant", "--to", "t.nii", "--space", "a-b"], "letters and digits", 2),
+        (["participant", "--to", "t.nii", "--participant-label", "9"], "no image", 3),
+        (["group"], "run the level participant first", 3),
+    ],
+)
+def test_bids_app_refused(
+    words: list[str], says: str, code: int, people: Path, tmp_path: Path, command: Command
+):
+    failed = command("bids", people, tmp_path / "out", *words, expect=code)
+    assert says in failed and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     "arguments, says",
     [

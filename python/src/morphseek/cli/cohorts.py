@@ -57,15 +57,16 @@ def found_scans(
                 f"--bids {bids} finds the images itself; leave out {sources[0]}"
             )
         return cohort.find_bids(
-            bids, suffix=suffix, entities=_entities(entity, "--entity"), labels=not no_labels,
-            label_entities=_entities(label_entity, "--label-entity"),
+            bids, suffix=suffix, entities=read_entities(entity, "--entity"), labels=not no_labels,
+            label_entities=read_entities(label_entity, "--label-entity"),
         )  # fmt: skip
     if not sources:
         raise errors.InvalidArgumentError("there is no image; give files, a folder or --bids")
     return cohort.read_scans(sources[0] if len(sources) == 1 else sources)
 
 
-def _entities(given: tuple[str, ...], name: str) -> dict[str, str]:
+def read_entities(given: tuple[str, ...], name: str) -> dict[str, str]:
+    """Return what a user asks of names by KEY=VALUE."""
     found: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .._tables import read_table
     from .batch import register_cohort
     from .bids import BidsName, find_bids
+    from .derivatives import space_of, write_derivatives, write_group
     from .evaluation import evaluate, run_file
     from .folders import find_file
     from .fusion import FUSIONS, Fused, Fusion, fuse_labels
@@ -57,6 +58,9 @@ _WHERE = {
     "pairs_to": ".scans",
     "propagate_labels": ".propagation",
     "read_labels_csv": ".tables",
+    "space_of": ".derivatives",
+    "write_derivatives": ".derivatives",
+    "write_group": ".derivatives",
     "read_list": ".lists",
     "read_pairs": ".lists",
     "read_scans": ".scans",
@@ -110,5 +114,8 @@ __all__ = [
     "register_cohort",
     "register_into",
     "run_file",
+    "space_of",
     "within_subject",
+    "write_derivatives",
+    "write_group",
 ]

@@ -1,0 +1,212 @@
+"""Registrations onto a template as a BIDS derivative dataset: the names that fMRIPrep gives."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .. import _files, _json, _manifest, errors
+from .._engine import core
+from ..result import LABELS_BACK, RegistrationResult, load
+from ..verdict import GRADES
+from .bids import BidsName
+from .results import Cohort
+from .scans import Scan
+
+_BIDS = "1.10.0"
+_COLUMNS = (
+    "participant_id", "session_id", "image", "verdict", "error_mm", "reasons", "njd_percent",
+    "dice_before", "dice_after",
+)  # fmt: skip
+_LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
+_KINDS = ("anat", "dwi", "fmap", "func", "perf", "pet")
+
+
+def space_of(template: str | os.PathLike[str]) -> str:
+    """Return what BIDS names call a template's space: letters and digits of its name.
+
+    >>> space_of("tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz")
+    'MNI152NLin2009cAsym'
+    >>> space_of("our template.nii.gz")
+    'ourtemplate'
+    """
+    name = re.split(r"[/\\:]", os.fspath(template))[-1].removeprefix("tpl-")
+    found = re.match(r"[0-9A-Za-z+]+(?=_|\?|$)", name)  # before the entities, or the question
+    return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
+
+
+def write_derivatives(
+    scans: Iterable[Scan], done: Cohort, work: Path, out: Path, space: str, template: str
+) -> list[Path]:
+    """Write what a cohort onto one template gave as a BIDS derivative dataset.
+
+    Parameters
+    ----------
+    scans : iterable of Scan
+        As :func:`find_bids` returns them; each is a pair of `done`.
+    done : Cohort
+        Of :func:`register_cohort` with the folder `work`.
+    out : path
+        The dataset: ``sub-01/anat/sub-01_from-T1w_to-SPACE_mode-image_xfm.h5``, which brings the
+        image onto the template; the one from SPACE to T1w, which goes back; the image and its
+        labels in ``space-SPACE``; the template's labels on the image as ``desc-SPACE_dseg``; the
+        pair's page as ``sub-01.html``. Files of an earlier run that are still right are kept.
+    space : str
+        What names call the template.
+    template : str
+        For the descriptions.
+
+    Returns
+    -------
+    list of Path
+        The transforms onto the template.
+
+    Raises
+    ------
+    OutputUnwritableError
+        A file cannot be written.
+    """
+    describe(out)
+    pairs = {pair.id: pair for pair in done.pairs}
+    return [
+        _write_one(name, work / scan.id, out, space, template)
+        for scan in scans
+        if (pair := pairs.get(scan.id)) is not None and not pair.error
+        and (name := BidsName.of(scan.path)) is not None
+    ]  # fmt: skip
+
+
+def describe(out: Path) -> None:
+    """Write dataset_description.json of a derivative dataset, where there is none."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "dataset_description.json"
+    if not path.exists():
+        told = {
+            "Name": "MorphSeek: registrations onto a template",
+            "BIDSVersion": _BIDS,
+            "DatasetType": "derivative",
+            "GeneratedBy": [{"Name": "MorphSeek", "Version": core.version()}],
+        }
+        _files.write_text(path, json.dumps(told, indent=2) + "\n")
+    if not (out / ".bidsignore").exists():
+        _files.write_text(out / ".bidsignore", "*.html\nwork/\ngroup_xfm.tsv\n")
+
+
+def _write_one(name: BidsName, pair: Path, out: Path, space: str, template: str) -> Path:
+    kind = name.path.parent.name
+    kind = kind if kind in _KINDS else "anat"
+    folder = out / name.subject / name.session / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
+    stem = "_".join(f"{key}-{value}" for key, value in kept.items())
+    there = f"{stem}_from-{name.suffix}_to-{space}_mode-image_xfm"
+    back = f"{stem}_from-{space}_to-{name.suffix}_mode-image_xfm"
+    forward, sidecar = folder / f"{there}.h5", folder / f"{there}.json"
+    listed = _json.read(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
+    seal = listed.get("transform.h5")
+    if _sealed(sidecar) != seal or not forward.exists() or not (folder / f"{back}.h5").exists():
+        found = load(pair)
+        _put(pair / "transform.h5", forward)
+        found.inverse().write_transform(folder / f"{back}.h5")
+        told = {**_told(found), "Template": template, "Space": space, "Transform": seal}
+        _files.write_text(sidecar, json.dumps(told, indent=2) + "\n")
+    _put(pair / "warped.nii.gz", folder / f"{stem}_space-{space}_{name.suffix}.nii.gz")
+    for file, ending in _LABELS.items():
+        if (pair / file).exists():
+            _put(pair / file, folder / f"{stem}_{ending.format(space=space)}.nii.gz")
+    if (pair / "report.html").exists():
+        _put(pair / "report.html", out / f"{stem}.html")
+    return forward
+
+
+def _sealed(sidecar: Path) -> Any:
+    """Return what a sidecar says of its transform; None where it cannot be read."""
+    try:
+        return _json.read(sidecar, "sidecar").get("Transform")
+    except (errors.MorphSeekError, OSError, ValueError, AttributeError):
+        return None
+
+
+def _told(found: RegistrationResult) -> dict[str, Any]:
+    metrics, verdict = found.metrics, found.verdict
+    return {
+        "Verdict": verdict.grade if verdict else "unknown",
+        "Reasons": list(verdict.reasons) if verdict else [],
+        "EstimatedError": verdict.error_mm if verdict else None,
+        "FoldedVoxelsPercent": metrics["njd_percent"],
+        "DiceBefore": metrics.get("dice_before"),
+        "DiceAfter": metrics.get("dice_after"),
+        "Units": "mm",
+        "Options": found.options,
+    }
+
+
+def _put(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where the disk cannot."""
+    if target.exists() and os.path.samefile(source, target):
+        return
+
+    def link(temporary: Path) -> None:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
+
+    _files.write_with(link, target)
+
+
+def write_group(out: Path) -> Path:
+    """Write ``group_xfm.tsv``: a row for every transform onto a template in a derivative dataset,
+    worst verdict first. Return its path.
+
+    Raises
+    ------
+    InputUnreadableError
+        There is no transform, or a description beside one is damaged.
+    """
+    rows = []
+    for path in sorted(out.glob("sub-*/**/*_mode-image_xfm.json")):
+        told = _json.read(path, "description")
+        entities = dict(part.partition("-")[::2] for part in path.stem.split("_")[:-1])
+        try:
+            rows.append({
+                "participant_id": f"sub-{entities['sub']}",
+                "session_id": f"ses-{entities['ses']}" if "ses" in entities else "n/a",
+                "image": path.stem,
+                "verdict": told["Verdict"],
+                "error_mm": told["EstimatedError"],
+                "reasons": " ".join(told["Reasons"]),
+                "njd_percent": told["FoldedVoxelsPercent"],
+                "dice_before": told["DiceBefore"],
+                "dice_after": told["DiceAfter"],
+            })  # fmt: skip
+        except (KeyError, TypeError) as error:
+            raise errors.InputUnreadableError(
+                f"{path} is no description of a transform ({error!r}); remove it, and run the"
+                " participant level again"
+            ) from None
+    if not rows:
+        raise errors.InputUnreadableError(
+            f"{out} has no transform onto a template; run the level participant first"
+        )
+    table = io.StringIO()
+    writer = csv.DictWriter(table, _COLUMNS, delimiter="\t", lineterminator="\n")
+    writer.writeheader()
+    for row in sorted(rows, key=_worst_first):
+        writer.writerow({k: "n/a" if v in (None, "") else v for k, v in row.items()})
+    path = out / "group_xfm.tsv"
+    _files.write_text(path, table.getvalue())
+    return path
+
+
+def _worst_first(row: dict[str, Any]) -> tuple[int, float]:
+    grades = [*reversed(GRADES)]
+    grade = row["verdict"]
+    return grades.index(grade) if grade in grades else len(grades), -(row["error_mm"] or 0.0)
