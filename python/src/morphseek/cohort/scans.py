@@ -181,7 +181,9 @@ def _of_table(path: Path) -> list[Scan]:
                 f"images: {path}, row {number}: there must be an image, and no more cells than"
                 " columns"
             )
-        labels, mask = (named.beside(path.parent, row[k]) if k in row else None for k in ("labels", "mask"))
+        labels, mask = (
+            named.beside(path.parent, row[k]) if k in row else None for k in ("labels", "mask")
+        )
         scans.append(
             Scan(row.get("id", ""), named.beside(path.parent, image), labels, mask,
                  row.get("subject", ""), row.get("session", ""))

@@ -29,7 +29,8 @@ from .named import Found, Query, listed
 
 #: Where an axis of the array goes that begins at a side: LPS.
 _FROM = {
-    "a": (0, 1, 0), "p": (0, -1, 0), "s": (0, 0, -1), "i": (0, 0, 1), "r": (1, 0, 0), "l": (-1, 0, 0)
+    "a": (0, 1, 0), "p": (0, -1, 0), "s": (0, 0, -1), "i": (0, 0, 1), "r": (1, 0, 0),
+    "l": (-1, 0, 0),
 }  # fmt: skip
 _ORIENTATION = "asr"  # of every atlas but an old one that says otherwise
 _SIDES = {"left": 1, "right": 2}  # as the files of hemispheres have them

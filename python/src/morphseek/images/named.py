@@ -140,7 +140,7 @@ def listed(names: Iterable[str]) -> str:
 def _parsed(text: str, rest: str, name: str) -> Query:
     atlas, *parts = rest.split(":")
     keys: dict[str, str] = {}
-    words = []
+    words: list[str] = []
     for part in parts:
         if said := _KEY.fullmatch(part):
             whole = said[1] not in keys

@@ -51,7 +51,8 @@ def find(query: Query, name: str) -> Found:
         near = difflib.get_close_matches(query.atlas, there) or there
         raise errors.InputUnreadableError(
             f"{name}: {query.text}: there is no {query.atlas} in TemplateFlow's folder, {home()}"
-            f"{f' (it has {listed(near)})' if near else ''}; {_fetch(query.atlas, keys, query.word)}"
+            f"{f' (it has {listed(near)})' if near else ''};"
+            f" {_fetch(query.atlas, {'res': '1', **keys}, query.word)}"
         )
     images = _files(folder, ".nii.gz", ".nii")
     fits = [f for f in images if _asked(f.keys, keys)]
@@ -65,7 +66,7 @@ def find(query: Query, name: str) -> Found:
             f"{name}: {query.text} says {len(fits)} images; name one, as {said}"
             if fits
             else f"{name}: {query.text} is not in {folder}{f', which has {said}' if said else ''};"
-            f" {_fetch(query.atlas, keys, word or _FIRST[0])}"
+            f" {_fetch(query.atlas, {'res': '1', **keys}, word)}"
         )
     (file,) = fits
     if not _is_fetched(file.path):
@@ -109,9 +110,11 @@ def _is_fetched(path: Path) -> bool:
 
 def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
     """Return how to get a file."""
-    asked = {_CLIENT.get(key, key): int(v) if key in _NUMBERS else v for key, v in keys.items()
-             if v.isdecimal() or key not in _NUMBERS}  # fmt: skip
-    asked = {"resolution": 1, "desc": None, **asked, "suffix": suffix or _FIRST[0]}
+    asked: dict[str, str | int | None] = {"resolution": None, "desc": None}
+    for key, value in keys.items():
+        number = key in _NUMBERS and value.isdecimal()
+        asked[_CLIENT.get(key, key)] = int(value) if number else value
+    asked["suffix"] = suffix or _FIRST[0]
     said = ", ".join([repr(atlas), *(f"{key}={value!r}" for key, value in asked.items())])
     return (
         "fetch it where there is a network: pip install templateflow, then"
