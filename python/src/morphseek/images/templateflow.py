@@ -10,7 +10,7 @@ import contextlib
 import difflib
 import functools
 import os
-from collections.abc import Iterable
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from .named import Found, Query, listed
 _NUMBERS = ("res", "cohort")
 _CLIENT = {"res": "resolution", "seg": "segmentation", "den": "density"}  # others as in files
 _FIRST = ("T1w", "T2w")  # which image is meant where none is named
+_COLUMNS = (("index", "name"), ("label", "name"), ("index", "full_name"))  # of tables of labels
+_NOTHING = re.compile("background|unknown|unlabel|nothing|none|outside", re.IGNORECASE)
 _ANNEX = b"/annex/objects/"  # what git-annex leaves in the place of a file
 
 
@@ -134,13 +136,11 @@ def _label_names(folder: Path, file: _File) -> dict[int, str]:
     table = max(tables, key=lambda t: len(t.keys), default=None)
     if table is None or not _is_fetched(table.path):
         return {}
-    with contextlib.suppress(errors.InputUnreadableError, ValueError, KeyError):
-        return _names(read_table(table.path, "label names", {"index", "name"}))
+    for columns in _COLUMNS:
+        with contextlib.suppress(errors.InputUnreadableError, ValueError):
+            heading, *rows = read_table(table.path, "label names", columns) or [[]]
+            index, name = ([cell.lower() for cell in heading].index(column) for column in columns)
+            names = {int(row[index]): row[name] for row in rows if row[name]}
+            # a table whose 0 is a structure counts otherwise than the image
+            return names if _NOTHING.search(names.pop(0, "background")) else {}
     return {}
-
-
-def _names(rows: Iterable[list[str]]) -> dict[int, str]:
-    heading, *cells = rows
-    columns = [cell.lower() for cell in heading]
-    index, name = columns.index("index"), columns.index("name")
-    return {int(float(row[index])): row[name] for row in cells if row[name]}
