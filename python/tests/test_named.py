@@ -1,4 +1,4 @@
-"""Atlases by name: found where their programs keep them, lying as anatomy says, never downloaded."""
+"""Atlases by name: found where their programs keep them, lying as anatomy says; no downloads."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_templateflow_lies_where_nibabel_says(home: Path):
     array[7, 2, 10] = 1.0  # of RAS: towards the right, back and top
     affine = np.array([[1.0, 0, 0, -4], [0, 1.0, 0, -5], [0, 0, 1.0, -6], [0, 0, 0, 1]])
     nifti(
-        home / "templateflow" / "tpl-MNI152NLin2009cAsym" / "tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz",
+        home / "templateflow/tpl-MNI152NLin2009cAsym/tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz",
         array, affine,
     )  # fmt: skip
     expected = nibabel.affines.apply_affine(affine, (7, 2, 10)) * _RAS_TO_LPS
@@ -480,14 +480,16 @@ def test_tables_of_templateflow(home: Path, table: str, expected: dict[int, str]
     assert images.label_names("templateflow:Fischer344:atlas-v4:dseg") == expected
 
 
-def test_register_to_an_atlas(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """In one command, without a network; labels of the atlas come back with their names."""
-    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.1)).T)
+def test_register_to_an_atlas(flow: Path, tmp_path: Path):
+    """In one command; the atlas's labels are called by their names."""
+    body = 90 * blob(shift=0.1).T
+    patient = nifti(tmp_path / "patient.nii.gz", body)
+    own = nifti(tmp_path / "own.nii.gz", ((body > 40) + 2 * (body > 65)).astype(np.uint8))
     command = Command(tmp_path / "cache")
     quick = [f"--{key}={value}" for key, value in QUICK.items()]
     said = command.json(
         "register", MNI, patient, "--out", tmp_path / "out", *quick,
-        "--fixed-labels", f"{MNI}:atlas-MASSP20:dseg",
+        "--fixed-labels", f"{MNI}:atlas-MASSP20:dseg", "--moving-labels", own,
     )  # fmt: skip
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["label_names"] == {"1": "Left-Caudate", "3": "Right-Caudate"} and said
@@ -575,6 +577,10 @@ def test_apply_takes_names(flow: Path, tmp_path: Path):
         sitk.GetArrayFromImage(sitk.ReadImage(str(out))),
         sitk.GetArrayFromImage(sitk.ReadImage(str(labels))),
     )
+    array = marked((6, 7, 8), (5, 1, 2))
+    tiff_atlas(flow, {"reference": array})
+    moved = morphseek.Transform.load(identity).apply(ALLEN, ALLEN)
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(moved), array)
 
 
 def test_nothing_of_it_is_imported_without_a_name():
