@@ -17,8 +17,8 @@ def _place() -> tuple[str, str]:
     )
 
 
-def cache_folder() -> Path:
-    """Return the user's folder, which need not be there.
+def caches() -> Path:
+    """Return the folder of the user's caches, ours and others'.
 
     Raises
     ------
@@ -27,7 +27,18 @@ def cache_folder() -> Path:
     """
     variable, default = _place()
     base = os.environ.get(variable)
-    return (Path(base) if base else Path.home() / default) / _NAME
+    return Path(base) if base else Path.home() / default
+
+
+def cache_folder() -> Path:
+    """Return the user's folder, which need not be there.
+
+    Raises
+    ------
+    RuntimeError
+        The user has no home.
+    """
+    return caches() / _NAME
 
 
 def cache_place() -> str:

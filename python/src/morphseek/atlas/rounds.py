@@ -99,7 +99,7 @@ class Rounds:
     def image(self, source: Source) -> Path:
         """Return an image's file; of one in memory, one that is written here."""
         if isinstance(source.image, (str, Path)):
-            return Path(source.image).absolute()
+            return images.named.absolute(source.image)
         path = self.folder / f"image_{source.id}.nrrd"
         if not path.exists():
             images.write(path, images.read(source.image, source.name))

@@ -104,8 +104,8 @@ def _table(path: Path) -> list[tuple[Any, Any, str]]:
                 f"images: {path}, row {number} has no {missing}; give every image"
                 f"{' and every label map' if 'labels' in row else ''}"
             )
-        labels = path.parent / row["labels"] if row.get("labels") else None
-        found.append((path.parent / row["image"], labels, row.get("id", "")))
+        labels = images.named.beside(path.parent, row["labels"]) if row.get("labels") else None
+        found.append((images.named.beside(path.parent, row["image"]), labels, row.get("id", "")))
     return found
 
 

@@ -27,7 +27,8 @@ from .output import print_rows, say
 @click.argument("targets", type=PATH, metavar="TARGETS...", nargs=-1)
 @click.option(
     "--atlas", "atlas", type=(PATH, PATH), multiple=True, metavar="IMAGE LABELS",
-    help="A labelled image; several times for several.",
+    help="A labelled image; several times for several. Also an atlas by name:"
+    " templateflow:NAME templateflow:NAME:dseg, brainglobe:NAME brainglobe:NAME:annotation.",
 )  # fmt: skip
 @click.option(
     "--atlases", type=PATH, metavar="ATLASES",
@@ -39,7 +40,10 @@ from .output import print_rows, say
     help="How the atlases' labels become one: one vote each; votes weighted by how well the images"
     " match around each voxel (joint label fusion; for images of one contrast); or STAPLE.",
 )  # fmt: skip
-@click.option("--labels-csv", type=PATH, help="Names of the labels: columns id and name.")
+@click.option(
+    "--labels-csv", type=PATH,
+    help="Names of the labels: columns id and name. By default those of the atlases by name.",
+)  # fmt: skip
 @bids_options
 @workers_option
 @scheduler_option

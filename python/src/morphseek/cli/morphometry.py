@@ -50,7 +50,7 @@ def morphometry_command(
     with reported(as_json):
         from .. import cohort
 
-        names = cohort.read_labels_csv(labels_csv)[1] if labels_csv else {}
+        names = cohort.read_labels_csv(labels_csv)[1] if labels_csv else None
         study = cohort.morphometry(
             results,
             out,

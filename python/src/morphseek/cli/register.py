@@ -119,6 +119,8 @@ def register(
     **options: Any,
 ) -> None:
     """Register MOVING onto FIXED: NIfTI, NRRD, MetaImage, ... or folders with one DICOM series.
+    Either may be an atlas by name, which was fetched before: templateflow:MNI152NLin2009cAsym or
+    brainglobe:allen_mouse_25um.
 
     Writes warped.nii.gz, transform.h5, displacement.nrrd, report.json and report.html to the output
     folder, warped_labels.nii.gz if the moving labels are given, uncertainty.nrrd if it is asked

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import _files, _manifest, registration, scoring
-from ..images import ImageLike, check_apart, read, read_on, write
+from ..images import ImageLike, check_apart, label_names as names_of, read, read_on, write
 from ..landmarks import LandmarksLike, check_inside, match_landmarks
 from ..result import LABELS_BACK, OUTPUTS, RegistrationResult, write_result
 from ..transforms import Transform
@@ -53,8 +53,11 @@ def register_into(
         they steer.
     options : dict
         Of the engine.
-    title, command, label_names
+    title, command
         For report.html; see :func:`morphseek.report.write_report`.
+    label_names : dict, optional
+        For report.json and report.html: label to name. By default those of an atlas that was given
+        by name, of the fixed labels before the moving ones.
     report : {"full", "small", "none"}
         What report.html is: interactive, one picture and the numbers, or not written.
     keep_stages : bool
@@ -130,6 +133,7 @@ def register_into(
         if fixed_labels is not None and moving_labels is not None:  # they will be scored
             scoring.check_labels(fixed_labels)
             scoring.check_labels(moving_labels)
+        label_names = label_names or names_of(*labels)
         took("read")
         result = registration.register(images[0], images[1], **inputs, **options)
         took("engine")
@@ -159,6 +163,8 @@ def register_into(
                 "dice_after": scoring.mean_dice(scores),
                 "labels": [dataclasses.asdict(score) for score in scores],
             }
+        if label_names:
+            summary["label_names"] = {str(k): name for k, name in sorted(label_names.items())}
         if points is not None:
             summary |= points.summary()
         if extra is not None:

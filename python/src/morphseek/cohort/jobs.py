@@ -69,6 +69,14 @@ class Job:
             if name not in ("threads", "cache", "model")
         }
         content: dict[str, Any] = {name: content_of(files, name) for name, files in self._inputs()}
+        # of one file there are several: the halves of a brain
+        by_name = {
+            image: file
+            for image, file in self.pair.files.items()
+            if images.named.is_name(self.pair.path(image))
+        }
+        if by_name:
+            content["by_name"] = by_name
         if self.labels_back:  # which older results lack
             content["labels_back"] = True
         return hashlib.sha256(
@@ -78,6 +86,8 @@ class Job:
 
 def files_of(path: Path, name: str) -> list[Path]:
     """Return an image's files: one, a DICOM folder's, or a header and its data."""
+    if atlas := images.named.files_of(path, name):
+        return atlas
     _files.check_regular(path, name)
     try:
         return (

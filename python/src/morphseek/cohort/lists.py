@@ -13,6 +13,7 @@ from typing import Any
 from .. import errors
 from .._json import read as read_json
 from .._tables import read_table
+from ..images import named
 
 
 def find_list(pairs: Any, data: str | os.PathLike[str]) -> Any:
@@ -141,7 +142,7 @@ IMAGES = (
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A row of the list: its name, and its files, relative to the list's folder."""
+    """A row of the list: its name, and its files, relative to the list's folder, or atlases."""
 
     id: str
     folder: str
@@ -149,7 +150,7 @@ class Pair:
 
     def path(self, image: str) -> Path:
         """Return the path of one of IMAGES."""
-        return Path(self.folder, self.files[image])
+        return named.beside(Path(self.folder), self.files[image])
 
 
 def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
@@ -264,4 +265,4 @@ def _given(pairs: Any) -> Iterator[dict[str, str]]:
 
 
 def _stem(path: str) -> str:
-    return Path(path).name.split(".")[0]
+    return named.stem(path) or Path(path).name.split(".")[0]

@@ -154,7 +154,8 @@ def propagate_labels(
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
         the target, "joint" compares nothing that means something: then the majority counts.
     names : mapping, optional
-        Label number to name, for the tables.
+        Label number to name, for the tables. By default those of the atlases that are given by
+        name.
     workers, scheduler, report, command, resume, progress, **options
         Of :func:`register_cohort`.
 
@@ -188,6 +189,8 @@ def propagate_labels(
         raise errors.InvalidArgumentError(
             "label: the only atlas is the target itself; give other labelled images"
         )
+    if names is None:
+        names = images.label_names(*(atlas.labels for atlas in known))
     cohort = register_cohort(
         rows, folder / REGISTRATIONS, workers=workers, scheduler=scheduler, report=report,
         command=command, resume=resume, progress=progress, **options,
@@ -200,7 +203,7 @@ def propagate_labels(
             for atlas in known
             if (target.id, atlas.id) in pairs
         ]
-        found.append(_target(target, of_atlas, folder, fusion, names or {}, resume))
+        found.append(_target(target, of_atlas, folder, fusion, names, resume))
     study = Labelled(found, cohort, [*to.notes, *known.notes])
     with _files.output_folder(folder, TABLES, TABLES[-1]) as temporary:
         _write(study, temporary)

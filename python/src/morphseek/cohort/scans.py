@@ -13,6 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._tables import read_table
+from ..images import named
 from ..images.formats import SEARCHED
 
 _COLUMNS = ("image", "moving", "labels", "moving_labels", "mask", "moving_mask", "subject",
@@ -99,6 +100,8 @@ def _of_item(item: Any) -> Scan:
 
 
 def _stem(path: Path) -> str:
+    if name := named.stem(path):
+        return name
     lower = path.name.lower()
     ending = next((s for s in SEARCHED if lower.endswith(s)), path.suffix)
     return path.name[: len(path.name) - len(ending)] or path.name
@@ -178,9 +181,11 @@ def _of_table(path: Path) -> list[Scan]:
                 f"images: {path}, row {number}: there must be an image, and no more cells than"
                 " columns"
             )
-        labels, mask = (path.parent / row[k] if k in row else None for k in ("labels", "mask"))
+        labels, mask = (
+            named.beside(path.parent, row[k]) if k in row else None for k in ("labels", "mask")
+        )
         scans.append(
-            Scan(row.get("id", ""), path.parent / image, labels, mask,
+            Scan(row.get("id", ""), named.beside(path.parent, image), labels, mask,
                  row.get("subject", ""), row.get("session", ""))
         )  # fmt: skip
     return scans

@@ -172,7 +172,7 @@ def morphometry(
     pairs : path, optional
         The list that the batch was of: its label maps are taken.
     names : mapping, optional
-        Label number to name.
+        Label number to name. By default those of an atlas whose label map is given by name.
     fwhm : float
         Full width at half maximum, mm, of the Gaussian on the maps; 0 leaves them as they are.
     affine : bool
@@ -191,10 +191,11 @@ def morphometry(
         raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
     cohort, listed = _cohort(subjects, pairs)
     fixed_labels = listed if fixed_labels is None else fixed_labels
+    names = images.label_names(fixed_labels) if names is None else names
     if out is None:
-        return _measure(cohort, None, fixed_labels, names or {}, fwhm, affine, progress)
+        return _measure(cohort, None, fixed_labels, names, fwhm, affine, progress)
     with _files.output_folder(out, STUDY, STUDY[-1]) as folder:
-        study = _measure(cohort, folder, fixed_labels, names or {}, fwhm, affine, progress)
+        study = _measure(cohort, folder, fixed_labels, names, fwhm, affine, progress)
         _write(study, folder)
     return study
 
@@ -410,7 +411,7 @@ def _of_list(path: Path) -> list[Subject]:
             raise errors.InputUnreadableError(f"list: {path} has a row without a transform: {row}")
         file = path.parent / cells["transform"]
         name = cells.get("id") or (file if file.is_dir() else file.parent).name
-        own = path.parent / cells["labels"] if "labels" in cells else None
+        own = images.named.beside(path.parent, cells["labels"]) if "labels" in cells else None
         subjects.append(Subject(name, file, own))
     return subjects
 

@@ -11,6 +11,7 @@ from .files import read_frames, read_vectors, write, write_vectors
 from .frames import Frames
 from .grid import grid_of, index_to_physical, placed
 from .image import Image, ImageLike, Volume
+from .named import label_names
 from .sequence import write_sequence
 from .sidecars import check_apart, parts
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_apart",
     "grid_of",
     "index_to_physical",
+    "label_names",
     "parts",
     "placed",
     "read",

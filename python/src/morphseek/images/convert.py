@@ -14,6 +14,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from . import named
 from .files import read_path
 from .grid import is_sheared, sheared
 from .image import Image, ImageLike
@@ -52,9 +53,10 @@ def read(source: ImageLike, name: str = "image") -> Image:
         numpy array with axes (z, y, x), or (y, x) for a slice: spacing 1 mm, origin 0, axes along
         LPS. SimpleITK or itk image. nibabel image: its (i, j, k) become (x, y, z) and its RAS
         affine LPS; a NIfTI lies where its file does. Path of a file that SimpleITK reads (NIfTI,
-        NRRD, MetaImage, ...) or of a folder with one DICOM series. A tensor of PyTorch or another
-        library with DLPack or ``__array__``, in the CPU's memory, is as a numpy array. MONAI's
-        MetaTensor, (1, X, Y, Z), lies where its affine says.
+        NRRD, MetaImage, ...) or of a folder with one DICOM series, or the name of an atlas that was
+        fetched ("templateflow:MNI152NLin2009cAsym", "brainglobe:allen_mouse_25um"). A tensor of
+        PyTorch or another library with DLPack or ``__array__``, in the CPU's memory, is as a numpy
+        array. MONAI's MetaTensor, (1, X, Y, Z), lies where its affine says.
     name : str
         What error messages call it ("fixed", "moving mask").
 
@@ -297,6 +299,10 @@ def _nifti_place(image: Any, name: str) -> Image:
 
 
 def _from_path(path: Path, name: str) -> Image:
+    if found := named.find(path, name):
+        if found.image:
+            return found.image(name)
+        path = found.files[0]
     image = read_path(path, name)
     try:
         return _from_sitk(image, name)

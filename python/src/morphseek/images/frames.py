@@ -11,6 +11,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from . import named
 from .convert import as_kind_of, read
 from .files import read_path
 from .image import Image, ImageLike
@@ -25,6 +26,8 @@ class Frames:
     """The volumes of an image: one, or those along its fourth axis."""
 
     def __init__(self, source: ImageLike, name: str):
+        if isinstance(source, (str, os.PathLike)) and (found := named.find(source, name)):
+            source = found.image(name).to_sitk() if found.image else found.files[0]
         self._source, self.name = source, name
         self._series: Any = None
         if isinstance(source, (str, os.PathLike)):

@@ -34,7 +34,8 @@ class ItkImage(Protocol):
 
 
 ImageLike = Union[np.ndarray, "Image", sitk.Image, NibabelImage, ItkImage, str, "os.PathLike[str]"]
-"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path or DICOM folder."""
+"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path, DICOM folder or
+atlas by name (``templateflow:NAME``)."""
 
 Volume = TypeVar("Volume", bound=Union["Image", sitk.Image, NibabelImage, ItkImage])
 """An image that knows its place, of one kind: what goes in comes out."""

@@ -1,0 +1,245 @@
+"""BrainGlobe's atlases where its client keeps them: TIFF files up to its version 2, OME-Zarr since.
+
+The client is not asked: it downloads what it does not find. Its OME-Zarr is read by the library
+that it reads them by (extra: ``pip install morphseek[brainglobe]``).
+"""
+
+from __future__ import annotations
+
+import configparser
+import difflib
+import functools
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors
+from .._features import needed
+from .._json import read as read_json
+from .._tables import read_table
+from .files import read_path
+from .image import Image
+from .named import Found, Query, listed
+
+#: Where an axis of the array goes that begins at a side: LPS.
+_FROM = {
+    "a": (0, 1, 0), "p": (0, -1, 0), "s": (0, 0, -1), "i": (0, 0, 1), "r": (1, 0, 0),
+    "l": (-1, 0, 0),
+}  # fmt: skip
+_ORIENTATION = "asr"  # of every atlas but an old one that says otherwise
+_SIDES = {"left": 1, "right": 2}  # as the files of hemispheres have them
+_TIFF = {"annotation": "annotation.tiff", "hemispheres": "hemispheres.tiff", "": "reference.tiff"}
+_ZARR = {
+    "annotation": "annotations_compressed.ome.zarr",
+    "hemispheres": "hemispheres.ome.zarr",
+    "": "template.ome.zarr",
+}
+
+
+class _Atlas(NamedTuple):
+    """A version of an atlas on the disk."""
+
+    version: tuple[int, ...]
+    listing: Path
+    """metadata.json among TIFF files, manifest.json of OME-Zarr."""
+
+    @property
+    def is_zarr(self) -> bool:
+        return self.listing.name == "manifest.json"
+
+
+def home() -> Path:
+    """Return the client's folder, which need not be there."""
+    given = os.environ.get("BRAINGLOBE_CONFIG_DIR")
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        place = Path(given) if given else Path.home() / ".config" / "brainglobe"
+        config.read(place / "bg_config.conf", encoding="utf-8")
+        return Path(config["default_dirs"]["brainglobe_dir"])
+    except (OSError, KeyError, ValueError, configparser.Error):
+        return Path.home() / ".brainglobe"
+
+
+def find(query: Query, name: str) -> Found:
+    """Return an image; see :func:`morphseek.images.named.find`."""
+    side, version = query.keys.get("hemisphere", ""), query.keys.get("version", "")
+    if (
+        query.keys.keys() - {"hemisphere", "version"}
+        or query.word not in ("", "annotation")
+        or side not in ("", *_SIDES)
+    ):
+        raise errors.InvalidArgumentError(
+            f"{name}: {query.text}: after a BrainGlobe atlas there may be annotation,"
+            " hemisphere-left or hemisphere-right, and version-NUMBER"
+        )
+    there = _versions(query.atlas)
+    fits = [a for a in there if not version or a.version == _numbers(version)]
+    if not fits:
+        known = listed(f"version-{'.'.join(map(str, a.version))}" for a in there)
+        near = known or listed(difflib.get_close_matches(query.atlas, _names()) or _names())
+        raise errors.InputUnreadableError(
+            f"{name}: {query.text} is not in BrainGlobe's folder, {home()}"
+            f"{f' (it has {near})' if near else ''}; {_fetch(query.atlas)}"
+        )
+    chosen = max(fits)
+    said = _read_listing(chosen.listing, name)
+    need = [query.word] + (["hemispheres"] if side and not said["symmetric"] else [])
+    stored = [_stored(query, chosen, said, kind, name) for kind in need]
+
+    def image(name: str) -> Image:
+        voxels, *halves = (read(name) for _, read in stored)
+        for array in (voxels, *halves):
+            if array.shape != tuple(said["shape"]):
+                raise errors.InputUnreadableError(
+                    f"{name}: {query.text} has shape {array.shape} and not {said['shape']}, as"
+                    f" {chosen.listing} says; fetch it again"
+                )
+        if side:
+            of = halves[0] if halves else _halves(said)
+            voxels = np.where(of == _SIDES[side], voxels, np.zeros((), voxels.dtype))
+        direction = np.array([_FROM[letter] for letter in said["orientation"][::-1]]).T
+        spacing = tuple(micrometres / 1000 for micrometres in said["resolution"][::-1])
+        return Image(voxels, spacing, direction=tuple(direction.ravel()))
+
+    files = [file for listed_files, _ in stored for file in listed_files]
+    return Found([*files, chosen.listing], functools.partial(_label_names, chosen, said), image)
+
+
+def _versions(atlas: str) -> list[_Atlas]:
+    """Return the versions of an atlas that are there."""
+    old = home().glob(f"{atlas}_v*/metadata.json")
+    new = (home() / "brainglobe-atlasapi" / "atlases" / atlas).glob("*/manifest.json")
+    found = [(path.parent.name.removeprefix(f"{atlas}_v"), path) for path in (*old, *new)]
+    return [_Atlas(_numbers(version), path) for version, path in found if _numbers(version)]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return 1.2 or 1_2 as numbers; none of what is no version."""
+    whole = re.fullmatch(r"\d+([._]\d+)*", version)
+    return tuple(int(part) for part in re.split("[._]", version)) if whole else ()
+
+
+def _names() -> list[str]:
+    """Return the atlases that are there."""
+    old = (path.parent.name.rpartition("_v")[0] for path in home().glob("*_v*/metadata.json"))
+    new = (home() / "brainglobe-atlasapi" / "atlases").glob("*/*/manifest.json")
+    return sorted({*old, *(path.parent.parent.name for path in new)})
+
+
+def _fetch(atlas: str) -> str:
+    """Return how to get an atlas: the client fetches voxels when they are asked for."""
+    return (
+        "fetch it where there is a network: pip install 'morphseek[brainglobe]', then python -c"
+        f' "from brainglobe_atlasapi import BrainGlobeAtlas; atlas = BrainGlobeAtlas({atlas!r});'
+        ' atlas.template; atlas.annotation; atlas.hemispheres"'
+    )
+
+
+def _read_listing(path: Path, name: str) -> dict[str, Any]:
+    """Return what an atlas says of itself, checked."""
+    try:
+        said: dict[str, Any] = {"orientation": _ORIENTATION, "symmetric": True}
+        said |= read_json(path, name)
+        resolution = [float(number) for number in said["resolution"]]
+        letters = str(said["orientation"]).lower()
+        axes = sorted({"p": "a", "i": "s", "l": "r"}.get(letter, letter) for letter in letters)
+        whole = axes == ["a", "r", "s"] and len(resolution) == len(said["shape"]) == 3
+        if not whole or not all(math.isfinite(r) and r > 0 for r in resolution):
+            raise ValueError(f"resolution {resolution}, orientation {letters!r}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} does not say how the atlas lies: {error!r}; fetch it again"
+        ) from None
+    return said | {"orientation": letters, "resolution": resolution}
+
+
+def _stored(
+    query: Query, atlas: _Atlas, said: Mapping[str, Any], kind: str, name: str
+) -> tuple[list[Path], Callable[[str], np.ndarray]]:
+    """Return the files of an atlas's template, annotation or hemispheres, and what reads them."""
+    if not atlas.is_zarr:
+        tiff = atlas.listing.with_name(_TIFF[kind])
+        if not tiff.is_file() or not tiff.stat().st_size:
+            raise _not_fetched(query, tiff, name)
+        return [tiff], lambda name: sitk.GetArrayFromImage(read_path(tiff, name))
+    owner = said.get("annotation_set")
+    if kind == "" and isinstance(owner, dict):
+        owner = owner.get("template")
+    store = _place(atlas, owner, name) / _ZARR[kind]
+    try:
+        from ngff_zarr import from_ngff_zarr
+    except ImportError as error:
+        raise errors.InvalidArgumentError(
+            needed("brainglobe", f"{name}: {query.text}", error)
+        ) from None
+    try:
+        scales = from_ngff_zarr(store)
+    except Exception as error:  # whatever a reader of strangers' files thinks of
+        raise _not_fetched(query, store, name, f" ({error})") from None
+    wanted = [micrometres / 1000 for micrometres in said["resolution"]]
+    for level, dataset in zip(scales.images, scales.metadata.datasets):
+        if np.allclose([level.scale[axis] for axis in level.dims[-3:]], wanted):
+            folder = store / dataset.path
+            # a chunk that is not there would be read as zeros
+            chunks = sorted(path for path in folder.glob("c/**/*") if path.is_file())
+            if not chunks:
+                break
+            return [*chunks, folder / "zarr.json"], functools.partial(_compute, level.data, folder)
+    raise _not_fetched(query, store, name)
+
+
+def _compute(data: Any, folder: Path, name: str) -> np.ndarray:
+    try:
+        return np.asarray(data)
+    except Exception as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {folder} cannot be read: {error}; fetch it again"
+        ) from None
+
+
+def _place(atlas: _Atlas, owner: Any, name: str) -> Path:
+    """Return the folder that a manifest names, which lies below the atlases'."""
+    location = owner.get("location") if isinstance(owner, dict) else None
+    inner = PurePosixPath(str(location or "..").lstrip("/"))
+    if ".." in inner.parts:
+        raise errors.InputUnreadableError(
+            f"{name}: {atlas.listing} does not say where the atlas's files are; fetch it again"
+        )
+    return atlas.listing.parents[3] / inner
+
+
+def _not_fetched(query: Query, place: Path, name: str, why: str = "") -> errors.MorphSeekError:
+    return errors.InputUnreadableError(
+        f"{name}: {query.text} was not fetched: {place} is missing or has no voxels{why};"
+        f" {_fetch(query.atlas)}"
+    )
+
+
+def _halves(said: Mapping[str, Any]) -> np.ndarray:
+    """Return the sides of a symmetric atlas, as its client splits it; broadcasts to its shape."""
+    letters, shape = said["orientation"], said["shape"]
+    axis = next(k for k, letter in enumerate(letters) if letter in "rl")
+    first, second = (_SIDES["right"], _SIDES["left"])[:: 1 if letters[axis] == "r" else -1]
+    sides = np.full(shape[axis], second, np.uint8)
+    sides[: round(shape[axis] / 2)] = first
+    return sides.reshape([-1 if k == axis else 1 for k in range(3)])
+
+
+def _label_names(atlas: _Atlas, said: Mapping[str, Any]) -> dict[int, str]:
+    """Return the structures' names; none where the table was not fetched or is none."""
+    try:
+        if not atlas.is_zarr:
+            rows = read_json(atlas.listing.with_name("structures.json"), "structures")
+            return {int(row["id"]): str(row["name"]) for row in rows}
+        table = _place(atlas, said.get("terminology"), "structures") / "terminology.csv"
+        heading, *cells = read_table(table, "structures", {"identifier", "name"})
+        number, name = heading.index("identifier"), heading.index("name")
+        return {int(row[number]): row[name] for row in cells}
+    except (errors.InputUnreadableError, OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,146 @@
+"""TemplateFlow's files where its client keeps them.
+
+They are looked up by their names, which BIDS lays down. The client is not asked: it fills the
+folder when it is imported, indexes all of it, and downloads what is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import errors
+from .._cache import caches
+from .._tables import read_table
+from .named import Found, Query, listed
+
+_NUMBERS = ("res", "cohort")
+_CLIENT = {"res": "resolution", "seg": "segmentation", "den": "density"}  # others as in files
+_FIRST = ("T1w", "T2w")  # which image is meant where none is named
+_COLUMNS = (("index", "name"), ("label", "name"), ("index", "full_name"))  # of tables of labels
+_NOTHING = re.compile("background|unknown|unlabel|nothing|none|outside", re.IGNORECASE)
+_ANNEX = b"/annex/objects/"  # what git-annex leaves in the place of a file
+
+
+class _File(NamedTuple):
+    path: Path
+    keys: dict[str, str]
+    suffix: str
+
+    def name(self, atlas: str) -> str:
+        """Return what asks for it."""
+        keys = [f"{key}-{value}" for key, value in self.keys.items()]
+        return ":".join([f"templateflow:{atlas}", *keys, self.suffix])
+
+
+def home() -> Path:
+    """Return the client's folder, which need not be there."""
+    given = os.environ.get("TEMPLATEFLOW_HOME")
+    return Path(given) if given else caches() / "templateflow"
+
+
+def find(query: Query, name: str) -> Found:
+    """Return an image's file; see :func:`morphseek.images.named.find`."""
+    folder = home() / f"tpl-{query.atlas}"
+    keys = {key: _value(key, value) for key, value in query.keys.items()}
+    if not folder.is_dir():
+        there = sorted(path.name.removeprefix("tpl-") for path in home().glob("tpl-*"))
+        near = difflib.get_close_matches(query.atlas, there) or there
+        raise errors.InputUnreadableError(
+            f"{name}: {query.text}: there is no {query.atlas} in TemplateFlow's folder, {home()}"
+            f"{f' (it has {listed(near)})' if near else ''};"
+            f" {_fetch(query.atlas, {'res': '1', **keys}, query.word)}"
+        )
+    images = _files(folder, ".nii.gz", ".nii")
+    fits = [f for f in images if _asked(f.keys, keys)]
+    word = query.word or next((s for s in _FIRST if any(f.suffix == s for f in fits)), "")
+    fits = [f for f in fits if word in ("", f.suffix)]
+    if len(fits) != 1:
+        like = fits or [f for f in images if f.suffix == query.word] or images
+        like.sort(key=lambda f: -len(f.keys.items() & keys.items()))
+        said = listed(f.name(query.atlas) for f in like)
+        raise errors.InputUnreadableError(
+            f"{name}: {query.text} says {len(fits)} images; name one, as {said}"
+            if fits
+            else f"{name}: {query.text} is not in {folder}{f', which has {said}' if said else ''};"
+            f" {_fetch(query.atlas, {'res': '1', **keys}, word)}"
+        )
+    (file,) = fits
+    if not _is_fetched(file.path):
+        raise errors.InputUnreadableError(
+            f"{name}: {query.text} was not fetched: {file.path} is empty or a link to nothing;"
+            f" {_fetch(query.atlas, file.keys, file.suffix)}"
+        )
+    return Found([file.path], functools.partial(_label_names, folder, file))
+
+
+def _files(folder: Path, *endings: str) -> list[_File]:
+    """Return the files of a template and of its cohorts."""
+    found = []
+    for path in sorted([*folder.glob("tpl-*"), *folder.glob("cohort-*/tpl-*")]):
+        ending = next((e for e in endings if path.name.endswith(e)), None)
+        if ending:
+            _, *parts, suffix = path.name.removesuffix(ending).split("_")
+            pairs = [part.partition("-") for part in parts]
+            found.append(_File(path, {k: _value(k, v) for k, _, v in pairs}, suffix))
+    return found
+
+
+def _value(key: str, value: str) -> str:
+    """Return a value as it is compared: res-01 is res-1."""
+    return str(int(value)) if key in _NUMBERS and value.isdecimal() else value
+
+
+def _asked(keys: dict[str, str], wanted: dict[str, str]) -> bool:
+    """Whether a file is what a name says: it has no more keys, but for the resolution, 1."""
+    return keys in (wanted, {"res": "1", **wanted})
+
+
+def _is_fetched(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(_ANNEX))
+    except OSError:
+        return False
+    return start not in (b"", _ANNEX)
+
+
+def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
+    """Return how to get a file."""
+    asked: dict[str, str | int | None] = {"resolution": None, "desc": None}
+    for key, value in keys.items():
+        number = key in _NUMBERS and value.isdecimal()
+        asked[_CLIENT.get(key, key)] = int(value) if number else value
+    asked["suffix"] = suffix or _FIRST[0]
+    said = ", ".join([repr(atlas), *(f"{key}={value!r}" for key, value in asked.items())])
+    return (
+        "fetch it where there is a network: pip install templateflow, then"
+        f' python -c "from templateflow.api import get; get({said})"'
+    )
+
+
+def _label_names(folder: Path, file: _File) -> dict[int, str]:
+    """Return the names in the table of a segmentation: the one that shares most of its keys and has
+    no others. None where it was not fetched or is no such table.
+    """
+    tables = [
+        table
+        for table in _files(folder, ".tsv")
+        if table.suffix == file.suffix and table.keys.items() <= file.keys.items()
+    ]
+    table = max(tables, key=lambda t: len(t.keys), default=None)
+    if table is None or not _is_fetched(table.path):
+        return {}
+    for columns in _COLUMNS:
+        with contextlib.suppress(errors.InputUnreadableError, ValueError):
+            heading, *rows = read_table(table.path, "label names", columns) or [[]]
+            index, name = ([cell.lower() for cell in heading].index(column) for column in columns)
+            names = {int(row[index]): row[name] for row in rows if row[name]}
+            # a table whose 0 is a structure counts otherwise than the image
+            return names if _NOTHING.search(names.pop(0, "background")) else {}
+    return {}

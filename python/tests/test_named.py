@@ -1,0 +1,594 @@
+"""Atlases by name: found where their programs keep them, lying as anatomy says; no downloads."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+import morphseek
+from helpers import QUICK, Command, blob
+from morphseek import cohort, errors, images
+from morphseek.images import named
+
+MNI = "templateflow:MNI152NLin2009cAsym"
+ALLEN = "brainglobe:fake_mouse_25um"
+NAMES = {1: "Left-Caudate", 3: "Right-Caudate"}
+_RAS_TO_LPS = np.array([-1.0, -1.0, 1.0])
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a name asked the network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folders of both programs, empty."""
+    monkeypatch.setenv("TEMPLATEFLOW_HOME", str(tmp_path / "templateflow"))
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "bg_config.conf").write_text(
+        f"[default_dirs]\nbrainglobe_dir = {tmp_path / 'brainglobe'}\n"
+    )
+    monkeypatch.setenv("BRAINGLOBE_CONFIG_DIR", str(config))
+    (tmp_path / "templateflow").mkdir()
+    (tmp_path / "brainglobe").mkdir()
+    return tmp_path
+
+
+def nifti(path: Path, array: np.ndarray, affine: np.ndarray | None = None) -> Path:
+    """Write an array of axes (x, y, z) as nibabel does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = np.diag([2.0, 2.0, 2.0, 1.0]) if affine is None else affine
+    nibabel.save(nibabel.Nifti1Image(array, place), path)
+    return path
+
+
+def template(home: Path, name: str, value: float = 0.0) -> Path:
+    """Write a file of TemplateFlow: a body, with a value that tells it from others."""
+    parts = name.split("_")
+    folder = home / "templateflow" / parts[0]
+    if parts[1].startswith("cohort-"):
+        folder = folder / parts[1]
+    array = (100 * blob()).T + np.float32(value)
+    if name.endswith("dseg"):
+        array = np.where(array > 40, 1, 0) + np.where(array > 70, 2, 0)
+        array = array.astype(np.uint8)
+    return nifti(folder / f"{name}.nii.gz", array)
+
+
+def tiff_atlas(
+    home: Path,
+    arrays: dict[str, np.ndarray],
+    name: str = "fake_mouse_25um",
+    version: str = "1.2",
+    **more: Any,
+) -> Path:
+    """Write an atlas as BrainGlobe's client up to version 2 leaves it: arrays as they lie."""
+    folder = home / "brainglobe" / f"{name}_v{version}"
+    folder.mkdir(parents=True)
+    shape = next(iter(arrays.values())).shape
+    said = {"name": name, "symmetric": True, "resolution": [25.0, 50.0, 100.0],
+            "orientation": "asr", "shape": list(shape), "version": version, **more}  # fmt: skip
+    (folder / "metadata.json").write_text(json.dumps(said))
+    structures = [{"id": 997, "acronym": "root", "name": "root"},
+                  {"id": 614454277, "acronym": "SCO", "name": "subcommissural organ"}]  # fmt: skip
+    (folder / "structures.json").write_text(json.dumps(structures))
+    for kind, array in arrays.items():
+        sitk.WriteImage(sitk.GetImageFromArray(array), str(folder / f"{kind}.tiff"))
+    return folder
+
+
+def zarr_atlas(home: Path, template: np.ndarray, annotation: np.ndarray) -> Path:
+    """Write an atlas as BrainGlobe's client of version 3 leaves it: OME-Zarr 0.5, two levels of
+    which the finer was not fetched.
+    """
+    zarr = pytest.importorskip("zarr", reason="needs morphseek[brainglobe]", minversion="3")
+    root = home / "brainglobe" / "brainglobe-atlasapi"
+    axes = [{"name": a, "type": "space", "unit": "millimeter"} for a in "zyx"]
+    for place, array in (
+        ("templates/fake-template/1_0/template.ome.zarr", template),
+        ("annotation-sets/fake-annotation/1_0/annotations_compressed.ome.zarr", annotation),
+    ):
+        levels = [("0", [0.0125, 0.025, 0.05]), ("1", [0.025, 0.05, 0.1])]
+        scales = [
+            {"path": path, "coordinateTransformations": [{"type": "scale", "scale": scale}]}
+            for path, scale in levels
+        ]
+        multiscale = {"axes": axes, "datasets": scales, "name": "image"}
+        group = zarr.open_group(str(root / place), mode="w", zarr_format=3)
+        group.attrs["ome"] = {"version": "0.5", "multiscales": [multiscale]}
+        group.create_array(
+            "0", shape=[2 * n for n in array.shape], chunks=(8, 8, 8), dtype="uint16"
+        )
+        group.create_array("1", data=array, chunks=(8, 8, 8))
+    terms = root / "terminologies" / "fake-terms" / "1_0" / "terminology.csv"
+    terms.parent.mkdir(parents=True)
+    terms.write_text(
+        "identifier,parent_identifier,annotation_value,name,abbreviation,color_hex_triplet,"
+        "root_identifier_path\n997,,997,root,root,#FFFFFF,[997]\n"
+        '8,997,8,"Basic, cell groups",grey,#BFDAE3,"[997, 8]"\n'
+    )
+    manifest = root / "atlases" / "fake_mouse_25um" / "2_1" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    said = {
+        "name": "fake_mouse_25um", "version": "2.1", "symmetric": True, "species": "Mus musculus",
+        "resolution": [25.0, 50.0, 100.0], "orientation": "asr", "shape": list(template.shape),
+        "citation": "none", "atlas_link": "none", "additional_references": [],
+        "terminology": {"name": "fake-terms", "location": "/terminologies/fake-terms/1_0"},
+        "annotation_set": {
+            "name": "fake-annotation", "location": "/annotation-sets/fake-annotation/1_0",
+            "template": {"name": "fake-template", "location": "/templates/fake-template/1_0"},
+        },
+    }  # fmt: skip
+    manifest.write_text(json.dumps(said))
+    return manifest
+
+
+def marked(shape: tuple[int, ...], index: tuple[int, ...]) -> np.ndarray:
+    array = np.full(shape, 10, np.uint16)
+    array[index] = 60000
+    return array
+
+
+def lps_of_brightest(image: images.Image) -> np.ndarray:
+    """By SimpleITK alone."""
+    of_sitk = image.to_sitk()
+    array = sitk.GetArrayFromImage(of_sitk)
+    z, y, x = np.unravel_index(int(array.argmax()), array.shape)
+    return np.array(of_sitk.TransformIndexToPhysicalPoint((int(x), int(y), int(z))))
+
+
+# Where they lie
+
+
+def test_templateflow_lies_where_nibabel_says(home: Path):
+    array = np.zeros((9, 11, 13), np.float32)
+    array[7, 2, 10] = 1.0  # of RAS: towards the right, back and top
+    affine = np.array([[1.0, 0, 0, -4], [0, 1.0, 0, -5], [0, 0, 1.0, -6], [0, 0, 0, 1]])
+    nifti(
+        home / "templateflow/tpl-MNI152NLin2009cAsym/tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz",
+        array, affine,
+    )  # fmt: skip
+    expected = nibabel.affines.apply_affine(affine, (7, 2, 10)) * _RAS_TO_LPS
+    assert expected.tolist() == [-3, 3, 4]  # right is -x, back +y
+    np.testing.assert_allclose(lps_of_brightest(images.read(MNI)), expected)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "towards"), [("asr", "PIL"), ("asl", "PIR"), ("psl", "AIR"), ("ial", "SPR")]
+)
+def test_brainglobe_axes_go_where_nibabel_reads_them(home: Path, orientation: str, towards: str):
+    tiff_atlas(home, {"reference": marked((6, 7, 8), (0, 0, 0))}, orientation=orientation)
+    image = images.read(ALLEN)
+    affine = np.diag([-1.0, -1.0, 1.0, 1.0]) @ image.index_to_physical
+    of_array = affine[:, [2, 1, 0, 3]]  # columns of the array's axes, which begin with z
+    assert "".join(nibabel.aff2axcodes(of_array)) == towards
+    np.testing.assert_allclose(nibabel.affines.voxel_sizes(of_array), [0.025, 0.05, 0.1])
+    assert np.linalg.det(np.reshape(image.direction, (3, 3))) == pytest.approx(
+        1.0 if orientation in ("asr", "psl") else -1.0
+    )
+
+
+def test_brainglobe_marker_at_a_known_place(home: Path):
+    """A spot far back, near the top, on the left: +y, little of -z, +x."""
+    tiff_atlas(home, {"reference": marked((20, 10, 16), (18, 1, 14))})
+    np.testing.assert_allclose(
+        lps_of_brightest(images.read(ALLEN)), [14 * 0.1, 18 * 0.025, -1 * 0.05], atol=1e-9
+    )
+
+
+def test_brainglobe_space_agrees(home: Path):
+    space = pytest.importorskip("brainglobe_space", reason="needs morphseek[brainglobe]")
+    array = marked((20, 10, 16), (18, 1, 14))
+    tiff_atlas(home, {"reference": array})
+    place = lps_of_brightest(images.read(ALLEN))
+    # an array whose axes are (z, y, x) of LPS begins below, in front, on the right
+    turned = space.AnatomicalSpace("asr", shape=array.shape).map_stack_to("iar", array)
+    z, y, x = np.unravel_index(int(turned.argmax()), turned.shape)
+    first = np.array([0.0, 0.0, -(array.shape[1] - 1) * 0.05])  # of the turned array, LPS
+    np.testing.assert_allclose(place, first + np.array([x * 0.1, y * 0.025, z * 0.05]), atol=1e-9)
+
+
+# Which file a name says
+
+
+@pytest.fixture
+def flow(home: Path) -> Path:
+    base = "tpl-MNI152NLin2009cAsym"
+    for value, name in enumerate(
+        (
+            f"{base}_res-01_T1w", f"{base}_res-02_T1w", f"{base}_res-01_desc-brain_T1w",
+            f"{base}_res-01_T2w", f"{base}_res-01_atlas-MASSP20_dseg",
+            f"{base}_res-01_desc-carpet_dseg", "tpl-MNI305_T1w", "tpl-Fischer344_T2w",
+            "tpl-Fischer344_dseg", "tpl-MNIInfant_cohort-1_res-1_T1w",
+            "tpl-MNIInfant_cohort-2_res-1_T1w",
+        )
+    ):  # fmt: skip
+        template(home, name, value)
+    table = home / "templateflow" / base / f"{base}_atlas-MASSP20_dseg.tsv"
+    table.write_text(
+        "index\tname\tcolor\n0\tBackground\t#000\n1\tLeft-Caudate\t#f00\n3\tRight-Caudate\t#0f0\n"
+    )
+    return home
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        (MNI, "tpl-MNI152NLin2009cAsym_res-01_T1w"),
+        (MNI.replace("templateflow", "TemplateFlow"), "tpl-MNI152NLin2009cAsym_res-01_T1w"),
+        (f"{MNI}:res-1", "tpl-MNI152NLin2009cAsym_res-01_T1w"),
+        (f"{MNI}:res-02", "tpl-MNI152NLin2009cAsym_res-02_T1w"),
+        (f"{MNI}:res-2:T1w", "tpl-MNI152NLin2009cAsym_res-02_T1w"),
+        (f"{MNI}:T2w", "tpl-MNI152NLin2009cAsym_res-01_T2w"),
+        (f"{MNI}:desc-brain", "tpl-MNI152NLin2009cAsym_res-01_desc-brain_T1w"),
+        (f"{MNI}:atlas-MASSP20", "tpl-MNI152NLin2009cAsym_res-01_atlas-MASSP20_dseg"),
+        (f"{MNI}:dseg:desc-carpet", "tpl-MNI152NLin2009cAsym_res-01_desc-carpet_dseg"),
+        ("templateflow:MNI305", "tpl-MNI305_T1w"),
+        ("templateflow:Fischer344", "tpl-Fischer344_T2w"),
+        ("templateflow:Fischer344:dseg", "tpl-Fischer344_dseg"),
+        ("templateflow:MNIInfant:cohort-2", "tpl-MNIInfant_cohort-2_res-1_T1w"),
+    ],
+)  # fmt: skip
+def test_templateflow_file(flow: Path, text: str, file: str):
+    (path,) = named.files_of(text, "fixed")
+    assert path.name == f"{file}.nii.gz"
+    np.testing.assert_array_equal(
+        images.read(text).array, sitk.GetArrayFromImage(sitk.ReadImage(str(path)))
+    )
+
+
+def test_templateflow_as_its_client_finds_it(flow: Path, monkeypatch: pytest.MonkeyPatch):
+    client = pytest.importorskip("templateflow.client", reason="needs templateflow")
+    theirs = client.TemplateFlowClient(root=flow / "templateflow", autoupdate=False)
+    said: list[dict[str, Any]] = [
+        {"resolution": 1, "suffix": "T1w", "desc": None},
+        {"resolution": 2, "suffix": "T1w"},
+        {"resolution": 1, "suffix": "T1w", "desc": "brain"},
+        {"resolution": 1, "suffix": "dseg", "atlas": "MASSP20", "extension": ".nii.gz"},
+    ]
+    for text, asked in zip(
+        (MNI, f"{MNI}:res-2", f"{MNI}:desc-brain", f"{MNI}:atlas-MASSP20:dseg"), said
+    ):
+        assert theirs.ls("MNI152NLin2009cAsym", **asked) == named.files_of(text, "fixed")
+
+
+def test_both_layouts_of_brainglobe(home: Path):
+    array = np.random.default_rng(1).integers(0, 60000, (12, 10, 8)).astype(np.uint16)
+    labels = np.where(array > 30000, 614454277, 997).astype(np.uint32)
+    tiff_atlas(home, {"reference": array, "annotation": labels})
+    for text, expected in ((ALLEN, array), (f"{ALLEN}:annotation", labels)):
+        image = images.read(text)
+        np.testing.assert_array_equal(image.array, expected)
+        assert image.spacing == pytest.approx((0.1, 0.05, 0.025))
+    assert images.label_names(f"{ALLEN}:annotation")[614454277] == "subcommissural organ"
+
+
+def test_ome_zarr_of_brainglobe(home: Path):
+    pytest.importorskip("ngff_zarr", reason="needs morphseek[brainglobe]")
+    array = np.random.default_rng(1).integers(1, 60000, (12, 10, 8)).astype(np.uint16)
+    labels = np.where(array > 30000, 8, 997).astype(np.uint32)
+    tiff_atlas(home, {"reference": array + np.uint16(1)})  # of an older version
+    zarr_atlas(home, array, labels)
+    np.testing.assert_array_equal(images.read(ALLEN).array, array)
+    np.testing.assert_array_equal(images.read(f"{ALLEN}:annotation").array, labels)
+    np.testing.assert_array_equal(images.read(f"{ALLEN}:version-1.2").array, array + 1)
+    assert images.label_names(f"{ALLEN}:annotation") == {997: "root", 8: "Basic, cell groups"}
+    assert images.read(ALLEN).spacing == pytest.approx((0.1, 0.05, 0.025))
+
+
+def test_ome_zarr_as_its_client_reads_it(home: Path):
+    pytest.importorskip("ngff_zarr", reason="needs morphseek[brainglobe]")
+    core = pytest.importorskip("brainglobe_atlasapi.core", reason="needs morphseek[brainglobe]")
+    array = np.random.default_rng(1).integers(1, 60000, (12, 10, 8)).astype(np.uint16)
+    labels = np.where(array > 30000, 8, 997).astype(np.uint32)
+    atlas = core.Atlas(zarr_atlas(home, array, labels))
+    np.testing.assert_array_equal(images.read(ALLEN).array, atlas.template)
+    np.testing.assert_array_equal(images.read(f"{ALLEN}:annotation").array, atlas.annotation)
+    names = {int(row["id"]): row["name"] for row in atlas.structures_list}
+    assert images.label_names(f"{ALLEN}:annotation") == names
+    for side, value in (("left", 1), ("right", 2)):
+        np.testing.assert_array_equal(
+            images.read(f"{ALLEN}:hemisphere-{side}").array,
+            np.where(atlas.hemispheres == value, array, 0),
+        )
+
+
+def test_hemispheres(home: Path):
+    """The third axis begins on the right."""
+    array = np.full((4, 4, 6), 7, np.uint16)
+    tiff_atlas(home, {"reference": array, "annotation": array})
+    left, right = (images.read(f"{ALLEN}:hemisphere-{side}").array for side in ("left", "right"))
+    assert left[0, 0].tolist() == [0, 0, 0, 7, 7, 7] and right[0, 0].tolist() == [7, 7, 7, 0, 0, 0]
+    sides = np.ones((4, 4, 6), np.uint8)
+    sides[:, 0] = 2  # as no midline splits it
+    tiff_atlas(home, {"reference": array, "hemispheres": sides}, version="1.10", symmetric=False)
+    right = images.read(f"{ALLEN}:hemisphere-right").array
+    assert right[:, 0].all() and not right[:, 1:].any()
+
+
+# What is not there
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("templateflow:MNI152NLin2009cSym", errors.InputUnreadableError,
+         ["fixed", "MNI152NLin2009cSym", "MNI152NLin2009cAsym", "pip install templateflow",
+          "get('MNI152NLin2009cSym', resolution=1, desc=None, suffix='T1w')"]),
+        (f"{MNI}:res-3", errors.InputUnreadableError,
+         ["templateflow:MNI152NLin2009cAsym:res-2:T1w", "resolution=3"]),
+        (f"{MNI}:dseg", errors.InputUnreadableError, ["atlas-MASSP20:dseg", "suffix='dseg'"]),
+        ("templateflow:MNIInfant", errors.InputUnreadableError,
+         ["templateflow:MNIInfant:cohort-1:res-1:T1w"]),
+        ("brainglobe:fake_mouse_52um", errors.InputUnreadableError,
+         ["fake_mouse_25um", "BrainGlobeAtlas('fake_mouse_52um')"]),
+        (f"{ALLEN}:version-9.9", errors.InputUnreadableError, ["version-1.2"]),
+        (f"{ALLEN}:annotation", errors.InputUnreadableError, ["not fetched", "annotation.tiff"]),
+        (f"{ALLEN}:T1w", errors.InvalidArgumentError, ["annotation", "hemisphere-left"]),
+        (f"{ALLEN}:hemisphere-up", errors.InvalidArgumentError, ["hemisphere-left"]),
+        ("atlasflow:MNI", errors.InputUnreadableError,
+         ["'atlasflow:MNI' does not exist", "templateflow:", "brainglobe:"]),
+        ("templateflow:", errors.InvalidArgumentError, ["names no atlas"]),
+        ("brainglobe:", errors.InvalidArgumentError, ["names no atlas"]),
+        ("templateflow:../../x", errors.InvalidArgumentError, ["names no atlas"]),
+        ("brainglobe:../../x", errors.InvalidArgumentError, ["names no atlas"]),
+        ("brainglobe:..", errors.InvalidArgumentError, ["names no atlas"]),
+        ("brainglobe:*", errors.InvalidArgumentError, ["names no atlas"]),
+        ("templateflow:/etc/passwd", errors.InvalidArgumentError, ["names no atlas"]),
+        (f"{MNI}:res-../..", errors.InvalidArgumentError, ["'res-../..'"]),
+        (f"{MNI}:T1w:T2w", errors.InvalidArgumentError, ["'T2w'"]),
+        (f"{MNI}:res-1:res-2", errors.InvalidArgumentError, ["'res-2'"]),
+        (f"{MNI}:", errors.InvalidArgumentError, ["''"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(flow: Path, text: str, kind: type[Exception], words: list[str]):
+    tiff_atlas(flow, {"reference": np.ones((4, 4, 4), np.uint16)})
+    with pytest.raises(kind) as caught:
+        images.read(text, "fixed")
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+def _emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _annexed(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("../.git/annex/objects/gone")
+
+
+def _pointed(path: Path) -> None:
+    path.write_bytes(b"/annex/objects/MD5E-s13--0123.nii.gz\n")
+
+
+@pytest.mark.parametrize("leave", [_emptied, _annexed, _pointed])
+def test_not_fetched(home: Path, leave: Callable[[Path], None]):
+    leave(template(home, "tpl-MNI305_T1w"))
+    with pytest.raises(errors.InputUnreadableError, match="was not fetched") as caught:
+        images.read("templateflow:MNI305", "fixed")
+    assert "get('MNI305', resolution=None, desc=None, suffix='T1w')" in str(caught.value)
+
+
+def test_no_folder_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "nothing"))
+    monkeypatch.delenv("TEMPLATEFLOW_HOME", raising=False)
+    with pytest.raises(errors.InputUnreadableError, match="nothing/templateflow"):
+        images.read(MNI, "fixed")
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"orientation": "aaa"}, {"orientation": "as"}, {"resolution": [0, 1, 1]},
+        {"resolution": [25.0]}, {"resolution": None}, {"shape": [9, 9, 9]}, {"shape": None},
+    ],
+)  # fmt: skip
+def test_metadata_that_does_not_fit(home: Path, broken: dict[str, Any]):
+    tiff_atlas(home, {"reference": np.ones((4, 4, 4), np.uint16)}, **broken)
+    with pytest.raises(errors.InputUnreadableError, match="fetch it again"):
+        images.read(ALLEN, "fixed")
+
+
+def test_manifest_that_leads_elsewhere(home: Path):
+    manifest = home / "brainglobe/brainglobe-atlasapi/atlases/fake_mouse_25um/1_0/manifest.json"
+    manifest.parent.mkdir(parents=True)
+    said = {"resolution": [1, 1, 1], "shape": [4, 4, 4], "annotation_set": {
+        "location": "/a", "template": {"location": "/../../../etc"}}}  # fmt: skip
+    manifest.write_text(json.dumps(said))
+    with pytest.raises(errors.InputUnreadableError, match="does not say where"):
+        images.read(ALLEN, "fixed")
+
+
+def test_zarr_that_was_not_fetched(home: Path):
+    pytest.importorskip("ngff_zarr", reason="needs morphseek[brainglobe]")
+    array = np.ones((12, 10, 8), np.uint16)
+    manifest = zarr_atlas(home, array, array.astype(np.uint32))
+    said = json.loads(manifest.read_text())
+    said["resolution"] = [12.5, 25.0, 50.0]  # whose chunks are not there: they would read as zeros
+    manifest.write_text(json.dumps(said))
+    with pytest.raises(errors.InputUnreadableError, match="was not fetched"):
+        images.read(ALLEN, "fixed")
+
+
+def test_a_file_of_that_name_wins(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for text in (f"{MNI}.nii", "brainglobe:x.nii", "other:x.nii"):
+        nifti(tmp_path / text, np.full((4, 5, 6), 3, np.int16))
+        assert (images.read(text).array == 3).all()
+        assert not named.is_name(text)
+
+
+def test_table_beside_such_a_file(flow: Path, tmp_path: Path):
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    (folder / MNI).write_bytes(b"")
+    assert named.beside(folder, MNI) == folder / MNI
+    assert named.beside(tmp_path, MNI) == Path(MNI)
+
+
+@pytest.mark.parametrize("text", [r"C:\scans\t1.nii", "C:/scans/t1.nii", "t1.nii", "a/b:c.nii"])
+def test_paths_are_no_names(text: str):
+    assert not named.is_name(text)
+    with pytest.raises(errors.InputUnreadableError, match="does not exist; check the path"):
+        images.read(text, "fixed")
+
+
+# Where names of labels go
+
+
+def test_label_names(flow: Path):
+    assert images.label_names(f"{MNI}:atlas-MASSP20:dseg") == NAMES
+    assert images.label_names("labels.nii.gz", None, np.zeros(3), f"{MNI}:desc-carpet:dseg") == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("Index\tAbbreviation\tFull_Name\n1\ttel\ttelencephalon\n", {1: "telencephalon"}),
+        ("label\ttissue\tname\n2\tGM\tcortex\n", {2: "cortex"}),
+        ("index\tname\n0\tUnknown\n4\tpons\n", {4: "pons"}),
+        # counts from 0, as the Harvard-Oxford table that tells sides apart does
+        ("index\tname\n0\tLeft Frontal Pole\n1\tRight Frontal Pole\n", {}),
+        ("Component\tnames\n1\tx\n", {}),
+        ("index\tname\none\tx\n", {}),
+        ("", {}),
+    ],
+)
+def test_tables_of_templateflow(home: Path, table: str, expected: dict[int, str]):
+    template(home, "tpl-Fischer344_atlas-v4_dseg")
+    (home / "templateflow/tpl-Fischer344/tpl-Fischer344_atlas-v4_dseg.tsv").write_text(table)
+    assert images.label_names("templateflow:Fischer344:atlas-v4:dseg") == expected
+
+
+def test_register_to_an_atlas(flow: Path, tmp_path: Path):
+    """In one command; the atlas's labels are called by their names."""
+    body = 90 * blob(shift=0.1).T
+    patient = nifti(tmp_path / "patient.nii.gz", body)
+    own = nifti(tmp_path / "own.nii.gz", ((body > 40) + 2 * (body > 65)).astype(np.uint8))
+    command = Command(tmp_path / "cache")
+    quick = [f"--{key}={value}" for key, value in QUICK.items()]
+    said = command.json(
+        "register", MNI, patient, "--out", tmp_path / "out", *quick,
+        "--fixed-labels", f"{MNI}:atlas-MASSP20:dseg", "--moving-labels", own,
+    )  # fmt: skip
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["label_names"] == {"1": "Left-Caudate", "3": "Right-Caudate"} and said
+    assert report["fixed_grid"][:3] == [28, 24, 20]
+    assert "Left-Caudate" in (tmp_path / "out" / "report.html").read_text()
+    result = morphseek.register(patient, MNI, **QUICK)
+    by_path = morphseek.register(patient, named.files_of(MNI, "moving")[0], **QUICK)
+    np.testing.assert_array_equal(result.displacement, by_path.displacement)
+
+
+def test_the_command_says_how_to_fetch(home: Path, tmp_path: Path):
+    command = Command(tmp_path / "cache")
+    patient = nifti(tmp_path / "patient.nii.gz", blob().T)
+    code = errors.InputUnreadableError.exit_code
+    said = command("register", patient, MNI, "--out", tmp_path / "out", expect=code)
+    assert "from templateflow.api import get" in said and not (tmp_path / "out").exists()
+    assert not list((home / "templateflow").iterdir())
+
+
+def test_label_by_an_atlas(flow: Path, tmp_path: Path):
+    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
+    study = cohort.propagate_labels(
+        [patient], [(MNI, f"{MNI}:atlas-MASSP20:dseg")], tmp_path / "out", report="none", **QUICK
+    )
+    assert study.exit_code == 0
+    with open(tmp_path / "out" / "volumes.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {int(row["label"]): row["name"] for row in rows} == NAMES
+
+
+def test_table_of_pairs(flow: Path, tmp_path: Path):
+    tiff_atlas(flow, {"reference": (1000 * np.clip(blob(), 0, None)).astype(np.uint16)})
+    folder = tmp_path / "study"
+    nifti(folder / "patient.nii.gz", (90 * blob(shift=0.05)).T)
+    (folder / "pairs.csv").write_text(f"fixed,moving\n{MNI},patient.nii.gz\n")
+
+    def run() -> Any:
+        return cohort.register_cohort(
+            folder / "pairs.csv", tmp_path / "out", report="none", **QUICK
+        )
+
+    (pair,) = run().pairs
+    assert (pair.status, pair.id) == ("done", "001-patient-to-MNI152NLin2009cAsym")
+    assert run().pairs[0].status == "skipped"
+    template(flow, "tpl-MNI152NLin2009cAsym_res-01_T1w", 77)  # another image of that name
+    assert run().pairs[0].status == "done"
+
+
+def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
+    body = (1000 * np.clip(blob(), 0, None)).astype(np.uint16)
+    tiff_atlas(flow, {"reference": body}, resolution=[2000.0] * 3)
+    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob()).T)
+
+    def run(side: str) -> str:
+        pairs = [{"id": "a", "fixed": f"{ALLEN}:hemisphere-{side}", "moving": patient}]
+        (pair,) = cohort.register_cohort(pairs, tmp_path / "out", report="none", **QUICK).pairs
+        return pair.status
+
+    assert [run("left"), run("left"), run("right")] == ["done", "skipped", "done"]
+
+
+def test_all_to_an_atlas(flow: Path, tmp_path: Path):
+    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
+    pairs = cohort.pairs_to(cohort.read_scans([patient]), MNI, labels=f"{MNI}:atlas-MASSP20:dseg")
+    done = cohort.register_cohort(
+        pairs, tmp_path / "out", labels_back=True, report="none", **QUICK
+    ).pairs
+    assert [pair.status for pair in done] == ["done"]
+    report = json.loads((tmp_path / "out" / "patient" / "report.json").read_text())
+    assert report["label_names"] == {"1": "Left-Caudate", "3": "Right-Caudate"}
+    back = sitk.ReadImage(str(tmp_path / "out" / "patient" / "fixed_labels_on_moving.nii.gz"))
+    assert set(np.unique(sitk.GetArrayFromImage(back))) == {0, 1, 3}
+
+
+def test_apply_takes_names(flow: Path, tmp_path: Path):
+    identity = tmp_path / "identity.tfm"
+    sitk.WriteTransform(sitk.AffineTransform(3), str(identity))
+    out = tmp_path / "out.nii.gz"
+    Command(tmp_path / "cache")(
+        "apply", "-t", identity, "-i", f"{MNI}:atlas-MASSP20:dseg", "-r", MNI, "-o", out,
+        "--interpolation", "nearest",
+    )  # fmt: skip
+    (labels,) = named.files_of(f"{MNI}:atlas-MASSP20:dseg", "labels")
+    np.testing.assert_array_equal(
+        sitk.GetArrayFromImage(sitk.ReadImage(str(out))),
+        sitk.GetArrayFromImage(sitk.ReadImage(str(labels))),
+    )
+    array = marked((6, 7, 8), (5, 1, 2))
+    tiff_atlas(flow, {"reference": array})
+    moved = morphseek.Transform.load(identity).apply(ALLEN, ALLEN)
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(moved), array)
+
+
+def test_nothing_of_it_is_imported_without_a_name():
+    code = (
+        "import sys, morphseek, morphseek.images as i; print([m for m in sys.modules if m in"
+        " ('ngff_zarr', 'zarr', 'templateflow', 'brainglobe_atlasapi', 'configparser',"
+        " 'morphseek.images.brainglobe', 'morphseek.images.templateflow')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                         env=os.environ)  # fmt: skip
+    assert run.stdout.strip() == "[]"
