@@ -129,9 +129,7 @@ def test_a_known_shift(stored: Callable[[], tuple[np.ndarray, dict[str, Any], np
 
     still, other = (each.image().to_sitk() for each in sources[:2])
     there = sitk.Resample(other, still, found.result.to_sitk(), sitk.sitkLinear, 0.0)
-    np.testing.assert_allclose(
-        found.warped[inner], sitk.GetArrayFromImage(there)[inner], atol=2e-3
-    )
+    np.testing.assert_allclose(found.warped[inner], sitk.GetArrayFromImage(there)[inner], atol=2e-3)
 
 
 def test_fields_are_of_the_fixed_layer_s_indices():
@@ -340,5 +338,3 @@ def test_the_samples_open(model: ViewerModel):
     np.testing.assert_allclose(moving.grid, pair.moving.grid, atol=1e-9)
     points = Source.of(model.layers["CT points"], "points").points()
     np.testing.assert_allclose(points[0], pair.truth(pair.target_points())[0])
-
-

@@ -18,7 +18,9 @@ try:
     from napari.qt.threading import WorkerBase, WorkerBaseSignals
     from qtpy.QtCore import Signal
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(needed("napari", "morphseek.napari", error), name=error.name) from None
+    raise ModuleNotFoundError(
+        needed("napari", "morphseek.napari", error), name=error.name
+    ) from None
 
 OPTIONS = ("preset", "initial", "similarity", "smoothness", "symmetric")
 """The engine's options that the panel offers; the others are the Python call's."""
@@ -134,10 +136,14 @@ class RegisterWidget(Container):
         ]
 
     def _points(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [(each.name, each) for each in self._viewer.layers if isinstance(each, layers.Points)]
+        return [
+            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Points)
+        ]
 
     def _labels(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [(each.name, each) for each in self._viewer.layers if isinstance(each, layers.Labels)]
+        return [
+            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Labels)
+        ]
 
     def register(self) -> None:
         """Start a run with what is chosen, or say why not."""
