@@ -31,6 +31,7 @@ FEATURES = (
     Feature("dask", "batch on a Dask cluster: --scheduler", "dask"),
     Feature("nipype", "morphseek.nipype", "nipype"),
     Feature("monai", "morphseek.monai", "monai"),
+    Feature("napari", "the plugin of napari", "napari"),
     Feature("training", "morphseek train", "training"),
 )
 BY_NAME = {feature.name: feature for feature in FEATURES}

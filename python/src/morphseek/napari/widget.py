@@ -1,0 +1,306 @@
+"""The panel in napari's window: two layers, options, Register and Cancel, the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import errors
+from .._engine.table import option_table
+from .._features import needed
+from ..progress import Progress
+from ..verdict import notes
+from .geometry import PLACE, Source, mm_per_unit
+from .run import Found, Job, run
+
+try:
+    from magicgui.widgets import CheckBox, ComboBox, Container, Label, ProgressBar, PushButton
+    from napari import layers
+    from napari.qt.threading import WorkerBase, WorkerBaseSignals
+    from qtpy.QtCore import Signal
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        needed("napari", "morphseek.napari", error), name=error.name
+    ) from None
+
+OPTIONS = ("preset", "initial", "similarity", "smoothness", "symmetric")
+"""The engine's options that the panel offers; the others are the Python call's."""
+RESULT = "morphseek"
+"""Where the registered layer's metadata has the :class:`morphseek.RegistrationResult`."""
+
+
+class _Signals(WorkerBaseSignals):
+    told = Signal(float, str)
+
+
+class _Run(WorkerBase):
+    """A job in a thread of its own. Its answer is what was found, or a sentence: napari would show
+    an exception as a traceback.
+    """
+
+    def __init__(self, job: Job):
+        super().__init__(SignalsClass=_Signals)
+        self._job = job
+        self._last = ""
+
+    def work(self) -> Found | str:
+        try:
+            return run(self._job, self._tell)
+        except Exception as error:
+            return sentence(error)
+
+    def _tell(self, progress: Progress) -> bool:
+        percent = f"{progress.stage} {progress.fraction:.0%}"
+        if percent != self._last:  # the engine reports more often than one can see
+            self._last = percent
+            self.told.emit(progress.fraction, progress.stage)
+        return not self.abort_requested
+
+
+class RegisterWidget(Container):
+    """The panel.
+
+    Parameters
+    ----------
+    napari_viewer : napari.Viewer
+        Whose layers are offered, and which the results are added to.
+    """
+
+    def __init__(self, napari_viewer: Any):
+        self._viewer = napari_viewer
+        self._run: _Run | None = None
+        self._fixed_layer: Any = None
+        self._moving_layer: Any = None
+        self._told = False
+        self.fixed = _choice("Fixed", self._images, "The image that stays where it is.")
+        self.moving = _choice("Moving", self._images, "The image that is brought to the fixed one.")
+        self.points = _choice(
+            "Moving points", self._points, "Points of the moving image, to carry over.", True
+        )
+        self.labels = _choice(
+            "Moving labels", self._labels, "Labels of the moving image, to carry over.", True
+        )
+        self.options = {
+            option["name"]: ComboBox(
+                label=option["label"],
+                choices=option["choices"],
+                value=option["default"],
+                tooltip=option["help"],
+            )
+            for option in option_table()
+            if option["name"] in OPTIONS
+        }
+        self.displacement = CheckBox(text="Displacement, mm", value=False)
+        self.jacobian = CheckBox(text="Volume change (Jacobian)", value=False)
+        self.vectors = CheckBox(text="Displacement as arrows", value=False)
+        self.start = PushButton(text="Register")
+        self.cancel = PushButton(text="Cancel", enabled=False)
+        self.bar = ProgressBar(min=0, max=100, value=0, label="", visible=False)
+        self.said = Label(value="")
+        self.said.native.setWordWrap(True)
+        super().__init__(
+            widgets=[
+                self.fixed,
+                self.moving,
+                self.points,
+                self.labels,
+                *self.options.values(),
+                self.displacement,
+                self.jacobian,
+                self.vectors,
+                self.start,
+                self.cancel,
+                self.bar,
+                self.said,
+            ]
+        )
+        self.start.changed.connect(self.register)
+        self.cancel.changed.connect(self.stop)
+        self.native.destroyed.connect(self._forget)
+        changes = napari_viewer.layers.events
+        for event in (changes.inserted, changes.removed, changes.reordered, changes.renamed):
+            event.connect(self._offer)
+        self._offer()
+
+    def _offer(self, event: Any = None) -> None:
+        """Offer the layers that there are; two images are chosen in their order."""
+        self.reset_choices()
+        found = self._images()
+        if len(found) > 1 and self.fixed.value is self.moving.value and not self._told:
+            self.moving.value = found[1][1]
+
+    def _images(self, widget: Any = None) -> list[tuple[str, Any]]:
+        return [
+            (each.name, each)
+            for each in self._viewer.layers
+            if type(each) is layers.Image and RESULT not in each.metadata
+        ]
+
+    def _points(self, widget: Any = None) -> list[tuple[str, Any]]:
+        return [
+            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Points)
+        ]
+
+    def _labels(self, widget: Any = None) -> list[tuple[str, Any]]:
+        return [
+            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Labels)
+        ]
+
+    def register(self) -> None:
+        """Start a run with what is chosen, or say why not."""
+        if self._run is not None:
+            return
+        try:
+            job = self._job()
+        except errors.MorphSeekError as error:
+            self._say(sentence(error))
+            return
+        self._told = False
+        self._fixed_layer, self._moving_layer = self.fixed.value, self.moving.value
+        self._run = _Run(job)
+        self._run.told.connect(self._progress)
+        self._run.returned.connect(self._returned)
+        self._run.finished.connect(self._finished)
+        self._running(True)
+        self._say("Registering…")
+        self._run.start()
+
+    def stop(self) -> None:
+        """Cancel the run; nothing is added."""
+        if self._run is not None:
+            self._run.quit()
+            self._say("Cancelling…")
+
+    def _job(self) -> Job:
+        fixed, moving = self.fixed.value, self.moving.value
+        if fixed is None or moving is None:
+            raise errors.InvalidArgumentError(
+                "choose a fixed and a moving image: open two images, or File > Open Sample >"
+                " MorphSeek"
+            )
+        if fixed is moving:
+            raise errors.InvalidArgumentError(
+                f"the fixed and the moving image are the same layer, {fixed.name!r}; choose two"
+            )
+        return Job(
+            Source.of(fixed, "fixed"),
+            Source.of(moving, "moving"),
+            None if self.points.value is None else Source.of(self.points.value, "points"),
+            None if self.labels.value is None else Source.of(self.labels.value, "labels"),
+            {
+                option["name"]: self.options[option["name"]].value
+                for option in option_table()
+                if option["name"] in self.options
+                # one that is given overrides the preset
+                and self.options[option["name"]].value != option["default"]
+            },
+            self.displacement.value,
+            self.jacobian.value,
+            self.vectors.value,
+        )
+
+    def _progress(self, fraction: float, stage: str) -> None:
+        if self._run is not None and not self._run.abort_requested:
+            self.bar.value = round(100 * fraction)
+            self._say(f"Registering: {stage}")
+
+    def _returned(self, answer: Found | str) -> None:
+        if self._run is None:  # the window is closed
+            return
+        self._told = True
+        if isinstance(answer, str):
+            self._say(answer)
+            return
+        for layer in made(answer, self._fixed_layer, self._moving_layer):
+            self._viewer.add_layer(layer)
+        self._say(verdict_text(answer))
+        self.said.tooltip = answer.result.explain()
+
+    def _finished(self) -> None:
+        if self._run is None:
+            return
+        self._run = self._fixed_layer = self._moving_layer = None
+        self._running(False)
+        if not self._told:
+            self._say("Cancelled. Nothing was added.")
+
+    def _forget(self) -> None:
+        """End the run of a panel that is no more."""
+        if self._run is not None:
+            self._run.quit()
+            self._run = None
+
+    def _running(self, is_running: bool) -> None:
+        self.start.enabled, self.cancel.enabled = not is_running, is_running
+        self.bar.value = 0
+        self.bar.visible = is_running
+
+    def _say(self, text: str) -> None:
+        self.said.value = text
+
+
+def _choice(label: str, choices: Any, tooltip: str, is_optional: bool = False) -> Any:
+    return ComboBox(label=label, choices=choices, nullable=is_optional, tooltip=tooltip)
+
+
+def made(found: Found, fixed: Any, moving: Any) -> list[Any]:
+    """Return the layers of a result: on the fixed layer, wherever that lies."""
+    place = {name: getattr(fixed, name) for name in PLACE}
+    image: dict[str, Any] = {"rgb": True}
+    if not moving.rgb:
+        image = {"colormap": moving.colormap, "contrast_limits": moving.contrast_limits}
+    new = []
+    if found.jacobian is not None:
+        image_of_change = layers.Image(
+            found.jacobian,
+            name="volume change",
+            colormap="twilight_shifted",
+            contrast_limits=(0, 2),
+            visible=False,
+            metadata={RESULT: found.result},
+            **place,
+        )
+        new.append(image_of_change)
+    if found.displacement is not None:
+        new.append(
+            layers.Image(
+                found.displacement,
+                name="displacement, mm",
+                colormap="viridis",
+                visible=False,
+                metadata={RESULT: found.result},
+                **place,
+            )
+        )
+    new.append(
+        layers.Image(
+            found.warped,
+            name=f"{moving.name} registered",
+            blending=moving.blending,
+            metadata={RESULT: found.result},
+            **image,
+            **place,
+        )
+    )
+    if found.labels is not None:
+        new.append(layers.Labels(found.labels, name="labels registered", **place))
+    if found.vectors is not None:
+        new.append(layers.Vectors(found.vectors, name="displacement", visible=False, **place))
+    if found.points is not None:
+        world = found.points / mm_per_unit(fixed)
+        new.append(layers.Points(world, name="points registered", units=fixed.units))
+    return new
+
+
+def verdict_text(found: Found) -> str:
+    """Return the verdict in words, its reasons and the warnings."""
+    verdict = found.result.verdict
+    if verdict is None:
+        return "Registered."
+    lines = [f"{verdict.headline}: {verdict.meaning}.", *verdict.reasons]
+    return "\n".join([*lines, *notes(found.result.metrics)])
+
+
+def sentence(error: Exception) -> str:
+    """Return what to say of a failure."""
+    said = str(errors.from_exception(error)) or type(error).__name__
+    return f"{said[:1].upper()}{said[1:].rstrip('.')}."
