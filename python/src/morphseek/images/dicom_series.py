@@ -205,7 +205,8 @@ def new_object(series: Series, sop_class: str, modality: str, description: str) 
     made.SOPClassUID, made.SOPInstanceUID = sop_class, uid
     made.StudyInstanceUID = series.study
     made.SeriesInstanceUID = pydicom.uid.generate_uid()
-    made.SeriesNumber, made.InstanceNumber = None, 1
+    made.SeriesNumber, made.InstanceNumber = 900, 1  # behind a scanner's own
+    made.Laterality = ""
     made.SeriesDescription = description
     made.Modality = modality
     made.Manufacturer = made.ManufacturerModelName = "MorphSeek"

@@ -296,16 +296,19 @@ class Transform:
         """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
         is not the one that a DICOM registration names. Of other images nobody knows.
         """
-        if not self._frames[side] or not isinstance(image, (str, os.PathLike)):
+        if self._frames[side] and isinstance(image, (str, os.PathLike)):
+            self.check_frame_uid(frame_of(image), side, str(image))
+
+    def check_frame_uid(self, found: str, side: int, what: str) -> None:
+        """Do the same for a FrameOfReferenceUID; an empty one says nothing."""
+        if not found or self._frames[side] in ("", found):
             return
-        found = frame_of(image)
-        if found and found != self._frames[side]:
-            where = ("fixed image", "moving image")[side]
-            hint = "; give its inverse" if found == self._frames[1 - side] else ""
-            raise errors.InvalidArgumentError(
-                f"{self._name} names another frame of reference for its {where} than {image} has:"
-                f" they belong to different examinations, or to different patients{hint}"
-            )
+        where = ("fixed image", "moving image")[side]
+        hint = "; give its inverse" if found == self._frames[1 - side] else ""
+        raise errors.InvalidArgumentError(
+            f"{self._name} names another frame of reference for its {where} than {what} has: they"
+            f" belong to different examinations, or to different patients{hint}"
+        )
 
     def check_place(self, grid: np.ndarray, what: str) -> None:
         """Refuse a grid that a field which acts first does not reach."""

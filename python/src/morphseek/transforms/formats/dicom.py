@@ -42,6 +42,8 @@ def read(source: Source) -> Loaded:
         )
     try:
         return (_read_matrix if kind == RIGID else _read_field)(source, found)
+    except errors.MorphSeekError:
+        raise
     except _DAMAGED:
         raise source.unreadable(
             "is a registration object that lacks what the standard asks for, or holds it in"
