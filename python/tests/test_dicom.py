@@ -88,9 +88,14 @@ class Case(NamedTuple):
         return np.array([transform.TransformPoint(p) for p in self.points.tolist()])
 
 
-def make(folder: Path, field_axes: np.ndarray | None = None, **more: Any) -> Case:
+def make(
+    folder: Path,
+    field_axes: np.ndarray | None = None,
+    shape: tuple[int, int, int] = (15, 18, 21),
+    **more: Any,
+) -> Case:
     """Oblique, anisotropic images; the field's own axes may be others than the fixed image's."""
-    fixed = oblique(blob((15, 18, 21)))
+    fixed = oblique(blob(shape))
     center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
     turn = TURN * [1, 1, np.sign(np.linalg.det(TURN))]
