@@ -330,7 +330,9 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda d: setattr(d, "SOPClassUID", pydicom.uid.CTImageStorage), "no Spatial Registration",
     ),
     "no grid": (
-        lambda d: delattr(d.DeformableRegistrationSequence[0], "DeformableRegistrationGridSequence"),
+        lambda d: delattr(
+            d.DeformableRegistrationSequence[0], "DeformableRegistrationGridSequence"
+        ),
         "has no vector grid",
     ),
     "no sequence": (lambda d: delattr(d, "DeformableRegistrationSequence"), "lacks what"),

@@ -241,9 +241,7 @@ def refer_by_study(made: Dataset, all_series: Sequence[Series]) -> None:
     unlike = {series.uid: series for series in all_series}
     others: dict[str, list[Dataset]] = {}
     for series in unlike.values():
-        one = item(
-            SeriesInstanceUID=series.uid, ReferencedInstanceSequence=refer(series.instances)
-        )
+        one = item(SeriesInstanceUID=series.uid, ReferencedInstanceSequence=refer(series.instances))
         others.setdefault(series.study, []).append(one)
     if own := others.pop(str(made.StudyInstanceUID), None):
         made.ReferencedSeriesSequence = own

@@ -196,7 +196,9 @@ def _planes(
             " apply the transform.h5 of the registration, which holds the moving image's grid"
         )
     first = float(places[0])
-    uneven = max(abs((d.mean() - first) / step - np.rint((d.mean() - first) / step)) for d in depths)
+    uneven = max(
+        abs((d.mean() - first) / step - np.rint((d.mean() - first) / step)) for d in depths
+    )
     if max(float(np.ptp(d)) for d in depths) > max(0.5, 0.2 * step) or uneven > 0.2:
         raise errors.InputUnreadableError(
             f"input: {source} has contours that do not lie in parallel planes at even distances;"
@@ -253,11 +255,7 @@ def _placed(grid: np.ndarray, k: int, line: np.ndarray) -> np.ndarray:
 
 
 def _sampled(
-    transform: Transform,
-    grid: np.ndarray,
-    k: int,
-    masks: dict[int, _Mask],
-    planes: _Planes | None,
+    transform: Transform, grid: np.ndarray, k: int, masks: dict[int, _Mask], planes: _Planes | None
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Give the structures that show in one slice of the fixed image, as parts of its voxels."""
     from scipy.ndimage import map_coordinates

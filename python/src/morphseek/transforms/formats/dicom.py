@@ -73,9 +73,7 @@ def _read_matrix(source: Source, found: Dataset) -> Loaded:
         elif frame != registered:
             still = frame
     if len(moved) > 1:
-        raise source.unreadable(
-            f"registers {len(moved)} images at once; write an object for each"
-        )
+        raise source.unreadable(f"registers {len(moved)} images at once; write an object for each")
     frame, matrix = moved[0] if moved else (still or registered, np.eye(4))
     source.matrix(matrix)  # whether it can be inverted
     return Loaded(
@@ -109,7 +107,7 @@ def _read_field(source: Source, found: Dataset) -> Loaded:
     vectors, grid = _vectors(source, grid_item)
     # what acts before the field acts after it, too, if the vectors are turned back
     turned = vectors @ np.linalg.inv(pre[:3, :3]).T
-    parts = [field_part(turned, grid)]
+    parts: list[sitk.Transform] = [field_part(turned, grid)]
     if not np.array_equal(post @ pre, np.eye(4)):
         parts.insert(0, source.matrix(post @ pre))
     frames = (
@@ -159,8 +157,7 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def write(job: Job) -> list[Path]:
     fixed, moving = (
-        dicom.series_of(image, name)
-        for image, name in zip(_given(job), ("reference", "moving"))
+        dicom.series_of(image, name) for image, name in zip(_given(job), ("reference", "moving"))
     )
     dicom.check_patient(moving, fixed, f"{job.path}: the fixed and the moving series")
     _check_order(job)
@@ -218,9 +215,7 @@ def _put_matrix(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.
             FrameOfReferenceUID=series.frame,
             ReferencedImageSequence=dicom.refer(series.instances),
             MatrixRegistrationSequence=[
-                dicom.item(
-                    RegistrationTypeCodeSequence=[], MatrixSequence=[_matrix_item(matrix)]
-                )
+                dicom.item(RegistrationTypeCodeSequence=[], MatrixSequence=[_matrix_item(matrix)])
             ],
         )
         for series, matrix in ((fixed, np.eye(4)), (moving, np.linalg.inv(job.matrix())))
