@@ -206,7 +206,6 @@ def new_object(series: Series, sop_class: str, modality: str, description: str) 
     made.StudyInstanceUID = series.study
     made.SeriesInstanceUID = pydicom.uid.generate_uid()
     made.SeriesNumber, made.InstanceNumber = 900, 1  # behind a scanner's own
-    made.Laterality = ""
     made.SeriesDescription = description
     made.Modality = modality
     made.Manufacturer = made.ManufacturerModelName = "MorphSeek"

@@ -166,7 +166,7 @@ def write(job: Job) -> list[Path]:
     )
     now = datetime.datetime.now()
     made.ContentDate, made.ContentTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
-    made.ContentLabel = "REGISTRATION"
+    made.ContentLabel, made.Laterality = "REGISTRATION", ""
     made.ContentDescription = "Rigid or affine" if job.is_linear else "Deformable"
     made.ContentCreatorName = ""
     (_put_matrix if job.is_linear else _put_field)(job, made, fixed, moving)
