@@ -378,7 +378,8 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
     command(*words)  # finished: nothing is made anew
     assert forward.stat().st_mtime_ns == before
     assert "group_xfm.tsv" in command("bids", people, out, "group")
-    rows = list(csv.DictReader((out / "group_xfm.tsv").open(), delimiter="\t"))
+    table = (out / "group_xfm.tsv").read_text().splitlines()
+    rows = list(csv.DictReader(table, delimiter="\t"))
     assert {row["participant_id"] for row in rows} == {"sub-2", "sub-3"}
     grades = [("failed", "check", "good").index(row["verdict"]) for row in rows]
     assert grades == sorted(grades)  # the worst first

@@ -1,3 +1,3 @@
 """The names of the formats of transforms, for a help that loads nothing else."""
 
-NAMES = ("itk", "field", "field-ras", "ants", "fsl", "greedy", "lta", "elastix", "x5")
+NAMES = ("itk", "field", "field-ras", "ants", "fsl", "greedy", "lta", "elastix", "x5", "dicom")

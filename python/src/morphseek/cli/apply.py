@@ -28,7 +28,8 @@ _TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "flo
 @stage_option
 @click.option(
     "--input", "-i", "image", type=PATH, required=True,
-    help="Image or label map in the moving space, with time frames or without. Or points (.csv,"
+    help="Image or label map in the moving space, with time frames or without, or an RT structure"
+    " set (.dcm), which is drawn anew on the slices of --reference. Or points (.csv,"
     " .fcsv, .mrk.json), a surface (.vtk, .vtp, .stl, .ply, .gii) or tracts (.tck, .trk): these"
     " go the opposite way, from the fixed to the moving space.",
 )  # fmt: skip
@@ -71,7 +72,9 @@ def apply(
     memory: float | None,
     as_json: bool,
 ) -> None:
-    """Carry an image, a label map, points, a surface or tracts across by transforms."""
+    """Carry an image, a label map, an RT structure set, points, a surface or tracts across by
+    transforms.
+    """
     with reported(as_json):
         from .. import images
 
@@ -79,15 +82,23 @@ def apply(
             out.parent, [out.name], inputs(transforms, input=image, reference=reference)
         )
         transform = loaded(transforms, inverse, stage)
-        from ..transforms import blocks, carried
+        from ..transforms import blocks, carried, structures
 
         said: dict[str, object] = {"out": str(out)}
-        if carried.is_geometry(image):
+        has_structures = structures.is_structure_set(image)
+        if has_structures or carried.is_geometry(image):
             if modulate or dtype or background is not None or interpolation != "linear":
                 raise errors.InvalidArgumentError(
                     f"input: {image} has points and no voxels; leave out --interpolation,"
                     " --background, --dtype and --modulate"
                 )
+        if has_structures:
+            brought = structures.carry(image, out, transform, reference)
+            said.update(brought._asdict())
+            if brought.outside and not as_json:
+                names = ", ".join(brought.outside)
+                click.echo(plain(f"outside the reference, so left empty: {names}"), err=True)
+        elif carried.is_geometry(image):
             said["points"] = carried.carry(image, out, transform, reference)
         elif memory is not None or blocks.needs_blocks(image, out, transform, reference):
             blocks.apply_by_blocks(

@@ -25,7 +25,7 @@ def read_series(folder: Path, name: str) -> sitk.Image:
     """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with
     gaps evenly, and only warn.
     """
-    return _read_stack(_dicom_files(folder, name), folder, name)
+    return _read_stack(series_files(folder, name), folder, name)
 
 
 def _read_stack(files: Sequence[str], folder: Path, name: str) -> sitk.Image:
@@ -160,7 +160,8 @@ def _all_files(folder: Path, name: str) -> list[str]:
     return [file for files in _by_series(folder, name).values() for file in files]
 
 
-def _dicom_files(folder: Path, name: str) -> tuple[str, ...]:
+def series_files(folder: Path, name: str) -> tuple[str, ...]:
+    """Return the files of a folder's one series in the order of its slices."""
     series = _by_series(folder, name)
     if len(series) > 1:
         listing = "; ".join(  # their numbers are in the archives of a clinic, too

@@ -11,6 +11,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
+from ..images.dicom_series import frame_of
 from . import formats
 from .files import read
 from .labels import checked_dtype
@@ -59,7 +60,9 @@ class Transform:
         elif hasattr(transform, "behind_initial"):  # a dense one
             loaded = formats.Loaded(transform.to_sitk(), transform.grid, transform.moving_grid)
         elif isinstance(transform, Transform):
-            loaded = formats.Loaded(transform._transform, transform.grid, transform.moving_grid)
+            loaded = formats.Loaded(
+                transform._transform, transform.grid, transform.moving_grid, transform._frames
+            )
         else:
             loaded = formats.Loaded(read(transform))
         self._take(loaded, grid, moving_grid)
@@ -67,7 +70,7 @@ class Transform:
     def _take(
         self, loaded: formats.Loaded, grid: np.ndarray | None, moving_grid: np.ndarray | None
     ) -> None:
-        self._transform = loaded.transform
+        self._transform, self._frames = loaded.transform, loaded.frames
         if wrong := problems(self._transform):
             raise errors.InputUnreadableError(f"{self._name} {wrong[0]}")
         found = loaded.grid if grid is None else grid
@@ -154,6 +157,7 @@ class Transform:
             return {"final": self}
         initial = Transform(composed(linear), self._grid, self._moving_grid)
         initial._name = f"the initial part of {self._name}"
+        initial._frames = self._frames
         return {"initial": initial, "final": self}
 
     def stage(self, name: str) -> Transform:
@@ -188,6 +192,7 @@ class Transform:
         both = composed([*parts_of(self._transform), *parts_of(other._transform)])
         made = Transform(both, other._grid, self._moving_grid)
         made._name = f"{self._name} with {other._name}"
+        made._frames = (other._frames[0], self._frames[1])
         return made
 
     def inverse(self) -> Transform:
@@ -204,6 +209,7 @@ class Transform:
             turned += inverted(part, self._name)
         made = Transform(composed(turned), self._moving_grid, self._grid)
         made._name = f"the inverse of {self._name}"
+        made._frames = self._frames[::-1]
         return made
 
     def save(
@@ -281,9 +287,28 @@ class Transform:
                     " give the fixed image as reference"
                 )
             return self._grid
+        self.check_frame(reference, 0)
         image = images.read(reference, "reference")
         self.check_place(image.grid, f"the reference {_said(reference)}")
         return image.grid
+
+    def check_frame(self, image: images.ImageLike, side: int) -> None:
+        """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
+        is not the one that a DICOM registration names. Of other images nobody knows.
+        """
+        if self._frames[side] and isinstance(image, (str, os.PathLike)):
+            self.check_frame_uid(frame_of(image), side, str(image))
+
+    def check_frame_uid(self, found: str, side: int, what: str) -> None:
+        """Do the same for a FrameOfReferenceUID; an empty one says nothing."""
+        if not found or self._frames[side] in ("", found):
+            return
+        where = ("fixed image", "moving image")[side]
+        hint = "; give its inverse" if found == self._frames[1 - side] else ""
+        raise errors.InvalidArgumentError(
+            f"{self._name} names another frame of reference for its {where} than {what} has: they"
+            f" belong to different examinations, or to different patients{hint}"
+        )
 
     def check_place(self, grid: np.ndarray, what: str) -> None:
         """Refuse a grid that a field which acts first does not reach."""
@@ -371,6 +396,7 @@ class Transform:
                 "a numpy array does not say where it lies; give morphseek.Image(array, spacing,"
                 " origin, direction)"
             )
+        self.check_frame(image, 1)
         grid = self.on(reference)
         kind = checked_dtype(dtype)
         return images.Frames(image, "moving").map(

@@ -36,6 +36,8 @@ class Loaded(NamedTuple):
     transform: sitk.Transform
     grid: np.ndarray | None = None
     moving_grid: np.ndarray | None = None
+    frames: tuple[str, str] = ("", "")
+    """The FrameOfReferenceUID of the fixed and of the moving space, of a DICOM object."""
 
 
 class Source(NamedTuple):
@@ -113,6 +115,8 @@ class Job:
         self.named = tuple(
             Path(each).name if isinstance(each, (str, Path)) else "" for each in (reference, moving)
         )
+        self.given = reference, moving
+        self.held_grids = held.grid, held.moving_grid
         self._asked = reference is not None
 
     @functools.cached_property
@@ -136,10 +140,11 @@ class Job:
                 f"{self.path}: {self.name} bends, and {self.ending} holds a matrix alone; write it"
                 f" to one of {', '.join(FIELDS)}"
             )
-        return self._matrix(self.parts)
+        return self.matrix_of(self.parts)
 
     @staticmethod
-    def _matrix(parts: list[sitk.Transform]) -> np.ndarray:
+    def matrix_of(parts: list[sitk.Transform]) -> np.ndarray:
+        """Return linear parts, the last of which acts first, as one matrix."""
         matrix = np.eye(4)
         for part in parts:
             matrix = matrix @ linear_part(part)
@@ -160,8 +165,8 @@ class Job:
         of two files; no field for a linear transform.
         """
         if self.is_linear:
-            return self._matrix(self.parts), None
+            return self.matrix_of(self.parts), None
         *others, first = self.parts
         if not self._asked and is_field(first) and all(part.IsLinear() for part in others):
-            return self._matrix(others), vectors_of(first)
+            return self.matrix_of(others), vectors_of(first)
         return np.eye(4), self.field()

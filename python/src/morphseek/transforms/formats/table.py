@@ -14,7 +14,8 @@ from ... import errors, images
 from ..._files import check_path, check_regular
 from ..._formats import NAMES
 from ..._itk import HDF5
-from . import ants, elastix, field, fsl, greedy, itk, lta, x5
+from ...images.dicom_series import is_dicom
+from . import ants, dicom, elastix, field, fsl, greedy, itk, lta, x5
 from .job import FIELDS, Held, Job, Loaded, Source
 
 
@@ -49,6 +50,7 @@ FORMATS = (
            asks=("reference", "moving")),
     Format("elastix", "elastix", elastix.read, elastix.write, False, (".txt",)),
     Format("x5", "nitransforms", x5.read, x5.write, True, (".x5",)),
+    Format("dicom", "DICOM", dicom.read, dicom.write, True, dicom.ENDINGS),
 )  # fmt: skip
 _BY_NAME = {each.name: each for each in FORMATS}
 
@@ -146,8 +148,8 @@ def _by_ending(path: Path) -> Format:
         if _ending(path, each.endings):
             return each
     raise errors.OutputUnwritableError(
-        f"{path}: its ending is that of no transform; use .h5, .tfm, .nii.gz, .nrrd, .lta or .x5,"
-        f" or say the format: {', '.join(NAMES)}"
+        f"{path}: its ending is that of no transform; use .h5, .tfm, .nii.gz, .nrrd, .lta, .x5 or"
+        f" .dcm, or say the format: {', '.join(NAMES)}"
     )
 
 
@@ -158,6 +160,8 @@ def _found(path: Path) -> Format:
         return _BY_NAME[name[-3:].lstrip(".")]
     if name.endswith(field.ENDINGS):
         return _BY_NAME["field"]
+    if name.endswith(dicom.ENDINGS) or is_dicom(path):
+        return _BY_NAME["dicom"]
     if name.endswith((*HDF5, ".tfm", ".xfm")) or not path.is_file():
         return _BY_NAME["itk"]
     try:

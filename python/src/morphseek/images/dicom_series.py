@@ -1,0 +1,256 @@
+"""What DICOM objects say of a series of images: whose it is and how to refer to it. By pydicom."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import errors
+from .._features import needed
+from .._files import check_path, check_regular
+from .dicom import series_files
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset, FileDataset
+
+_PATIENT = ("PatientName", "PatientID", "PatientBirthDate", "PatientSex")
+_STUDY = ("StudyDate", "StudyTime", "ReferringPhysicianName", "StudyID", "AccessionNumber")
+_MORE = (
+    "IssuerOfPatientID", "PatientIdentityRemoved", "DeidentificationMethod",
+    "DeidentificationMethodCodeSequence", "LongitudinalTemporalInformationModified",
+    "StudyDescription",
+)  # fmt: skip
+_HEADER = (
+    "SpecificCharacterSet", "SOPClassUID", "SOPInstanceUID", "StudyInstanceUID",
+    "SeriesInstanceUID", "FrameOfReferenceUID", "PositionReferenceIndicator",
+    "ImagePositionPatient", *_PATIENT, *_STUDY, *_MORE,
+)  # fmt: skip
+_MARK = 128  # bytes before the letters DICM
+
+
+class Instance(NamedTuple):
+    """One file of a series."""
+
+    sop_class: str
+    uid: str
+    position: tuple[float, ...]
+    """Of its first voxel, LPS mm; empty where the header has none."""
+
+
+class Series(NamedTuple):
+    """A series of images, as other objects refer to it."""
+
+    header: Dataset
+    """Of its first file: the patient and the study."""
+    frame: str
+    study: str
+    uid: str
+    instances: list[Instance]
+    """In the order of the slices."""
+
+    @property
+    def patient(self) -> str:
+        return str(self.header.get("PatientID") or "").strip()
+
+    def at(self, place: np.ndarray) -> Instance:
+        """Return the file whose first voxel lies next to a place."""
+
+        def far(one: Instance) -> float:
+            return float(np.linalg.norm(np.subtract(one.position, place))) if one.position else 0.0
+
+        return min(self.instances, key=far)
+
+
+def library(what: str) -> Any:
+    """Return pydicom, or say what ``what`` needs."""
+    try:
+        import pydicom
+    except ImportError as error:
+        raise errors.InvalidArgumentError(needed("dicom", what, error)) from None
+    return pydicom
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether a file begins as DICOM's do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MARK + 4)[_MARK:] == b"DICM"
+    except OSError:
+        return False
+
+
+def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dataset:
+    """Read a DICOM file, or the elements `tags` of it alone."""
+    check_path(path, name, errors.InputUnreadableError)
+    check_regular(path, name)
+    if not path.is_file():
+        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+    pydicom = library(f"{name}: {path}")
+    try:
+        with warnings.catch_warnings():  # of values that bend the standard's rules
+            warnings.simplefilter("ignore")
+            read = pydicom.dcmread(path, stop_before_pixels=tags is not None, specific_tags=tags)
+            if not tags:
+                for element in read.iterall():  # or else they are parsed later, with no guard
+                    _ = element.value
+            return read
+    except OSError as error:
+        reason = error.strerror or "it is cut short"
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
+    except Exception:  # pydicom has as many kinds as there are ways to damage a file
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read as DICOM: it is cut short, damaged, or no DICOM file"
+        ) from None
+
+
+def series_of(image: Any, name: str) -> Series:
+    """Return the series of a DICOM folder or file, by the headers alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no path of DICOM, or pydicom is missing.
+    InputUnreadableError
+        The headers lack what others refer to.
+    """
+    if not isinstance(image, (str, os.PathLike)):
+        raise errors.InvalidArgumentError(
+            f"{name}: a DICOM object refers to DICOM images; give the folder of the series"
+        )
+    path = Path(image)
+    if not path.is_dir() and not is_dicom(path):
+        raise errors.InvalidArgumentError(
+            f"{name}: {path} is no DICOM, and a DICOM object refers to DICOM images; give the"
+            " folder of the series, or write another format"
+        )
+    files = [Path(file) for file in series_files(path, name)] if path.is_dir() else [path]
+    headers = [read_object(file, name, _HEADER) for file in files]
+    for key in ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID"):
+        found = {str(header.get(key) or "") for header in headers}
+        if len(found) > 1 or "" in found:
+            says = "differ in" if len(found) > 1 else "lack"
+            raise errors.InputUnreadableError(
+                f"{name}: the files of {path} {says} the {key}, by which DICOM objects refer to"
+                " images; give the series as the scanner or the archive wrote it"
+            )
+    first = headers[0]
+    return Series(
+        first,
+        str(first.FrameOfReferenceUID),
+        str(first.StudyInstanceUID),
+        str(first.SeriesInstanceUID),
+        [_instance(file, header, name) for file, header in zip(files, headers)],
+    )
+
+
+def _instance(file: Path, header: Dataset, name: str) -> Instance:
+    kind, uid = (str(header.get(key) or "") for key in ("SOPClassUID", "SOPInstanceUID"))
+    if not kind or not uid:
+        raise errors.InputUnreadableError(
+            f"{name}: {file} has no SOPClassUID or no SOPInstanceUID, by which DICOM objects refer"
+            " to images; give the series as the scanner or the archive wrote it"
+        )
+    return Instance(kind, uid, tuple(float(v) for v in header.get("ImagePositionPatient") or ()))
+
+
+def frame_of(image: Any) -> str:
+    """Return the FrameOfReferenceUID of a DICOM folder or file; empty of anything else."""
+    if not isinstance(image, (str, os.PathLike)):
+        return ""
+    path = Path(image)
+    if path.is_dir():
+        path = Path(series_files(path, "image")[0])
+    if not is_dicom(path):
+        return ""
+    return str(read_object(path, "image", ["FrameOfReferenceUID"]).get("FrameOfReferenceUID") or "")
+
+
+def check_patient(one: Series | Dataset, other: Series, what: str) -> None:
+    """Refuse to join what belongs to two patients. Where one has no identifier, nobody knows."""
+    header = one.header if isinstance(one, Series) else one
+    first = str(header.get("PatientID") or "").strip()
+    if first and other.patient and first != other.patient:
+        raise errors.InvalidArgumentError(
+            f"{what} belong to different patients (PatientID), and a DICOM object to one; write"
+            " another format, as .h5"
+        )
+
+
+def new_object(series: Series, sop_class: str, modality: str, description: str) -> FileDataset:
+    """Return an object of the patient, study and frame of reference of a series, with UIDs of its
+    own; nothing is made up about the patient.
+    """
+    pydicom = library(description)
+    from .. import __version__
+
+    uid = pydicom.uid.generate_uid()
+    meta = pydicom.dataset.FileMetaDataset()
+    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = sop_class, uid
+    # implicit, for contours are longer than the 64 KiB that their type may have in the other
+    meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
+    made: FileDataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(_MARK))
+    header = series.header
+    for key in ("SpecificCharacterSet", *_PATIENT, *_STUDY, *_MORE):
+        if key in header:
+            made[key] = header[key]
+        elif key in (*_PATIENT, *_STUDY):
+            setattr(made, key, "")
+    now = datetime.datetime.now()
+    made.SOPClassUID, made.SOPInstanceUID = sop_class, uid
+    made.StudyInstanceUID = series.study
+    made.SeriesInstanceUID = pydicom.uid.generate_uid()
+    made.SeriesNumber, made.InstanceNumber = 900, 1  # behind a scanner's own
+    made.SeriesDescription = description
+    made.Modality = modality
+    made.Manufacturer = made.ManufacturerModelName = "MorphSeek"
+    made.DeviceSerialNumber, made.SoftwareVersions = "0", __version__
+    made.InstanceCreationDate = made.SeriesDate = now.strftime("%Y%m%d")
+    made.InstanceCreationTime = made.SeriesTime = now.strftime("%H%M%S")
+    made.FrameOfReferenceUID = series.frame
+    made.PositionReferenceIndicator = header.get("PositionReferenceIndicator") or ""
+    return made
+
+
+def item(**values: Any) -> Dataset:
+    """Return a sequence's item."""
+    from pydicom.dataset import Dataset
+
+    made = Dataset()
+    for key, value in values.items():
+        setattr(made, key, value)
+    return made
+
+
+def refer(instances: Sequence[Instance]) -> list[Dataset]:
+    """Return the items that refer to files of a series."""
+    return [
+        item(ReferencedSOPClassUID=each.sop_class, ReferencedSOPInstanceUID=each.uid)
+        for each in instances
+    ]
+
+
+def refer_by_study(made: Dataset, all_series: Sequence[Series]) -> None:
+    """Say which series an object refers to: those of its own study, and those of others."""
+    unlike = {series.uid: series for series in all_series}
+    others: dict[str, list[Dataset]] = {}
+    for series in unlike.values():
+        one = item(SeriesInstanceUID=series.uid, ReferencedInstanceSequence=refer(series.instances))
+        others.setdefault(series.study, []).append(one)
+    if own := others.pop(str(made.StudyInstanceUID), None):
+        made.ReferencedSeriesSequence = own
+    if others:
+        made.StudiesContainingOtherReferencedInstancesSequence = [
+            item(StudyInstanceUID=study, ReferencedSeriesSequence=each)
+            for study, each in others.items()
+        ]
+
+
+def save_object(made: FileDataset, path: Path) -> None:
+    """Write an object to a temporary place."""
+    made.save_as(path, enforce_file_format=True)

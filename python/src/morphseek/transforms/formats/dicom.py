@@ -1,0 +1,299 @@
+"""DICOM: Spatial Registration, a matrix, and Deformable Spatial Registration, a field.
+
+The two run in opposite directions (PS3.3 C.20.2.1.1 and C.20.3.1.1): the matrix of the first brings
+points of the moving image (source) to the fixed one (registered), the grid of the second the other
+way, ``moving = Post(Pre x + u(x))`` with x on the grid in the fixed image's space.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from ... import errors, images
+from ..._files import write_with
+from ...images import dicom_series as dicom
+from ...images.grid import is_sheared, sheared
+from ..linear import linear
+from ..parts import composed, field_on, field_part, is_field, vectors_of
+from .job import Job, Loaded, Source, mapped
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset, FileDataset
+
+ENDINGS = (".dcm",)
+RIGID, DEFORMABLE = "1.2.840.10008.5.1.4.1.1.66.1", "1.2.840.10008.5.1.4.1.1.66.3"
+_MOST = 2**32 - 2  # bytes of one element
+_DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError)
+
+
+def read(source: Source) -> Loaded:
+    found = dicom.read_object(source.path, "transform")
+    kind = str(found.get("SOPClassUID") or "")
+    if kind not in (RIGID, DEFORMABLE):
+        said = str(found.get("Modality") or "")
+        raise source.unreadable(
+            f"is DICOM{f' of the modality {said}' if said.isalnum() else ''}, and no Spatial"
+            " Registration nor a Deformable one; give the registration object (REG)"
+        )
+    try:
+        return (_read_matrix if kind == RIGID else _read_field)(source, found)
+    except errors.MorphSeekError:
+        raise
+    except _DAMAGED:
+        raise source.unreadable(
+            "is a registration object that lacks what the standard asks for, or holds it in"
+            " another form; write it anew"
+        ) from None
+
+
+def _read_matrix(source: Source, found: Dataset) -> Loaded:
+    """Read the one matrix that moves something."""
+    registered = str(found.get("FrameOfReferenceUID") or "")
+    moved: list[tuple[str, np.ndarray]] = []
+    still = ""
+    for each in found.RegistrationSequence:
+        matrices = [
+            _matrix(source, one)
+            for registration in each.MatrixRegistrationSequence
+            for one in registration.MatrixSequence
+        ]
+        if len(matrices) > 1:
+            raise source.unreadable(
+                f"chains {len(matrices)} matrices for one image, which is not read; write them as"
+                " one"
+            )
+        frame = str(each.get("FrameOfReferenceUID") or "")
+        if matrices and not np.allclose(matrices[0], np.eye(4), rtol=0, atol=1e-12):
+            moved.append((frame, matrices[0]))
+        elif frame != registered:
+            still = frame
+    if len(moved) > 1:
+        raise source.unreadable(f"registers {len(moved)} images at once; write an object for each")
+    frame, matrix = moved[0] if moved else (still or registered, np.eye(4))
+    source.matrix(matrix)  # whether it can be inverted
+    return Loaded(
+        source.matrix(np.linalg.inv(matrix)), source.grid, source.moving_grid, (registered, frame)
+    )
+
+
+def _matrix(source: Source, item: Dataset) -> np.ndarray:
+    matrix = np.array(item.FrameOfReferenceTransformationMatrix, dtype=np.float64).reshape(4, 4)
+    source.matrix(matrix)
+    return matrix
+
+
+def _read_field(source: Source, found: Dataset) -> Loaded:
+    items = [one for one in found.DeformableRegistrationSequence if _grids(one)]
+    if len(items) != 1 or len(_grids(items[0])) != 1:
+        raise source.unreadable(
+            "has no vector grid; write it anew"
+            if not items
+            else f"holds {sum(len(_grids(one)) for one in items)} vector grids; write an object for"
+            " each"
+        )
+    (grid_item,), item = _grids(items[0]), items[0]
+    pre, post = (
+        _matrix(source, each[0]) if (each := item.get(key)) else np.eye(4)
+        for key in (
+            "PreDeformationMatrixRegistrationSequence",
+            "PostDeformationMatrixRegistrationSequence",
+        )
+    )
+    vectors, grid = _vectors(source, grid_item)
+    # what acts before the field acts after it, too, if the vectors are turned back
+    turned = vectors @ np.linalg.inv(pre[:3, :3]).T
+    parts: list[sitk.Transform] = [field_part(turned, grid)]
+    if not np.array_equal(post @ pre, np.eye(4)):
+        parts.insert(0, source.matrix(post @ pre))
+    frames = (
+        str(found.get("FrameOfReferenceUID") or ""),
+        str(item.get("SourceFrameOfReferenceUID") or ""),
+    )
+    return Loaded(composed(parts), grid, source.moving_grid, frames)
+
+
+def _grids(item: Dataset) -> Any:
+    return item.get("DeformableRegistrationGridSequence") or []
+
+
+def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the displacements, mm of shape (z, y, x, 3), and their grid."""
+    size = [int(n) for n in item.GridDimensions]
+    spacing = np.array(item.GridResolution, dtype=np.float64)
+    origin = np.array(item.ImagePositionPatient, dtype=np.float64)
+    row, column = np.array(item.ImageOrientationPatient, dtype=np.float64).reshape(2, 3)
+    axes = np.column_stack([row, column, np.cross(row, column)])
+    data = item.get("VectorGridData") or b""
+    if len(size) != 3 or min(size) < 1 or spacing.shape != (3,) or origin.shape != (3,):
+        raise source.unreadable(
+            "has a vector grid whose size, resolution or position are not three numbers each;"
+            " write it anew"
+        )
+    needs = 12 * size[0] * size[1] * size[2]
+    if len(data) != needs:
+        raise source.unreadable(
+            f"has {len(data)} bytes of vectors, and a grid of {' x '.join(map(str, size))}, which"
+            f" needs {needs}; it is cut short or damaged, copy it again"
+        )
+    if not (np.isfinite(spacing).all() and (spacing > 0).all() and np.isfinite(origin).all()):
+        raise source.unreadable("has a vector grid that lies nowhere; write it anew")
+    if is_sheared(axes) or not np.isfinite(axes).all():
+        raise source.unreadable("has a vector grid whose axes are no unit vectors at right angles")
+    order = ">f4" if item.original_encoding[1] is False else "<f4"
+    vectors = np.frombuffer(data, order).reshape(*size[::-1], 3).astype(np.float64)
+    lost = int((~np.isfinite(vectors)).any(axis=-1).sum())
+    if lost:
+        raise source.unreadable(
+            f"says nothing (NaN) at {lost} of {vectors.size // 3} points of its grid; write it on a"
+            " smaller grid, over what was registered"
+        )
+    return vectors, np.concatenate([size, spacing, origin, axes.ravel()])
+
+
+def write(job: Job) -> list[Path]:
+    fixed, moving = (
+        dicom.series_of(image, name) for image, name in zip(_given(job), ("reference", "moving"))
+    )
+    dicom.check_patient(moving, fixed, f"{job.path}: the fixed and the moving series")
+    _check_order(job)
+    made = dicom.new_object(
+        fixed, RIGID if job.is_linear else DEFORMABLE, "REG", "MorphSeek registration"
+    )
+    now = datetime.datetime.now()
+    made.ContentDate, made.ContentTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
+    made.ContentLabel, made.Laterality = "REGISTRATION", ""
+    made.ContentDescription = "Rigid or affine" if job.is_linear else "Deformable"
+    made.ContentCreatorName = ""
+    (_put_matrix if job.is_linear else _put_field)(job, made, fixed, moving)
+    dicom.refer_by_study(made, [fixed, moving])
+    write_with(lambda temporary: dicom.save_object(made, temporary), job.path)
+    return [job.path]
+
+
+def _given(job: Job) -> tuple[Any, Any]:
+    for image, name in zip(job.given, ("the fixed image as reference", "the moving image")):
+        if image is None:
+            raise errors.InvalidArgumentError(
+                f"{job.path}: a DICOM registration refers to two DICOM series, the fixed and the"
+                f" moving one; give {name}, the folder of its series"
+            )
+    return job.given
+
+
+def _check_order(job: Job) -> None:
+    """Refuse series that are given the wrong way round, where the grids tell."""
+    own, there = job.held_grids
+    if own is None or there is None or job.moving_grid is None or _box(own, there):
+        return
+    if _box(own, job.moving_grid) and _box(there, job.grid):
+        raise errors.InvalidArgumentError(
+            f"{job.path}: the series are given the wrong way round: the reference lies where the"
+            " moving image of the transform did, and the other way round; exchange them"
+        )
+
+
+def _box(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two grids fill the same box, however their axes run."""
+    centers = [
+        images.index_to_physical(g) @ np.array([*((g[:3] - 1) / 2), 1.0]) for g in (one, other)
+    ]
+    reach = [np.abs(g[9:18].reshape(3, 3)) @ (g[:3] * g[3:6]) / 2 for g in (one, other)]
+    near = 0.5 * float(min(one[3:6].min(), other[3:6].min()))
+    return bool(
+        np.abs(centers[0] - centers[1]).max() < near and np.abs(reach[0] - reach[1]).max() < near
+    )
+
+
+def _put_matrix(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
+    made.RegistrationSequence = [
+        dicom.item(
+            FrameOfReferenceUID=series.frame,
+            ReferencedImageSequence=dicom.refer(series.instances),
+            MatrixRegistrationSequence=[
+                dicom.item(RegistrationTypeCodeSequence=[], MatrixSequence=[_matrix_item(matrix)])
+            ],
+        )
+        for series, matrix in ((fixed, np.eye(4)), (moving, np.linalg.inv(job.matrix())))
+    ]
+
+
+def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
+    post, vectors, grid = _bend(job)
+    if is_sheared(grid[9:18].reshape(3, 3)):
+        raise sheared(f"{job.path}: {job.name}")
+    vectors, grid = _right_handed(vectors, grid)
+    if vectors.size * 4 > _MOST:
+        raise errors.OutputUnwritableError(
+            f"{job.path}: a field of {vectors.size // 3} vectors is larger than an element of DICOM"
+            " can be; write it as .h5, or on a coarser reference"
+        )
+    if not np.isfinite(vectors).all():
+        raise errors.InvalidArgumentError(f"{job.path}: {job.name} has vectors that are no numbers")
+    direction = grid[9:18].reshape(3, 3)
+    place = dicom.item(
+        ImagePositionPatient=[_decimal(v) for v in grid[6:9]],
+        ImageOrientationPatient=[_decimal(v) for v in direction.T[:2].ravel()],
+        GridDimensions=[int(n) for n in grid[:3]],
+        GridResolution=[float(v) for v in grid[3:6]],
+        VectorGridData=np.ascontiguousarray(vectors, "<f4").tobytes(),
+    )
+    made.DeformableRegistrationSequence = [
+        dicom.item(
+            SourceFrameOfReferenceUID=moving.frame,
+            ReferencedImageSequence=dicom.refer(moving.instances),
+            RegistrationTypeCodeSequence=[],
+            # many readers ask for both, and not whether they are there
+            PreDeformationMatrixRegistrationSequence=[_matrix_item(np.eye(4))],
+            PostDeformationMatrixRegistrationSequence=[_matrix_item(post)],
+            DeformableRegistrationGridSequence=[place],
+        )
+    ]
+
+
+def _bend(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a matrix, the displacements that act before it, and their grid. Beyond the grid the
+    matrix alone remains.
+    """
+    *others, first = job.parts
+    if is_field(first) and all(part.IsLinear() for part in others):
+        return Job.matrix_of(others), *vectors_of(first)
+    matrix = Job.matrix_of([part for part in job.parts if part.IsLinear()])
+    behind = sitk.CompositeTransform([linear(np.linalg.inv(matrix)), job.transform])
+    return matrix, field_on(behind, job.grid), job.grid
+
+
+def _right_handed(vectors: np.ndarray, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a field on a grid whose third axis is the cross product of the others, as DICOM takes
+    it to be: a left-handed one is counted from its other end.
+    """
+    axes = grid[9:18].reshape(3, 3)
+    if np.linalg.det(axes) > 0:
+        return vectors, grid
+    made = grid.copy()
+    made[6:9] = mapped(images.index_to_physical(grid), np.array([0, 0, grid[2] - 1]))
+    made[9:18] = (axes * [1, 1, -1]).ravel()
+    return vectors[::-1], made
+
+
+def _matrix_item(matrix: np.ndarray) -> Dataset:
+    turn = matrix[:3, :3]
+    square = turn.T @ turn
+    kind = "AFFINE"
+    if np.linalg.det(turn) > 0 and np.allclose(square, np.diag(np.diag(square)), atol=1e-9):
+        kind = "RIGID" if np.allclose(square, np.eye(3), atol=1e-9) else "RIGID_SCALE"
+    return dicom.item(
+        FrameOfReferenceTransformationMatrixType=kind,
+        FrameOfReferenceTransformationMatrix=[_decimal(v) for v in matrix.ravel()],
+    )
+
+
+def _decimal(value: float) -> str:
+    """Return a number in the 16 characters that DICOM has for it."""
+    from pydicom.valuerep import format_number_as_ds
+
+    return format_number_as_ds(float(value) + 0.0)

@@ -1,0 +1,365 @@
+"""RT structure sets of the moving image, carried to the fixed one as its label maps are.
+
+Closed contours become masks of parts of voxels, the masks are sampled in every slice of the fixed
+series, and are outlined there anew. Points and open lines go by the inverse transform.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import errors, images
+from .._features import needed
+from .._files import write_with
+from ..images import dicom_series as dicom
+from .contours import outlines, rasterised
+from .parts import field_on
+from .saved import Transform
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset, FileDataset
+
+KIND = "1.2.840.10008.5.1.4.1.1.481.3"
+_CLOSED = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
+_MOST = 2**30  # voxels of a mask
+
+
+class Carried(NamedTuple):
+    """What became of the structures."""
+
+    structures: list[str]
+    """Names of those that lie in the fixed image."""
+    outside: list[str]
+    """Names of those that have contours, none of which lies there."""
+
+
+class _Planes(NamedTuple):
+    """The parallel planes that contours lie in."""
+
+    axes: np.ndarray
+    """Two directions in the plane and its normal, as rows."""
+    first: float
+    """Place of the first one along the normal, mm."""
+    step: float
+    pixel: float
+    """Edge of a mask's pixels, mm."""
+
+
+class _Mask(NamedTuple):
+    values: np.ndarray
+    """Part of each voxel that is inside: float32 (plane, row, column)."""
+    corner: np.ndarray
+    """Of its first voxel: column, row and plane, in the steps of the planes."""
+
+
+def is_structure_set(path: Path) -> bool:
+    """Whether a file is an RT structure set, by its first bytes."""
+    if not dicom.is_dicom(path):
+        return False
+    with open(path, "rb") as file:
+        return KIND.encode() in file.read(4096)
+
+
+def carry(
+    source: Path, out: Path, transform: Transform, reference: images.ImageLike | None
+) -> Carried:
+    """Bring a structure set of the moving image to the fixed series, and write it.
+
+    Parameters
+    ----------
+    source, out : Path
+        RTSTRUCT files.
+    reference : path
+        The fixed image, a folder with its DICOM series.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The reference is no DICOM series, or another patient's.
+    InputUnreadableError
+        The structure set cannot be read, or its contours do not lie in parallel planes.
+    """
+    if out.suffix.lower() != ".dcm":
+        raise errors.OutputUnwritableError(
+            f"{out}: a structure set is written to .dcm; give the file that ending"
+        )
+    found = dicom.read_object(source, "input")
+    try:
+        import skimage  # noqa: F401
+    except ImportError as error:
+        raise errors.InvalidArgumentError(needed("dicom", f"input: {source}", error)) from None
+    if reference is None:
+        raise errors.InvalidArgumentError(
+            f"input: {source} is a structure set, which is drawn on slices; give the folder of the"
+            " fixed DICOM series as reference"
+        )
+    series = dicom.series_of(reference, "reference")
+    dicom.check_patient(found, series, f"{out}: the structure set and the reference")
+    _check_frame(found, transform, source)
+    grid = transform.on(reference)
+    contours = _contours(found, source)
+    planes = _planes(contours, grid, transform.moving_grid, source)
+    masks = {
+        number: _mask([c for kind, c in each if kind in _CLOSED], planes, source)
+        for number, each in contours.items()
+        if planes is not None and any(kind in _CLOSED for kind, _ in each)
+    }
+    drawn: dict[int, list[Dataset]] = {number: [] for number in contours}
+    for k, place in enumerate(_slices(grid)):
+        instance = series.at(place)
+        found_here = _sampled(transform, grid, k, masks, planes)
+        for number, area in found_here:
+            for line in outlines(area):
+                points = _placed(grid, k, line)
+                drawn[number].append(_contour("CLOSED_PLANAR", points, instance))
+    for number, points_kind, points in _others(contours, transform):
+        drawn[number].append(_contour(points_kind, points, None))
+    made = _structure_set(found, series, drawn)
+    write_with(lambda temporary: dicom.save_object(made, temporary), out)
+    names = _names(found)
+    return Carried(
+        [names.get(number, str(number)) for number, each in drawn.items() if each],
+        [names.get(n, str(n)) for n, each in drawn.items() if contours[n] and not each],
+    )
+
+
+def _check_frame(found: Dataset, transform: Transform, source: Path) -> None:
+    frames = {
+        str(each.get("ReferencedFrameOfReferenceUID") or "")
+        for each in found.get("StructureSetROISequence") or []
+    } - {""}
+    if len(frames) > 1:
+        raise errors.InputUnreadableError(
+            f"input: {source} has structures of {len(frames)} frames of reference; save those of"
+            " the moving image alone"
+        )
+    transform.check_frame_uid(next(iter(frames), ""), 1, f"the structure set {source}")
+
+
+def _contours(found: Dataset, source: Path) -> dict[int, list[tuple[str, np.ndarray]]]:
+    """Return the contours of each structure, its kind and its points (n, 3)."""
+    if str(found.get("SOPClassUID") or "") != KIND:
+        raise errors.InputUnreadableError(f"input: {source} is DICOM, and no RT structure set")
+    contours: dict[int, list[tuple[str, np.ndarray]]] = {}
+    try:
+        for each in found.StructureSetROISequence:
+            contours[int(each.ROINumber)] = []
+        for each in found.get("ROIContourSequence") or []:
+            for one in each.get("ContourSequence") or []:
+                points = np.array(one.ContourData, dtype=np.float64).reshape(-1, 3)
+                if not np.isfinite(points).all() or np.abs(points).max(initial=0) > 1e6:
+                    raise ValueError
+                if len(points):
+                    kind = str(one.ContourGeometricType)
+                    contours[int(each.ReferencedROINumber)].append((kind, points))
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        raise errors.InputUnreadableError(
+            f"input: {source} is a structure set whose contours are damaged, or are no numbers;"
+            " export it anew"
+        ) from None
+    return contours
+
+
+def _planes(
+    contours: dict[int, list[tuple[str, np.ndarray]]],
+    grid: np.ndarray,
+    moving_grid: np.ndarray | None,
+    source: Path,
+) -> _Planes | None:
+    """Find the planes of the closed contours; None where there are none."""
+    closed = [c for each in contours.values() for kind, c in each if kind in _CLOSED]
+    if not closed:
+        return None
+    normal = _normal(max(closed, key=lambda c: float(np.ptp(c, axis=0).sum())))
+    row = np.eye(3)[np.abs(normal).argmin()]
+    row = row - normal * (row @ normal)
+    row /= np.linalg.norm(row)
+    axes = np.stack([row, np.cross(normal, row), normal])
+    depths = [c @ normal for c in closed]
+    places = np.unique(np.round([d.mean() for d in depths], 2))
+    # a plane's own contours may differ by what their numbers were rounded by
+    gaps = np.diff(places)
+    gaps = gaps[gaps > 0.05]
+    if len(gaps):
+        step = float(gaps.min())
+    elif moving_grid is not None:
+        step = float(_along(moving_grid, normal))
+    else:
+        raise errors.InputUnreadableError(
+            f"input: {source} has contours in one plane alone, which do not say how thick it is;"
+            " apply the transform.h5 of the registration, which holds the moving image's grid"
+        )
+    first = float(places[0])
+    uneven = max(
+        abs((d.mean() - first) / step - np.rint((d.mean() - first) / step)) for d in depths
+    )
+    if max(float(np.ptp(d)) for d in depths) > max(0.5, 0.2 * step) or uneven > 0.2:
+        raise errors.InputUnreadableError(
+            f"input: {source} has contours that do not lie in parallel planes at even distances;"
+            " export the structure set on the slices of its series"
+        )
+    known = [grid[3:6].min()] + ([moving_grid[3:6].min()] if moving_grid is not None else [])
+    return _Planes(axes, first, step, float(min(known)))
+
+
+def _normal(points: np.ndarray) -> np.ndarray:
+    """Return the unit normal of a closed line's plane."""
+    spread = points - points.mean(axis=0)
+    normal: np.ndarray = np.linalg.eigh(spread.T @ spread)[1][:, 0]
+    return normal * np.sign(normal[np.abs(normal).argmax()])
+
+
+def _along(grid: np.ndarray, normal: np.ndarray) -> float:
+    axis = np.abs(normal @ grid[9:18].reshape(3, 3)).argmax()
+    return float(grid[3 + axis])
+
+
+def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
+    """Return what closed contours hold; where they overlap in a plane, the inner one is a hole."""
+    scale = np.array([planes.pixel, planes.pixel, planes.step])
+    lines = [(c @ planes.axes.T - [0, 0, planes.first]) / scale for c in closed]
+    low = np.floor(np.min([line.min(axis=0) for line in lines], axis=0)) - 2
+    high = np.ceil(np.max([line.max(axis=0) for line in lines], axis=0)) + 2
+    size = (high - low + 1)[::-1].astype(int)
+    if float(np.prod(size.astype(float))) > _MOST:
+        raise errors.InputUnreadableError(
+            f"input: {source} has a structure of {' x '.join(map(str, size))} pixels of"
+            f" {planes.pixel:g} mm, more than a body; export it anew"
+        )
+    values = np.zeros(size, np.float32)
+    for k in range(len(values)):
+        here = [line[:, 1::-1] - low[1::-1] for line in lines if np.rint(line[0, 2] - low[2]) == k]
+        if here:
+            values[k] = rasterised(here, (int(size[1]), int(size[2])))
+    return _Mask(values, low)
+
+
+def _slices(grid: np.ndarray) -> Iterator[np.ndarray]:
+    """Give the place of the first voxel of each slice."""
+    for k in range(int(grid[2])):
+        yield grid[6:9] + grid[9:18].reshape(3, 3)[:, 2] * grid[5] * k
+
+
+def _placed(grid: np.ndarray, k: int, line: np.ndarray) -> np.ndarray:
+    """Return points of a slice, row and column, in LPS mm."""
+    index = np.column_stack([line[:, 1], line[:, 0], np.full(len(line), k)])
+    m = images.index_to_physical(grid)
+    placed: np.ndarray = index @ m[:3, :3].T + m[:3, 3]
+    return placed
+
+
+def _sampled(
+    transform: Transform, grid: np.ndarray, k: int, masks: dict[int, _Mask], planes: _Planes | None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Give the structures that show in one slice of the fixed image, as parts of its voxels."""
+    from scipy.ndimage import map_coordinates
+
+    if planes is None:
+        return
+    one = grid.copy()
+    one[2] = 1
+    one[6:9] = list(_slices(grid))[k]
+    rows, columns = (np.arange(int(n), dtype=np.float64) for n in (grid[1], grid[0]))
+    line = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
+    there = _placed(grid, k, line) + field_on(transform.to_sitk(), one).reshape(-1, 3)
+    scale = np.array([planes.pixel, planes.pixel, planes.step])
+    index = (there @ planes.axes.T - [0, 0, planes.first]) / scale
+    for number, mask in masks.items():
+        own = index - mask.corner
+        inside = ((own > 0) & (own < np.array(mask.values.shape[::-1]) - 1)).all(axis=1)
+        if not inside.any():
+            continue
+        area = np.zeros(len(own), np.float32)
+        area[inside] = map_coordinates(mask.values, own[inside, ::-1].T, order=1)
+        if area.max() > 0.5:
+            yield number, area.reshape(len(rows), len(columns))
+
+
+def _others(
+    contours: dict[int, list[tuple[str, np.ndarray]]], transform: Transform
+) -> Iterator[tuple[int, str, np.ndarray]]:
+    """Give points and open lines, moved; a line leaves its plane."""
+    inverse = None
+    for number, each in contours.items():
+        for kind, points in each:
+            if kind in _CLOSED:
+                continue
+            inverse = transform.inverse() if inverse is None else inverse
+            moved = inverse.transform_points(points)
+            yield number, "POINT" if kind == "POINT" else "OPEN_NONPLANAR", moved
+
+
+def _contour(kind: str, points: np.ndarray, instance: dicom.Instance | None) -> Dataset:
+    made = dicom.item(
+        ContourGeometricType=kind,
+        NumberOfContourPoints=len(points),
+        ContourData=[f"{v + 0.0:.3f}" for v in points.ravel()],
+    )
+    if instance is not None:
+        made.ContourImageSequence = dicom.refer([instance])
+    return made
+
+
+def _names(found: Dataset) -> dict[int, str]:
+    return {int(each.ROINumber): str(each.get("ROIName") or "") for each in _rois(found)}
+
+
+def _rois(found: Dataset) -> Any:
+    return found.get("StructureSetROISequence") or []
+
+
+def _structure_set(
+    found: Dataset, series: dicom.Series, drawn: dict[int, list[Dataset]]
+) -> FileDataset:
+    """Return the structure set of the fixed series: names, numbers, colours and types stay."""
+    made = dicom.new_object(series, KIND, "RTSTRUCT", "Structures carried by MorphSeek")
+    made.OperatorsName = ""
+    made.StructureSetLabel = str(found.get("StructureSetLabel") or "") or "STRUCTURES"
+    now = datetime.datetime.now()
+    made.StructureSetDate, made.StructureSetTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
+    made.ApprovalStatus = "UNAPPROVED"  # whatever was approved, it was not this
+    study = dicom.item(
+        ReferencedSOPClassUID="1.2.840.10008.3.1.2.3.1",
+        ReferencedSOPInstanceUID=series.study,
+        RTReferencedSeriesSequence=[
+            dicom.item(
+                SeriesInstanceUID=series.uid, ContourImageSequence=dicom.refer(series.instances)
+            )
+        ],
+    )
+    made.ReferencedFrameOfReferenceSequence = [
+        dicom.item(FrameOfReferenceUID=series.frame, RTReferencedStudySequence=[study])
+    ]
+    made.PredecessorStructureSetSequence = dicom.refer(
+        [dicom.Instance(KIND, str(found.SOPInstanceUID), ())]
+    )
+    made.StructureSetROISequence = [
+        dicom.item(
+            ROINumber=int(each.ROINumber),
+            ReferencedFrameOfReferenceUID=series.frame,
+            ROIName=str(each.get("ROIName") or ""),
+            ROIGenerationAlgorithm="AUTOMATIC",
+            ROIGenerationDescription="carried from another series by its registration",
+        )
+        for each in _rois(found)
+    ]
+    made.ROIContourSequence = []
+    for each in found.get("ROIContourSequence") or []:
+        one = dicom.item(ReferencedROINumber=int(each.ReferencedROINumber))
+        if each.get("ROIDisplayColor"):
+            one.ROIDisplayColor = list(each.ROIDisplayColor)
+        if lines := drawn[int(each.ReferencedROINumber)]:
+            one.ContourSequence = lines
+        made.ROIContourSequence.append(one)
+    made.RTROIObservationsSequence = []
+    for each in found.get("RTROIObservationsSequence") or []:
+        one = copy.deepcopy(each)
+        one.ROIInterpreter = ""  # nobody has looked at these
+        made.RTROIObservationsSequence.append(one)
+    return made
