@@ -411,6 +411,12 @@ def compared(t: Table, gains: NDArray[np.float64]) -> Row:
     }
 
 
+def worthwhile(t: Table) -> NDArray[np.bool_]:
+    """Return which pairs are of a kind where the oracle gains :data:`CEILING`."""
+    most = dict(zip(dict.fromkeys(t.kinds), by_kind(t, t.gains.max(1)), strict=True))
+    return np.array([percent(most[kind]) >= CEILING for kind in t.kinds])
+
+
 def learned(t: Table, groups: list[str], seeds: list[int]) -> dict[str, NDArray[np.float64]]:
     """Return the gains (pairs,) of every chooser that runs here, each group by what was learned
     from the others; means over the seeds.
@@ -570,6 +576,13 @@ def main(
     shown = {name: kind_out[name] for name in ("boosted trees", "GRPO") if name in kind_out}
     typer.echo(ceilings(t, shown))
     typer.echo("Each kind by what was learned from the others:\n\n" + summary(t, ways | kind_out))
+    wide = worthwhile(t)
+    if wide.any():
+        few = dataclasses.replace(t, kinds=[k for k, w in zip(t.kinds, wide, strict=True) if w])
+        typer.echo(
+            f"Of them the {len(set(few.kinds))} kinds where the oracle gains {CEILING:g} %:\n\n"
+            + summary(few, {name: gains[wide] for name, gains in (ways | kind_out).items()})
+        )
     if body_out:
         typer.echo("Each body by what was learned from the others:\n\n" + summary(t, body_out))
     drawn = dict(list(ways.items())[:2]) | shown
