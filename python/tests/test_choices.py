@@ -1,0 +1,145 @@
+"""The benchmark of the plan's choices: that it goes on where it stopped, and that what learns finds
+a choice that is there to be learned.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import choices  # noqa: E402
+import choosers  # noqa: E402
+
+
+def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCHMARKS / "choices.py"), "--out", str(out), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_end_to_end(tmp_path: Path):
+    """Two pairs of one kind by two candidates; a line that a kill cut is run again, the others
+    are not.
+    """
+    asked = ["--kinds", "=torso CT", "--candidates", "affine alone", "--size", "24"]
+    first = run(tmp_path, *asked)
+    assert first.returncode == 0, first.stdout + first.stderr
+    path = tmp_path / "rows.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines]
+    assert [row["candidate"] for row in rows] == ["plan", "affine alone"] * 2
+    # a deformation is worth something on a torso, which an affine cannot fit
+    assert all(rows[k]["error"] < 0.6 * rows[k + 1]["error"] for k in (0, 2))
+    assert "| torso CT (2) |" in first.stdout and "the oracle | 0.0 (0.0 to 0.0)" in first.stdout
+    assert 4000 < (tmp_path / "choices.png").stat().st_size < 60_000
+
+    path.write_text("".join(lines[:-1]) + lines[-1][:40], encoding="utf-8")
+    again = run(tmp_path, *asked)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count(" CPU s | ok") == 1
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [row["error"] for row in found] == pytest.approx([row["error"] for row in rows])
+
+    other = run(tmp_path, *asked[:-1], "32")
+    assert other.returncode == 2 and "size 24" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--candidates", "nosuch"], "nosuch"),
+        (["--kinds", "nosuch"], "nosuch"),
+        (["--minutes", "0"], "rows.jsonl"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, arguments: list[str], said: str):
+    finished = run(tmp_path / "new", *arguments)
+    assert finished.returncode == 2 and said in finished.stderr
+
+
+def seen_of(facts: np.ndarray, candidates: int) -> choosers.Seen:
+    return choosers.Seen(facts, np.zeros((len(facts), candidates, 1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("boosted trees", "sklearn"), ("GRPO", "torch"), ("GRPO, advantages undivided", "torch")],
+)
+def test_learns_what_a_fact_tells(name: str, package: str):
+    """Candidate 1 is right where a fact is positive, candidate 2 where it is negative: no fixed
+    choice gains, a learned one does, on pairs it has not seen.
+    """
+    pytest.importorskip(package)
+    if package == "torch":
+        pytest.importorskip("morphseek.training", reason="needs morphseek[training]")
+    rng = np.random.default_rng(0)
+    facts = rng.standard_normal((60, 3))
+    right = 0.5 * facts[:, :1]
+    gains = np.hstack([0 * right, right, -right])
+    groups = [f"kind {k % 6}" for k in range(60)]
+
+    def gain(chooser: choosers.Chooser) -> float:
+        chosen = choosers.left_out(chooser, seen_of(facts, 3), gains, groups, 1)
+        return float(gains[np.arange(60), chosen].mean())
+
+    most = float(gains.max(1).mean())
+    assert gain(choosers.fixed) < 0.3 * most < 0.8 * most < gain(choosers.CHOOSERS[name])
+
+
+def test_results_tell_what_facts_do_not():
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(1)
+    gains = rng.standard_normal((60, 3))
+    seen = choosers.Seen(np.zeros((60, 1)), gains[..., None] + 0.1)
+    groups = [f"kind {k % 6}" for k in range(60)]
+    chosen = choosers.left_out(choosers.tree_of_results, seen, gains, groups, 1)
+    assert gains[np.arange(60), chosen].mean() > 0.9 * gains.max(1).mean()
+
+
+def table(kinds: list[str], errors: list[list[float]]) -> choices.Table:
+    return choices.Table(
+        kinds,
+        list(range(len(kinds))),
+        ["plan", "a", "b"],
+        np.array(errors),
+        seen_of(np.zeros((len(kinds), 1)), 3),
+    )
+
+
+def test_reachable_and_compared():
+    """By hand: in kind x both pairs have a at half the error; in y each pair's best is the other's
+    worst.
+    """
+    t = table(["x", "x", "y, noise", "y, noise"], [[4, 2, 8], [2, 1, 4], [1, 0.5, 2], [1, 2, 0.5]])
+    assert t.bodies == ["x", "x", "y", "y"]
+    chosen = choices.reachable(t)
+    assert chosen.tolist() == [1, 1, 2, 1]
+    near = choices.compared(t, choices.gain_of(t, chosen))
+    assert near["gain"] == pytest.approx(0) and (near["better"], near["worse"]) == (1, 1)
+    best = choices.compared(t, t.gains.max(1))
+    # two kinds of one sign: p = 2 / 2^2
+    assert best["gain"] == pytest.approx(50) and best["p"] == pytest.approx(0.5)
+    assert "| x (2) | 3.00 | 1.50 | 50 | 50 | a; a |" in choices.ceilings(t, {})
+    assert "| y, noise (2) | 1.00 | 0.50 | 50 | -100 | a; b |" in choices.ceilings(t, {})
+
+
+def test_measures_of_images():
+    """Noise of a known share of the range; correlation and its sign."""
+    import SimpleITK as sitk
+
+    rng = np.random.default_rng(0)
+    ramp = np.broadcast_to(np.linspace(100, 900, 40), (40, 40, 40))
+    noisy = sitk.GetImageFromArray((ramp + rng.normal(0, 20, ramp.shape)).astype(np.float32))
+    assert choices.noise_of(noisy) == pytest.approx(20 / 800, rel=0.15)
+    a = rng.standard_normal((20, 20, 20))
+    assert choices.local_correlation(a, 2 * a + 1) == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert choices.local_correlation(a, 3 - a) == pytest.approx((1.0, 1.0), abs=1e-6)
+    squared, _ = choices.local_correlation(a, rng.standard_normal((20, 20, 20)))
+    assert squared < 0.02
