@@ -16,6 +16,7 @@ from morphseek.training.pairs import PairSource, make_grid
 from morphseek.training.pairs.known_motion import draw_map, known_pair, other_contrast
 from morphseek.training.run import Trainer
 from morphseek.training.run.supply import FolderSupply, random_source
+from morphseek.training.run.validate import registration_scores
 
 PLAIN = KnownMotion(share=1.0, noise=0.0, bias=0.0, other_contrast=0.0, regrid=0.0, foreground=0.0)
 
@@ -57,7 +58,7 @@ def test_the_truth_takes_moving_onto_fixed(tmp_path, seed):
     warped = seen_by_simpleitk(pair, pair.moving[0, 0], sitk.sitkLinear)
     fixed, moving = pair.fixed[0, 0].numpy(), pair.moving[0, 0].numpy()
     apart = np.abs(moving - fixed)[inside].mean()
-    assert np.abs(warped - fixed)[inside].mean() < 0.15 * apart and apart > 0.05
+    assert np.abs(warped - fixed)[inside].mean() < 0.15 * apart and apart > 0.02
     # The same with the truth the wrong way round is no better than none.
     back = dataclasses.replace(pair, truth=-pair.truth)
     wrong = seen_by_simpleitk(back, pair.moving[0, 0], sitk.sitkLinear)
@@ -164,7 +165,7 @@ def test_training_on_known_motions_brings_points_closer(tiny, tmp_path):
         optim__ema=0.0,
     )
     trainer = Trainer(config, tmp_path / "run", progress=False)
-    before = trainer.validate()
+    before = registration_scores(trainer.backbone, trainer.supply, config, trainer.device)
     after = trainer.run()
     assert after["val_points_mm"] < before["val_points_mm"] - 0.1
     assert {"val_points_two_mm", "val_dice"} <= after.keys()
