@@ -104,9 +104,15 @@ def plot(rows: dict[str, dict[str, Any]], to: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
-    for axis, key, title in zip(axes, ("one", "two"), ("one contrast", "two contrasts"), strict=True):
+    for axis, key, title in zip(
+        axes, ("one", "two"), ("one contrast", "two contrasts"), strict=True
+    ):
         for refine, colour in (("alone", "tab:blue"), ("refined", "tab:orange")):
-            found = {name: row for name, row in rows.items() if (refine == "alone") == ("refine" not in name)}
+            found = {
+                name: row
+                for name, row in rows.items()
+                if (refine == "alone") == ("refine" not in name)
+            }
             axis.scatter(
                 [row[key]["mean"] for row in found.values()],
                 [row["dice"] for row in found.values()],
@@ -116,8 +122,11 @@ def plot(rows: dict[str, dict[str, Any]], to: Path) -> None:
             )
             for name, row in found.items():
                 axis.annotate(
-                    name.split(",")[0], (row[key]["mean"], row["dice"]), fontsize=6,
-                    xytext=(3, 3), textcoords="offset points",
+                    name.split(",")[0],
+                    (row[key]["mean"], row["dice"]),
+                    fontsize=6,
+                    xytext=(3, 3),
+                    textcoords="offset points",
                 )
         axis.set(xlabel="error of points, mm", title=title)
         axis.grid(alpha=0.3)

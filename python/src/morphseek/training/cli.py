@@ -249,7 +249,7 @@ def evaluate(
         from .. import _files
         from .._json import without_nan
 
-        _files.write_text(to, json.dumps(without_nan([*rows, *points]), indent=1, allow_nan=False))
+        _files.write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
 
 
 @app.command(name="average")

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..config.augmentation import Augmentation
 from ..config.known import KnownMotion
 from ..spatial import identity_grid, jacobian_determinant, sample
-from ..synthetic.noise import gaussian_process
+from ..synthetic.noise import gaussian_process, total
 from .augment import affine, change_intensity, rotation
 from .case import Case
 from .network_grid import Grid
@@ -89,9 +89,7 @@ def known_pair(
     # What leaves the field of view cannot be matched, and air tells nothing of its place.
     seen = sample(m_fov, identity_grid(grid.size, truth.device) + truth) > 0.99
     mask = (f_fov * seen * (f > motion.foreground)).float()
-    return Sample(
-        images[0], images[1], f_fov, m_fov, f_soft, m_soft, f_map, m_map, truth, mask
-    )
+    return Sample(images[0], images[1], f_fov, m_fov, f_soft, m_soft, f_map, m_map, truth, mask)
 
 
 def draw_map(grid: Grid, motion: KnownMotion, rng: np.random.Generator) -> Tensor:
@@ -99,8 +97,10 @@ def draw_map(grid: Grid, motion: KnownMotion, rng: np.random.Generator) -> Tenso
     two scales, then a rotation about the grid's middle and a shift.
     """
     step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
-    u = sum(
-        smooth_field(grid, rms * rng.uniform(motion.least, 1.0), sigma * rng.uniform(0.75, 1.5), rng)
+    u = total(
+        smooth_field(
+            grid, rms * rng.uniform(motion.least, 1.0), sigma * rng.uniform(0.75, 1.5), rng
+        )
         for rms, sigma in (motion.coarse, motion.fine)
     )
     while float(jacobian_determinant(u / step).min()) < LEAST_DETERMINANT:

@@ -58,8 +58,14 @@ def registration_scores(
             out[name] = float(np.mean(found))
     if known.share and isinstance(supply, FolderSupply):
         rows = evaluate_points(
-            backbone, supply.source, first(supply.val_pairs, known.val_pairs), d.spacing,
-            d.min_size, r.val_steps, known, device,
+            backbone,
+            supply.source,
+            first(supply.val_pairs, known.val_pairs),
+            d.spacing,
+            d.min_size,
+            r.val_steps,
+            known,
+            device,
         )
         for key in ("points_mm", "points_two_mm"):
             if found := scores(rows, -1, key):
