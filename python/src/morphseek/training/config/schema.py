@@ -132,7 +132,8 @@ class Loss:
         ``segmentation_classes`` are ``data.labels`` then. Without a policy only.
     truth : float
         Weight, during fine-tuning, of the distance in voxels to the true displacement, where that
-        is known.
+        is known: of synthetic pairs, and of the known motions of section ``[known]``. The images'
+        similarity does not count there.
     sharpness : float
         Steepness of a logistic that is applied to warped and fixed label probabilities before soft
         Dice; 0 applies none. Interpolated labels are blurred, and soft Dice of blurred labels
