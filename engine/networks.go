@@ -78,6 +78,17 @@ func (r *registration) checkModel() error {
 	return nil
 }
 
+// checkContrasts warns where a network for images of one kind meets two contrasts, which the alignment tells: it compares what it has learnt
+// to see, and leads points further astray than no network.
+func (r *registration) checkContrasts() {
+	m, a := r.model.Manifest, r.metrics.Align
+	if m.Modality == "any" || m.Modality == "mr-ct" || intensitiesCompare(a.SameModality, a.Score) {
+		return
+	}
+	r.warn(fmt.Sprintf("Model %s is made for two images of one contrast (%s), and these two seem to have different ones: points may end further off than without a network; leave it out, or choose another model.",
+		m.Name, m.Modality))
+}
+
 // extent returns the lengths of a grid along its axes, mm.
 func extent(g volume.Geometry) (mm [3]float64) {
 	for a, n := range g.Size {
@@ -92,6 +103,7 @@ func inMM(lengths [3]float64) string {
 
 // network runs the step graph T times on the network grid, each time keeping the best trajectory.
 func (r *registration) network() error {
+	r.checkContrasts()
 	m, threads := r.model.Manifest, r.opt.Threads
 	grid := m.Grid(r.fixed.Geometry)
 	fixed := r.input(r.fixed, r.pair.Fixed, grid, volume.IdentityAffine())

@@ -50,3 +50,23 @@ func TestImagesThatAModelIsNotMadeFor(t *testing.T) {
 		}
 	}
 }
+
+// A network of one modality warns where the alignment found two contrasts; one for any, or for two, has nothing to say.
+func TestAModelOfOneContrastWarnsOfTwo(t *testing.T) {
+	same, other := AlignMetrics{SameModality: true, Score: 0.8}, AlignMetrics{Score: 0.6}
+	for _, c := range []struct {
+		modality string
+		align    AlignMetrics
+		warns    bool
+	}{
+		{"mr", same, false}, {"mr", other, true}, {"ct", other, true}, {"any", other, false}, {"mr-ct", other, false},
+	} {
+		m := &network.Model{Manifest: network.Manifest{Name: "n", Modality: c.modality}}
+		r := &registration{model: m}
+		r.metrics.Align = c.align
+		r.checkContrasts()
+		if got := r.metrics.Warnings; len(got) > 0 != c.warns || c.warns && !strings.Contains(got[0], "one contrast ("+c.modality+")") {
+			t.Errorf("%s, one modality %v: warnings %q", c.modality, c.align.SameModality, got)
+		}
+	}
+}

@@ -120,7 +120,7 @@ _SYNTHETIC = ("head", "limb", "medley")
 _HEAD = truth.Motion((3.0, 18), (0.8, 7), 0.10, 8, 0.02)
 _ABDOMEN_CT = truth.Motion((6.0, 35), (1.5, 14), 0.08, 15, 0.02)
 _ABDOMEN_MR = truth.Motion((6.0, 35), (1.5, 14), 0.06, 12, 0.02)
-_HIPPOCAMPUS = truth.Motion((1.5, 8), (0.5, 4), 0.10, 2, 0.03)
+HIPPOCAMPUS = truth.Motion((1.5, 8), (0.5, 4), 0.10, 2, 0.03)
 
 # Their order is part of a pair's seed. Body: folder, prefix of the images, motion, disturbances.
 _BODIES = {
@@ -132,7 +132,7 @@ _BODIES = {
         ("", "two contrasts", "cropped", "partial view", "aligned"),
     ),
     "abdomen MR": ("abdomen", "mr", _ABDOMEN_MR, ("", "two contrasts", "bias")),
-    "hippocampus": ("hippocampus", "", _HIPPOCAMPUS, ("", "two contrasts", "noise", "aligned")),
+    "hippocampus": ("hippocampus", "", HIPPOCAMPUS, ("", "two contrasts", "noise", "aligned")),
 }
 _TEMPLATE = ("", "two contrasts", "noise", "slices of 5 mm", "resection", "aligned")
 

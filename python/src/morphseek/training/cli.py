@@ -194,12 +194,20 @@ def evaluate(
             )
         ),
     ] = None,
+    known: Annotated[
+        int,
+        typer.Option(
+            help="Fixed volumes to measure points on, by known motions of each; 0: none.", min=0
+        ),
+    ] = 10,
     to: Annotated[Path | None, typer.Option(help="Write per-pair JSON here.")] = None,
 ) -> None:
-    """Dice and NJD of a checkpoint on a pair list."""
+    """Dice and NJD of a checkpoint on a pair list, and how far points end from the truth on known
+    motions of its volumes (the section [known] of the run).
+    """
     import numpy as np
 
-    from .evaluate import evaluate_pairs, scores
+    from .evaluate import evaluate_pairs, evaluate_points, first, scores
     from .pairs import PairSource, read_pairs
     from .run import load_backbone
 
@@ -208,15 +216,10 @@ def evaluate(
         backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
         source = PairSource.configured(config.data, data)
-        rows = evaluate_pairs(
-            backbone,
-            source,
-            read_pairs(data, pairs),
-            config.data.spacing,
-            config.data.min_size,
-            steps,
-            surface=True,
-        )
+        listed = read_pairs(data, pairs)
+        grid = config.data.spacing, config.data.min_size, steps
+        rows = evaluate_pairs(backbone, source, listed, *grid, surface=True)
+        points = evaluate_points(backbone, source, first(listed, known), *grid, config.known)
     except (OSError, ValueError) as error:
         _fail(error)
     for t in range(steps + 1):
@@ -236,6 +239,12 @@ def evaluate(
             else f"{len(rows)} pairs, {len(dice)} of them with labels"
         )
         typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
+        if points:
+            one, two = (np.mean(scores(points, t, k)) for k in ("points_mm", "points_two_mm"))
+            typer.echo(
+                f"       points {one:.2f} mm from the truth, of two contrasts {two:.2f} mm,"
+                f" {len(points)} known motions"
+            )
     if to:
         from .. import _files
         from .._json import without_nan

@@ -6,6 +6,7 @@ volume, with nearest-neighbour interpolation through the total transform.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Sequence
@@ -16,13 +17,17 @@ import torch
 from torch import Tensor
 
 from .backbones import PolicyBackbone
+from .config.known import KnownMotion
 from .losses import hard_dice, masked_mean
 from .pairs import Case, Grid, PairSource, Sample, make_grid, make_sample, start_transform
+from .pairs.known_motion import known_pair
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
 
 __all__ = [
     "evaluate_pairs",
+    "evaluate_points",
+    "first",
     "field_on_fixed_grid",
     "register_sample",
     "score_pair",
@@ -201,6 +206,53 @@ def evaluate_pairs(
         rows.append(
             {"fixed": fixed_name, "moving": moving_name, "seconds": seconds, "steps": scores}
         )
+    model.train(was_training)
+    return rows
+
+
+def first(pairs: list[tuple[str, str]], count: int) -> list[str]:
+    """The first so many fixed volumes of a pair list, each once."""
+    return list(dict.fromkeys(fixed for fixed, _ in pairs))[:count]
+
+
+def evaluate_points(
+    model: PolicyBackbone,
+    source: PairSource,
+    names: Sequence[str],
+    spacing: Sequence[float],
+    min_size: Sequence[int],
+    steps: int,
+    known: KnownMotion,
+    device: torch.device | str = "cpu",
+) -> list[dict[str, Any]]:
+    """Register known motions of volumes, the same ones at every call: how far points end from the
+    truth, which overlap does not tell.
+
+    Returns
+    -------
+    list of dict
+        One a volume: ``fixed`` and ``steps``, a list from step 0 (nothing moved) to ``steps`` of
+        ``points_mm``, the mean distance in the foreground to the truth in mm, and
+        ``points_two_mm``, the same where the two images have contrasts of their own.
+    """
+    was_training = model.training
+    model.eval()
+    rows = []
+    for number, name in enumerate(names):
+        case = source.case(name)
+        grid = make_grid(case, spacing, min_size, model.size_multiple)
+        mm = torch.as_tensor(grid.spacing, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
+        found: list[dict[str, float]] = [{} for _ in range(steps + 1)]
+        for key, other in (("points_mm", 0.0), ("points_two_mm", 1.0)):
+            motion = dataclasses.replace(known, other_contrast=other)
+            pair = known_pair(case, grid, 0, motion, None, np.random.default_rng([4, number]))
+            pair = pair.to(device)
+            fields = register_sample(model, pair, steps)
+            for score, u in zip(found, (torch.zeros_like(fields[0]), *fields), strict=True):
+                assert pair.truth is not None
+                distance = ((u - pair.truth) * mm).norm(dim=1, keepdim=True)
+                score[key] = float(masked_mean(distance, pair.truth_mask))
+        rows.append({"fixed": name, "steps": found})
     model.train(was_training)
     return rows
 

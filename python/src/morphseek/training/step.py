@@ -136,9 +136,9 @@ class StepObjective(nn.Module):
         """
         w = self.weights
         terms["kl"] = kl_to_standard_normal(encoded.mu, encoded.log_sigma)
-        loss = (
-            terms["similarity"] + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
-        )
+        # Where the truth is told, likeness says less, and of two contrasts nothing.
+        likeness = 0.0 if "truth" in terms else terms["similarity"]
+        loss = likeness + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
         if w.fold:
             loss = loss + w.fold * terms["fold"]
         if w.volume:

@@ -9,6 +9,7 @@ override it.
 from .augmentation import Augmentation
 from .errors import ConfigError
 from .files import load, presets
+from .known import KnownMotion
 from .schema import (
     RENAMED_BODIES,
     Bundle,
@@ -29,6 +30,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Data",
+    "KnownMotion",
     "Loss",
     "Model",
     "Optim",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from .augmentation import Augmentation
 from .errors import ConfigError
+from .known import KnownMotion
 from .rules import RENAMED_KEYS, at_visit, between, fill, ranged, renamed
 
 
@@ -131,7 +132,8 @@ class Loss:
         ``segmentation_classes`` are ``data.labels`` then. Without a policy only.
     truth : float
         Weight, during fine-tuning, of the distance in voxels to the true displacement, where that
-        is known.
+        is known: of synthetic pairs, and of the known motions of section ``[known]``. The images'
+        similarity does not count there.
     sharpness : float
         Steepness of a logistic that is applied to warped and fixed label probabilities before soft
         Dice; 0 applies none. Interpolated labels are blurred, and soft Dice of blurred labels
@@ -448,6 +450,7 @@ class Config:
     policy: Policy = field(default_factory=Policy)
     optim: Optim = field(default_factory=Optim)
     augment: Augmentation = field(default_factory=Augmentation)
+    known: KnownMotion = field(default_factory=KnownMotion)
     run: Run = field(default_factory=Run)
     bundle: Bundle = field(default_factory=Bundle)
 
@@ -482,6 +485,12 @@ class Config:
             if len(getattr(self.data, name)) != count:
                 raise ConfigError(
                     f"'data.{name}' must have {count} numbers, not {len(getattr(self.data, name))}"
+                )
+        for name in ("coarse", "fine"):
+            values = getattr(self.known, name)
+            if len(values) != 2 or values[1] <= 0:
+                raise ConfigError(
+                    f"'known.{name}' must be two numbers, mm, the second above 0, not {values}"
                 )
         if self.data.percentiles[0] >= self.data.percentiles[1]:
             raise ConfigError(f"'data.percentiles' must rise, not {self.data.percentiles}")

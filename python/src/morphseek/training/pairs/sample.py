@@ -53,8 +53,24 @@ class Sample:
         return replace(self, **moved)
 
 
-def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Read a case at points given in mm from its centre, in its own array axes: (1, 3, D, H, W)."""
+def centred_points(grid: Grid) -> Tensor:
+    """The voxels of a grid in mm from its middle, (1, 3, D, H, W)."""
+    half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
+    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    return (identity_grid(grid.size, torch.device("cpu")) - half) * step
+
+
+def place(
+    case: Case, points_mm: Tensor, labels: int, everywhere: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Read a case at points given in mm from its centre, in its own array axes: (1, 3, D, H, W).
+
+    Returns
+    -------
+    image, field of view, one-hot labels, label map
+        As in :class:`Sample`. With ``everywhere`` the image continues beyond its field of view, and
+        is not clipped.
+    """
     scale = torch.as_tensor(1.0 / case.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
     half = torch.tensor([(n - 1) / 2 for n in case.size]).view(1, 3, 1, 1, 1)
     index = points_mm * scale + half
@@ -67,7 +83,10 @@ def _place(case: Case, points_mm: Tensor, labels: int) -> tuple[Tensor, Tensor, 
         stack = torch.cat((case.image, hot), dim=1)
     else:
         stack = case.image
-    read = sample(stack, index, padding="border") * inside
+    read = sample(stack, index, padding="border")
+    if everywhere:
+        return read[:, :1], inside, read[:, 1:], torch.zeros_like(inside)
+    read = read * inside
     soft = read[:, 1:]
     if soft.shape[1]:
         both = torch.cat((1.0 - soft.sum(1, keepdim=True), soft), dim=1)
@@ -101,9 +120,7 @@ def make_sample(
     initial : ndarray of shape (4, 4), optional
         Homogeneous LPS transform that maps points of the fixed space to points of the moving space.
     """
-    half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
-    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
-    points = (identity_grid(grid.size, torch.device("cpu")) - half) * step
+    points = centred_points(grid)
     a_fixed = a_moving = _IDENTITY
     if augmentation is not None:
         assert rng is not None
@@ -112,21 +129,22 @@ def make_sample(
             points = points * torch.tensor([1.0, 1.0, -1.0]).view(1, 3, 1, 1, 1)
         a_fixed = affine(augmentation, rng, augmentation.fixed_share)
         a_moving = affine(augmentation, rng, 1.0)
-    p_fixed = _apply(a_fixed, points)
-    p_seen = _apply(a_moving, points)
+    p_fixed = apply_affine(a_fixed, points)
+    p_seen = apply_affine(a_moving, points)
     if augmentation is not None and rng is not None and augmentation.elastic_mm:
         p_fixed = p_fixed + elastic(augmentation, rng, augmentation.fixed_share, grid)
         p_seen = p_seen + elastic(augmentation, rng, 1.0, grid)
-    p_moving = _apply(start_transform(fixed, moving, initial), p_seen)
-    f, f_fov, f_soft, f_map = _place(fixed, p_fixed, labels)
-    m, m_fov, m_soft, m_map = _place(moving, p_moving, labels)
+    p_moving = apply_affine(start_transform(fixed, moving, initial), p_seen)
+    f, f_fov, f_soft, f_map = place(fixed, p_fixed, labels)
+    m, m_fov, m_soft, m_map = place(moving, p_moving, labels)
     if augmentation is not None and rng is not None:
         f = change_intensity(f, f_fov, augmentation, rng)
         m = change_intensity(m, m_fov, augmentation, rng)
     return Sample(f, m, f_fov, m_fov, f_soft, m_soft, f_map, m_map)
 
 
-def _apply(affine: np.ndarray, points: Tensor) -> Tensor:
+def apply_affine(affine: np.ndarray, points: Tensor) -> Tensor:
+    """Take points (1, 3, D, H, W) through a 3x4 affine, array order."""
     if affine is _IDENTITY:
         return points
     a = torch.as_tensor(affine, dtype=torch.float32)

@@ -129,7 +129,7 @@ _FREE = {
     "data": ("path", "test"),
     "synthetic": ("workers",),
 }
-_SECTIONS = ("data", "model", "loss", "policy", "optim", "augment", "synthetic", "run")
+_SECTIONS = ("data", "model", "loss", "policy", "optim", "augment", "known", "synthetic", "run")
 
 
 def read_last(out: Path, config: Config, world: int, device: torch.device) -> dict[str, Any]:

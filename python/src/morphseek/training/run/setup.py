@@ -49,6 +49,7 @@ def check_run(config: Config) -> None:
     checkpoints that had it without effect stay readable.
     """
     run = config.run
+    _check_known(config)
     if run.stage == "finetune" and not config.data.labels:
         raise ValueError("fine-tuning needs labels: data.labels is 0")
     if config.data.limit and (
@@ -75,6 +76,22 @@ def check_run(config: Config) -> None:
             f"loss.segmentation needs the backbone {' or '.join(known('can_segment'))} with"
             f" segmentation_classes, not {config.model.backbone}; set it to 0, in"
             " loss.phases, too"
+        )
+
+
+def _check_known(config: Config) -> None:
+    if not config.known.share:
+        return
+    if config.data.pairs == "synthetic":
+        raise ConfigError(
+            "'known.share' is of a data folder's volumes, and 'data.pairs' = 'synthetic' has none:"
+            " set it to 0; synthetic pairs have their truth"
+        )
+    visits = (0, *(phase["visit"] for phase in config.loss.phases))
+    if config.run.stage != "finetune" or not any(config.loss.at(v).truth > 0 for v in visits):
+        raise ConfigError(
+            f"'known.share' = {config.known.share:g} has no effect without a weight 'loss.truth'"
+            " above 0 in fine-tuning: set loss.truth=0.3, or known.share=0"
         )
 
 

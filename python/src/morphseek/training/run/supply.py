@@ -10,7 +10,9 @@ import numpy as np
 
 from ..config.schema import Config
 from ..pairs.errors import DataError
+from ..pairs.known_motion import known_pair
 from ..pairs.lists import read_pairs, read_people
+from ..pairs.network_grid import make_grid
 from ..pairs.sample import Sample
 from ..pairs.source import PairSource
 from ..synthetic.source import SyntheticSource
@@ -81,11 +83,16 @@ class FolderSupply:
         return self.pairs[order[place]]
 
     def pair(self, visit: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of a visit on its network grid."""
-        d = self.config.data
-        return self.source.pair(
-            *self.draw(visit, rng), d, self.multiple, d.labels, self.config.augment, rng
-        )
+        """The augmented pair of a visit on its network grid: of two volumes, or a known motion of
+        one.
+        """
+        c, d = self.config, self.config.data
+        fixed, moving = self.draw(visit, rng)
+        if c.known.share and rng.random() < c.known.share:
+            case = self.source.case(fixed)
+            grid = make_grid(case, d.spacing, d.min_size, self.multiple)
+            return known_pair(case, grid, d.labels, c.known, c.augment, rng)
+        return self.source.pair(fixed, moving, d, self.multiple, d.labels, c.augment, rng)
 
     def validation_sample(self, number: int) -> Sample:
         """A validation pair on its network grid."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..backbones import PolicyBackbone
 from ..config.schema import Config
-from ..evaluate import evaluate_pairs, register_sample, score_sample, scores
+from ..evaluate import evaluate_pairs, evaluate_points, first, register_sample, score_sample, scores
 from ..losses.overlap import hard_dice
 from ..pairs.network_grid import make_grid
 from ..pairs.sample import make_sample
@@ -41,7 +41,7 @@ def registration_scores(
     device: torch.device,
 ) -> dict[str, float]:
     """Dice and NJD on the validation pairs; no Dice where no pair has labels."""
-    d, r = config.data, config.run
+    d, r, known = config.data, config.run, config.known
     if isinstance(supply, SyntheticSupply):
         rows = _score_synthetic(backbone, supply, config, device)
     else:
@@ -56,6 +56,20 @@ def registration_scores(
     for key, name in (("njd", "val_njd_percent"), ("sdlogj", "val_sdlogj"), ("epe", "val_epe")):
         if found := scores(rows, -1, key):
             out[name] = float(np.mean(found))
+    if known.share and isinstance(supply, FolderSupply):
+        rows = evaluate_points(
+            backbone,
+            supply.source,
+            first(supply.val_pairs, known.val_pairs),
+            d.spacing,
+            d.min_size,
+            r.val_steps,
+            known,
+            device,
+        )
+        for key in ("points_mm", "points_two_mm"):
+            if found := scores(rows, -1, key):
+                out[f"val_{key}"] = float(np.mean(found))
     return out
 
 

@@ -16,17 +16,18 @@ def total(parts: Iterable[Tensor]) -> Tensor:
 
 
 def gaussian_process(
-    rng: np.random.Generator, channels: int, size: Sequence[int], scale: float
+    rng: np.random.Generator, channels: int, size: Sequence[int], scale: float | Sequence[float]
 ) -> Tensor:
     """A Gaussian process with mean 0 and variance 1, (1, channels, D, H, W).
 
-    White noise on a control grid every ``scale`` nodes, spread by Gaussians (infinitely smooth,
-    unlike linear interpolation) and normalised at every node.
+    White noise on a control grid every ``scale`` nodes (one number, or one an axis), spread by
+    Gaussians (infinitely smooth, unlike linear interpolation) and normalised at every node.
     """
     weights = []
-    for n in size:
-        control = np.arange(-1.5 * scale, n - 1 + 2.5 * scale, scale)
-        w = np.exp(-0.5 * ((np.arange(n)[:, None] - control) / (0.65 * scale)) ** 2)
+    scales = scale if isinstance(scale, Sequence) else [scale] * len(size)
+    for n, s in zip(size, scales, strict=True):
+        control = np.arange(-1.5 * s, n - 1 + 2.5 * s, s)
+        w = np.exp(-0.5 * ((np.arange(n)[:, None] - control) / (0.65 * s)) ** 2)
         weights.append(
             torch.from_numpy((w / np.sqrt((w**2).sum(1, keepdims=True))).astype(np.float32))
         )
