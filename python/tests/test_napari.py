@@ -24,21 +24,19 @@ from morphseek import errors, phantoms
 from morphseek._engine.table import option_table
 from pace import limit
 
-for needs in ("napari", "pytestqt", "qtpy"):
-    pytest.importorskip(
-        needs,
-        reason="needs napari, a Qt and pytest-qt: pip install 'morphseek[napari]' PyQt6 pytest-qt",
-        exc_type=ImportError,
-    )
-from napari import layers
-from napari.components import ViewerModel
-from npe2 import PluginManifest
-from qtpy.QtGui import QOpenGLContext
+WHY = "needs napari, a Qt and pytest-qt: pip install 'morphseek[napari]' PyQt6 pytest-qt"
+pytest.importorskip("napari", reason=WHY, exc_type=ImportError)
+pytest.importorskip("pytestqt", reason=WHY, exc_type=ImportError)
+pytest.importorskip("qtpy", reason=WHY, exc_type=ImportError)
+from napari import layers  # noqa: E402
+from napari.components import ViewerModel  # noqa: E402
+from npe2 import PluginManifest  # noqa: E402
+from qtpy.QtGui import QOpenGLContext  # noqa: E402
 
-import morphseek.napari
-from morphseek.napari import RegisterWidget, samples
-from morphseek.napari.geometry import Source, layer_place
-from morphseek.napari.run import Job, run
+import morphseek.napari  # noqa: E402
+from morphseek.napari import RegisterWidget, samples  # noqa: E402
+from morphseek.napari.geometry import Source, layer_place  # noqa: E402
+from morphseek.napari.run import Job, run  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # napari and its packages warn of each other
 PYTHON = Path(__file__).parents[1]

@@ -28,11 +28,11 @@ RESULT = "morphseek"
 """Where the registered layer's metadata has the :class:`morphseek.RegistrationResult`."""
 
 
-class _Signals(WorkerBaseSignals):
+class _Signals(WorkerBaseSignals):  # type: ignore[misc]
     told = Signal(float, str)
 
 
-class _Run(WorkerBase):
+class _Run(WorkerBase):  # type: ignore[misc]
     """A job in a thread of its own. Its answer is what was found, or a sentence: napari would show
     an exception as a traceback.
     """
@@ -56,7 +56,7 @@ class _Run(WorkerBase):
         return not self.abort_requested
 
 
-class RegisterWidget(Container):
+class RegisterWidget(Container):  # type: ignore[misc]
     """The panel.
 
     Parameters
