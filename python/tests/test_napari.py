@@ -3,13 +3,17 @@
 Extra morphseek[napari], a Qt and pytest-qt; the tests in a window need an OpenGL context, too::
 
     pip install 'morphseek[napari]' PyQt6 pytest-qt
-    QT_QPA_PLATFORM=offscreen xvfb-run -a python -m pytest tests/test_napari.py
+    QT_QPA_PLATFORM=offscreen xvfb-run -a python -m pytest -W ignore::DeprecationWarning \\
+        tests/test_napari.py
+
+napari's pytest plugin loads before any test, and pydantic warns of it: hence the -W.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,21 +28,23 @@ from morphseek import errors, phantoms
 from morphseek._engine.table import option_table
 from pace import limit
 
-for needs in ("napari", "pytestqt", "qtpy"):
-    pytest.importorskip(
-        needs,
-        reason="needs napari, a Qt and pytest-qt: pip install 'morphseek[napari]' PyQt6 pytest-qt",
-        exc_type=ImportError,
-    )
-from napari import layers
-from napari.components import ViewerModel
-from npe2 import PluginManifest
-from qtpy.QtGui import QOpenGLContext
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what napari warns of as it loads is not ours
+    for needs in ("napari", "pytestqt", "qtpy.QtWidgets"):
+        pytest.importorskip(
+            needs,
+            reason="needs: pip install 'morphseek[napari]' PyQt6 pytest-qt",
+            exc_type=ImportError,
+        )
+    from napari import layers
+    from napari.components import ViewerModel
+    from npe2 import PluginManifest
+    from qtpy.QtGui import QOpenGLContext
 
-import morphseek.napari
-from morphseek.napari import RegisterWidget, samples
-from morphseek.napari.geometry import Source, layer_place
-from morphseek.napari.run import Job, run
+    import morphseek.napari
+    from morphseek.napari import RegisterWidget, samples
+    from morphseek.napari.geometry import Source, layer_place
+    from morphseek.napari.run import Job, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # napari and its packages warn of each other
 PYTHON = Path(__file__).parents[1]
@@ -175,7 +181,7 @@ def model(qtbot: Any) -> ViewerModel:
 def panel(viewer: Any, **options: str) -> RegisterWidget:
     widget = RegisterWidget(viewer)
     for name, value in ({"preset": "fast", "initial": "com"} | options).items():
-        widget.options[name].value = value
+        widget.engine_options[name].value = value
     return widget
 
 
@@ -189,10 +195,10 @@ def press(widget: RegisterWidget, qtbot: Any) -> str:
 def test_options_are_the_engine_s(model: ViewerModel):
     widget = panel(model)
     table = {option["name"]: option for option in option_table()}
-    for name, box in widget.options.items():
+    for name, box in widget.engine_options.items():
         assert list(box.choices) == table[name]["choices"]
         assert box.tooltip == table[name]["help"]
-    assert {"preset", "similarity", "smoothness"} <= set(widget.options)
+    assert {"preset", "similarity", "smoothness"} <= set(widget.engine_options)
 
 
 def test_layers_are_offered_as_they_come(model: ViewerModel):
@@ -203,7 +209,7 @@ def test_layers_are_offered_as_they_come(model: ViewerModel):
     one.name = "first"
     assert widget.fixed.current_choice == "first"
     model.add_points(POINTS)
-    assert widget.points.value is None and len(widget.points.choices) == 2
+    assert widget.moving_points.value is None and len(widget.moving_points.choices) == 2
     model.layers.remove(two)
     assert widget.moving.value is one
 
@@ -212,7 +218,7 @@ def test_a_run_of_volumes(model: ViewerModel, qtbot: Any):
     widget = panel(model)
     fixed = model.add_image(BODY, scale=SPACING, rotate=TURN, units=("um",) * 3, name="A")
     model.add_image(BODY, scale=SPACING, rotate=TURN, units=("um",) * 3, name="B", colormap="red")
-    widget.points.value = model.add_points([[20.0, 10.0, 15.0]], units=("um",) * 3)
+    widget.moving_points.value = model.add_points([[20.0, 10.0, 15.0]], units=("um",) * 3)
     for box in (widget.displacement, widget.jacobian, widget.vectors):
         box.value = True
     said = press(widget, qtbot)
