@@ -242,7 +242,8 @@ def test_a_run_of_slices_in_colour(model: ViewerModel, qtbot: Any):
     widget = panel(model)
     model.add_image(BODY[12], name="grey")
     model.add_image(rgb, name="colour", translate=(2.0, 1.0))
-    press(widget, qtbot)
+    said = press(widget, qtbot)
+    assert "estimated error" in said, said
     new = model.layers["colour registered"]
     assert new.rgb and new.data.shape == rgb.shape and new.data.dtype == np.uint8
     inner = new.data[4:-4, 4:-4].astype(int)
@@ -269,8 +270,8 @@ def test_what_cannot_be_registered_is_said(model: ViewerModel, qtbot: Any):
         ("body", "are the same layer, 'body'; choose two"),
         ("slice", "give two volumes or two slices"),
         ("series", "moving layer 'series' has 4 axes"),
-        ("nothing", "moving layer 'nothing'"),
-        ("constant", "moving layer 'constant'"),
+        ("nothing", "Moving volume holds nothing but NaN"),
+        ("constant", "Moving volume"),
         ("bent", "moving layer 'bent' is sheared"),
         ("coloured", "is a volume in colour; split its channels"),
     ):

@@ -19,7 +19,8 @@ def torso() -> list[LayerData]:
     """Return a made-up patient's MR and CT, with labels and points of the CT.
 
     >>> [(array.shape, kind) for array, _, kind in torso()]
-    [((64, 64, 64), 'image'), ((56, 72, 72), 'image'), ((56, 72, 72), 'labels'), ((40, 3), 'points')]
+    [((64, 64, 64), 'image'), ((56, 72, 72), 'image'), ((56, 72, 72), 'labels'), ((40, 3),
+    'points')]
     """
     pair = phantoms.make_pair(size=64)
     points = pair.truth(pair.target_points())
