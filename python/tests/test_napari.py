@@ -241,7 +241,7 @@ def test_a_run_of_slices_in_colour(model: ViewerModel, qtbot: Any):
     rgb[..., 2] //= 2
     widget = panel(model)
     model.add_image(BODY[12], name="grey")
-    model.add_image(rgb, name="colour", translate=(2.0, 1.0))
+    model.add_image(rgb, name="colour", translate=(2.0, 1.0), rgb=True)
     said = press(widget, qtbot)
     assert "estimated error" in said, said
     new = model.layers["colour registered"]
