@@ -103,7 +103,7 @@ def run(job: Job, progress: Callable[[Progress], Any]) -> Found:
 def _vectors(result: RegistrationResult, ndim: int) -> np.ndarray:
     field = result.displacement if ndim == 3 else result.displacement[1:, 0]
     step = max(1, round(max(field.shape[1:]) / VECTORS_PER_AXIS))
-    places = (slice(None), *[slice(step // 2, None, step)] * ndim)
-    thinned = field[places]
+    every = slice(step // 2, None, step)
+    thinned = field[tuple([slice(None)] + [every] * ndim)]
     at = np.indices(thinned.shape[1:]) * step + step // 2
     return np.stack([each.reshape(ndim, -1).T for each in (at, thinned)], axis=1)

@@ -18,8 +18,9 @@ POINTS = 40
 def torso() -> list[LayerData]:
     """Return a made-up patient's MR and CT, with labels and points of the CT.
 
-    >>> [kind for _, _, kind in torso()]
-    ['image', 'image', 'labels', 'points']
+    >>> [(array.shape, kind) for array, _, kind in torso()]
+    [((64, 64, 64), 'image'), ((56, 72, 72), 'image'), ((56, 72, 72), 'labels'), ((40, 3),
+    'points')]
     """
     pair = phantoms.make_pair(size=64)
     points = pair.truth(pair.target_points())
@@ -41,15 +42,20 @@ def torso() -> list[LayerData]:
 
 
 def slices() -> list[LayerData]:
-    """Return two made-up patients' axial slices.
+    """Return an axial slice of a made-up patient, before and after he moved.
 
     >>> [(array.shape, kind) for array, _, kind in slices()]
-    [((128, 128), 'image'), ((128, 128), 'image')]
+    [((80, 80), 'image'), ((90, 90), 'image')]
     """
+    pair = phantoms.make_pair(size=80, contrasts=("MR", "MR"))
+    still, moved = pair.fixed, pair.moving
+    middle = len(still.array) // 2
+    centre = still.index_to_physical @ [middle, middle, middle, 1]
+    there = np.linalg.inv(moved.index_to_physical) @ [*pair.truth(centre[None, :3])[0], 1]
     found = []
-    for name, seed in (("fixed", 0), ("moving", 1)):
-        fixed = phantoms.make_pair(size=128, seed=seed).fixed
-        found.append(_image(fixed.like(fixed.array[64:65]), f"slice ({name})"))
+    for image, at, name in ((still, middle, "fixed"), (moved, round(there[2]), "moving")):
+        cut = Image(image.array[at], image.spacing[:2])
+        found.append(_image(cut, f"slice ({name})"))
     return found
 
 

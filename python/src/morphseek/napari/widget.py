@@ -73,13 +73,13 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self._told = False
         self.fixed = _choice("Fixed", self._images, "The image that stays where it is.")
         self.moving = _choice("Moving", self._images, "The image that is brought to the fixed one.")
-        self.points = _choice(
+        self.moving_points = _choice(
             "Moving points", self._points, "Points of the moving image, to carry over.", True
         )
-        self.labels = _choice(
+        self.moving_labels = _choice(
             "Moving labels", self._labels, "Labels of the moving image, to carry over.", True
         )
-        self.options = {
+        self.engine_options = {
             option["name"]: ComboBox(
                 label=option["label"],
                 choices=option["choices"],
@@ -101,9 +101,9 @@ class RegisterWidget(Container):  # type: ignore[misc]
             widgets=[
                 self.fixed,
                 self.moving,
-                self.points,
-                self.labels,
-                *self.options.values(),
+                self.moving_points,
+                self.moving_labels,
+                *self.engine_options.values(),
                 self.displacement,
                 self.jacobian,
                 self.vectors,
@@ -184,14 +184,18 @@ class RegisterWidget(Container):  # type: ignore[misc]
         return Job(
             Source.of(fixed, "fixed"),
             Source.of(moving, "moving"),
-            None if self.points.value is None else Source.of(self.points.value, "points"),
-            None if self.labels.value is None else Source.of(self.labels.value, "labels"),
+            None
+            if self.moving_points.value is None
+            else Source.of(self.moving_points.value, "points"),
+            None
+            if self.moving_labels.value is None
+            else Source.of(self.moving_labels.value, "labels"),
             {
-                option["name"]: self.options[option["name"]].value
+                option["name"]: self.engine_options[option["name"]].value
                 for option in option_table()
-                if option["name"] in self.options
+                if option["name"] in self.engine_options
                 # one that is given overrides the preset
-                and self.options[option["name"]].value != option["default"]
+                and self.engine_options[option["name"]].value != option["default"]
             },
             self.displacement.value,
             self.jacobian.value,
