@@ -1,0 +1,161 @@
+"""A registration back end for BrainLesion's preprocessing: ``pip install morphseek
+brainles-preprocessing``.
+
+:class:`MorphSeekRegistrator` goes where its ``ANTsRegistrator`` and ``GreedyRegistrator`` go.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _files, errors, images
+from .registration import register
+from .transforms import Transform
+
+try:
+    from brainles_preprocessing.registration.registrator import Registrator
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"morphseek.brainles needs {error.name}: pip install brainles-preprocessing",
+        name=error.name,
+    ) from None
+
+StrPath = str | os.PathLike[str]
+LINEAR = {"initial": "rigid", "search": "off", "refine": 0, "model": "none"}
+"""What it does unless told otherwise: one person's images, or an atlas, rigidly."""
+_INTERPOLATIONS = {
+    "default": "linear", "linear": "linear", "nearestneighbor": "nearest", "nn": "nearest",
+    "genericlabel": "nearest", "multilabel": "nearest", "label": "nearest", "nearest": "nearest",
+}  # fmt: skip
+
+
+class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
+    """MorphSeek as a registrator of BrainLesion's preprocessing.
+
+    Parameters
+    ----------
+    **options
+        Of :func:`morphseek.register`. Without any, the registration is rigid, as that of the other
+        registrators is: :data:`LINEAR`. ``initial="affine", refine=-1, search="auto"`` deforms.
+
+    Examples
+    --------
+    >>> registrator = MorphSeekRegistrator(initial="affine")
+    >>> registrator.options["initial"], registrator.options["refine"]
+    ('affine', 0)
+    """
+
+    def __init__(self, **options: Any):
+        self.options = {**LINEAR, **options}
+
+    def register(
+        self,
+        fixed_image_path: StrPath,
+        moving_image_path: StrPath,
+        transformed_image_path: StrPath,
+        matrix_path: StrPath,
+        log_file_path: StrPath | None = None,
+    ) -> None:
+        """Register one file onto another; write the moving image on the fixed one's grid, and the
+        transform as ``.h5`` (the ending is added where it lacks). The log gets the verdict and how
+        the result came about.
+
+        Raises
+        ------
+        morphseek.errors.MorphSeekError
+            A file or an option cannot be used; the registration fails.
+        """
+        found = register(fixed_image_path, moving_image_path, **self.options)
+        found.write_transform(_with_ending(matrix_path))
+        images.write(transformed_image_path, images.Image.on_grid(found.warped, found.grid))
+        if log_file_path is not None:
+            _files.write_text(log_file_path, f"{found!r}\n{found.explain()}\n")
+
+    def transform(
+        self,
+        fixed_image_path: StrPath,
+        moving_image_path: StrPath,
+        transformed_image_path: StrPath,
+        matrix_path: StrPath | Sequence[StrPath],
+        log_file_path: StrPath | None = None,
+        interpolator: str = "default",
+        **kwargs: Any,
+    ) -> None:
+        """Resample the moving image onto the fixed one's grid by a transform, or by several: the
+        first one acts first on the image.
+
+        Parameters
+        ----------
+        interpolator : str
+            linear (default), or nearestNeighbor, genericLabel, multiLabel, which keep labels.
+
+        Raises
+        ------
+        morphseek.errors.MorphSeekError
+            A file cannot be used, or the interpolator is another.
+        """
+        self._apply(
+            _loaded(matrix_path),
+            fixed_image_path,
+            moving_image_path,
+            transformed_image_path,
+            interpolator,
+            log_file_path,
+        )
+
+    def inverse_transform(
+        self,
+        fixed_image_path: StrPath,
+        moving_image_path: StrPath,
+        transformed_image_path: StrPath,
+        matrix_path: StrPath | Sequence[StrPath],
+        log_file_path: StrPath | None = None,
+        interpolator: str = "default",
+    ) -> None:
+        """Do what :meth:`transform` does by the inverse: the moving image lies where the transform
+        led, as an atlas' mask, and the fixed one where it came from.
+        """
+        self._apply(
+            _loaded(matrix_path).inverse(),
+            fixed_image_path,
+            moving_image_path,
+            transformed_image_path,
+            interpolator,
+            log_file_path,
+        )
+
+    def _apply(
+        self,
+        transform: Transform,
+        fixed: StrPath,
+        moving: StrPath,
+        out: StrPath,
+        interpolator: str,
+        log: StrPath | None,
+    ) -> None:
+        found = _INTERPOLATIONS.get(str(interpolator).lower())
+        if found is None:
+            raise errors.InvalidArgumentError(
+                f"the interpolator is {interpolator!r}; known: {', '.join(_INTERPOLATIONS)}"
+            )
+        images.write(out, transform.apply(Path(moving), reference=Path(fixed), interpolation=found))
+        if log is not None:
+            _files.write_text(log, f"{transform!r}: {moving} onto the grid of {fixed}, {found}\n")
+
+
+def _with_ending(path: StrPath) -> Path:
+    path = os.fspath(path)
+    return Path(path if path.endswith(".h5") else f"{path}.h5")
+
+
+def _loaded(paths: StrPath | Sequence[StrPath]) -> Transform:
+    """Return one transform of several, the first of which acts first on the image."""
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not listed:
+        raise errors.InvalidArgumentError("there is no transform: the list of matrices is empty")
+    parts = [Transform.load(_with_ending(path)) for path in listed]
+    return functools.reduce(lambda first, then: first @ then, parts)
