@@ -139,7 +139,6 @@ class Registration:
                 job["rigid"] = put("rigid", regions, grid)
             if (points := getattr(r, f"{side}_landmarks")) is not None:
                 job[f"{side}_landmarks"] = transfer.points_of(points)
-        job["channels"] = self._prepare_channels()
         if r.initial_transform is not None:
             if r.initial_transform.IsTransformToWorldLinear():
                 job["initial_transform"] = geometry.initial_matrix(r.initial_transform).tolist()
@@ -156,13 +155,14 @@ class Registration:
             if node.IsA("vtkMRMLMarkupsNode")
         ]
         job["labels"] = self._prepare_labels()
+        job["channels"] = self._prepare_channels()
         if (self._markups or self._bent) and "transform" not in wanted:
             wanted.append("transform")
         job["outputs"] = [outputs.WORKER[name] for name in wanted]
         return job
 
     def _prepare_channels(self) -> list[dict[str, Any]]:
-        """Write what drives the registration beside the first volumes."""
+        """Write what drives the registration beside the first volumes; the labels are prepared."""
         r, scratch, entries = self.request, self._scratch, []
 
         def put(side: str, array: np.ndarray, volume: Any) -> dict[str, Any]:
@@ -177,13 +177,9 @@ class Registration:
             }
             entries.append({"name": pair[0].GetName(), "labels": False, **both})
         if r.labels_drive:
-            grids = [transfer.on_scratch(scratch, node) for node in (r.fixed, r.moving)]
-            arrays = transfer.numbered_alike(
-                *(
-                    transfer.labels_on(scratch, node, grid)
-                    for node, grid in zip((r.fixed_labels, r.moving_labels), grids)
-                )
-            )
+            grids = [self._reference, transfer.on_scratch(scratch, r.moving)]
+            moving = transfer.labels_on(scratch, r.moving_labels, grids[1])
+            arrays = transfer.numbered_alike(self._fixed_labels, moving)
             both = {
                 side: put(side, array, grid)
                 for side, array, grid in zip(("fixed", "moving"), arrays, grids)

@@ -14,6 +14,7 @@ import numpy as np
 from .. import _json, errors
 from .._files import write_text
 from . import bindings, core
+from .table import is_preset_file
 
 #: The options that say how to deform.
 BENDING = (
@@ -102,7 +103,7 @@ def save_preset(path: str | os.PathLike[str], **options: Any) -> None:
 def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return options in which those of a preset's file stand, where no other value is given."""
     preset = options.get("preset")
-    if not isinstance(preset, os.PathLike) and not str(preset).lower().endswith(".json"):
+    if not is_preset_file(preset):
         return options
     given = {name: value for name, value in options.items() if value is not None}
     del given["preset"]

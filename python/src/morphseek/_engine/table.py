@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,3 +18,12 @@ def option_table() -> list[dict[str, Any]]:
         Path(__file__).with_name("options.json").read_text(encoding="utf-8")
     )
     return found
+
+
+def is_preset_file(preset: Any) -> bool:
+    """Whether a preset is the user's own file, and none of the engine's.
+
+    >>> is_preset_file("ours.json"), is_preset_file("best")
+    (True, False)
+    """
+    return isinstance(preset, os.PathLike) or str(preset).lower().endswith(".json")

@@ -13,7 +13,7 @@ import click
 
 from .. import errors
 from .._cache import cache_folder
-from .._engine.table import option_table
+from .._engine.table import is_preset_file, option_table
 from .output import NOT_GOOD
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -139,7 +139,7 @@ def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 
 def _checked_preset(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return a preset of the engine's, or the name of a file, which is read later."""
-    return value if value.lower().endswith(".json") else _checked(ctx, parameter, value)
+    return value if is_preset_file(value) else _checked(ctx, parameter, value)
 
 
 def changed(options: dict[str, Any]) -> dict[str, Any]:
@@ -151,16 +151,16 @@ def changed(options: dict[str, Any]) -> dict[str, Any]:
     save = options.pop("save_preset")
     defaults = {o["name"]: o["default"] for o in option_table()}
     found = {name: value for name, value in options.items() if value != defaults[name]}
-    if str(found.get("preset", "")).lower().endswith(".json"):
-        from .._engine.options import load_preset
+    if is_preset_file(options.get("preset")):
+        from .._engine.options import plain_options
 
         said = click.get_current_context().get_parameter_source
         own = {
             name: value
             for name, value in options.items()
-            if name != "preset" and said(name) is not click.core.ParameterSource.DEFAULT
+            if said(name) is not click.core.ParameterSource.DEFAULT
         }
-        found = load_preset(found["preset"]) | own
+        found = plain_options(own)  # with those of the file
     if save is not None:
         from .._engine.options import save_preset
 

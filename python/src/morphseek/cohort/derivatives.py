@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import _files, _json, _manifest, errors
 from .._engine import core
+from ..images.named import is_name
 from ..result import LABELS_BACK, RegistrationResult, load
 from ..verdict import GRADES
 from .bids import BidsName
@@ -36,9 +37,13 @@ def space_of(template: str | os.PathLike[str]) -> str:
     'MNI152NLin2009cAsym'
     >>> space_of("our template.nii.gz")
     'ourtemplate'
+    >>> space_of("templateflow:MNI152NLin2009cAsym:res-2")
+    'MNI152NLin2009cAsym'
     """
-    name = re.split(r"[/\\:]", os.fspath(template))[-1].removeprefix("tpl-")
-    found = re.match(r"[0-9A-Za-z+]+(?=_|\?|$)", name)  # before the entities, or the question
+    if is_name(template):
+        return re.sub(r"[^0-9A-Za-z]", "", os.fspath(template).split(":")[1])
+    name = Path(template).name.removeprefix("tpl-")
+    found = re.match(r"[0-9A-Za-z+]+(?=_|$)", name)  # before the entities
     return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
@@ -73,7 +78,7 @@ def write_derivatives(
     OutputUnwritableError
         A file cannot be written.
     """
-    describe(out)
+    _describe(out)
     pairs = {pair.id: pair for pair in done.pairs}
     return [
         _write_one(name, work / scan.id, out, space, template)
@@ -83,7 +88,7 @@ def write_derivatives(
     ]  # fmt: skip
 
 
-def describe(out: Path) -> None:
+def _describe(out: Path) -> None:
     """Write dataset_description.json of a derivative dataset, where there is none."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "dataset_description.json"

@@ -252,29 +252,17 @@ def made(found: Found, fixed: Any, moving: Any) -> list[Any]:
     image: dict[str, Any] = {"rgb": True}
     if not moving.rgb:
         image = {"colormap": moving.colormap, "contrast_limits": moving.contrast_limits}
-    new = []
-    if found.jacobian is not None:
-        image_of_change = layers.Image(
-            found.jacobian,
-            name="volume change",
-            colormap="twilight_shifted",
-            contrast_limits=(0, 2),
-            visible=False,
-            metadata={RESULT: found.result},
-            **place,
+    maps = (
+        (found.jacobian, {"name": "volume change", "contrast_limits": (0, 2)}, "twilight_shifted"),
+        (found.displacement, {"name": "displacement, mm"}, "viridis"),
+    )
+    new = [
+        layers.Image(
+            array, **said, colormap=colors, visible=False, metadata={RESULT: found.result}, **place
         )
-        new.append(image_of_change)
-    if found.displacement is not None:
-        new.append(
-            layers.Image(
-                found.displacement,
-                name="displacement, mm",
-                colormap="viridis",
-                visible=False,
-                metadata={RESULT: found.result},
-                **place,
-            )
-        )
+        for array, said, colors in maps
+        if array is not None
+    ]
     new.append(
         layers.Image(
             found.warped,

@@ -113,8 +113,7 @@ def carry(
     drawn: dict[int, list[Dataset]] = {number: [] for number in contours}
     for k, place in enumerate(_slices(grid)):
         instance = series.at(place)
-        found_here = _sampled(transform, grid, k, masks, planes)
-        for number, area in found_here:
+        for number, area in _sampled(transform, grid, k, place, masks, planes):
             for line in outlines(area):
                 points = _placed(grid, k, line)
                 drawn[number].append(_contour("CLOSED_PLANAR", points, instance))
@@ -255,16 +254,23 @@ def _placed(grid: np.ndarray, k: int, line: np.ndarray) -> np.ndarray:
 
 
 def _sampled(
-    transform: Transform, grid: np.ndarray, k: int, masks: dict[int, _Mask], planes: _Planes | None
+    transform: Transform,
+    grid: np.ndarray,
+    k: int,
+    place: np.ndarray,
+    masks: dict[int, _Mask],
+    planes: _Planes | None,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Give the structures that show in one slice of the fixed image, as parts of its voxels."""
+    """Give the structures that show in slice k of the fixed image, whose first voxel lies at
+    `place`, as parts of its voxels.
+    """
     from scipy.ndimage import map_coordinates
 
     if planes is None:
         return
     one = grid.copy()
     one[2] = 1
-    one[6:9] = list(_slices(grid))[k]
+    one[6:9] = place
     rows, columns = (np.arange(int(n), dtype=np.float64) for n in (grid[1], grid[0]))
     line = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
     there = _placed(grid, k, line) + field_on(transform.to_sitk(), one).reshape(-1, 3)

@@ -9,15 +9,15 @@ from .rules import ranged
 
 @dataclass
 class KnownMotion:
-    """Visits whose pair is one volume and itself, seen through a random map without folds: what
+    """Training pairs of one volume and itself, seen through a random map without folds: what
     ``loss.truth`` learns from. Overlap of labels does not see where inside a structure a point
-    lands; these visits do.
+    lands; these pairs do.
 
     Attributes
     ----------
     share : float
-        Probability that a visit has such a pair, of the fixed volume that was drawn for it; 0 is
-        off.
+        Probability that a training step has such a pair, of the fixed volume that was drawn for
+        it; 0 is off.
     coarse, fine : list of 2 float
         Smooth displacement of two scales: greatest root mean square, and the standard deviation of
         the Gaussian that smooths it, mm.
