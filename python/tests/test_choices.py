@@ -5,6 +5,7 @@ a choice that is there to be learned.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,9 @@ import choosers  # noqa: E402
 
 def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BENCHMARKS / "choices.py"), "--out", str(out), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    # Wide, for a path of any length stays on one line of a message.
+    environment = {**os.environ, "COLUMNS": "1000"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
 def test_end_to_end(tmp_path: Path):

@@ -302,7 +302,8 @@ def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
     s, zero = pair(2), torch.zeros(1, 3, *SIZE)
     s.truth, s.truth_mask = random_field(SIZE, 2.0, 5), torch.ones(1, 1, *SIZE)
     found = []
-    for weight in (0.0, 0.7):
+    # Both weights are above 0: with a truth, likeness no longer counts.
+    for weight in (0.3, 1.0):
         # gradient_ratio follows the norm of the other terms, truth among them.
         o = objective(
             tiny, preset, policy__trajectories=2, policy__gradient_ratio=0.0, loss__truth=weight
