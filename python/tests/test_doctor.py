@@ -286,7 +286,7 @@ def extras() -> set[str]:
 
 def test_features_are_extras():
     offered = {f.extra for f in _features.FEATURES} - {""}
-    assert offered == extras() - {"benchmark", "test", "coverage", "lint", "all"}
+    assert offered == extras() - {"benchmark", "test", "coverage", "docs", "lint", "all"}
     assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
         "numpy", "SimpleITK", "click", "rich", "packaging"
     }  # fmt: skip

@@ -93,7 +93,8 @@ def apply_by_blocks(
     memory: float = 1 << 28,
 ) -> None:
     """Do what :meth:`Transform.apply` does from a file to a file, with little more memory than
-    `memory` bytes beside the transform's own.
+    `memory` bytes beside the transform's own. The arguments that are not listed are those of
+    :meth:`Transform.apply`.
 
     Parameters
     ----------
@@ -103,8 +104,6 @@ def apply_by_blocks(
         A .nii, .nii.gz or .nrrd; others cannot be written piece by piece.
     memory : float
         Bytes. A slice of the result must fit.
-    Others
-        As for :meth:`Transform.apply`.
 
     Raises
     ------
