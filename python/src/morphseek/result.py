@@ -301,7 +301,25 @@ def write_result(
 
 
 def load(folder: str | os.PathLike[str]) -> RegistrationResult:
-    """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote."""
+    """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote.
+
+    Parameters
+    ----------
+    folder : path
+        With report.json, transform.h5 and warped.nii.gz in it.
+
+    Raises
+    ------
+    InputUnreadableError
+        A file is missing, damaged, or not what the report says of it.
+
+    Examples
+    --------
+    >>> import morphseek
+    >>> result = morphseek.load("result")  # doctest: +SKIP
+    >>> result.displacement.shape  # doctest: +SKIP
+    (3, 96, 96, 96)
+    """
     folder = Path(folder)
     path = folder / _manifest.REPORT
     _files.settle(folder)

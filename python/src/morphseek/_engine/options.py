@@ -65,6 +65,11 @@ def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the options of a preset's file: a JSON object of names and values.
 
+    Parameters
+    ----------
+    path : path
+        As :func:`save_preset`, ``--save-preset`` and 3D Slicer write it.
+
     Raises
     ------
     InputUnreadableError
@@ -92,10 +97,26 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
 def save_preset(path: str | os.PathLike[str], **options: Any) -> None:
     """Write options to a file for ``preset=Path(...)``.
 
+    Parameters
+    ----------
+    path : path
+        The JSON file to write.
+    **options
+        As for :func:`morphseek.register`.
+
     Raises
     ------
     InvalidArgumentError
         The engine does not know an option, or not its value.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import morphseek
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.json"
+    >>> morphseek.save_preset(file, smoothness="high")
+    >>> morphseek.load_preset(file)
+    {'smoothness': 'high'}
     """
     write_text(path, json.dumps(plain_options(options), indent=2) + "\n")
 

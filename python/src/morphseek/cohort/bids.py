@@ -50,10 +50,12 @@ class BidsName:
 
     @property
     def subject(self) -> str:
+        """``sub-`` and the subject's label."""
         return f"sub-{self.entities['sub']}"
 
     @property
     def session(self) -> str:
+        """``ses-`` and the session's label; empty where the name has none."""
         return f"ses-{self.entities['ses']}" if "ses" in self.entities else ""
 
     @property

@@ -410,6 +410,13 @@ def read_transform(path: str | os.PathLike[str]) -> Transform:
     """Read a saved transform: ``transform.h5`` of a registration, or a file of another program;
     the same as :meth:`Transform.load`.
 
+    Parameters
+    ----------
+    path : path
+        The file. Its format is known by its name and content.
+
+    Examples
+    --------
     >>> import morphseek
     >>> transform = morphseek.read_transform("out/transform.h5")  # doctest: +SKIP
     >>> warped = transform.apply("moving.nii.gz")  # doctest: +SKIP

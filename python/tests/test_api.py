@@ -1,0 +1,116 @@
+"""What is public, compared with what was promised: python tests/test_api.py > tests/api.txt after
+a look at what differs. docs/stability.md says what a difference means.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+import morphseek
+from morphseek.cli import app
+
+PROMISED = Path(__file__).with_name("api.txt")
+MODULES = ("cohort", "images", "phantoms", "report", "scoring", "transforms")
+
+
+def parameters(thing: Any) -> str:
+    """Names, kinds and defaults; annotations may become exacter without breaking anybody."""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return ""
+    bare = [
+        each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()
+    ]
+    return str(inspect.Signature(bare))
+
+
+def lines_of(name: str, thing: Any) -> Iterator[str]:
+    if inspect.isclass(thing):
+        yield f"{name}{'' if issubclass(thing, BaseException) else parameters(thing)}"
+        for member in sorted(vars(thing)):
+            value = inspect.getattr_static(thing, member)
+            if member.startswith("_"):
+                continue
+            if isinstance(value, (staticmethod, classmethod)):
+                value = getattr(thing, member)
+            yield f"{name}.{member}{parameters(value) if callable(value) else ''}"
+    elif not isinstance(thing, ModuleType):
+        yield f"{name}{parameters(thing) if callable(thing) else ''}"
+
+
+def python_lines() -> Iterator[str]:
+    for name in sorted(morphseek.__all__):
+        yield from lines_of(f"morphseek.{name}", getattr(morphseek, name))
+    for module in MODULES:
+        room = importlib.import_module(f"morphseek.{module}")
+        for name in sorted(room.__all__):
+            yield from lines_of(f"morphseek.{module}.{name}", getattr(room, name))
+    for failure in morphseek.errors.TABLE:
+        yield f"morphseek.errors.{failure['python']} {failure['code']} {failure['exit']}"
+
+
+def command_lines(command: click.Command, name: str) -> Iterator[str]:
+    context = click.Context(command)
+    shown = [o for p in command.params for o in (*p.opts, *p.secondary_opts)]
+    yield f"$ {name} {' '.join(sorted(shown))}".rstrip()
+    if isinstance(command, click.Group):
+        for each in sorted(command.list_commands(context)):
+            found = command.get_command(context, each)
+            assert found is not None
+            yield from command_lines(found, f"{name} {each}")
+
+
+def found() -> list[str]:
+    return [*python_lines(), *command_lines(app, "morphseek")]
+
+
+def test_what_was_promised_is_there():
+    promised, there = PROMISED.read_text(encoding="utf-8").splitlines(), found()
+    assert len(promised) > 150
+    broken = [line for line in promised if line not in there]
+    new = [line for line in there if line not in promised]
+    assert (broken, new) == ([], []), "docs/stability.md, 'When a promise changes'"
+
+
+def test_what_is_public_is_documented():
+    """Every public class, function and method says what it does, and every parameter of the
+    functions in ``morphseek`` itself is listed.
+    """
+    bare = []
+    for module in ("", *MODULES):
+        room = importlib.import_module(f"morphseek.{module}".rstrip("."))
+        for name in room.__all__:
+            thing = getattr(room, name)
+            if inspect.isclass(thing):
+                bare += [
+                    f"{name}.{member}"
+                    for member, value in vars(thing).items()
+                    if not member.startswith("_")
+                    and (inspect.isfunction(value) or isinstance(value, property))
+                    and not inspect.getdoc(getattr(thing, member))
+                ]
+            if (inspect.isclass(thing) or inspect.isfunction(thing)) and not inspect.getdoc(thing):
+                bare.append(name)
+            if inspect.isfunction(thing) and not module:
+                text = inspect.getdoc(thing) or ""
+                kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+                listed = inspect.signature(thing).parameters.values()
+                bare += [
+                    f"{name}({each.name})"
+                    for each in listed
+                    if each.kind not in kinds and each.name not in text
+                ]
+    assert bare == []
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{line}\n" for line in found()))
