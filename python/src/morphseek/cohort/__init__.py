@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from .into import Report, register_into
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
     from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
+    from .protocols import (
+        PROTOCOLS,
+        Protocol,
+        ProtocolScore,
+        ProtocolScores,
+        Published,
+        learn2reg_sdlogj,
+        protocol_pairs,
+        run_protocol,
+        write_pair_list,
+    )
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
     from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
     from .tables import read_labels_csv
@@ -38,8 +49,13 @@ _WHERE = {
     "Morphometry": ".volumes",
     "Outcome": ".results",
     "PAGES": ".results",
+    "PROTOCOLS": ".protocols",
     "Pair": ".lists",
     "PairScore": ".results",
+    "Protocol": ".protocols",
+    "ProtocolScore": ".protocols",
+    "ProtocolScores": ".protocols",
+    "Published": ".protocols",
     "Report": ".into",
     "SUMMARIES": ".results",
     "Scan": ".scans",
@@ -53,10 +69,12 @@ _WHERE = {
     "find_file": ".folders",
     "find_list": ".lists",
     "fuse_labels": ".fusion",
+    "learn2reg_sdlogj": ".protocols",
     "morphometry": ".volumes",
     "outliers": ".unlike",
     "pairs_to": ".scans",
     "propagate_labels": ".propagation",
+    "protocol_pairs": ".protocols",
     "read_labels_csv": ".tables",
     "space_of": ".derivatives",
     "write_derivatives": ".derivatives",
@@ -68,7 +86,9 @@ _WHERE = {
     "register_cohort": ".batch",
     "register_into": ".into",
     "run_file": ".evaluation",
+    "run_protocol": ".protocols",
     "within_subject": ".scans",
+    "write_pair_list": ".protocols",
 }
 __getattr__ = lazy(__name__, _WHERE)
 
@@ -78,6 +98,7 @@ __all__ = [
     "IMAGES",
     "INDEX",
     "PAGES",
+    "PROTOCOLS",
     "SUMMARIES",
     "BidsName",
     "Cohort",
@@ -90,6 +111,10 @@ __all__ = [
     "Outcome",
     "Pair",
     "PairScore",
+    "Protocol",
+    "ProtocolScore",
+    "ProtocolScores",
+    "Published",
     "Report",
     "Scan",
     "Scans",
@@ -102,10 +127,12 @@ __all__ = [
     "find_file",
     "find_list",
     "fuse_labels",
+    "learn2reg_sdlogj",
     "morphometry",
     "outliers",
     "pairs_to",
     "propagate_labels",
+    "protocol_pairs",
     "read_labels_csv",
     "read_list",
     "read_pairs",
@@ -114,8 +141,10 @@ __all__ = [
     "register_cohort",
     "register_into",
     "run_file",
+    "run_protocol",
     "space_of",
     "within_subject",
     "write_derivatives",
     "write_group",
+    "write_pair_list",
 ]
