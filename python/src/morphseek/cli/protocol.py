@@ -140,6 +140,8 @@ def _print(scores: Any, out: Path) -> None:
         say("note: the data set holds no labels of these pairs, so there is no Dice", "yellow")
     rows = [("results", str(out / "protocol.csv"))]
     if summary["failed"]:
-        rows.append(("failed", f"{summary['failed']} of {summary['pairs']} pairs; they count not"))
+        rows.append(
+            ("failed", f"{summary['failed']} of {summary['pairs']} pairs, left out of the means")
+        )
     rows.append(("verdict", tally(scores.cohort.summary()["verdict"])))
     print_rows(rows)

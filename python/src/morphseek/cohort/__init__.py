@@ -17,17 +17,8 @@ if TYPE_CHECKING:
     from .into import Report, register_into
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
     from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
-    from .protocols import (
-        PROTOCOLS,
-        Protocol,
-        ProtocolScore,
-        ProtocolScores,
-        Published,
-        learn2reg_sdlogj,
-        protocol_pairs,
-        run_protocol,
-        write_pair_list,
-    )
+    from .protocol_scores import ProtocolScore, ProtocolScores, run_protocol
+    from .protocols import PROTOCOLS, Protocol, Published, protocol_pairs, write_pair_list
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
     from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
     from .tables import read_labels_csv
@@ -53,8 +44,8 @@ _WHERE = {
     "Pair": ".lists",
     "PairScore": ".results",
     "Protocol": ".protocols",
-    "ProtocolScore": ".protocols",
-    "ProtocolScores": ".protocols",
+    "ProtocolScore": ".protocol_scores",
+    "ProtocolScores": ".protocol_scores",
     "Published": ".protocols",
     "Report": ".into",
     "SUMMARIES": ".results",
@@ -69,7 +60,6 @@ _WHERE = {
     "find_file": ".folders",
     "find_list": ".lists",
     "fuse_labels": ".fusion",
-    "learn2reg_sdlogj": ".protocols",
     "morphometry": ".volumes",
     "outliers": ".unlike",
     "pairs_to": ".scans",
@@ -86,7 +76,7 @@ _WHERE = {
     "register_cohort": ".batch",
     "register_into": ".into",
     "run_file": ".evaluation",
-    "run_protocol": ".protocols",
+    "run_protocol": ".protocol_scores",
     "within_subject": ".scans",
     "write_pair_list": ".protocols",
 }
@@ -127,7 +117,6 @@ __all__ = [
     "find_file",
     "find_list",
     "fuse_labels",
-    "learn2reg_sdlogj",
     "morphometry",
     "outliers",
     "pairs_to",
