@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ _AREAS = {
 }
 
 
+@functools.cache
 def _area_by_code() -> np.ndarray:
     """Return the area for each of the 256 ways in which eight voxels are inside or outside."""
     areas = np.zeros(256)
@@ -55,9 +57,6 @@ def _area_by_code() -> np.ndarray:
     return areas
 
 
-_AREA = _area_by_code()
-
-
 def _surface(mask: np.ndarray) -> np.ndarray:
     """Return the area of the surface between each voxel of a padded mask and the seven after it."""
     code = np.zeros([n - 1 for n in mask.shape], np.uint8)
@@ -66,7 +65,7 @@ def _surface(mask: np.ndarray) -> np.ndarray:
         nz, ny, nx = mask.shape
         corner = mask[z : nz - 1 + z, y : ny - 1 + y, x : nx - 1 + x]
         code |= corner.astype(np.uint8) << bit
-    return _AREA[code]
+    return np.asarray(_area_by_code()[code])
 
 
 def learn2reg_hd95(one: np.ndarray, other: np.ndarray) -> float:
@@ -103,4 +102,5 @@ def learn2reg_hd95(one: np.ndarray, other: np.ndarray) -> float:
 def _percentile95(distances: np.ndarray, areas: np.ndarray) -> float:
     order = np.argsort(distances, kind="stable")
     share = np.cumsum(areas[order]) / areas.sum()
-    return float(distances[order][min(np.searchsorted(share, 0.95), len(order) - 1)])
+    place = min(int(np.searchsorted(share, 0.95)), len(order) - 1)
+    return float(distances[order][place])
