@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .into import Report, register_into
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
     from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
+    from .protocol_scores import ProtocolScore, ProtocolScores, run_protocol
+    from .protocols import PROTOCOLS, Protocol, Published, protocol_pairs, write_pair_list
     from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
     from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
     from .tables import read_labels_csv
@@ -38,8 +40,13 @@ _WHERE = {
     "Morphometry": ".volumes",
     "Outcome": ".results",
     "PAGES": ".results",
+    "PROTOCOLS": ".protocols",
     "Pair": ".lists",
     "PairScore": ".results",
+    "Protocol": ".protocols",
+    "ProtocolScore": ".protocol_scores",
+    "ProtocolScores": ".protocol_scores",
+    "Published": ".protocols",
     "Report": ".into",
     "SUMMARIES": ".results",
     "Scan": ".scans",
@@ -57,6 +64,7 @@ _WHERE = {
     "outliers": ".unlike",
     "pairs_to": ".scans",
     "propagate_labels": ".propagation",
+    "protocol_pairs": ".protocols",
     "read_labels_csv": ".tables",
     "space_of": ".derivatives",
     "write_derivatives": ".derivatives",
@@ -68,7 +76,9 @@ _WHERE = {
     "register_cohort": ".batch",
     "register_into": ".into",
     "run_file": ".evaluation",
+    "run_protocol": ".protocol_scores",
     "within_subject": ".scans",
+    "write_pair_list": ".protocols",
 }
 __getattr__ = lazy(__name__, _WHERE)
 
@@ -78,6 +88,7 @@ __all__ = [
     "IMAGES",
     "INDEX",
     "PAGES",
+    "PROTOCOLS",
     "SUMMARIES",
     "BidsName",
     "Cohort",
@@ -90,6 +101,10 @@ __all__ = [
     "Outcome",
     "Pair",
     "PairScore",
+    "Protocol",
+    "ProtocolScore",
+    "ProtocolScores",
+    "Published",
     "Report",
     "Scan",
     "Scans",
@@ -106,6 +121,7 @@ __all__ = [
     "outliers",
     "pairs_to",
     "propagate_labels",
+    "protocol_pairs",
     "read_labels_csv",
     "read_list",
     "read_pairs",
@@ -114,8 +130,10 @@ __all__ = [
     "register_cohort",
     "register_into",
     "run_file",
+    "run_protocol",
     "space_of",
     "within_subject",
     "write_derivatives",
     "write_group",
+    "write_pair_list",
 ]
