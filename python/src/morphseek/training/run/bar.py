@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 
 class Bar:
-    """Progress with time left, by rich; silent where it is not wanted."""
+    """Progress with visits a second and time left, by rich; silent where it is not wanted."""
 
     def __init__(self, total: int, done: int, shown: bool):
         self.shown = shown
@@ -17,6 +19,8 @@ class Bar:
                 TimeElapsedColumn,
                 TimeRemainingColumn,
             )
+
+            self.first, self.start = done, time.monotonic()
 
             self.bar = Progress(
                 TextColumn("{task.description}"),
@@ -38,7 +42,8 @@ class Bar:
 
     def update(self, visit: int, logs: dict[str, float], val: dict[str, float]) -> None:
         if self.shown:
-            text = f"loss {logs['loss']:.4f}"
+            rate = (visit - self.first) / max(time.monotonic() - self.start, 1e-9)
+            text = f"{rate:.2f} visits/s  loss {logs['loss']:.4f}"
             if "val_segmentation_dice" in val:
                 text += f"  val segmentation Dice {100 * val['val_segmentation_dice']:.2f}"
             elif val:
