@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import torch
 
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.run import Trainer, average, load_backbone, precision
+from morphseek.training.run.bar import Bar
 
 
 def final(folder):
@@ -800,3 +802,11 @@ def test_tensorboard_keeps_the_visit_that_a_run_goes_on_from(tiny, tmp_path):
         ).run()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss")] == [10, 20]
+
+
+def test_the_bar_shows_the_throughput(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    bar = Bar(2, 0, shown=True)
+    with bar:
+        bar.update(1, {"loss": 0.25}, {})
+    assert re.search(r"\d\.\d\d visits/s +loss 0\.25", capsys.readouterr().out)
