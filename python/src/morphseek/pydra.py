@@ -1,0 +1,203 @@
+"""``morphseek register`` and ``morphseek apply`` as tasks of pydra 1.0: ``pip install morphseek
+'pydra>=1.0a12'``, Python 3.11.
+
+pydra runs a workflow of such tasks over a cohort, on many processes or on a cluster's scheduler,
+and does nothing twice. The command must be on PATH, or the task's ``executable`` says where it is.
+
+>>> from morphseek.pydra import Register
+>>> Register(fixed=".", moving=".", refine=0, threads=2).cmdline.split(" ", 4)[4]
+'--refine 0 --threads 2 --out ...'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ._engine.table import option_table
+from .verdict import Verdict, grade_of
+
+os.environ["NO_ET"] = "1"  # pydra would look for updates
+
+try:
+    import attrs
+    from fileformats.generic import Directory, File, FsObject
+    from pydra.compose import shell
+    from pydra.utils.typing import MultiInputObj
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"morphseek.pydra needs {error.name}: pip install 'pydra>=1.0a12'", name=error.name
+    ) from None
+
+
+class NiftiGz(File):  # type: ignore[misc]
+    """A file whose ending has two parts: of another, pydra numbers copies before the last one."""
+
+    ext = ".nii.gz"
+
+
+_FILES = {
+    "fixed_mask": "where not zero, the fixed image counts",
+    "moving_mask": "where not zero, the moving image counts",
+    "rigid": "label map of the fixed image: each label moves as one body",
+    "fixed_labels": "label map of the fixed image, for Dice",
+    "moving_labels": "label map to be brought along",
+    "fixed_landmarks": "points that steer, where landmark_error says how exact they are",
+    "moving_landmarks": "the same points in the moving image",
+    "initial_transform": "where the registration starts, fixed to moving",
+}
+
+
+def _flag(name: str) -> str:
+    """Return how an input stands in the command: of a bare flag pydra leaves out the value 0."""
+    return f"--{name.replace('_', '-')} {{{name}}}"
+
+
+def _option(option: dict[str, Any]) -> Any:
+    """Return the field of an engine option; None leaves it to the engine's default."""
+    kind: Any = {"int": int, "float": float}.get(option["type"], str)
+    more: dict[str, Any] = {}
+    if "number" in option:  # words or a number, which the command checks
+        kind = str | float
+    elif "choices" in option and "prefix" not in option:
+        more["allowed_values"] = option["choices"]
+    elif "max" in option:
+        within = attrs.validators.and_(
+            attrs.validators.ge(option["min"]), attrs.validators.le(option["max"])
+        )
+        more["validator"] = attrs.validators.optional(within)
+    return shell.arg(
+        type=kind | None, default=None, argstr=_flag(option["name"]), help=option["help"], **more
+    )
+
+
+def _path(name: str, says: str) -> Any:
+    return shell.arg(type=FsObject | None, default=None, argstr=_flag(name), help=says)
+
+
+def _transform(out: Any) -> File:
+    return File(Path(out) / "transform.h5")
+
+
+def _warped(out: Any) -> NiftiGz:
+    return NiftiGz(Path(out) / "warped.nii.gz")
+
+
+def _report(out: Any) -> File:
+    return File(Path(out) / "report.json")
+
+
+def _warped_labels(out: Any) -> NiftiGz | None:
+    path = Path(out) / "warped_labels.nii.gz"
+    return NiftiGz(path) if path.is_file() else None
+
+
+def _metrics(out: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(out) / "report.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _verdict(out: Any) -> str:
+    return grade_of(_metrics(out))
+
+
+def _reasons(out: Any) -> list[str]:
+    verdict = Verdict.of(_metrics(out))
+    return list(verdict.reasons) if verdict else []
+
+
+def _estimated_error(out: Any) -> float | None:
+    verdict = Verdict.of(_metrics(out))
+    return verdict.error_mm if verdict else None
+
+
+Register = shell.define(
+    ["morphseek", "register"],
+    name="Register",
+    inputs={
+        "fixed": shell.arg(
+            type=FsObject, position=1, argstr="", help="image onto which the other is brought"
+        ),
+        "moving": shell.arg(
+            type=FsObject, position=2, argstr="", help="image that is brought onto the fixed one"
+        ),
+        **{name: _path(name, says) for name, says in _FILES.items()},
+        **{each["name"]: _option(each) for each in option_table() if each["name"] != "cache"},
+    },
+    outputs={
+        "out": shell.outarg(
+            type=Directory, path_template="registered", argstr="--out", help="folder to write"
+        ),
+        "transform": shell.out(type=File, callable=_transform, help="transform, fixed to moving"),
+        "warped": shell.out(
+            type=NiftiGz, callable=_warped, help="the moving image on the fixed grid"
+        ),
+        "report": shell.out(type=File, callable=_report, help="what was measured, as JSON"),
+        "warped_labels": shell.out(
+            type=NiftiGz | None, callable=_warped_labels, help="the moving labels on the fixed grid"
+        ),
+        "verdict": shell.out(
+            type=str,
+            callable=_verdict,
+            help="good; check: look at the result before you use it; failed: do not use it",
+        ),
+        "reasons": shell.out(type=list[str], callable=_reasons, help="why the verdict is not good"),
+        "estimated_error": shell.out(
+            type=float | None,
+            callable=_estimated_error,
+            help="estimated mean distance of points from where they belong, mm",
+        ),
+    },
+)
+"""Register two images: a task with the engine's options as inputs. What is no input goes to
+``append_args``, as ``["--report", "none"]``.
+"""
+
+Apply = shell.define(
+    ["morphseek", "apply"],
+    name="Apply",
+    inputs={
+        "transform": shell.arg(
+            type=MultiInputObj[File],
+            argstr="--transform...",
+            help="transforms, fixed to moving, in the order in which a point of the reference goes"
+            " through them",
+        ),
+        "image": shell.arg(
+            type=FsObject,
+            argstr="--input",
+            help="image, label map, points, surface or tracts to carry across",
+        ),
+        "reference": _path("reference", "image whose grid the result gets"),
+        "interpolation": shell.arg(
+            type=str | None,
+            default=None,
+            argstr="--interpolation",
+            allowed_values=["linear", "cubic", "sinc", "nearest", "label"],
+            help="nearest or label for label maps",
+        ),
+        "background": shell.arg(
+            type=float | None,
+            default=None,
+            argstr=_flag("background"),
+            help="value outside the image",
+        ),
+        "inverse": shell.arg(
+            type=bool, default=False, argstr="--inverse", help="use the inverse of the whole"
+        ),
+        "modulate": shell.arg(
+            type=bool, default=False, argstr="--modulate", help="keep sums over regions"
+        ),
+    },
+    outputs={
+        "out": shell.outarg(
+            type=NiftiGz | File,
+            path_template="applied.nii.gz",
+            argstr="--out",
+            help="file to write; what has points needs a name of its own kind, as tracts.trk",
+        )
+    },
+)
+"""Carry an image, or what has points, across by transforms."""
