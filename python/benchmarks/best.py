@@ -20,16 +20,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import choices
+import morphseek
 import numpy as np
 import points
 import SimpleITK as sitk
 import truth
 import typer
+from morphseek.scoring import signed_rank_p
 from numpy.typing import NDArray
 from scipy import ndimage
-
-import morphseek
-from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -65,7 +64,6 @@ class Network:
 
     def __init__(self, name: str):
         import torch
-
         from morphseek.training import config, export
         from morphseek.training.backbones import build_backbone
 
@@ -131,7 +129,6 @@ class Network:
         label-free rewards. The first is the mean; the noise of another is seeded by its number.
         """
         import torch
-
         from morphseek.training.export import label_free_reward
         from morphseek.training.spatial import compose, njd_fraction, warp
 
