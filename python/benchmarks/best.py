@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import choices
-import morphseek
 import numpy as np
 import points
 import SimpleITK as sitk
 import truth
 import typer
-from morphseek.scoring import signed_rank_p
 from numpy.typing import NDArray
 from scipy import ndimage
+
+import morphseek
+from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -64,6 +65,7 @@ class Network:
 
     def __init__(self, name: str):
         import torch
+
         from morphseek.training import config, export
         from morphseek.training.backbones import build_backbone
 
@@ -71,8 +73,7 @@ class Network:
         if not path.is_file() or name not in config.presets():
             known = sorted(p.stem for p in BUNDLES.glob("*.onnx"))
             raise typer.BadParameter(
-                f"there is no network {name!r}; there are {', '.join(known)}",
-                param_hint="--models",
+                f"there is no network {name!r}; there are {', '.join(known)}", param_hint="--models"
             )
         torch.set_num_threads(1)
         backbone = build_backbone(config.load(name).model)
@@ -85,14 +86,10 @@ class Network:
         LPS.
         """
         n, m = canonical(fixed), self.manifest
-        spacing = np.array(
-            [s or n.GetSpacing()[2 - a] for a, s in enumerate(m["spacing_mm"])]
-        )
+        spacing = np.array([s or n.GetSpacing()[2 - a] for a, s in enumerate(m["spacing_mm"])])
         spacing = spacing[::-1]
         extent = np.array(n.GetSize()) * n.GetSpacing()
-        size = np.maximum(
-            np.ceil(extent / spacing - 1e-6).astype(int), m["min_size"][::-1]
-        )
+        size = np.maximum(np.ceil(extent / spacing - 1e-6).astype(int), m["min_size"][::-1])
         size = -(-size // m["size_multiple"]) * m["size_multiple"]
         grid = sitk.Image(size.tolist(), sitk.sitkFloat32)
         grid.SetSpacing(spacing.tolist())
@@ -118,17 +115,13 @@ class Network:
         return np.clip(scaled, o0, o1).astype(np.float32)[None, None]
 
     def trajectories(
-        self,
-        fixed: NDArray[np.float32],
-        moving: NDArray[np.float32],
-        tau: float,
-        j: int,
-        key: Any,
+        self, fixed: NDArray[np.float32], moving: NDArray[np.float32], tau: float, j: int, key: Any
     ) -> Iterator[tuple[NDArray[np.float32], float]]:
         """Yield the fields of `j` trajectories through all steps, (3, z, y, x) voxels, and their
         label-free rewards. The first is the mean; the noise of another is seeded by its number.
         """
         import torch
+
         from morphseek.training.export import label_free_reward
         from morphseek.training.spatial import compose, njd_fraction, warp
 
@@ -143,9 +136,7 @@ class Network:
                     e = begun if step == 0 else net.state(f, warp(m, u), net.view(step))
                     z = e.mu
                     if k:
-                        noise = rng.standard_normal(tuple(e.mu.shape)).astype(
-                            np.float32
-                        )
+                        noise = rng.standard_normal(tuple(e.mu.shape)).astype(np.float32)
                         z = z + tau * torch.exp(e.log_sigma) * torch.from_numpy(noise)
                     u = compose(net.step_field(z, e), u)
                 reward = label_free_reward(f, warp(m, u), 100.0 * njd_fraction(u))
@@ -174,16 +165,9 @@ class Map:
         if self.u is not None:
             index = index_of(self.grid, mm).T
             voxels = np.stack(
-                [
-                    ndimage.map_coordinates(c, index, order=1, mode="nearest")
-                    for c in self.u
-                ],
-                1,
+                [ndimage.map_coordinates(c, index, order=1, mode="nearest") for c in self.u], 1
             )
-            matrix = (
-                np.array(self.grid.GetDirection()).reshape(3, 3)
-                * self.grid.GetSpacing()
-            )
+            matrix = np.array(self.grid.GetDirection()).reshape(3, 3) * self.grid.GetSpacing()
             mm = mm + voxels[:, ::-1] @ matrix.T
         return mm @ self.affine[:3, :3].T + self.affine[:3, 3]
 
@@ -201,10 +185,7 @@ def dice(a: NDArray[Any], b: NDArray[Any], labels: NDArray[Any]) -> float:
     """Return the mean Dice over the labels."""
     return float(
         np.mean(
-            [
-                2 * ((a == n) & (b == n)).sum() / ((a == n).sum() + (b == n).sum())
-                for n in labels
-            ]
+            [2 * ((a == n) & (b == n)).sum() / ((a == n).sum() + (b == n).sum()) for n in labels]
         )
     )
 
@@ -225,9 +206,7 @@ class Referee:
     def __init__(self, fixed: sitk.Image, moving: sitk.Image) -> None:
         fixed, moving = canonical(fixed), canonical(moving)
         if fixed.GetNumberOfPixels() > 250_000:
-            raise ValueError(
-                "the fixed image has more voxels than the referee takes as they are"
-            )
+            raise ValueError("the fixed image has more voxels than the referee takes as they are")
         turned = np.array(moving.GetDirection()).reshape(3, 3).T @ np.array(
             fixed.GetDirection()
         ).reshape(3, 3)
@@ -238,12 +217,8 @@ class Referee:
         self.known, self.moving_known = self._shown(fixed), self._shown(moving)
         self.centres = truth.centres(fixed).reshape(-1, 3)
         self.descriptors = self._mind(self.fixed, self.known)
-        count, mean, square = (
-            self._box(x * self.known) for x in (1, self.fixed, self.fixed**2)
-        )
-        variance = np.maximum(
-            square / np.maximum(count, 1) - (mean / np.maximum(count, 1)) ** 2, 0
-        )
+        count, mean, square = (self._box(x * self.known) for x in (1, self.fixed, self.fixed**2))
+        variance = np.maximum(square / np.maximum(count, 1) - (mean / np.maximum(count, 1)) ** 2, 0)
         level = variance[self.known > 0].mean()
         self.structure = np.minimum(variance / level, 1) * self.known
 
@@ -253,9 +228,7 @@ class Referee:
         low, high = np.percentile(array, [0.5, 99.5])
         array = np.clip((array - low) / (high - low), 0, 1)
         ratio = np.maximum(spacing / image.GetSpacing(), 1)
-        for axis, sigma in enumerate(
-            np.maximum(0.5 * np.sqrt(ratio**2 - 1), 0.8)[::-1]
-        ):
+        for axis, sigma in enumerate(np.maximum(0.5 * np.sqrt(ratio**2 - 1), 0.8)[::-1]):
             array = ndimage.gaussian_filter1d(
                 array, sigma, axis, mode="nearest", radius=int(np.ceil(3 * sigma))
             )
@@ -279,9 +252,7 @@ class Referee:
 
     @staticmethod
     def _box(array: Any) -> Floats:
-        return (
-            ndimage.uniform_filter(np.asarray(array, float), 5, mode="constant") * 125.0
-        )
+        return ndimage.uniform_filter(np.asarray(array, float), 5, mode="constant") * 125.0
 
     @staticmethod
     def _mind(array: Floats, known: Floats) -> NDArray[np.float32]:
@@ -305,9 +276,7 @@ class Referee:
         d -= d.min(0)
         variance = d.mean(0)
         level = variance[known > 0].mean()
-        return np.exp(-d / np.clip(variance, level * 1e-3, level * 1e3)).astype(
-            np.float32
-        )
+        return np.exp(-d / np.clip(variance, level * 1e-3, level * 1e3)).astype(np.float32)
 
     def look(self, at: Callable[[Floats], Floats]) -> tuple[Floats, Floats, Floats]:
         """Return what the referee sees of a map, voxel by voxel: where both images show
@@ -320,20 +289,13 @@ class Referee:
         warped = warped.reshape(shape)
         distance = ((self._mind(warped, known) - self.descriptors) ** 2).mean(0)
         f, m, w = self.fixed * known, warped * known, known
-        count, f1, m1, ff, mm, fm = (
-            self._box(x) for x in (w, f, m, f * f, m * m, f * m)
-        )
+        count, f1, m1, ff, mm, fm = (self._box(x) for x in (w, f, m, f * f, m * m, f * m))
         n = np.maximum(count, 1)
-        b, c = (
-            np.maximum(ff / n - (f1 / n) ** 2, 0),
-            np.maximum(mm / n - (m1 / n) ** 2, 0),
-        )
+        b, c = (np.maximum(ff / n - (f1 / n) ** 2, 0), np.maximum(mm / n - (m1 / n) ** 2, 0))
         correlation = (fm / n - f1 * m1 / n**2) / np.sqrt((b + 1e-5) * (c + 1e-5))
         return known, distance, correlation**2 * known
 
-    def gain(
-        self, a: tuple[Floats, Floats, Floats], b: tuple[Floats, Floats, Floats]
-    ) -> float:
+    def gain(self, a: tuple[Floats, Floats, Floats], b: tuple[Floats, Floats, Floats]) -> float:
         """Return by how much one map, `b`, brings the images closer than another: the fall of the
         logarithm of the mean difference and twice the rise of the mean squared correlation.
         """
@@ -364,21 +326,12 @@ def tested(data: Path, n: int, seed: int) -> dict[str, list[Callable[[], truth.P
             sitk.ReadImage(str(data / "images" / f"{x}.nii.gz"), sitk.sitkFloat32)
             for x in (fixed, moving)
         ]
-        labels = [
-            sitk.ReadImage(str(data / "labels" / f"{x}.nii.gz"))
-            for x in (fixed, moving)
-        ]
+        labels = [sitk.ReadImage(str(data / "labels" / f"{x}.nii.gz")) for x in (fixed, moving)]
         return truth.Pair(
-            f"{fixed}--{moving}",
-            *images,
-            False,
-            fixed_labels=labels[0],
-            moving_labels=labels[1],
+            f"{fixed}--{moving}", *images, False, fixed_labels=labels[0], moving_labels=labels[1]
         )
 
-    motions = points.known_pairs(
-        data, points.people_of(data, "test"), seed, min(n, 15), False
-    )
+    motions = points.known_pairs(data, points.people_of(data, "test"), seed, min(n, 15), False)
     return {
         "overlap": [lambda p=p: of_labels(*p) for p in listed[:n]],
         "points": [lambda p=p: p for p in motions],
@@ -400,16 +353,12 @@ def truly(pair: truth.Pair) -> Callable[[Callable[[Floats], Floats]], float]:
     return lambda at: dice(here, nearest(moving, index_of(grid, at(centres))), labels)
 
 
-def run_one(
-    pair: truth.Pair, network: Network, name: str, j: int, tau: float, key: Any
-) -> Row:
+def run_one(pair: truth.Pair, network: Network, name: str, j: int, tau: float, key: Any) -> Row:
     """Return what was measured of `j` trajectories, the first of them the mean, and of the averages
     of the first 1, 2, 4, ... fields.
     """
     began = time.process_time()
-    engine = morphseek.register(
-        pair.fixed, pair.moving, model=name, threads=1, device="cpu"
-    )
+    engine = morphseek.register(pair.fixed, pair.moving, model=name, threads=1, device="cpu")
     affine = np.array(engine.initial)
     grid = network.grid(pair.fixed)
     fixed = network.input(pair.fixed, grid, lambda mm: mm)
@@ -432,9 +381,7 @@ def run_one(
             row |= {
                 "engine": measure(lambda mm: engine.transform_points(mm)),
                 "engine_mm": float(
-                    np.linalg.norm(
-                        engine.transform_points(judge.centres) - there, axis=1
-                    ).mean()
+                    np.linalg.norm(engine.transform_points(judge.centres) - there, axis=1).mean()
                 ),
                 "engine_gain": engine.metrics["referee"]["gain"],
                 "gain": judge.gain(start, seen),
@@ -447,9 +394,7 @@ def run_one(
         rewards.append(reward)
         gains.append(judge.gain(mean, seen))
         if k + 1 in sizes(j):
-            averages.append(
-                measure(Map(affine, grid, (total / (k + 1)).astype(np.float32)))
-            )
+            averages.append(measure(Map(affine, grid, (total / (k + 1)).astype(np.float32))))
     row["spread_mm"] = float(np.mean(row["spread_mm"] or [0.0]))
     return row | {
         "measured": measured,
@@ -461,26 +406,15 @@ def run_one(
 
 
 def collect(
-    path: Path,
-    data: Path,
-    names: list[str],
-    j: int,
-    tau: float,
-    n: int,
-    seed: int,
-    until: float,
+    path: Path, data: Path, names: list[str], j: int, tau: float, n: int, seed: int, until: float
 ) -> Iterator[Row]:
     """Run what the file lacks of the first `n` pairs of each set, append it line by line, and yield
     each new row; stop at `until` (:func:`time.monotonic`).
     """
     kept = choices.read_rows(path)
     if path.exists():  # without what a kill left of a line
-        path.write_text(
-            "".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8"
-        )
-    done = {
-        (row["model"], row["tau"], row["j"], row["set"], row["pair"]) for row in kept
-    }
+        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    done = {(row["model"], row["tau"], row["j"], row["set"], row["pair"]) for row in kept}
     networks = {name: Network(name) for name in names}
     sets = tested(data, n, seed)
     with path.open("a", encoding="utf-8") as file:
@@ -495,13 +429,7 @@ def collect(
                     if time.monotonic() > until:
                         return
                     key = [seed, k, SETS.index(which)]
-                    row = {
-                        "model": name,
-                        "tau": tau,
-                        "j": j,
-                        "set": which,
-                        "pair": pair.name,
-                    }
+                    row = {"model": name, "tau": tau, "j": j, "set": which, "pair": pair.name}
                     row |= run_one(pair, networks[name], name, j, tau, key)
                     row["version"] = morphseek.__version__
                     file.write(json.dumps(row) + "\n")
@@ -535,8 +463,7 @@ def gains(rows: list[Row], way: str, j: int) -> Floats:
     """
     return np.array(
         [
-            (chosen(r, j)[way] - r["measured"][0])
-            * (1 if r["set"] == "overlap" else -1)
+            (chosen(r, j)[way] - r["measured"][0]) * (1 if r["set"] == "overlap" else -1)
             for r in rows
         ]
     )
@@ -563,8 +490,7 @@ def agreement(rows: list[Row], way: str) -> float:
     from scipy.stats import spearmanr
 
     found = [
-        spearmanr(r[way][1:], r["measured"][1:]).statistic
-        * (1 if r["set"] == "overlap" else -1)
+        spearmanr(r[way][1:], r["measured"][1:]).statistic * (1 if r["set"] == "overlap" else -1)
         for r in rows
         if len(r["measured"]) > 3
     ]
@@ -578,9 +504,7 @@ def grouped(rows: list[Row]) -> Groups:
     """Return the rows by network, temperature and J, and then by set."""
     found: Groups = {}
     for row in rows:
-        of = found.setdefault(
-            (row["model"], row["tau"], row["j"]), {s: [] for s in SETS}
-        )
+        of = found.setdefault((row["model"], row["tau"], row["j"]), {s: [] for s in SETS})
         of[row["set"]].append(row)
     return found
 
@@ -639,11 +563,7 @@ def facts(groups: Groups) -> str:
 
 def curve(groups: Groups) -> str:
     """Return the gains of every way by J, Markdown."""
-    lines = [
-        "| network, tau | J | "
-        + " | ".join(f"{w}: Dice, 1/1000; mm" for w in WAYS)
-        + " |"
-    ]
+    lines = ["| network, tau | J | " + " | ".join(f"{w}: Dice, 1/1000; mm" for w in WAYS) + " |"]
     lines.append("|---|---:|" + "---:|" * len(WAYS))
     for (model, tau, most), sets in groups.items():
         for j in sizes(most):
@@ -667,31 +587,16 @@ def draw(groups: Groups, path: Path) -> None:
     )
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     for axes, which, scale, unit in zip(
-        figure.subplots(1, 2),
-        SETS,
-        (1000, 1000),
-        ("Dice, thousandths", "µm nearer"),
-        strict=True,
+        figure.subplots(1, 2), SETS, (1000, 1000), ("Dice, thousandths", "µm nearer"), strict=True
     ):
         rows, at = sets[which], sizes(most)
-        for way, colour in zip(
-            WAYS, ("black", "tab:blue", "tab:orange", "tab:green"), strict=True
-        ):
+        for way, colour in zip(WAYS, ("black", "tab:blue", "tab:orange", "tab:green"), strict=True):
             if not rows:
                 continue
             found = [scale * gains(rows, way, j) for j in at]
             ends = np.array([interval(g) for g in found])
-            axes.plot(
-                at,
-                [g.mean() for g in found],
-                "o-",
-                markersize=3,
-                color=colour,
-                label=way,
-            )
-            axes.fill_between(
-                at, ends[:, 0], ends[:, 1], color=colour, alpha=0.12, linewidth=0
-            )
+            axes.plot(at, [g.mean() for g in found], "o-", markersize=3, color=colour, label=way)
+            axes.fill_between(at, ends[:, 0], ends[:, 1], color=colour, alpha=0.12, linewidth=0)
         axes.axhline(0, color="grey", linewidth=0.8)
         axes.set_xscale("log", base=2)
         axes.set_xticks(at, [str(j) for j in at])
@@ -703,30 +608,19 @@ def draw(groups: Groups, path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7)
     figure.suptitle(f"{model}, tau {tau:g}", fontsize=9)
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=75)
 
 
 def main(
-    data: Annotated[
-        Path, typer.Option(help="The hippocampi: images, labels, split.json.")
-    ],
+    data: Annotated[Path, typer.Option(help="The hippocampi: images, labels, split.json.")],
     out: Annotated[Path, typer.Option(help="Folder of rows.jsonl and of the figure.")],
-    models: Annotated[
-        str, typer.Option(help="Shipped networks, commas between.")
-    ] = "hippocampus",
-    j: Annotated[
-        int, typer.Option("--j", help="Trajectories, the mean among them.", min=1)
-    ] = 64,
-    tau: Annotated[
-        float, typer.Option(help="Temperature of the samples.", min=0)
-    ] = 1.0,
+    models: Annotated[str, typer.Option(help="Shipped networks, commas between.")] = "hippocampus",
+    j: Annotated[int, typer.Option("--j", help="Trajectories, the mean among them.", min=1)] = 64,
+    tau: Annotated[float, typer.Option(help="Temperature of the samples.", min=0)] = 1.0,
     n: Annotated[int, typer.Option("--n", help="Pairs of each set.", min=1)] = 6,
-    seed: Annotated[
-        int, typer.Option(help="Of the known motions and the samples.")
-    ] = 2,
+    seed: Annotated[int, typer.Option(help="Of the known motions and the samples.")] = 2,
     minutes: Annotated[
-        float,
-        typer.Option(help="After so many no other pair begins; 0 runs nothing.", min=0),
+        float, typer.Option(help="After so many no other pair begins; 0 runs nothing.", min=0)
     ] = 600,
 ) -> None:
     """Run what the folder lacks, and say what the best of J trajectories gains over their mean."""
@@ -746,9 +640,7 @@ def main(
             )
     rows = choices.read_rows(path)
     if not rows:
-        raise typer.BadParameter(
-            f"{path} has no pair; give it more --minutes", param_hint="--out"
-        )
+        raise typer.BadParameter(f"{path} has no pair; give it more --minutes", param_hint="--out")
     groups = grouped(rows)
     typer.echo(f"\n{sum(row['cpu_seconds'] for row in rows) / 3600:.2f} CPU hours\n")
     typer.echo(table(groups))

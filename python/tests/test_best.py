@@ -59,9 +59,7 @@ def test_choice(which: str, j: int, expected: dict[str, float]):
     r = row(which, [0.7, 0.6, 0.9, 0.8], [1, 0, 3, 2], [0.0, -1, -2, 0.0])
     found = best.chosen(r, j)
     assert {k: v for k, v in found.items() if k != "sample"} == expected
-    assert found["sample"] == pytest.approx(
-        np.mean([0.6, 0.9, 0.8][: max(j - 1, 0)] or [0.7])
-    )
+    assert found["sample"] == pytest.approx(np.mean([0.6, 0.9, 0.8][: max(j - 1, 0)] or [0.7]))
 
 
 def test_share_and_gain():
@@ -81,18 +79,10 @@ def test_share_and_gain():
 
 
 def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        str(BENCHMARKS / "best.py"),
-        "--out",
-        str(out),
-        *arguments,
-    ]
+    command = [sys.executable, str(BENCHMARKS / "best.py"), "--out", str(out), *arguments]
     # Wide, for a path of any length stays on one line of a message.
     environment = {**os.environ, "COLUMNS": "1000", "NO_COLOR": "1"}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env=environment
-    )
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
 def needs_data() -> None:
@@ -116,9 +106,7 @@ def test_end_to_end(tmp_path: Path):
     rows = [json.loads(line) for line in lines]
     assert [r["set"] for r in rows] == ["overlap", "points"]
     for r in rows:
-        assert r["engine_mm"] < 0.01 and r["measured"][0] == pytest.approx(
-            r["engine"], abs=0.002
-        )
+        assert r["engine_mm"] < 0.01 and r["measured"][0] == pytest.approx(r["engine"], abs=0.002)
         assert r["gain"] == pytest.approx(r["engine_gain"], abs=0.005)
         assert r["measured"][0] != r["measured"][1] and r["spread_mm"] > 0
     assert "| `hippocampus`, 1, 2 | oracle |" in first.stdout
@@ -126,13 +114,9 @@ def test_end_to_end(tmp_path: Path):
 
     path.write_text(lines[0] + lines[1][:40], encoding="utf-8")
     again = run(tmp_path, *asked)
-    assert again.returncode == 0 and again.stdout.count("CPU s") == 1, (
-        again.stdout + again.stderr
-    )
+    assert again.returncode == 0 and again.stdout.count("CPU s") == 1, again.stdout + again.stderr
     found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [r["measured"] for r in found] == [
-        pytest.approx(r["measured"]) for r in rows
-    ]
+    assert [r["measured"] for r in found] == [pytest.approx(r["measured"]) for r in rows]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +134,4 @@ def test_bad_input_is_named(tmp_path: Path, arguments: list[str], said: str):
     data.mkdir()
     (data / "split.json").write_text('{"pairs": {"test": []}}')
     finished = run(tmp_path / "new", *(a.format(data=data) for a in arguments))
-    assert finished.returncode == 2 and said in finished.stderr, (
-        finished.stdout + finished.stderr
-    )
+    assert finished.returncode == 2 and said in finished.stderr, finished.stdout + finished.stderr
