@@ -41,7 +41,7 @@ DRAWS = 5000
 """Bootstrap samples, of pairs, for an interval of 95 %."""
 
 
-# --------------------------------------------------------------------------------------- The network
+# -------------------------------------------------------------------------------------- The network
 
 
 def canonical(image: sitk.Image) -> sitk.Image:
@@ -190,7 +190,7 @@ def dice(a: NDArray[Any], b: NDArray[Any], labels: NDArray[Any]) -> float:
     )
 
 
-# --------------------------------------------------------------------------------------- The referee
+# -------------------------------------------------------------------------------------- The referee
 
 
 class Referee:
@@ -458,8 +458,8 @@ def chosen(row: Row, j: int) -> dict[str, float]:
 
 
 def gains(rows: list[Row], way: str, j: int) -> Floats:
-    """Return by how much a way to choose of the first `j` betters the mean, a number a row: Dice, or
-    mm.
+    """Return by how much a way to choose of the first `j` betters the mean, a number a row: Dice,
+    or mm.
     """
     return np.array(
         [
@@ -546,12 +546,14 @@ def facts(groups: Groups) -> str:
             if not rows:
                 continue
             mean = np.mean([r["measured"][0] for r in rows])
+            affine, spread = (np.mean([r[k] for r in rows]) for k in ("affine", "spread_mm"))
+            off = 1e3 * max(r["engine_mm"] for r in rows)
             apart = gains(rows, "referee", j) - gains(rows, "reward", j)
             low, high = interval(apart)
             lines.append(
                 f"{model}, tau {tau:g}, J {j}, {which}: {len(rows)} pairs, the mean {mean:.4f}"
-                f" (affine {np.mean([r['affine'] for r in rows]):.4f}; engine {1e3 * max(r['engine_mm'] for r in rows):.2f} um"
-                f" apart at most), samples {np.mean([r['spread_mm'] for r in rows]):.3f} mm from it;"
+                f" (affine {affine:.4f}; engine {off:.2f} um"
+                f" apart at most), samples {spread:.3f} mm from it;"
                 f" Spearman reward {agreement(rows, 'reward'):+.2f}, referee"
                 f" {agreement(rows, 'referee'):+.2f}; referee less reward {apart.mean():+.5f}"
                 f" ({low:+.5f} to {high:+.5f}), p {signed_rank_p(apart):.2g};"

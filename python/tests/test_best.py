@@ -63,7 +63,7 @@ def test_choice(which: str, j: int, expected: dict[str, float]):
 
 
 def test_share_and_gain():
-    """By hand: the oracle gains .2 and .1 in Dice, the reward .2 and -.1: a third of the ceiling."""
+    """By hand: the oracle gains .2 and .1 in Dice, the reward .2 and -.1: a third."""
     rows = [
         row("overlap", [0.7, 0.6, 0.9, 0.8], [1, 0, 3, 2], [0, 1, 0, 0]),
         row("overlap", [0.7, 0.6, 0.8, 0.7], [1, 3, 2, 0], [0, -1, 1, 0]),
