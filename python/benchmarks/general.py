@@ -235,6 +235,11 @@ def methods(points: list[Point]) -> dict[str, tuple[Path | None, Row]]:
     for point in points:
         minutes = point.bundle.stem
         found[f"network {minutes}"] = point.bundle, {"search": "off", "refine": 0}
+        found[f"network {minutes}, T = 1"] = point.bundle, {
+            "search": "off",
+            "refine": 0,
+            "steps": 1,
+        }
         found[f"network {minutes}, refined"] = point.bundle, {"search": "off"}
     return found
 
@@ -474,7 +479,8 @@ def draw(t: Table, points: list[Point], line: tuple[float, float] | None, path: 
         (right, {k: v.mean() for k, v in t.dice.items()}, 1, "Dice"),
     ):
         for suffix, colour, text in (
-            ("", "tab:blue", "network"),
+            ("", "tab:blue", "network, T = 3"),
+            (", T = 1", "tab:cyan", "network, T = 1"),
             (", refined", "tab:orange", "network, refined"),
         ):
             values = [scale * of[f"network {p.bundle.stem}{suffix}"] for p in points]
