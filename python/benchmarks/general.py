@@ -235,11 +235,10 @@ def methods(points: list[Point]) -> dict[str, tuple[Path | None, Row]]:
     for point in points:
         minutes = point.bundle.stem
         found[f"network {minutes}"] = point.bundle, {"search": "off", "refine": 0}
-        found[f"network {minutes}, T = 1"] = point.bundle, {
-            "search": "off",
-            "refine": 0,
-            "steps": 1,
-        }
+        found[f"network {minutes}, T = 1"] = (
+            point.bundle,
+            {"search": "off", "refine": 0, "steps": 1},
+        )
         found[f"network {minutes}, refined"] = point.bundle, {"search": "off"}
     return found
 
@@ -434,10 +433,7 @@ def summary(t: Table) -> str:
 
 def details(t: Table, names: list[str]) -> str:
     """Return a row a kind as Markdown: mean error in mm, and Dice, by some of the methods."""
-    lines = [
-        "| kind | " + " | ".join(names) + " |",
-        "|---|" + "---:|" * len(names),
-    ]
+    lines = ["| kind | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for of, kinds, digits in ((t.error, t.kinds, 2), (t.dice, t.labelled, 3)):
         unit = ", mm" if of is t.error else ", Dice"
         for k, kind in enumerate(kinds):
@@ -475,7 +471,12 @@ def draw(t: Table, points: list[Point], line: tuple[float, float] | None, path: 
     left, right = figure.subplots(1, 2)
     minutes = np.array([max(p.minutes, 1.0) for p in points])  # minute 0 at the left border
     for axes, of, scale, label in (
-        (left, {k: np.exp(np.log(v).mean()) for k, v in t.share.items()}, 100, "error, % of affine"),
+        (
+            left,
+            {k: np.exp(np.log(v).mean()) for k, v in t.share.items()},
+            100,
+            "error, % of affine",
+        ),
         (right, {k: v.mean() for k, v in t.dice.items()}, 1, "Dice"),
     ):
         for suffix, colour, text in (

@@ -30,7 +30,7 @@ def test_one_step_of_the_configuration(tmp_path: Path):
     """It loads, is what the page says of it, and one visit changes the weights."""
     torch = pytest.importorskip("torch", reason="needs morphseek[training]")
     from morphseek.training.config import load
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     config = load(BENCHMARKS / "general.toml")
     assert config.model.options["mind"] and config.model.parametrisation == "velocity"
@@ -49,7 +49,7 @@ def test_pairs_together_are_pairs_apart(tmp_path: Path):
     """
     torch = pytest.importorskip("torch", reason="needs morphseek[training]")
     from morphseek.training.config import load
-    from morphseek.training.trainer import Trainer
+    from morphseek.training.run import Trainer
 
     grads = []
     for together in (False, True):
@@ -61,7 +61,9 @@ def test_pairs_together_are_pairs_apart(tmp_path: Path):
         found: dict[str, torch.Tensor] = {}
 
         def keep(logs: dict[str, object], of: Trainer = trainer, to: dict = found) -> None:
-            to.update({k: p.grad.clone() for k, p in of.backbone.named_parameters() if p.grad is not None})
+            to.update(
+                {k: p.grad.clone() for k, p in of.backbone.named_parameters() if p.grad is not None}
+            )
 
         trainer._update = keep  # type: ignore[method-assign]
         trainer.run_visit()

@@ -62,7 +62,9 @@ def check_run(config: Config) -> None:
     if run.stage == "finetune" and config.policy.kind != "none":
         _check_policy(config)
     if config.optim.together and (
-        config.data.pairs != "synthetic" or config.policy.kind != "none" or weighs_segmentation(config)
+        config.data.pairs != "synthetic"
+        or config.policy.kind != "none"
+        or weighs_segmentation(config)
     ):
         raise ConfigError(
             "'optim.together' needs 'data.pairs' = 'synthetic', 'policy.kind' = 'none' and no"
