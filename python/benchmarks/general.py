@@ -64,6 +64,8 @@ ENGINE: dict[str, Row] = {
 refinement.
 """
 
+CONFIG = Path(__file__).with_name("general.toml")
+
 SMALL = 1 << 19
 """Voxels of the fixed image below which the plan refines twice as long."""
 
@@ -519,7 +521,7 @@ def main(
     ] = 600,
     config: Annotated[
         Path, typer.Option(help="The run's configuration, of which a step's cost is measured.")
-    ] = Path(__file__).with_name("general.toml"),
+    ] = CONFIG,
 ) -> None:
     """Run what the folder lacks, and print and draw the curve."""
     out.mkdir(parents=True, exist_ok=True)
