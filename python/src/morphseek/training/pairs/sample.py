@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,6 +52,12 @@ class Sample:
     def to(self, device: torch.device | str) -> Sample:
         moved = {k: v.to(device) for k, v in self.__dict__.items() if v is not None}
         return replace(self, **moved)
+
+    @classmethod
+    def batch(cls, samples: Sequence[Sample]) -> Sample:
+        """Pairs of one size as one sample, whose first axis counts them."""
+        present = [k for k, v in samples[0].__dict__.items() if v is not None]
+        return cls(**{k: torch.cat([getattr(s, k) for s in samples]) for k in present})
 
 
 def centred_points(grid: Grid) -> Tensor:

@@ -214,6 +214,11 @@ class Trainer:
         """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean
         logs returned.
         """
+        if self.config.optim.together and len(pairs) > 1:
+            batch, u = [Sample.batch(pairs)], [torch.cat(states)]
+            logs = self._step(batch, u, sampling)
+            states[:] = u[0].split(1)
+            return logs
         rows = []
         for i, pair in enumerate(pairs):
             self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))

@@ -61,6 +61,15 @@ def check_run(config: Config) -> None:
         )
     if run.stage == "finetune" and config.policy.kind != "none":
         _check_policy(config)
+    if config.optim.together and (
+        config.data.pairs != "synthetic"
+        or config.policy.kind != "none"
+        or weighs_segmentation(config)
+    ):
+        raise ConfigError(
+            "'optim.together' needs 'data.pairs' = 'synthetic', 'policy.kind' = 'none' and no"
+            " 'loss.segmentation': set it to false"
+        )
     backbone = BACKBONES.get(config.model.backbone)
     if run.pretrain and (run.stage != "finetune" or not (backbone and backbone.can_pretrain)):
         able = " or ".join(repr(name) for name in known("can_pretrain"))

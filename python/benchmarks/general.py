@@ -1,0 +1,573 @@
+"""Whether a network that was trained on made-up pairs alone does what the search does, on kinds of
+pairs that it has never seen: its curve over the CPU minutes of its training.
+
+morphseek train finetune general.toml --out RUN makes the checkpoints; python general.py --run RUN
+--out FOLDER --data DIR exports those nearest to --minutes, registers pairs of zoo.py through the
+engine, appends a JSON line a pair and method to FOLDER/rows.jsonl, prints the tables and draws
+FOLDER/general.png. What is in the file is not run again; --for 0 runs nothing.
+
+A bundle has one spacing, and a network for any body none: each pair gets a copy of the bundle whose
+spacing puts the fixed image's longest side on the cells of the training grid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import choices
+import numpy as np
+import truth
+import typer
+import zoo
+from numpy.typing import NDArray
+
+import morphseek
+from morphseek.errors import MorphSeekError
+from morphseek.scoring import signed_rank_p
+
+Row = dict[str, Any]
+
+KINDS = [
+    "hippocampus",
+    "hippocampus, two contrasts",
+    "torso CT",
+    "torso MR <- CT",
+    "head template",
+    "head template, two contrasts",
+    "torso CT, two contrasts",
+    "torso MR, bias",
+    "torso CT, cropped",
+    "torso MR <- CT, resection",
+    "abdomen CT",
+    "abdomen CT, two contrasts",
+    "hippocampus, two people",
+    "abdomen CT, two people",
+    "abdomen MR <- CT, two people",
+]
+"""None of them comes from the generator of the training: torsos are of morphseek.phantoms, the rest
+are real images. Every second has two contrasts, or nearly.
+"""
+
+ENGINE: dict[str, Row] = {
+    "affine": {"model": "none", "search": "off", "refine": 0},
+    "refinement": {"model": "none", "search": "off"},
+    "search": {"model": "none", "search": "on", "refine": 0},
+    "plan": {"model": "none"},
+}
+"""Without a network. The plan is the defaults: search, where it finds that worthwhile, and
+refinement.
+"""
+
+CONFIG = Path(__file__).with_name("general.toml")
+
+SMALL = 1 << 19
+"""Voxels of the fixed image below which the plan refines twice as long."""
+
+DRAWS = 2000
+"""Bootstrap samples, of kinds, for an interval of 95 %."""
+
+GPU_TFLOPS = 10.0
+"""What an H100 is taken to sustain on such small grids: a hundredth of what it is sold for."""
+
+GPU_CORES = 15
+"""Cores beside the GPU that make pairs."""
+
+
+# ------------------------------------------------------------------------------------- The bundles
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A checkpoint of the run, as a bundle.
+
+    Attributes
+    ----------
+    minutes : float
+        CPU time of the training up to it.
+    pairs, pair_steps : int
+        Pairs made, and steps taken with them.
+    """
+
+    bundle: Path
+    minutes: float
+    visit: int
+    pairs: int
+    pair_steps: int
+
+
+def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
+    """Export the checkpoints of a run that lie nearest to `wanted` minutes, and return those that
+    it has reached. Minute 0 is the network before the first step.
+    """
+    kept = out / "bundles" / "points.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    known: dict[str, Row] = json.loads(kept.read_text()) if kept.exists() else {}
+    lacking = [m for m in wanted if f"{m:g}" not in known]
+    if lacking:
+        import torch
+
+        from morphseek.training.backbones import build_backbone
+        from morphseek.training.config import Config
+        from morphseek.training.export import export_bundle
+        from morphseek.training.run.checkpoint import load_backbone
+
+        found = {
+            path: torch.load(path, map_location="cpu", weights_only=True, mmap=True)["cpu_seconds"]
+            for path in run.glob("visit-*.pt")
+        }
+        for minutes in lacking:
+            bundle = kept.parent / f"{minutes:g}.onnx"
+            if minutes == 0:
+                config = Config.from_dict(json.loads((run / "config.json").read_text()))
+                torch.manual_seed(config.run.seed)
+                backbone, state = build_backbone(config.model).eval(), {}
+            elif found and max(found.values()) >= 57 * minutes:
+                nearest = min(found, key=lambda path: abs(found[path] - 60 * minutes))
+                backbone, config, state = load_backbone(nearest)
+            else:
+                typer.echo(f"left out: {run} has not reached {minutes:g} minutes", err=True)
+                continue
+            export_bundle(backbone, config, bundle)
+            n = config.optim.accumulate
+            known[f"{minutes:g}"] = {
+                "minutes": state.get("cpu_seconds", 0.0) / 60,
+                "visit": state.get("visit", 0),
+                "pairs": n * state.get("visit", 0),
+                "pair_steps": n * state.get("updates", 0),
+            }
+            kept.write_text(json.dumps(known, indent=1))
+    return [
+        Point(kept.parent / f"{m:g}.onnx", **known[f"{m:g}"]) for m in wanted if f"{m:g}" in known
+    ]
+
+
+def spaced(bundle: Path, spacing: float, to: Path) -> Path:
+    """Write a copy of a bundle whose network grid has cells of `spacing` mm, and return its
+    path.
+    """
+    import onnx
+
+    from morphseek.training.export.manifest import MANIFEST_KEY
+
+    model = onnx.load(str(bundle))
+    (entry,) = [e for e in model.metadata_props if e.key == MANIFEST_KEY]
+    entry.value = json.dumps({**json.loads(entry.value), "spacing_mm": [spacing] * 3})
+    to.write_bytes(model.SerializeToString(deterministic=True))
+    return to
+
+
+def cells(bundle: Path) -> int:
+    """Return the side of the grid that a bundle was trained on."""
+    from morphseek.training.export.manifest import read_manifest
+
+    return int(max(read_manifest(bundle)["min_size"]))
+
+
+def work(config_file: Path) -> Row:
+    """Return what a step of training takes: the network's parameters, floating-point operations
+    of a pair's step forward and backward, and CPU seconds to make a pair.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from morphseek.training.backbones import build_backbone
+    from morphseek.training.config import load
+    from morphseek.training.step import StepObjective
+    from morphseek.training.synthetic import SyntheticSource
+
+    config = load(config_file)
+    size = config.data.min_size
+    source = SyntheticSource(config.synthetic, size, config.data.labels, config.run.seed, 9)
+    began = time.process_time()
+    pairs = [source.sample(i) for i in range(8)]
+    seconds = (time.process_time() - began) / len(pairs)
+    backbone = build_backbone(config.model)
+    step = StepObjective(backbone, config.loss, config.policy, config.run.stage, False)
+    with FlopCounterMode(display=False) as counter:
+        step(pairs[0], torch.zeros(1, 3, *size)).loss.backward()
+    return {
+        "parameters": backbone.parameter_count(),
+        "flop": counter.get_total_flops(),
+        "pair_seconds": seconds,
+    }
+
+
+# ------------------------------------------------------------------------------------- Registering
+
+
+def run_one(pair: truth.Pair, options: Row) -> Row:
+    """Register a pair, one thread, and return what zoo.py scores and the CPU seconds. A failure
+    has the scores from before.
+    """
+    began = time.process_time()
+    try:
+        result = morphseek.register(pair.fixed, pair.moving, threads=1, device="cpu", **options)
+    except MorphSeekError as error:
+        return {
+            **scores(zoo.score(pair, None)),
+            "cpu_seconds": time.process_time() - began,
+            "status": f"failed: {error}",
+        }
+    seconds = time.process_time() - began
+    return {
+        **scores(zoo.score(pair, result.to_sitk())),
+        "njd_percent": float(result.metrics["njd_percent"]),
+        "cpu_seconds": seconds,
+        "status": "ok",
+    }
+
+
+def scores(found: Row) -> Row:
+    """Return the mean error at the points, mm, and Dice, each where the pair has it."""
+    return {
+        **({"error": found["error"]["mean"]} if "error" in found else {}),
+        **({"dice": found["dice"]} if "dice" in found else {}),
+    }
+
+
+def methods(points: list[Point]) -> dict[str, tuple[Path | None, Row]]:
+    """Return every method by name: a bundle or None, and the options."""
+    found: dict[str, tuple[Path | None, Row]] = {k: (None, v) for k, v in ENGINE.items()}
+    for point in points:
+        minutes = point.bundle.stem
+        found[f"network {minutes}"] = point.bundle, {"search": "off", "refine": 0}
+        found[f"network {minutes}, T = 1"] = (
+            point.bundle,
+            {"search": "off", "refine": 0, "steps": 1},
+        )
+        found[f"network {minutes}, refined"] = point.bundle, {"search": "off"}
+    return found
+
+
+def collect(
+    path: Path,
+    chosen: list[zoo.Kind],
+    seeds: list[int],
+    asked: dict[str, tuple[Path | None, Row]],
+    until: float,
+) -> Iterator[Row]:
+    """Run what the file lacks, append it line by line, and yield each new row; stop at `until`
+    (:func:`time.monotonic`). All kinds of a seed come before the next seed.
+    """
+    kept = choices.read_rows(path)
+    # without what a kill left of a line
+    if path.exists():
+        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    done = {(row["kind"], row["seed"], row["pair"], row["method"]) for row in kept}
+    with path.open("a", encoding="utf-8") as file, tempfile.TemporaryDirectory() as scratch:
+        for seed in seeds:
+            for kind in chosen:
+                for pair in kind.make(seed):
+                    size = np.array(pair.fixed.GetSize())
+                    for name, (bundle, options) in asked.items():
+                        if (kind.name, seed, pair.name, name) in done:
+                            continue
+                        if time.monotonic() > until:
+                            return
+                        extra: Row = {}
+                        if bundle is not None:
+                            spacing = float(max(size * pair.fixed.GetSpacing())) / cells(bundle)
+                            extra["model"] = spaced(bundle, spacing, Path(scratch) / bundle.name)
+                            if "refine" not in options:  # after a network the engine leaves it out
+                                extra["refine"] = 60 if size.prod() < SMALL else 30
+                        row = {
+                            "kind": kind.name,
+                            "seed": seed,
+                            "pair": pair.name,
+                            "method": name,
+                            **run_one(pair, {**options, **extra}),
+                            "version": morphseek.__version__,
+                        }
+                        file.write(json.dumps(row) + "\n")
+                        file.flush()
+                        yield row
+
+
+# ------------------------------------------------------------------------------------- The figures
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Means over the pairs of each kind, of pairs that every method was run on.
+
+    Attributes
+    ----------
+    share : dict of ndarray
+        By method, a number a kind with points: error over the affine's, geometric mean over pairs.
+    error : dict of ndarray
+        The same kinds, mean error in mm.
+    dice : dict of ndarray
+        By method, a number a kind with labels.
+    """
+
+    kinds: list[str]
+    labelled: list[str]
+    pairs: int
+    share: dict[str, NDArray[np.float64]]
+    error: dict[str, NDArray[np.float64]]
+    dice: dict[str, NDArray[np.float64]]
+
+
+def table_of(rows: list[Row], names: list[str]) -> Table:
+    """Sum rows up by kind, the affine's among the names."""
+    pairs: dict[tuple[str, int, str], dict[str, Row]] = {}
+    for row in rows:
+        pairs.setdefault((row["kind"], row["seed"], row["pair"]), {})[row["method"]] = row
+    whole = {k: v for k, v in pairs.items() if all(name in v for name in names)}
+
+    def by_kind(measure: str) -> dict[str, list[dict[str, Row]]]:
+        found: dict[str, list[dict[str, Row]]] = {}
+        for (kind, _, _), of in whole.items():
+            if measure in of["affine"]:
+                found.setdefault(kind, []).append(of)
+        return found
+
+    pointed, labelled = by_kind("error"), by_kind("dice")
+
+    def mean(groups: dict[str, list[dict[str, Row]]], name: str, key: str) -> NDArray[np.float64]:
+        return np.array([np.mean([of[name][key] for of in g]) for g in groups.values()])
+
+    def share(name: str) -> NDArray[np.float64]:
+        ratios = [
+            [np.log(of[name]["error"] / of["affine"]["error"]) for of in g]
+            for g in pointed.values()
+        ]
+        return np.exp([np.mean(ratio) for ratio in ratios])
+
+    return Table(
+        list(pointed),
+        list(labelled),
+        len(whole),
+        {name: share(name) for name in names},
+        {name: mean(pointed, name, "error") for name in names},
+        {name: mean(labelled, name, "dice") for name in names},
+    )
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean, by bootstrap over kinds."""
+    drawn = np.random.default_rng(0).choice(values, (DRAWS, len(values))).mean(1)
+    return float(np.percentile(drawn, 2.5)), float(np.percentile(drawn, 97.5))
+
+
+def fitted(minutes: NDArray[np.float64], share: NDArray[np.float64]) -> tuple[float, float]:
+    """Return a and b of the line of least squares, ln share = a + b ln minutes.
+
+    Parameters
+    ----------
+    minutes : (n,)
+        Above 0, two different ones at least.
+    share : (n,)
+        Error over the affine's.
+    """
+    x, y = np.log(minutes), np.log(share)
+    b = float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+    return float(y.mean() - b * x.mean()), b
+
+
+def minutes_to(line: tuple[float, float], share: float) -> float:
+    """Return when the line reaches a share; infinite where it does not fall."""
+    a, b = line
+    if b >= 0:
+        return float("inf")
+    exponent = (np.log(share) - a) / b
+    return float(np.exp(exponent)) if exponent < 700 else float("inf")
+
+
+def extrapolated(
+    minutes: NDArray[np.float64], shares: NDArray[np.float64], goal: NDArray[np.float64]
+) -> tuple[tuple[float, float], float, float, float]:
+    """Fit the mean over kinds, and say when it reaches the goal's.
+
+    Parameters
+    ----------
+    minutes : (n,)
+    shares : (n, kinds)
+    goal : (kinds,)
+
+    Returns
+    -------
+    line : (a, b)
+        Of :func:`fitted`, of the geometric mean over kinds.
+    at, low, high : float
+        Minutes, and their 95 % interval by bootstrap over kinds; infinite where the line of a
+        sample does not fall.
+    """
+    logs, aim = np.log(shares), np.log(goal)
+    line = fitted(minutes, np.exp(logs.mean(1)))
+    draws = np.random.default_rng(0).integers(len(aim), size=(DRAWS, len(aim)))
+    times = [
+        minutes_to(fitted(minutes, np.exp(logs[:, d].mean(1))), float(np.exp(aim[d].mean())))
+        for d in draws
+    ]
+    low, high = np.quantile(times, [0.025, 0.975], method="nearest")
+    return line, minutes_to(line, float(np.exp(aim.mean()))), float(low), float(high)
+
+
+def summary(t: Table) -> str:
+    """Return a row a method as Markdown: the error's share of the affine's, geometric mean over
+    kinds with its interval; Dice; each with Wilcoxon's p against the search over kinds.
+    """
+    lines = [
+        "| method | error, % of the affine's (95 %) | p | Dice (95 %) | p |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, share in t.share.items():
+        log, dice = np.log(share), t.dice[name]
+        low, high = np.exp(interval(log))
+        least, most = interval(dice)
+        tests = [
+            "" if name == "search" else f"{signed_rank_p(a - b):.2g}"
+            for a, b in ((log, np.log(t.share["search"])), (dice, t.dice["search"]))
+        ]
+        lines.append(
+            f"| {name} | {100 * np.exp(log.mean()):.0f} ({100 * low:.0f} to {100 * high:.0f})"
+            f" | {tests[0]} | {dice.mean():.3f} ({least:.3f} to {most:.3f}) | {tests[1]} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def details(t: Table, names: list[str]) -> str:
+    """Return a row a kind as Markdown: mean error in mm, and Dice, by some of the methods."""
+    lines = ["| kind | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for of, kinds, digits in ((t.error, t.kinds, 2), (t.dice, t.labelled, 3)):
+        unit = ", mm" if of is t.error else ", Dice"
+        for k, kind in enumerate(kinds):
+            cells_ = " | ".join(f"{of[name][k]:.{digits}f}" for name in names)
+            lines.append(f"| {kind}{unit} | {cells_} |")
+    return "\n".join(lines) + "\n"
+
+
+def estimate(points: list[Point], at: float, cost: Row) -> str:
+    """Say what `at` CPU minutes of this training would be on a GPU."""
+    last = points[-1]
+    per_minute = last.pair_steps / last.minutes
+    here = per_minute / 60 * cost["flop"]
+    text = (
+        f"{cost['parameters']} parameters; {cost['flop'] / 1e9:.2f} GFLOP a pair and step, forward"
+        f" and backward; {per_minute:.0f} pair steps and {last.pairs / last.minutes:.0f} pairs a"
+        f" CPU minute, {here / 1e9:.1f} GFLOP/s; {cost['pair_seconds']:.2f} CPU s to make a pair"
+    )
+    if not np.isfinite(at):
+        return text + "; the line does not fall, so no time reaches the search"
+    steps = at * per_minute
+    gpu = steps * cost["flop"] / (GPU_TFLOPS * 1e12) / 3600
+    made = at * last.pairs / last.minutes * cost["pair_seconds"] / GPU_CORES / 3600
+    return text + (
+        f"; if the line held: {at:.3g} CPU minutes, {steps:.3g} pair steps, {gpu:.3g} h of a GPU at"
+        f" {GPU_TFLOPS:g} TFLOP/s, {made:.3g} h to make the pairs on {GPU_CORES} cores"
+    )
+
+
+def draw(t: Table, points: list[Point], line: tuple[float, float] | None, path: Path) -> None:
+    """Draw the error's share of the affine's, and Dice, over the CPU minutes of training."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.4, 3.1), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    minutes = np.array([max(p.minutes, 1.0) for p in points])  # minute 0 at the left border
+    for axes, of, scale, label in (
+        (
+            left,
+            {k: np.exp(np.log(v).mean()) for k, v in t.share.items()},
+            100,
+            "error, % of affine",
+        ),
+        (right, {k: v.mean() for k, v in t.dice.items()}, 1, "Dice"),
+    ):
+        for suffix, colour, text in (
+            ("", "tab:blue", "network, T = 3"),
+            (", T = 1", "tab:cyan", "network, T = 1"),
+            (", refined", "tab:orange", "network, refined"),
+        ):
+            values = [scale * of[f"network {p.bundle.stem}{suffix}"] for p in points]
+            axes.plot(minutes, values, "o-", color=colour, markersize=4, label=text)
+        for name, colour, style in (
+            ("affine", "grey", ":"),
+            ("refinement", "tab:orange", ":"),
+            ("search", "black", "--"),
+            ("plan", "black", "-"),
+        ):
+            axes.axhline(scale * of[name], color=colour, linestyle=style, linewidth=1, label=name)
+        axes.set(xlabel="CPU minutes of training (0 drawn at 1)", ylabel=label, xscale="log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.grid(alpha=0.3)
+    if line is not None:
+        x = np.geomspace(minutes[minutes > 1].min(), 4 * minutes.max(), 20)
+        left.plot(x, 100 * np.exp(line[0] + line[1] * np.log(x)), color="tab:blue", alpha=0.4)
+    left.legend(fontsize=7)
+    figure.savefig(path, dpi=100)
+
+
+def main(
+    run: Annotated[Path, typer.Option(help="Run folder of morphseek train, with visit-N.pt.")],
+    out: Annotated[Path, typer.Option(help="Folder of bundles, rows and figure.")],
+    data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py.")] = None,
+    minutes: Annotated[
+        str, typer.Option(help="CPU minutes of training to measure at, commas between.")
+    ] = "0,5,10,20,40",
+    kinds: Annotated[list[str], typer.Option("--kinds", help="As for zoo.py.")] = [],
+    seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1,2",
+    n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 1,
+    size: Annotated[int, typer.Option(help="Voxels along a made-up torso's axes.", min=16)] = 48,
+    for_: Annotated[
+        float, typer.Option("--for", help="After so many minutes no registration begins.", min=0)
+    ] = 600,
+    config: Annotated[
+        Path, typer.Option(help="The run's configuration, of which a step's cost is measured.")
+    ] = CONFIG,
+) -> None:
+    """Run what the folder lacks, and print and draw the curve."""
+    out.mkdir(parents=True, exist_ok=True)
+    points = exported(run, out, [float(text) for text in minutes.split(",")])
+    asked = methods(points)
+    every = zoo.kinds(zoo.Settings(size, n, data, out / "pairs"))
+    chosen = zoo.choose(
+        every,
+        kinds or [f"={kind}" for kind in KINDS if kind in every],
+        lambda text: typer.echo(text, err=True),
+    )
+    path = out / "rows.jsonl"
+    runs = [int(seed) for seed in seeds.split(",")]
+    for row in collect(path, chosen, runs, asked, time.monotonic() + 60 * for_):
+        found = " | ".join(f"{row[k]:.3f}" for k in ("error", "dice") if k in row)
+        typer.echo(f"{row['kind']} | {row['pair']} | {row['method']} | {found} | {row['status']}")
+    rows = choices.read_rows(path)
+    t = table_of(rows, list(asked))
+    if not t.kinds or not t.labelled:
+        raise typer.BadParameter(
+            f"{path} has no pair that every method was run on, with points and with labels; give"
+            " it more --for",
+            param_hint="--out",
+        )
+    typer.echo(f"\n{t.pairs} pairs; {sum(r['cpu_seconds'] for r in rows) / 3600:.2f} CPU hours\n")
+    typer.echo(summary(t))
+    last = points[-1].bundle.stem if points else ""
+    shown = [*ENGINE, *([f"network {last}", f"network {last}, refined"] if points else [])]
+    typer.echo(details(t, shown))
+    line = None
+    trained = [p for p in points if p.minutes > 0]
+    if len(trained) > 1:
+        line, at, low, high = extrapolated(
+            np.array([p.minutes for p in trained]),
+            np.array([t.share[f"network {p.bundle.stem}"] for p in trained]),
+            t.share["search"],
+        )
+        typer.echo(
+            f"ln(error / affine) = {line[0]:.3f} {line[1]:+.3f} ln(minutes); the search's after"
+            f" {at:.3g} CPU minutes ({low:.3g} to {high:.3g})\n"
+        )
+        typer.echo(estimate(trained, at, work(config)) + "\n")
+    if points:
+        draw(t, points, line, out / "general.png")
+        typer.echo(str(out / "general.png"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

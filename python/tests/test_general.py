@@ -1,0 +1,138 @@
+"""The benchmark of a general network: its configuration, a step of batched pairs, the curve's
+arithmetic, and what it says of bad input.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import general  # noqa: E402
+
+SMALL = {
+    "data.min_size": [16, 16, 16],
+    "run.iterations": 1,
+    "run.steps_schedule": [],
+    "synthetic.val_pairs": 1,
+    "optim.accumulate": 2,
+}
+
+
+def test_one_step_of_the_configuration(tmp_path: Path):
+    """It loads, is what the page says of it, and one visit changes the weights."""
+    torch = pytest.importorskip("torch", reason="needs morphseek[training]")
+    from morphseek.training.config import load
+    from morphseek.training.run import Trainer
+
+    config = load(BENCHMARKS / "general.toml")
+    assert config.model.options["mind"] and config.model.parametrisation == "velocity"
+    assert config.run.val_steps == 3 and config.optim.together
+    trainer = Trainer(config.replace(**SMALL), tmp_path, progress=False)
+    before = {k: v.clone() for k, v in trainer.backbone.state_dict().items()}
+    logs = trainer.run_visit()
+    assert logs["truth"] > 0 and trainer.updates == 1
+    after = trainer.backbone.state_dict()
+    assert any(not torch.equal(before[k], after[k]) for k in before)
+
+
+def test_pairs_together_are_pairs_apart(tmp_path: Path):
+    """Without the distance to the truth, whose mean is over other voxels, the gradient of a batch
+    is the mean of the pairs' gradients.
+    """
+    torch = pytest.importorskip("torch", reason="needs morphseek[training]")
+    from morphseek.training.config import load
+    from morphseek.training.run import Trainer
+
+    grads = []
+    for together in (False, True):
+        config = load(BENCHMARKS / "general.toml").replace(
+            **SMALL,
+            **{"optim.together": together, "loss.truth": 0.0, "optim.clip": 0.0, "optim.ema": 0.0},
+        )
+        trainer = Trainer(config, tmp_path / str(together), progress=False)
+        found: dict[str, torch.Tensor] = {}
+
+        def keep(logs: dict[str, object], of: Trainer = trainer, to: dict = found) -> None:
+            to.update(
+                {k: p.grad.clone() for k, p in of.backbone.named_parameters() if p.grad is not None}
+            )
+
+        trainer._update = keep  # type: ignore[method-assign]
+        trainer.run_visit()
+        grads.append(found)
+    assert grads[0].keys() == grads[1].keys() and grads[0]
+    for name, one in grads[0].items():
+        torch.testing.assert_close(grads[1][name], one, rtol=1e-3, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("change", [{"data.pairs": "warmup"}, {"policy.kind": "structured"}])
+def test_together_is_refused_where_it_cannot_be(change: dict[str, str]):
+    pytest.importorskip("torch", reason="needs morphseek[training]")
+    from morphseek.training.config import ConfigError, load
+    from morphseek.training.run.setup import check_run
+
+    with pytest.raises(ConfigError, match="optim.together"):
+        check_run(load(BENCHMARKS / "general.toml").replace(**change))
+
+
+def test_the_line_is_numpys():
+    rng = np.random.default_rng(0)
+    minutes, share = np.array([2.5, 5.0, 10.0, 20.0]), rng.uniform(0.3, 1.0, 4)
+    b, a = np.polyfit(np.log(minutes), np.log(share), 1)
+    assert general.fitted(minutes, share) == pytest.approx((a, b))
+    # 2 / minutes reaches 0.1 after 20
+    assert general.minutes_to((np.log(2), -1.0), 0.1) == pytest.approx(20)
+    assert general.minutes_to((0.0, 0.1), 0.5) == float("inf")
+
+
+def test_extrapolation_of_a_known_curve():
+    """Every kind falls as minutes^-0.5 from its own height, and the goal is the curve's value at
+    100 minutes: so says the line, whatever kinds are drawn.
+    """
+    minutes, heights = np.array([5.0, 10.0, 20.0]), np.array([0.9, 1.2, 2.0])
+    shares = heights / np.sqrt(minutes)[:, None]
+    line, at, low, high = general.extrapolated(minutes, shares, heights / 10)
+    assert line == pytest.approx((np.log(heights).mean(), -0.5))
+    assert (at, low, high) == pytest.approx((100, 100, 100))
+
+
+def test_table_by_hand():
+    """Two pairs of a kind: geometric mean of 1/2 and 1/8 is 1/4; a pair that a method lacks is left
+    out.
+    """
+    rows = [
+        {"kind": "x", "seed": 1, "pair": p, "method": m, "error": e, "dice": d}
+        for p, m, e, d in [
+            ("a", "affine", 4, 0.5),
+            ("a", "search", 2, 0.7),
+            ("b", "affine", 8, 0.6),
+            ("b", "search", 1, 0.9),
+            ("c", "affine", 1, 0.1),
+        ]
+    ]
+    t = general.table_of(rows, ["affine", "search"])
+    assert t.pairs == 2 and t.share["search"] == pytest.approx([0.25])
+    assert t.error["search"] == pytest.approx([1.5]) and t.dice["search"] == pytest.approx([0.8])
+    assert "| search | 25 (25 to 25) |  | 0.800 (0.800 to 0.800) |  |" in general.summary(t)
+    assert "| x, mm | 6.00 | 1.50 |" in general.details(t, ["affine", "search"])
+
+
+def test_nothing_measured_is_said(tmp_path: Path):
+    command = [sys.executable, str(BENCHMARKS / "general.py"), "--run", str(tmp_path), "--out"]
+    finished = subprocess.run(
+        [*command, str(tmp_path / "out"), "--for", "0", "--minutes", "5", "--kinds", "=torso CT"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "COLUMNS": "1000"},
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert "has not reached 5 minutes" in finished.stderr and "rows.jsonl" in finished.stderr
