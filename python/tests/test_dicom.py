@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -343,6 +344,17 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "NaN": (nan, r"says nothing \(NaN\) at 1 of 17472 points"),
     "no place": (lambda d: delattr(grid_of(d), "ImagePositionPatient"), "lacks what"),
     "flat": (lambda d: setattr(grid_of(d), "GridResolution", [1.0, 0.0, 1.0]), "lies nowhere"),
+    "fine": (lambda d: setattr(grid_of(d), "GridResolution", [1e-300] * 3), "lies nowhere"),
+    "coarse": (lambda d: setattr(grid_of(d), "GridResolution", [1e300] * 3), "lies nowhere"),
+    "far": (
+        lambda d: setattr(grid_of(d), "VectorGridData", np.full(
+            len(grid_of(d).VectorGridData) // 4, 3e38, "<f4").tobytes()),
+        "more than a kilometre",
+    ),
+    "matrix of great numbers": (
+        lambda d: post(d, [1e150, 0, 0, 0, 0, 1e150, 0, 0, 0, 0, 1e150, 0, 0, 0, 0, 1.0]),
+        "more than a kilometre",
+    ),
     "skew": (
         lambda d: setattr(grid_of(d), "ImageOrientationPatient", [1, 0, 0, 1, 0, 0]),
         "at right angles",
@@ -357,6 +369,22 @@ def test_damaged_objects(case: Case, what: str):
     change, says = WRONG[what]
     path = edited(case.save(), change)
     with pytest.raises((errors.InputUnreadableError, errors.SingularTransformError), match=says):
+        Transform.load(path)
+
+
+def test_unpacks_to_too_much(case: Case, tmp_path: Path):
+    """A hundredth of what it claims; refused before memory is taken."""
+    found = pydicom.dcmread(case.save())
+    found.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    path = tmp_path / "packed.dcm"
+    found.save_as(path, enforce_file_format=True)
+    assert Transform.load(path).summary()
+    meta = pydicom.filereader.read_file_meta_info(path).FileMetaInformationGroupLength
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    zeros = bytes(1 << 22)
+    data = b"".join(packer.compress(zeros) for _ in range(300)) + packer.flush()
+    path.write_bytes(path.read_bytes()[: 144 + meta] + data)
+    with pytest.raises(errors.InputUnreadableError, match=r"packed\.dcm unpacks to more than"):
         Transform.load(path)
 
 

@@ -243,6 +243,7 @@ def test_refused(case: Case, tmp_path: Path):
         (lambda d: setattr(first(d), "ContourData", ["1", "2"]), "fixed", "are damaged"),
         (lambda d: setattr(first(d), "ContourData", ["1e9"] * 9), "fixed", "are damaged"),
         (lambda d: numbers(d, lambda p: p + wild), "fixed", "parallel planes"),
+        (lambda d: numbers(d, lambda p: p.mean(0) + 9e3 * (p - p.mean(0))), "fixed", "than a body"),
         (lambda d: setattr(d.StructureSetROISequence[0], "ReferencedFrameOfReferenceUID", "1.2"),
          "fixed", "2 frames of reference"),
     ):  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import warnings
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,8 @@ _HEADER = (
     "ImagePositionPatient", *_PATIENT, *_STUDY, *_MORE,
 )  # fmt: skip
 _MARK = 128  # bytes before the letters DICM
+_META = _MARK + 16  # bytes before what the length of the meta header counts
+_CHUNK, _MOST_UNPACKED = 1 << 20, 1 << 30  # bytes
 
 
 class Instance(NamedTuple):
@@ -95,11 +98,14 @@ def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dat
     try:
         with warnings.catch_warnings():  # of values that bend the standard's rules
             warnings.simplefilter("ignore")
+            _check_deflated(path, name)
             read = pydicom.dcmread(path, stop_before_pixels=tags is not None, specific_tags=tags)
             if not tags:
                 for element in read.iterall():  # or else they are parsed later, with no guard
                     _ = element.value
             return read
+    except errors.MorphSeekError:
+        raise
     except OSError as error:
         reason = error.strerror or "it is cut short"
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
@@ -107,6 +113,28 @@ def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dat
         raise errors.InputUnreadableError(
             f"{name}: {path} cannot be read as DICOM: it is cut short, damaged, or no DICOM file"
         ) from None
+
+
+def _check_deflated(path: Path, name: str) -> None:
+    """Refuse a compressed object that is larger than any is, before it is unpacked."""
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    meta = read_file_meta_info(path)
+    if meta.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
+        return
+    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    with open(path, "rb") as file:
+        file.seek(_META + int(meta.FileMetaInformationGroupLength))
+        waiting = file.read(_CHUNK)
+        while waiting and not unpacker.eof:
+            size += len(unpacker.decompress(waiting, _CHUNK))
+            waiting = unpacker.unconsumed_tail or file.read(_CHUNK)
+            if size > _MOST_UNPACKED:
+                raise errors.InputUnreadableError(
+                    f"{name}: {path} unpacks to more than {_MOST_UNPACKED >> 20} MiB; save it"
+                    " without compression"
+                )
 
 
 def series_of(image: Any, name: str) -> Series:

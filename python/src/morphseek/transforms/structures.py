@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KIND = "1.2.840.10008.5.1.4.1.1.481.3"
 _CLOSED = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
-_MOST = 2**30  # voxels of a mask
+_MOST, _MOST_OF_PLANE = 2**30, 2**24  # voxels of a mask
 
 
 class Carried(NamedTuple):
@@ -226,16 +226,18 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     low = np.floor(np.min([line.min(axis=0) for line in lines], axis=0)) - 2
     high = np.ceil(np.max([line.max(axis=0) for line in lines], axis=0)) + 2
     size = (high - low + 1)[::-1].astype(int)
-    if float(np.prod(size.astype(float))) > _MOST:
+    if float(np.prod(size.astype(float))) > _MOST or size[1] * size[2] > _MOST_OF_PLANE:
         raise errors.InputUnreadableError(
             f"input: {source} has a structure of {' x '.join(map(str, size))} pixels of"
             f" {planes.pixel:g} mm, more than a body; export it anew"
         )
     values = np.zeros(size, np.float32)
-    for k in range(len(values)):
-        here = [line[:, 1::-1] - low[1::-1] for line in lines if np.rint(line[0, 2] - low[2]) == k]
-        if here:
-            values[k] = rasterised(here, (int(size[1]), int(size[2])))
+    by_plane: dict[int, list[np.ndarray]] = {}
+    for line in lines:
+        here = by_plane.setdefault(int(np.rint(line[0, 2] - low[2])), [])
+        here.append(line[:, 1::-1] - low[1::-1])
+    for k, here in by_plane.items():
+        values[k] = rasterised(here, (int(size[1]), int(size[2])))
     return _Mask(values, low)
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ENDINGS = (".dcm",)
 RIGID, DEFORMABLE = "1.2.840.10008.5.1.4.1.1.66.1", "1.2.840.10008.5.1.4.1.1.66.3"
 _MOST = 2**32 - 2  # bytes of one element
+_FARTHEST = 1e6  # mm that anything lies or moves
+_FINEST = 1e-4  # mm between vectors
 _DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError)
 
 
@@ -83,6 +85,10 @@ def _read_matrix(source: Source, found: Dataset) -> Loaded:
 
 def _matrix(source: Source, item: Dataset) -> np.ndarray:
     matrix = np.array(item.FrameOfReferenceTransformationMatrix, dtype=np.float64).reshape(4, 4)
+    if not np.abs(matrix).max() <= _FARTHEST:
+        raise source.unreadable(
+            "has a matrix that moves points by more than a kilometre; it is damaged, copy it again"
+        )
     source.matrix(matrix)
     return matrix
 
@@ -140,10 +146,12 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
             f"has {len(data)} bytes of vectors, and a grid of {' x '.join(map(str, size))}, which"
             f" needs {needs}; it is cut short or damaged, copy it again"
         )
-    if not (np.isfinite(spacing).all() and (spacing > 0).all() and np.isfinite(origin).all()):
+    if not ((spacing >= _FINEST) & (spacing <= _FARTHEST) & (np.abs(origin) <= _FARTHEST)).all():
         raise source.unreadable("has a vector grid that lies nowhere; write it anew")
     if is_sheared(axes) or not np.isfinite(axes).all():
-        raise source.unreadable("has a vector grid whose axes are no unit vectors at right angles")
+        raise source.unreadable(
+            "has a vector grid whose axes are no unit vectors at right angles; write it anew"
+        )
     order = ">f4" if item.original_encoding[1] is False else "<f4"
     vectors = np.frombuffer(data, order).reshape(*size[::-1], 3).astype(np.float64)
     lost = int((~np.isfinite(vectors)).any(axis=-1).sum())
@@ -151,6 +159,10 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
         raise source.unreadable(
             f"says nothing (NaN) at {lost} of {vectors.size // 3} points of its grid; write it on a"
             " smaller grid, over what was registered"
+        )
+    if np.abs(vectors).max() > _FARTHEST:
+        raise source.unreadable(
+            "has vectors of more than a kilometre; it is damaged, copy it again"
         )
     return vectors, np.concatenate([size, spacing, origin, axes.ravel()])
 
