@@ -233,6 +233,7 @@ def test_refused(case: Case, tmp_path: Path):
         points = np.array(first(found).ContourData, float).reshape(-1, 3)
         first(found).ContourData = [f"{v:.3f}" for v in change(points).ravel()]
 
+    across = 1e5 * np.array(case.moving.direction).reshape(3, 3)[:, :2].sum(axis=1)
     wild = np.random.default_rng(1).uniform(-9, 9, (90, 3))
     for change, reference, says in (
         (lambda d: None, "other", "different patients"),
@@ -243,7 +244,7 @@ def test_refused(case: Case, tmp_path: Path):
         (lambda d: setattr(first(d), "ContourData", ["1", "2"]), "fixed", "are damaged"),
         (lambda d: setattr(first(d), "ContourData", ["1e9"] * 9), "fixed", "are damaged"),
         (lambda d: numbers(d, lambda p: p + wild), "fixed", "parallel planes"),
-        (lambda d: numbers(d, lambda p: p.mean(0) + 9e3 * (p - p.mean(0))), "fixed", "than a body"),
+        (lambda d: numbers(d, lambda p: p + across), "fixed", "more than a body"),
         (lambda d: setattr(d.StructureSetROISequence[0], "ReferencedFrameOfReferenceUID", "1.2"),
          "fixed", "2 frames of reference"),
     ):  # fmt: skip
