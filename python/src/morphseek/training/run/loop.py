@@ -217,7 +217,7 @@ class Trainer:
         if self.config.optim.together and len(pairs) > 1:
             batch, u = [Sample.batch(pairs)], [torch.cat(states)]
             logs = self._step(batch, u, sampling)
-            states[:] = u[0].split(1)
+            states[:] = torch.tensor_split(u[0], len(pairs))
             return logs
         rows = []
         for i, pair in enumerate(pairs):
