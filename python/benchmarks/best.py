@@ -411,9 +411,7 @@ def collect(
     """Run what the file lacks of the first `n` pairs of each set, append it line by line, and yield
     each new row; stop at `until` (:func:`time.monotonic`).
     """
-    kept = choices.read_rows(path)
-    if path.exists():  # without what a kill left of a line
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    kept = choices.resume(path)
     done = {(row["model"], row["tau"], row["j"], row["set"], row["pair"]) for row in kept}
     networks = {name: Network(name) for name in names}
     sets = tested(data, n, seed)

@@ -219,16 +219,23 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
+def resume(path: Path) -> list[Row]:
+    """Return the rows of a file, and leave what a kill cut off out of it, so that others can be
+    appended.
+    """
+    kept = read_rows(path)
+    if path.exists():
+        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    return kept
+
+
 def collect(
     path: Path, chosen: list[zoo.Kind], seeds: list[int], names: list[str], size: int, until: float
 ) -> Iterator[Row]:
     """Run what the file lacks, append it line by line, and yield each new row; stop at `until`
     (:func:`time.monotonic`).
     """
-    kept = read_rows(path)
-    # without what a kill left of a line
-    if path.exists():
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    kept = resume(path)
     done = {(row["kind"], row["seed"], row["pair"], row["candidate"]) for row in kept}
     with path.open("a", encoding="utf-8") as file:
         for kind in chosen:

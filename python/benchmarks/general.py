@@ -255,10 +255,7 @@ def collect(
     """Run what the file lacks, append it line by line, and yield each new row; stop at `until`
     (:func:`time.monotonic`). All kinds of a seed come before the next seed.
     """
-    kept = choices.read_rows(path)
-    # without what a kill left of a line
-    if path.exists():
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    kept = choices.resume(path)
     done = {(row["kind"], row["seed"], row["pair"], row["method"]) for row in kept}
     with path.open("a", encoding="utf-8") as file, tempfile.TemporaryDirectory() as scratch:
         for seed in seeds:

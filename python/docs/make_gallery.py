@@ -45,11 +45,17 @@ def pair_of(kind: str, seed: int, number: int) -> truth.Pair:
     return list(zoo.kinds(zoo.Settings(n=number + 1))[kind].make(seed))[number]
 
 
-def error_mm(result: morphseek.RegistrationResult, pair: truth.Pair) -> float:
-    """Mean distance of the carried points from where they truly lie."""
+def errors_mm(result: morphseek.RegistrationResult, pair: truth.Pair) -> tuple[float, float]:
+    """Mean distances of the carried points from where they truly lie: by the affine that the result
+    begins with, and by all of it.
+    """
     assert pair.fixed_points is not None and pair.moving_points is not None
-    there = result.transform_points(pair.fixed_points)
-    return float(np.linalg.norm(there - pair.moving_points, axis=1).mean())
+    affine = pair.fixed_points @ result.initial[:3, :3].T + result.initial[:3, 3]
+    both = (affine, result.transform_points(pair.fixed_points))
+    before, after = (
+        float(np.linalg.norm(there - pair.moving_points, axis=1).mean()) for there in both
+    )
+    return before, after
 
 
 def draw(name: str, kind: str, seed: int, number: int) -> str:
@@ -60,16 +66,17 @@ def draw(name: str, kind: str, seed: int, number: int) -> str:
         sitk.Cast(image, sitk.sitkFloat32) for image in (pair.fixed, moving_from.moving)
     )
     result = morphseek.register(fixed, moving)
-    affine = morphseek.register(fixed, moving, search="off", refine=0)
     scene = Scene(result, morphseek.images.read(fixed), morphseek.images.read(moving))
-    at, sizes = scene.middle(), scene.sizes_mm()
+    at, sizes, windows = scene.middle(), scene.sizes_mm(), scene.windows
+    dark, bright = windows["fixed"]
+    level = dark + 0.35 * (bright - dark)
     figure = Figure(figsize=(7.2, 2.5), facecolor=BACKGROUND, dpi=90)
     plane = max(range(3), key=lambda p: sizes[p][0] * sizes[p][1] * (0.9 if p == 0 else 1))
     for column, (title, image) in enumerate(
         (("fixed", "fixed"), ("moving", "before"), ("warped", "after"))
     ):
         axes = figure.add_axes((column / 3 + 0.004, 0.01, 1 / 3 - 0.008, 0.88))
-        low, high = scene.windows["fixed" if image == "fixed" else "moving"]
+        low, high = windows["fixed" if image == "fixed" else "moving"]
         shown = scene.slices(image, at)[plane]
         extent = (0, sizes[plane][1], sizes[plane][0], 0)
         axes.imshow(shown, cmap="gray", vmin=low, vmax=high, extent=extent)
@@ -79,17 +86,15 @@ def draw(name: str, kind: str, seed: int, number: int) -> str:
             spacing = [scene.spacing[axis] for axis in ACROSS_DOWN[plane]]
             outlined = scene.slices("fixed", at)[plane]
             across, down = ((np.arange(n) + 0.5) * s for n, s in zip(outlined.shape[::-1], spacing))
-            low_f, high_f = scene.windows["fixed"]
-            level = low_f + 0.35 * (high_f - low_f)
             outlined = gaussian_filter(outlined.astype(float), 1.2)  # noise has no outline
             axes.contour(across, down, outlined, [level], colors="#4fb3d9", linewidths=0.6)
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.jpg"
     figure.savefig(path, facecolor=BACKGROUND, pil_kwargs={"quality": 80})
     verdict = result.verdict
+    affine, final = errors_mm(result, pair)
     return (
-        f"{name}: {kind}: affine {error_mm(affine, pair):.2f} mm,"
-        f" result {error_mm(result, pair):.2f} mm, verdict {verdict.grade}"
+        f"{name}: {kind}: affine {affine:.2f} mm, result {final:.2f} mm, verdict {verdict.grade}"
         f" (estimated {verdict.error_mm:.2f} mm) {'; '.join(verdict.reasons)}"
         f" [{path.stat().st_size / 1000:.0f} kB]"
     )

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "conduct.md": ".github/CODE_OF_CONDUCT.md",
     "changelog.md": "CHANGELOG.md",
 }
+_PLACES = {source: place for place, source in ELSEWHERE.items()}
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)#\s]*)(?P<heading>#[^)\s]*)?(?P<after>\))")
 _FENCE = re.compile(r"^ *(```|~~~)")
 
@@ -65,8 +66,7 @@ def _turned(match: re.Match[str], source: str, page: Page, config: MkDocsConfig)
     if not target or re.match(r"[a-z]+:", target):
         return match[0]
     file = posixpath.normpath(posixpath.join(posixpath.dirname(source), unquote(target)))
-    places = {where: place for place, where in ELSEWHERE.items()}
-    place = places.get(file)
+    place = _PLACES.get(file)
     if place is None and file.startswith(f"{DOCS}/") and file.endswith((".md", ".png", ".jpg")):
         place = file.removeprefix(f"{DOCS}/")
     if place is None and file.endswith((".png", ".jpg")):

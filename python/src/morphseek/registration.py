@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -157,11 +158,10 @@ def _mask(mask: images.ImageLike | None, image: images.Image, name: str) -> imag
     return None if mask is None else images.read_on(mask, image.grid, name)
 
 
-def _document_options() -> None:
-    """Write the engine's options into the signature and the docstring of :func:`register`."""
-    table = core.option_table()
+def _option_lines() -> str:
+    """Return the engine's options as a docstring lists parameters."""
     lines = []
-    for option in table:
+    for option in core.option_table():
         kind = (
             "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}"
             if "choices" in option
@@ -174,14 +174,20 @@ def _document_options() -> None:
                 f" to {option['max']:g}" if "max" in option else ""
             )
         lines.append(
-            f"{option['name']} : {kind}, default {option['default']!r}\n        {option['help']}"
+            f"{option['name']} : {kind}, default {option['default']!r}\n    {option['help']}"
         )
+    return "\n".join(lines)
+
+
+def _document_options() -> None:
+    """Write the engine's options into the signature and the docstring of :func:`register`."""
     if register.__doc__:  # absent under python -OO
-        register.__doc__ = register.__doc__.replace("{options}", "\n    ".join(lines))
+        listed = textwrap.indent(_option_lines(), "    ").lstrip()
+        register.__doc__ = register.__doc__.replace("{options}", listed)
     signature = inspect.signature(register)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     types = {"string": str, "int": int, "float": float}
-    for option in table:
+    for option in core.option_table():
         annotation = str | float if "number" in option else types[option["type"]]
         parameters.append(
             inspect.Parameter(

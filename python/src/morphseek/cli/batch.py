@@ -17,11 +17,12 @@ from .options import (
     changed,
     command_line,
     common_options,
+    no_resume_option,
     out_folder,
     scheduler_option,
     workers_option,
 )
-from .output import NOT_GOOD, print_rows, say
+from .output import NOT_GOOD, print_rows, say, say_failures
 
 
 @app.command("batch")
@@ -52,7 +53,7 @@ from .output import NOT_GOOD, print_rows, say
 @workers_option
 @scheduler_option
 @click.option("--html", is_flag=True, hidden=True, help="Deprecated: --report full.")
-@click.option("--no-resume", is_flag=True, help="Do pairs again that are finished.")
+@no_resume_option
 @click.option("--no-cache", is_flag=True, hidden=True, help="Deprecated: --no-resume.")
 @click.option(
     "--strict", is_flag=True,
@@ -144,9 +145,7 @@ def batch_command(
             **changed(options),
         )
         if quiet and not as_json:  # nobody has said it yet
-            for pair in done.pairs:
-                if pair.error:
-                    say(f"morphseek: {pair}", "red", to_errors=True)
+            say_failures(done.pairs)
         if as_json:
             print(json.dumps(done.to_dict()))
         elif not quiet:

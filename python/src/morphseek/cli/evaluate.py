@@ -11,7 +11,7 @@ import click
 from ..verdict import tally
 from ._app import app, reported
 from .options import PATH, cache_option, changed, common_options, no_cache_option, out_folder
-from .output import print_rows, print_table, say
+from .output import print_rows, print_table, say, say_failures
 
 
 @app.command()
@@ -105,9 +105,7 @@ def evaluate(
                 to_errors=True,
             )
         if quiet and not as_json:  # nobody has said it yet
-            for pair in result.pairs:
-                if pair.error:
-                    say(f"morphseek: {pair}", "red", to_errors=True)
+            say_failures(result.pairs)
         if as_json:
             print(json.dumps(result.to_dict()))
         elif not (quiet or kept):

@@ -48,6 +48,9 @@ scheduler_option = click.option(
     help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
     " install morphseek[dask]).",
 )
+no_resume_option = click.option(
+    "--no-resume", is_flag=True, help="Do pairs again that are finished."
+)
 
 
 def report_option(default: str) -> Callable[[Command], Command]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,13 @@ def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
             )
         )
     return rows
+
+
+def say_failures(pairs: Iterable[Any]) -> None:
+    """Print a line for every pair that has an error, where no progress has told of it."""
+    for pair in pairs:
+        if pair.error:
+            say(f"morphseek: {pair}", "red", to_errors=True)
 
 
 def print_rows(rows: list[tuple[str, str]]) -> None:

@@ -15,11 +15,12 @@ from .options import (
     changed,
     command_line,
     common_options,
+    no_resume_option,
     out_folder,
     scheduler_option,
     workers_option,
 )
-from .output import print_rows, print_table, say
+from .output import print_rows, print_table, say, say_failures
 
 
 @app.command("protocol")
@@ -42,7 +43,7 @@ from .output import print_rows, print_table, say
 )  # fmt: skip
 @workers_option
 @scheduler_option
-@click.option("--no-resume", is_flag=True, help="Do pairs again that are finished.")
+@no_resume_option
 @common_options("small")
 def protocol_command(
     name: str,
@@ -102,9 +103,7 @@ def protocol_command(
             **changed(options),
         )
         if quiet and not as_json:  # nobody has said it yet
-            for pair in scores.pairs:
-                if pair.error:
-                    say(f"morphseek: {pair.id}: {pair.error}", "red", to_errors=True)
+            say_failures(scores.pairs)
         if as_json:
             print(json.dumps(scores.to_dict()))
         elif not quiet:

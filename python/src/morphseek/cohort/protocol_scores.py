@@ -57,6 +57,9 @@ class ProtocolScore:
     seconds: float = math.nan
     error: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.id}: {self.error or f'Dice {self.dice:.4f}'}"
+
 
 @dataclasses.dataclass
 class ProtocolScores:

@@ -6,7 +6,7 @@ import time
 
 
 class Bar:
-    """Progress with visits a second and time left, by rich; silent where it is not wanted."""
+    """Progress with iterations a second and time left, by rich; silent where it is not wanted."""
 
     def __init__(self, total: int, done: int, shown: bool):
         self.shown = shown
@@ -43,7 +43,7 @@ class Bar:
     def update(self, visit: int, logs: dict[str, float], val: dict[str, float]) -> None:
         if self.shown:
             rate = (visit - self.first) / max(time.monotonic() - self.start, 1e-9)
-            text = f"{rate:.2f} visits/s  loss {logs['loss']:.4f}"
+            text = f"{rate:.2f} iterations/s  loss {logs['loss']:.4f}"
             if "val_segmentation_dice" in val:
                 text += f"  val segmentation Dice {100 * val['val_segmentation_dice']:.2f}"
             elif val:
