@@ -25,8 +25,8 @@ from morphseek import _files
 from morphseek._json import without_nan
 from morphseek.scoring import signed_rank_p
 from morphseek.training.cli import changes_of
-from morphseek.training.config import Config, load
-from morphseek.training.evaluate import evaluate_pairs
+from morphseek.training.config import Config, KnownMotion, load
+from morphseek.training.evaluate import evaluate_pairs, evaluate_points, first
 from morphseek.training.pairs import PairSource, read_pairs
 from morphseek.training.run import Trainer, load_backbone
 
@@ -49,8 +49,9 @@ class Arm:
         scratch).
     train : bool
         False scores the start checkpoint itself.
-    time_of : str
-        Train as many visits as fit the CPU time that this other arm of the group took per seed.
+    time_of, like : str
+        Train as many visits as fit the CPU time that the arm ``time_of`` of the group took per seed,
+        by the time that the arm ``like`` took for its own.
     """
 
     label: str
@@ -59,6 +60,7 @@ class Arm:
     start: str = "warmup"
     train: bool = True
     time_of: str = ""
+    like: str = "best"
 
 
 @dataclass
@@ -233,6 +235,51 @@ GROUPS: dict[str, dict[str, Arm]] = {
 }
 
 
+#: Half of the training pairs are known motions. Where the truth has weight in the reward alone, no
+# exact gradient of it is there.
+_KNOWN = {**_OURS, "known.share": 0.5, "loss.truth": 0.2}
+_PAPER_KNOWN = {"known.share": 0.5, "loss.truth": 0.2}
+_REWARD = {"policy.w_truth": -3.0}
+GROUPS["points"] = {
+    "best": Arm("`best`", preset="best", changes=_OURS),
+    **{
+        f"best_{weight:g}": Arm(
+            f"`best`, known motions, truth {weight:g}",
+            preset="best",
+            changes={**_KNOWN, "loss.truth": weight},
+        )
+        for weight in (0.05, 0.2, 0.8)
+    },
+    "paper": Arm("`paper`"),
+    "paper_known": Arm("`paper`, known motions, truth 0.2", changes=_PAPER_KNOWN),
+    "paper_reward": Arm(
+        "`paper`, known motions, truth 0.2 and in the reward", changes=_PAPER_KNOWN | _REWARD
+    ),
+    "policy": Arm("`policy`", preset="policy", changes=_OURS),
+    "policy_known": Arm("`policy`, known motions, truth 0.2", preset="policy", changes=_KNOWN),
+    "policy_reward": Arm(
+        "`policy`, known motions, truth 0.2 and in the reward",
+        preset="policy",
+        changes=_KNOWN | _REWARD,
+    ),
+    "policy_only": Arm(
+        "`policy`, known motions, truth in the reward alone",
+        preset="policy",
+        changes=_KNOWN | _REWARD | {"loss.truth": 0.0},
+    ),
+    "best_time": Arm(
+        "`best`, known motions, truth 0.2, CPU time of the policy's",
+        preset="best",
+        changes=_KNOWN,
+        time_of="policy_reward",
+        like="best_0.2",
+    ),
+}
+
+
+KNOWN_VOLUMES = 15
+"""Test volumes whose known motions the group ``points`` is scored on."""
+
 #: Keys that are an ablation's own, or have options of their own.
 _FIXED = ("data.path", "run.iterations", "run.seed", "run.stage", "model.heads")
 
@@ -390,7 +437,7 @@ def run(
                 other = json.loads(
                     (out / group / arm.time_of / f"seed{seed}" / "result.json").read_text()
                 )
-                own = json.loads((out / group / "best" / f"seed{seed}" / "result.json").read_text())
+                own = json.loads((out / group / arm.like / f"seed{seed}" / "result.json").read_text())
                 count = round(visits * other["cpu_seconds"] / own["cpu_seconds"])
             config = _config(arm, size, data, count, seed, changes)
             cpu = wall = 0.0
@@ -420,6 +467,12 @@ def run(
                 steps,
                 surface=group == "hd95",
             )
+            points = []
+            if group == "points":
+                names = first(read_pairs(data, config.data.test), KNOWN_VOLUMES)
+                # The same motions for every arm.
+                grid = config.data.spacing, config.data.min_size, steps
+                points = evaluate_points(backbone, source, names, *grid, KnownMotion())
             folder.mkdir(parents=True, exist_ok=True)
             _files.write_text(
                 result,
@@ -439,6 +492,7 @@ def run(
                             config.to_dict() | {"data": config.to_dict()["data"] | {"path": ""}}
                         ),
                         "pairs": without_nan(rows),
+                        "points": points,
                     },
                     allow_nan=False,
                 ),
@@ -478,6 +532,11 @@ def _per_pair(results: list[dict], step: int, what: str) -> np.ndarray:
         np.array([[p["steps"][step].get(what) for p in r["pairs"]] for r in results], dtype=float),
         axis=0,
     )
+
+
+def _per_volume(results: list[dict], what: str) -> np.ndarray:
+    """Mean over seeds at T = 3, one value a volume, of the error of points on known motions."""
+    return np.mean([[p["steps"][3][what] for p in r["points"]] for r in results], axis=0)
 
 
 def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
@@ -523,6 +582,20 @@ COMPARISONS = {
         ),
         ("policy", "best"),
     ],
+    "points": [
+        ("best_0.05", "best"),
+        ("best_0.2", "best"),
+        ("best_0.8", "best"),
+        ("best_0.2", "best_0.05"),
+        ("best_0.8", "best_0.2"),
+        ("paper_known", "paper"),
+        ("paper_reward", "paper_known"),
+        ("policy_known", "policy"),
+        ("policy_reward", "policy_known"),
+        ("policy_only", "policy"),
+        ("policy_reward", "best_0.2"),
+        ("best_time", "policy_reward"),
+    ],
 }
 
 #: Groups whose arms differ in T: each is compared at its own.
@@ -545,6 +618,7 @@ def tables(out: str | Path) -> str:
 
 def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -> str:
     surface = group == "hd95"
+    points = group == "points"
     own = group in _AT_OWN_T
     steps = (1, 2, 3)
     head = [
@@ -560,6 +634,8 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
     head.append(f"Dice % by seed ({'own T' if own else 'T = 3'})")
     if surface:
         head.append("HD95 mm (T = 3)")
+    if points:
+        head += ["points, mm (by seed)", "two contrasts, mm"]
     first = next(iter(found.values()))
     count = len(first[0]["pairs"])
     text = [
@@ -591,6 +667,12 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
         row.append(" / ".join(f"{d:.2f}" for d in dice_of(last)))
         if surface:
             row.append(f"{np.nanmean(_per_pair(results, 3, 'hd95')):.3f}")
+        if points:
+            by_seed = [np.mean(_per_volume([x], "points_mm")) for x in results]
+            row.append(
+                f"{np.mean(by_seed):.2f} ({' / '.join(f'{value:.2f}' for value in by_seed)})"
+            )
+            row.append(f"{np.mean(_per_volume(results, 'points_two_mm')):.2f}")
         text.append("| " + " | ".join(map(str, row)) + " |")
     lines = []
     for a, b in COMPARISONS[group]:
@@ -614,6 +696,10 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
             parts.append(f"{unit} {factor * np.nanmean(x - y):+.3f} (p = {wilcoxon(x, y):.2g})")
             if missing := int(np.isnan(x - y).sum()):
                 parts[-1] += f" without {missing} pair(s) that lack it"
+        for what, name in (("points_mm", "points"), ("points_two_mm", "two contrasts")):
+            if points:
+                x, y = (_per_volume(pick[k], what) for k in (a, b))
+                parts.append(f"{name} {np.mean(x - y):+.3f} mm (p = {wilcoxon(x, y):.2g})")
         lines.append(f"- {names}, {len(both)} seed(s): {', '.join(parts)}")
     if lines:
         text.append(
@@ -636,7 +722,7 @@ def _fail(error: Exception) -> NoReturn:
 @app.command("run")
 def run_command(
     group: Annotated[
-        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe or all.")
+        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe, points or all.")
     ],
     data: Annotated[
         Path,

@@ -250,6 +250,9 @@ class Policy:
         ``dice_njd``: ``w_dice * dDice + w_njd * NJD``. ``hd95``: minus the mean 95 % Hausdorff
         distance in mm (it has no gradient).
     w_dice, w_njd : float
+    w_truth : float
+        0 or less: what a voxel of distance to the truth adds to the reward of a pair whose motion is
+        known (section ``known``); 0 leaves points out of it.
     weight : float
         Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only), and
         in ``structured`` where ``balance`` is ``fixed``.
@@ -298,6 +301,7 @@ class Policy:
     reward: Literal["dice_njd", "hd95"] = "dice_njd"
     w_dice: float = ranged(10.0, 0)
     w_njd: float = ranged(-100.0, most=0)
+    w_truth: float = ranged(0.0, most=0)
     weight: float = ranged(1.0, 0)
     ldvn: Literal["sqrt", "one", "n"] = "sqrt"
     tau_init: float = ranged(10.0, 0)

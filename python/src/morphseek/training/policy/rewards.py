@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..losses.overlap import hard_dice
+from ..losses.regularity import endpoint_error
 from ..pairs.sample import Sample
 from ..spatial import njd_fraction, warp
 from .step_result import Step
@@ -76,6 +77,26 @@ def local_dice_reward(warped: Tensor, fixed: Tensor, reference: Tensor, labels: 
     return total / max(count, 1)
 
 
+def local_truth_reward(u: Tensor, truth: Tensor, mask: Tensor | None) -> Tensor:
+    """Share of every voxel in the mean distance to the truth, in voxels.
+
+    Parameters
+    ----------
+    u, truth : (B, 3, D, H, W)
+    mask : (B, 1, D, H, W), optional
+        1 where the truth counts.
+
+    Returns
+    -------
+    Tensor of shape (B, 1, D, H, W)
+        Its sum is :func:`~morphseek.training.losses.regularity.endpoint_error`.
+    """
+    distance = ((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt()
+    if mask is None:
+        return distance / distance[0].numel()
+    return distance * mask / mask.sum().clamp_min(1.0)
+
+
 def reward_of(objective: Step, pair: Sample, u: Tensor, base: float) -> tuple[float, float, float]:
     """Reward, hard Dice and NJD (fraction) of one cumulative field (1, 3, D, H, W)."""
     p = objective.policy
@@ -86,4 +107,7 @@ def reward_of(objective: Step, pair: Sample, u: Tensor, base: float) -> tuple[fl
         njd = float(njd_fraction(u))
         if p.reward == "hd95":
             return -hd95(seen, pair.fixed_map, labels, objective.spacing) + p.w_njd * njd, dice, njd
-    return p.w_dice * (dice - base) + p.w_njd * njd, dice, njd
+        reward = p.w_dice * (dice - base) + p.w_njd * njd
+        if p.w_truth and pair.truth is not None:
+            reward += p.w_truth * float(endpoint_error(u, pair.truth, pair.truth_mask))
+    return reward, dice, njd

@@ -17,7 +17,7 @@ from ..spatial import jacobian_determinant, to_view, warp
 from .advantage import group_advantage, local_advantage
 from .cut import Cut, decode, trained_parameters
 from .memory import PolicyMemory
-from .rewards import local_dice_reward, reward_of
+from .rewards import local_dice_reward, local_truth_reward, reward_of
 from .sampling import gaussian_noise, oja_update, smoothed
 from .step_result import Step, StepResult
 
@@ -79,6 +79,9 @@ def structured_step(
                 voxel = p.w_dice * local_dice_reward(seen, pair.fixed_map, reference, labels)
                 folded = (jacobian_determinant(u)[:, None] < 0).float()
                 credit = voxel + p.w_njd * folded / folded.numel()
+                if p.w_truth and pair.truth is not None:
+                    away = local_truth_reward(u, pair.truth, pair.truth_mask)
+                    credit = credit + p.w_truth * away
                 # mu and its noise lie where the network saw the images.
                 if encoded.view is not None:
                     credit = to_view(credit, encoded.view)

@@ -97,7 +97,9 @@ def _check_known(config: Config) -> None:
             " set it to 0; synthetic pairs have their truth"
         )
     visits = (0, *(phase["visit"] for phase in config.loss.phases))
-    if config.run.stage != "finetune" or not any(config.loss.at(v).truth > 0 for v in visits):
+    rewarded = config.policy.kind != "none" and config.policy.w_truth < 0
+    learnt = rewarded or any(config.loss.at(v).truth > 0 for v in visits)
+    if config.run.stage != "finetune" or not learnt:
         raise ConfigError(
             f"'known.share' = {config.known.share:g} has no effect without a weight 'loss.truth'"
             " above 0 in fine-tuning: set loss.truth=0.3, or known.share=0"
