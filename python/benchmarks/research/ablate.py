@@ -50,8 +50,8 @@ class Arm:
     train : bool
         False scores the start checkpoint itself.
     time_of, like : str
-        Train as many visits as fit the CPU time that the arm ``time_of`` of the group took per seed,
-        by the time that the arm ``like`` took for its own.
+        Train as many visits as fit the CPU time that the arm ``time_of`` of the group took per
+        seed, by the time that the arm ``like`` took for its own.
     """
 
     label: str
@@ -326,15 +326,18 @@ def _check_changes(group: str, changes: dict[str, Any]) -> None:
 
 
 def _warmup(
-    name: str,
+    arm: Arm,
     scale: Scale,
     data: Path,
     out: Path,
     visits: int,
     changes: dict[str, Any] | None = None,
 ) -> Path:
-    """The shared checkpoint, trained without labels if it is not there yet."""
-    folder = out / "warmup" / name
+    """The checkpoint that arms with one parametrisation share, trained without labels if it is not
+    there yet.
+    """
+    own = load(arm.preset).replace(**arm.changes).model.parametrisation
+    folder = out / "warmup" / (f"{arm.start}-velocity" if own == "velocity" else arm.start)
     values = COMMON | {"data.pairs": "warmup"} | scale.changes | (changes or {})
     values |= {
         "data.path": str(data),
@@ -342,7 +345,8 @@ def _warmup(
         "run.steps": 1,
         "run.steps_schedule": [],
         "run.iterations": visits,
-        "model.heads": name != "headless",
+        "model.heads": arm.start != "headless",
+        "model.parametrisation": own,
         **_NO_POLICY,
     }
     config = load("paper").replace(**values)
@@ -429,15 +433,15 @@ def run(
                         " choose another --out"
                     )
                 continue
-            start = (
-                _warmup(arm.start, size, data, out, warmup_visits, changes) if arm.start else None
-            )
+            start = _warmup(arm, size, data, out, warmup_visits, changes) if arm.start else None
             count = visits
             if arm.time_of:
                 other = json.loads(
                     (out / group / arm.time_of / f"seed{seed}" / "result.json").read_text()
                 )
-                own = json.loads((out / group / arm.like / f"seed{seed}" / "result.json").read_text())
+                own = json.loads(
+                    (out / group / arm.like / f"seed{seed}" / "result.json").read_text()
+                )
                 count = round(visits * other["cpu_seconds"] / own["cpu_seconds"])
             config = _config(arm, size, data, count, seed, changes)
             cpu = wall = 0.0
@@ -722,7 +726,10 @@ def _fail(error: Exception) -> NoReturn:
 @app.command("run")
 def run_command(
     group: Annotated[
-        str, typer.Argument(help="ladder, ldvn, trajectories, steps, labels, hd95, recipe, points or all.")
+        str,
+        typer.Argument(
+            help="ladder, ldvn, trajectories, steps, labels, hd95, recipe, points or all."
+        ),
     ],
     data: Annotated[
         Path,

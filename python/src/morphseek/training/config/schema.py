@@ -251,8 +251,8 @@ class Policy:
         distance in mm (it has no gradient).
     w_dice, w_njd : float
     w_truth : float
-        0 or less: what a voxel of distance to the truth adds to the reward of a pair whose motion is
-        known (section ``known``); 0 leaves points out of it.
+        0 or less: what a voxel of distance to the truth adds to the reward of a pair whose motion
+        is known (section ``known``); 0 leaves points out of it.
     weight : float
         Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only), and
         in ``structured`` where ``balance`` is ``fixed``.
