@@ -530,8 +530,8 @@ class Config:
             for phase in section.phases:
                 if not isinstance(phase.get("visit"), int):
                     raise ConfigError(
-                        f"every table of '{name}.phases' needs 'visit', the iteration that it"
-                        " begins with, a whole number"
+                        f"every table of '{name}.phases' needs 'visit', a whole number:"
+                        " the iteration that it begins with"
                     )
                 if name == "loss" and (fixed := {"kl", "kl_target"} & phase.keys()):
                     raise ConfigError(
