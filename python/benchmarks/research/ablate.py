@@ -739,7 +739,7 @@ def run_command(
         Path,
         typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
     ],
-    visits: Annotated[int, typer.Option(help="Pair visits of an arm.")] = 200,
+    visits: Annotated[int, typer.Option(help="Training iterations of an arm.")] = 200,
     seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
     scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
     arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",

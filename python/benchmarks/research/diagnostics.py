@@ -415,7 +415,7 @@ def diagnose(
 @app.command()
 def memory(
     trajectories: Annotated[str, typer.Option(help="Values of J.")] = "1,2,4,8,16",
-    size: Annotated[str, typer.Option(help="D,H,W.")] = "48,64,48",
+    size: Annotated[str, typer.Option(help="Size of the grid, D,H,W.")] = "48,64,48",
     backbone: Annotated[str, typer.Option()] = "compact",
 ) -> None:
     """Peak memory of one GRPO step against J, trajectories one by one and all at once."""

@@ -117,7 +117,7 @@ for name, run, keys in (
     smooth = np.convolve(h[keys[0]], np.ones(window) / window, mode="valid")
     axis = axes[0 if run == "warmup" else 1]
     axis.plot(h["visit"][window - 1 :], smooth)
-    axis.set(title=f"{name}: {keys[0].replace('_', ' ')}", xlabel="pair visits")
+    axis.set(title=f"{name}: {keys[0].replace('_', ' ')}", xlabel="iterations")
 axes[2].boxplot(list(dice.T), tick_labels=["start", "T = 1", "T = 2", "T = 3"])
 axes[2].set(title=f"{len(rows)} test pairs", ylabel="Dice, %")
 fig.savefig(args.out / "curves.png", dpi=110)

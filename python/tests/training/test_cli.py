@@ -44,7 +44,7 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path):
     data = ["--data", str(phantoms)]
     r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "w"), "-q", *data, *TINY])
     assert r.exit_code == 0, r.output
-    assert "done: 3 visits, 3 updates" in r.output and "validation Dice" in r.output
+    assert "done: 3 iterations, 3 optimiser steps" in r.output and "validation Dice" in r.output
     paper = [
         "--set",
         "policy.trajectories=2",
@@ -466,7 +466,7 @@ def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
         r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "far"), *arguments])
     assert (
         r.exit_code == 5
-        and "morphseek: visit 1: the loss is " in r.output
+        and "morphseek: iteration 1: the loss is " in r.output
         and "lower optim.lr" in r.output
     ), r.output
     image = root / "images" / "p1.nii.gz"

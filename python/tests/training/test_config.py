@@ -31,7 +31,7 @@ from morphseek.training.config import Config, ConfigError, load, presets
             "[loss]\nphases = [{visit = 1, moving_share = -1.0}]\n",
             "'loss.moving_share' must be between 0 and 1, not -1",
         ),
-        ("[loss]\nphases = [{visit = 1, kl = 1.0}]\n", "'loss.phases.kl' cannot be"),
+        ("[loss]\nphases = [{visit = 1, kl = 1.0}]\n", "'loss.phases.kl' holds for the whole run"),
         ("[loss]\nphases = [{visit = '1', dice = 1.0}]\n", "needs 'visit', a whole number"),
         ("[loss]\nphases = [{visit = 1, dize = 1.0}]\n", "unknown key 'loss.phases.dize'"),
         ("[loss]\nwindow = 4\n", "'loss.window' must be odd"),

@@ -692,7 +692,7 @@ def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, wh
     trainer.step_module = spoilt
     with pytest.raises(
         FloatingPointError,
-        match=r"visit 2: the loss is .*run.amp=none, a lower optim.lr .*--init .*last.pt",
+        match=r"iteration 2: the loss is .*run.amp=none, a lower optim.lr .*--init .*last.pt",
     ):
         trainer.run()
     assert all(p.isfinite().all() for p in trainer.backbone.state_dict().values())

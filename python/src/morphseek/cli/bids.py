@@ -23,7 +23,8 @@ from .output import print_rows, say
 @click.option("--to", "template", metavar="TEMPLATE", help="The template: it is fixed.")
 @click.option(
     "--space",
-    help="What names call the template, letters and digits; else it is read off its name.",
+    help="Name of the template in the outputs' names, letters and digits; by default read off its"
+    " file's name.",
 )
 @click.option("--to-labels", type=PATH, help="Label map of the template: carried to each image.")
 @click.option("--to-mask", type=PATH, help="Mask of the template: where not zero, it counts.")
@@ -35,7 +36,7 @@ from .output import print_rows, say
     "--session-label", "--session_label", "sessions", multiple=True, metavar="LABEL[,LABEL]",
     help="These sessions alone, with or without ses-.",
 )  # fmt: skip
-@click.option("--suffix", default="T1w", help="Of the images: T1w, T2w, FLAIR, ...")
+@click.option("--suffix", default="T1w", help="The kind of image: T1w, T2w, FLAIR, ...")
 @click.option(
     "--entity", multiple=True, metavar="KEY=VALUE[,VALUE]",
     help="What the images' names must say, such as acq=mprage; several times for several.",
@@ -87,7 +88,9 @@ def bids_command(
                 say(f"wrote {path}")
             return
         if template is None:
-            raise errors.InvalidArgumentError("--to TEMPLATE is missing: onto what to register")
+            raise errors.InvalidArgumentError(
+                "--to TEMPLATE is missing: give the image to register onto"
+            )
         space = _checked_space(space or cohort.space_of(template))
         wanted = read_entities(entity, "--entity")
         for key, given in (("sub", participants), ("ses", sessions)):

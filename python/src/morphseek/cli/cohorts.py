@@ -22,7 +22,7 @@ def bids_options(command: Command) -> Command:
             "--bids", type=PATH, metavar="FOLDER", help="A BIDS folder whose images are taken."
         ),
         click.option(
-            "--suffix", default="T1w", help="With --bids: of the images; T1w, T2w, FLAIR, ..."
+            "--suffix", default="T1w", help="With --bids: the kind of image: T1w, T2w, FLAIR, ..."
         ),
         click.option(
             "--entity", multiple=True, metavar="KEY=VALUE[,VALUE]",

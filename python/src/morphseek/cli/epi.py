@@ -18,8 +18,8 @@ from .options import PATH, json_option, out_folder
 @out_folder(required=True, help="Folder for the results; made if need be.")
 @click.option(
     "--phase-encoding", metavar="AXIS",
-    help="Of FIRST, as in BIDS: i, i-, j, j-, k or k-, an axis of the file; SECOND has the"
-    " opposite. Needed where no BIDS file beside them says.",
+    help="Phase encoding of FIRST, as in BIDS: i, i-, j, j-, k or k-, an axis of the file; SECOND"
+    " has the opposite. Needed where no BIDS file beside them says.",
 )  # fmt: skip
 @click.option(
     "--readout-time", type=float, metavar="SECONDS",

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     help="Label map of the fixed image: with that of the moving one, Dice is measured.",
 )  # fmt: skip
 @click.option("--moving-labels", type=PATH, help="Label map of the moving image: it is warped too.")
-@click.option("--fixed-mask", type=PATH, help="Where not zero, the fixed image counts.")
-@click.option("--moving-mask", type=PATH, help="Where not zero, the moving image counts.")
+@click.option("--fixed-mask", type=PATH, help="Mask of the fixed image: where not zero, it counts.")
+@click.option(
+    "--moving-mask", type=PATH, help="Mask of the moving image: where not zero, it counts."
+)
 @click.option(
     "--rigid", type=PATH,
     help="Label map of the fixed image: each label but 0 (a bone, an implant) moves as one body and"
@@ -55,8 +57,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--channel-weight", "channel_weights", type=float, multiple=True, metavar="NUMBER",
-    help="What a channel counts beside the 1 of FIXED and MOVING; once for each channel, those of"
-    " images before those of labels. Else 1.",
+    help="Weight of a channel; FIXED and MOVING have 1. Once for each channel, those of images"
+    " before those of labels. By default 1.",
 )  # fmt: skip
 @click.option(
     "--fixed-landmarks", type=PATH,

@@ -45,11 +45,11 @@ _MOST_SAID = 5  # frames that are not good, of which a line is printed
 )  # fmt: skip
 @click.option(
     "--mask", type=PATH,
-    help="On the frames' grid: where not zero, the image counts that is registered onto.",
+    help="Mask on the frames' grid: voxels of the reference count where it is not zero.",
 )  # fmt: skip
 @click.option(
     "--interpolation", type=click.Choice(["linear", "cubic", "sinc", "nearest", "label"]),
-    default="linear", help="Of the corrected frames; cubic and sinc blur less.",
+    default="linear", help="How the frames are resampled; cubic and sinc blur less.",
 )  # fmt: skip
 @strict_option
 @quiet_option

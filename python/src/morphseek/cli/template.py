@@ -41,7 +41,10 @@ from .output import NOT_GOOD, print_rows, say
     help="Deformable rounds, after a rigid and an affine one; 0 gives the affine mean.",
 )  # fmt: skip
 @click.option(
-    "--average", type=click.Choice(["mean", "median"]), default="mean", help="Of the intensities."
+    "--average",
+    type=click.Choice(["mean", "median"]),
+    default="mean",
+    help="How the intensities are averaged; median holds all images in memory.",
 )
 @click.option(
     "--sharpen", type=click.FloatRange(0, 1), default=0.0,
@@ -49,7 +52,7 @@ from .output import NOT_GOOD, print_rows, say
 )  # fmt: skip
 @click.option(
     "--spacing", type=click.FloatRange(0, min_open=True), metavar="MM",
-    help="Of the template's voxels; without it, the median of the images'.",
+    help="Spacing of the template's voxels; by default the median of the images'.",
 )  # fmt: skip
 @click.option("--warped", is_flag=True, help="Also write each image in the template's space.")
 @workers_option

@@ -28,8 +28,8 @@ to_option = click.option(
 )  # fmt: skip
 stage_option = click.option(
     "--stage", type=click.Choice(["initial", "final"]), default="final",
-    help="Of a transform with both, the rigid or affine part that acts after what bends, alone, or"
-    " all of it.",
+    help="initial: of a transform that bends, the rigid or affine part alone, where it stands"
+    " apart. final: all of it.",
 )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def fuse_labels(
             f"fusion is {method!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
         )
     if not len(maps):
-        raise errors.InvalidArgumentError("fusion: there is no label map")
+        raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]
     for array in (*maps, *others):
         if array.shape != maps[0].shape:

@@ -175,7 +175,8 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
                 "" if pairs[key].id == name else f" (as {pairs[key].id}: some disks tell no case)"
             )
             raise errors.InputUnreadableError(
-                f"{where}, row {number}: the id {name} is there twice{same}"
+                f"{where}, row {number}: the id {name} is there twice{same};"
+                " give each pair one of its own"
             )
         pairs[key] = Pair(name, str(folder.absolute()), files)
     if not pairs:
@@ -260,7 +261,9 @@ def _given(pairs: Any) -> Iterator[dict[str, str]]:
                     " paths, give images to morphseek.register"
                 )
             if not os.fspath(value) and name != "id":
-                raise errors.InvalidArgumentError(f"pairs, row {number}: {name} is an empty path")
+                raise errors.InvalidArgumentError(
+                    f"pairs, row {number}: {name} is an empty path; give a path, or leave it out"
+                )
         yield {name: os.fspath(value) for name, value in row.items()}
 
 

@@ -148,7 +148,9 @@ def _of_folder(folder: Path, notes: list[str]) -> list[Scan]:
     labels = {_stem(path): path for path in _images_in(maps)} if maps.is_dir() else {}
     found = [Scan("", path, labels.get(_stem(path))) for path in _images_in(inner)]
     if not found:
-        raise errors.InputUnreadableError(f"{inner} has no image")
+        raise errors.InputUnreadableError(
+            f"{inner} has no image; its name must end in {', '.join(SEARCHED)}"
+        )
     lacking = [scan.path.name for scan in found if scan.labels is None]
     if labels and lacking:
         notes.append(

@@ -360,7 +360,9 @@ def _cohort(
     else:
         subjects = list(given)
     if not subjects:
-        raise errors.InvalidArgumentError(f"{given}: there are no results in it to measure")
+        raise errors.InvalidArgumentError(
+            f"{given}: there are no results in it to measure; give the folder of a batch, or a list"
+        )
     ids = [subject.id for subject in subjects]
     for name in ids:
         if ids.count(name) > 1:

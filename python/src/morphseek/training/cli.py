@@ -78,7 +78,7 @@ def changes_of(items: list[str]) -> dict[str, Any]:
     for item in items:
         key, sign, text = item.partition("=")
         if not sign:
-            raise ValueError(f"--set {item!r}: expected KEY=VALUE")
+            raise ValueError(f"--set {item!r}: expected KEY=VALUE, such as optim.lr=5e-4")
         try:
             values[key] = json.loads(text)
         except json.JSONDecodeError:
@@ -131,7 +131,8 @@ def _train(
             else "stopped; repeat the command to continue"
         )
         typer.echo(
-            f"{state}: {trainer.visit} visits, {trainer.updates} updates, {trainer.seconds:.0f} s,"
+            f"{state}: {trainer.visit} iterations, {trainer.updates} optimiser steps,"
+            f" {trainer.seconds:.0f} s,"
             f" in {out}"
         )
         names = (
@@ -183,14 +184,13 @@ def finetune(
 def evaluate(
     checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
     data: Annotated[Path, _DATA],
-    pairs: Annotated[str, typer.Option(help="Pair list.")] = "test",
-    steps: Annotated[int, typer.Option(help="T.", min=1)] = 3,
+    pairs: Annotated[str, typer.Option(help="List of pairs to score.")] = "test",
+    steps: Annotated[int, typer.Option(help="T: how many steps the network takes.", min=1)] = 3,
     initial: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Where pairs start: centres, or an initial alignment of the engine; as in the run"
-                " by default."
+                "Where pairs start: centres, none, com, rigid or affine; as in the run by default."
             )
         ),
     ] = None,
@@ -261,7 +261,9 @@ def average_(
     out: Annotated[Path, typer.Option("--out", help="Checkpoint to write.", metavar="FILE")],
     share: Annotated[
         list[float] | None,
-        typer.Option(help="Of each checkpoint, in their order (repeatable); all alike by default."),
+        typer.Option(
+            help="Share of each checkpoint, in their order (repeatable); all alike by default."
+        ),
     ] = None,
 ) -> None:
     """Average the weights of several runs: often better on new people than any of them."""

@@ -89,7 +89,7 @@ class Siamese(FoldedEncoder):
     registration: the labels that such a network predicts for the fixed image overlap the truth no
     better than the labels it warps onto it. Here recognition is a network of its own, which takes
     all that is known about training such networks: it can be trained by itself first
-    (``run.pretrain``), on single images, at a fraction of the cost of a registration visit. Its
+    (``run.pretrain``), on single images, at a fraction of the cost of a registration iteration. Its
     features of the two images, with the context of a whole U-Net behind them, meet at strides 8
     (the policy's ``f_L``), 4 and 2 (the skips of the registration decoder).
 

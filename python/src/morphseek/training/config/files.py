@@ -48,7 +48,10 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
         text, name = item.read_text(), f"preset {source}"
     else:
         if not path.is_file():
-            raise ConfigError(f"no configuration file {path}")
+            raise ConfigError(
+                f"no configuration file {path}; check the path, or name a preset:"
+                f" {', '.join(presets())}"
+            )
         text, name = path.read_text(), str(path)
     if name in seen:
         raise ConfigError(f"{name} is based on itself")

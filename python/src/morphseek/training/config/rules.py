@@ -46,7 +46,9 @@ def at_visit(section: Any, visit: int, name: str) -> Any:
     values = {k: v for k, v in dataclasses.asdict(section).items() if k != "phases"}
     for phase in sorted(section.phases, key=lambda p: p.get("visit", 0)):
         if "visit" not in phase:
-            raise ConfigError(f"every table of '{name}.phases' needs 'visit'")
+            raise ConfigError(
+                f"every table of '{name}.phases' needs 'visit', the iteration that it begins with"
+            )
         if phase["visit"] <= visit:
             values |= {k: v for k, v in phase.items() if k != "visit"}
     return fill(type(section), values, f"{name}.phases.")

@@ -22,8 +22,8 @@ class Data:
         Data folder; the command line's ``--data`` overrides it.
     pairs : str
         Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or
-        ``"people:SPLIT"``: every visit draws an ordered pair from the people of that split.
-        ``"synthetic"``: no folder; every visit has a pair of its own from
+        ``"people:SPLIT"``: every iteration draws an ordered pair from the people of that split.
+        ``"synthetic"``: no folder; every iteration has a pair of its own from
         :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
         set of them.
     limit : int
@@ -111,9 +111,9 @@ class Loss:
     kl : float
         beta_KL.
     kl_target : float
-        Target KL per latent dimension. Where positive, ``kl`` is multiplied by 1.5 after a visit
-        whose KL is above 1.5 times the target and divided by 1.5 below the target over 1.5 (the
-        usual adaptive rule). 0 keeps it fixed.
+        Target KL per latent dimension. Where positive, ``kl`` is multiplied by 1.5 after an
+        iteration whose KL is above 1.5 times the target and divided by 1.5 below the target over
+        1.5 (the usual adaptive rule). 0 keeps it fixed.
     warm, dice : float
         lambda_warm and lambda_Dice of the fine-tuning loss.
     fold, fold_margin : float
@@ -141,8 +141,8 @@ class Loss:
     mask_fov : bool
         Compare intensities only inside both fields of view.
     phases : list of tables
-        Changes of these weights later in the run: each table has ``visit`` and the keys that hold
-        from that visit on.
+        Changes of these weights later in the run: each table has ``visit``, an iteration, and the
+        keys that hold from it on.
     """
 
     similarity: Literal["mse", "ncc", "mind", "none"] = "mse"
@@ -163,7 +163,7 @@ class Loss:
     phases: list[dict[str, Any]] = field(default_factory=list)
 
     def at(self, visit: int) -> Loss:
-        """The weights that hold during a visit, phases applied."""
+        """The weights that hold during an iteration, phases applied."""
         return at_visit(self, visit, "loss")
 
 
@@ -209,7 +209,7 @@ class Synthetic:
     val_pairs : int
         Validation pairs, from a stream of their own, as hard as the last phase makes them.
     phases : list of tables
-        A curriculum: each table has ``visit`` and the keys that hold from that visit on.
+        A curriculum: each table has ``visit``, an iteration, and the keys that hold from it on.
     """
 
     bodies: list[str] = field(default_factory=lambda: ["head", "torso", "limb", "medley"])
@@ -231,7 +231,7 @@ class Synthetic:
         self.bodies = [RENAMED_BODIES.get(body, body) for body in self.bodies]
 
     def at(self, visit: int) -> Synthetic:
-        """The settings that hold during a visit, phases applied."""
+        """The settings that hold during an iteration, phases applied."""
         return at_visit(self, visit, "synthetic")
 
 
@@ -260,7 +260,7 @@ class Policy:
         s = sqrt(N), 1 or N.
     tau_init, tau_min, tau_drop : float
         Exploration temperature: starts at ``tau_init``, falls by ``tau_drop`` every ``tau_every``
-        visits.
+        iterations.
     tau_every : int
     sequential : bool
         Decode and back-propagate the trajectories one by one: the peak memory does not depend on J.
@@ -271,10 +271,11 @@ class Policy:
     head : {"probe", "learned"}
         ``structured``: where the channel directions come from. They are the same for every pair and
         every cell, and no network predicts them. ``probe``: top eigenvectors of the soft-Dice
-        gradient's channel covariance, computed anew every ``refresh`` visits over ``refresh_pairs``
-        pairs. ``learned``: from random directions, one step of Oja's rule at every step of the run
-        (online principal components; nothing is back-propagated into them) on the exact gradient
-        that the other terms have at mu, with the Dice loss among them where that has weight.
+        gradient's channel covariance, computed anew every ``refresh`` iterations over
+        ``refresh_pairs`` pairs. ``learned``: from random directions, one step of Oja's rule at
+        every step of the run (online principal components; nothing is back-propagated into them)
+        on the exact gradient that the other terms have at mu, with the Dice loss among them where
+        that has weight.
     refresh, refresh_pairs : int
     antithetic : bool
         ``structured``: samples come in pairs mu + eps, mu - eps; an odd last one is alone. Else
@@ -322,7 +323,7 @@ class Policy:
     gradient_ratio: float = ranged(0.5, 0)
 
     def temperature(self, visit: int) -> float:
-        """tau during visit number ``visit`` (from 0)."""
+        """tau during iteration number ``visit`` (from 0)."""
         return max(self.tau_min, self.tau_init - self.tau_drop * (visit // self.tau_every))
 
 
@@ -334,12 +335,12 @@ class Optim:
     ----------
     lr : float
     schedule : {"constant", "cosine"}
-        ``cosine`` decays to ``lr * final`` at the last visit.
+        ``cosine`` decays to ``lr * final`` at the last iteration.
     final : float
     warmup : int
-        Visits of linear increase at the start.
+        Iterations of linear increase at the start.
     accumulate : int
-        Pairs of a visit; their gradients are averaged before an optimiser step.
+        Pairs of an iteration; their gradients are averaged before an optimiser step.
     together : bool
         They go through the network as one batch, which takes a CPU about half the time. The
         distance to the truth is then the mean over the voxels of all. Of synthetic pairs, which
@@ -373,28 +374,29 @@ class Run:
     stage : {"warmup", "finetune"}
         ``warmup`` has no labels in its loss; ``finetune`` has.
     pretrain : int
-        The first so many of the visits train the auxiliary segmentation on the two images alone
+        The first so many of the iterations train the auxiliary segmentation on the two images alone
         (backbone `siamese`).
     pretrain_joint_every : int
-        Every so many-th of those visits registers nevertheless, so that the decoder follows the
+        Every so many-th of those registers nevertheless, so that the decoder follows the
         features; 0: none.
     iterations : int
-        Pair visits; one epoch of the paper's fine-tuning is 100.
+        An iteration is one pair (``optim.accumulate`` of them) taken through T steps, with an
+        optimiser step after each; one epoch of the paper's fine-tuning is 100.
     steps : int
         T.
-    steps_schedule : list of [visit, T]
-        From that visit on use T steps instead; a curriculum.
+    steps_schedule : list of [iteration, T]
+        From that iteration on use T steps instead; a curriculum.
     seed : int
     val_every : int
-        Visits between validations.
+        Iterations between validations.
     val_steps : int
         T at validation.
     val_pairs : int
         Use only the first pairs of the validation list; 0 uses all.
     checkpoint_minutes : float
     keep_every : int
-        Visits between checkpoints that stay, visit-250.pt and so on, to be averaged (``morphseek
-        train average``); 0 keeps none.
+        Iterations between checkpoints that stay, visit-250.pt and so on, to be averaged
+        (``morphseek train average``); 0 keeps none.
     amp : {"bf16", "none"}
         A CPU without instructions for bf16 computes in float32 either way.
     device : str
@@ -520,7 +522,7 @@ class Config:
             )
         if any(len(entry) != 2 or entry[1] < 1 for entry in self.run.steps_schedule):
             raise ConfigError(
-                "'run.steps_schedule' must be a list of [visit, steps], not"
+                "'run.steps_schedule' must be a list of [iteration, steps], not"
                 f" {self.run.steps_schedule}"
             )
         for name in ("loss", "synthetic"):
@@ -528,11 +530,12 @@ class Config:
             for phase in section.phases:
                 if not isinstance(phase.get("visit"), int):
                     raise ConfigError(
-                        f"every table of '{name}.phases' needs 'visit', a whole number"
+                        f"every table of '{name}.phases' needs 'visit', a whole number:"
+                        " the iteration that it begins with"
                     )
                 if name == "loss" and (fixed := {"kl", "kl_target"} & phase.keys()):
                     raise ConfigError(
-                        f"'loss.phases.{min(fixed)}' cannot be: it holds for the whole run"
+                        f"'loss.phases.{min(fixed)}' holds for the whole run; set it in [loss]"
                     )
                 then = section.at(phase["visit"])
                 if name == "loss":
@@ -540,7 +543,7 @@ class Config:
         if self.loss.moving_share and self.run.stage == "finetune" and self.policy.kind == "paper":
             raise ConfigError(
                 "'loss.moving_share' has no place in the policy as printed ('policy.kind' ="
-                " 'paper')"
+                " 'paper'); set it to 0"
             )
 
     def replace(self, **dotted: Any) -> Config:

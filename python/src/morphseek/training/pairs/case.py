@@ -138,5 +138,7 @@ def _intensities(
     except errors.MorphSeekError as error:
         raise DataError(f"{path}: {error}") from None
     if not high > low:
-        raise DataError(f"{path}: constant intensities, nothing to register")
+        raise DataError(
+            f"{path}: constant intensities, nothing to register; leave it out of the lists"
+        )
     return taken, low, high

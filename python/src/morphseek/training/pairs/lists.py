@@ -50,7 +50,9 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
                 f"{data / split}: no pairs; needs a line 'fixed,moving' and then a line a pair"
             )
         if not {"fixed", "moving"} <= rows[0].keys():
-            raise DataError(f"{data / split}: needs the columns 'fixed' and 'moving'")
+            raise DataError(
+                f"{data / split}: needs a heading with the columns 'fixed' and 'moving'"
+            )
         if short := [i for i, r in enumerate(rows, 1) if not (r["fixed"] and r["moving"])]:
             raise DataError(f"{data / split}: pair {short[0]} has only one name")
         return [(r["fixed"], r["moving"]) for r in rows]

@@ -61,7 +61,9 @@ class PairSource:
         self._cases: dict[str, Case] = {}
         self._starts: dict[tuple[str, str], np.ndarray] = {}
         if not self.data.is_dir():
-            raise FileNotFoundError(f"data folder {self.data} does not exist")
+            raise FileNotFoundError(
+                f"data folder {self.data} does not exist; check --data or data.path"
+            )
 
     @classmethod
     def configured(cls, data: Data, path: str | Path | None = None) -> PairSource:

@@ -1,9 +1,9 @@
-"""The training loop: visits of pairs, validation, checkpoints that survive a kill.
+"""The training loop: iterations, validation, checkpoints that survive a kill.
 
-A *visit* is one pair (or ``optim.accumulate`` of them) taken through T steps, with an optimiser
-step after each. Everything random about visit ``n`` of process ``r`` comes from a generator seeded
-with (seed, r, n), so a resumed run repeats the lost visits exactly and ends with the same weights
-as an uninterrupted one.
+An iteration, a *visit* in names and logs, is one pair (or ``optim.accumulate`` of them) taken
+through T steps, with an optimiser step after each. Everything random about visit ``n`` of process
+``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost visits
+exactly and ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class Trainer:
         if not (math.isfinite(norm) and math.isfinite(logs["loss"])):
             last = self.out / "last.pt"
             raise FloatingPointError(
-                f"visit {self.visit}: the loss is {float(logs['loss']):g} and the norm of its"
+                f"iteration {self.visit}: the loss is {float(logs['loss']):g} and the norm of its"
                 f" gradient {float(norm):g}; the run stops before they reach the weights. Try"
                 " run.amp=none, a lower optim.lr or a small optim.clip, with another --out"
                 + (f" and --init {last}" if last.exists() else "")
@@ -322,7 +322,7 @@ class Trainer:
             return registration_scores(self.backbone, self.supply, self.config, self.device)
 
     def run(self) -> dict[str, float]:
-        """Train to the configured number of visits, or until SIGTERM/SIGINT; returns the last
+        """Train to the configured number of iterations, or until SIGTERM/SIGINT; returns the last
         validation.
         """
         run = self.config.run

@@ -51,7 +51,10 @@ def check_run(config: Config) -> None:
     run = config.run
     _check_known(config)
     if run.stage == "finetune" and not config.data.labels:
-        raise ValueError("fine-tuning needs labels: data.labels is 0")
+        raise ValueError(
+            "fine-tuning needs labels: data.labels is 0; set it to the greatest label of your maps,"
+            " or run a warm-up"
+        )
     if config.data.limit and (
         config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")
     ):
@@ -73,7 +76,10 @@ def check_run(config: Config) -> None:
     backbone = BACKBONES.get(config.model.backbone)
     if run.pretrain and (run.stage != "finetune" or not (backbone and backbone.can_pretrain)):
         able = " or ".join(repr(name) for name in known("can_pretrain"))
-        raise ValueError(f"run.pretrain needs labels and the backbone {able}")
+        raise ValueError(
+            f"run.pretrain needs fine-tuning with labels and the backbone {able}; set run.pretrain"
+            " to 0, or choose that backbone"
+        )
     if run.pretrain and run.pretrain >= run.iterations:
         raise ValueError(
             f"run.pretrain = {run.pretrain} leaves none of run.iterations ="
