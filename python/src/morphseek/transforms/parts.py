@@ -94,6 +94,11 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
 
     if is_field(part):
         vectors, grid = vectors_of(part)
+        if (grid[:3] > 1).sum() < 2:
+            raise errors.InvalidArgumentError(
+                f"{name}: its field is a point or a line of {vectors.size // 3} vectors, which has"
+                " no inverse; give a field over what was registered"
+            )
     elif part.GetTransformEnum() == sitk.sitkBSplineTransform:
         grid = grid_of_spline(part)
         vectors = field_on(part, grid)
@@ -102,11 +107,11 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
             f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
             " morphseek convert FILE --reference FIXED --out field.nii.gz"
         )
-    forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid))
+    forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid, name))
     return parts_of(forward.inverse().to_sitk())
 
 
-def _reached(vectors: np.ndarray, grid: Doubles) -> Doubles:
+def _reached(vectors: np.ndarray, grid: Doubles, name: str) -> Doubles:
     """Return a grid over what a field's voxels are moved to, along the same axes, as fine."""
     to_index = np.linalg.inv(index_to_physical(grid)[:3, :3])
     moved = vectors.reshape(-1, 3) @ to_index.T
@@ -118,7 +123,7 @@ def _reached(vectors: np.ndarray, grid: Doubles) -> Doubles:
         low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
     if (high - low + 1).prod() > 8 * grid[:3].prod() + 1e6:
         raise errors.InvalidArgumentError(
-            "the transform spreads its grid so far that its inverse would not fit; check it:"
+            f"{name}: it spreads its grid so far that its inverse would not fit; check it:"
             " morphseek check FILE"
         )
     made = grid.copy()
