@@ -94,11 +94,6 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
 
     if is_field(part):
         vectors, grid = vectors_of(part)
-        if (grid[:3] > 1).sum() < 2:
-            raise errors.InvalidArgumentError(
-                f"{name}: its field is a point or a line of {vectors.size // 3} vectors, which has"
-                " no inverse; give a field over what was registered"
-            )
     elif part.GetTransformEnum() == sitk.sitkBSplineTransform:
         grid = grid_of_spline(part)
         vectors = field_on(part, grid)

@@ -140,6 +140,11 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
             "has a vector grid whose size, resolution or position are not three numbers each;"
             " write it anew"
         )
+    if sum(n > 1 for n in size) < 2:
+        raise source.unreadable(
+            f"has a vector grid of {' x '.join(map(str, size))}, a point or a line; write it on a"
+            " grid over what was registered"
+        )
     needs = 12 * size[0] * size[1] * size[2]
     if len(data) != needs:
         raise source.unreadable(
