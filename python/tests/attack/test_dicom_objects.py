@@ -353,6 +353,11 @@ THOUGHT: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "grid of two axes": ("bent", _set_grid(GridDimensions=[26, 28])),
     "grid in a line": ("bent", _set_grid(GridDimensions=[26 * 28 * 24, 1, 1])),
     "grid NaN": ("bent", _vectors(float("nan"))),
+    "grid of a signalling NaN": (
+        "bent", lambda d: setattr(
+            _grid(d), "VectorGridData", b"\1\0\x80\x7f" + _grid(d).VectorGridData[4:]
+        ),
+    ),
     "grid of great numbers": ("bent", _vectors(3e38)),
     "grid that reaches far": ("bent", _vectors(9e5)),
     "grid of tiny voxels": ("bent", _set_grid(GridResolution=[1e-300] * 3)),
@@ -404,6 +409,14 @@ THOUGHT: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "contour of an unknown kind": ("structures", _contours(square(), kind="SPHERE")),
     "points far away": ("structures", _contours(np.full((1, 3), 9e5), kind="POINT")),
     "contours of nobody": ("structures", _contours(square(), square(z=1), number=77)),
+    "contours of an unnamed structure": (
+        "structures", lambda d: setattr(d, "ROIContourSequence", [Dataset()]),
+    ),
+    "no contours of nobody": (
+        "structures", lambda d: setattr(
+            d, "ROIContourSequence", [test_structures.item(ReferencedROINumber=77)]
+        ),
+    ),
     "number below 0": (
         "structures", lambda d: [
             setattr(d.StructureSetROISequence[0], "ROINumber", -3),
