@@ -111,7 +111,8 @@ def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dat
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
     except Exception:  # pydicom has as many kinds as there are ways to damage a file
         raise errors.InputUnreadableError(
-            f"{name}: {path} cannot be read as DICOM: it is cut short, damaged, or no DICOM file"
+            f"{name}: {path} cannot be read as DICOM: it is cut short or damaged, or no DICOM file;"
+            " copy it again"
         ) from None
 
 
@@ -199,14 +200,13 @@ def frame_of(image: Any) -> str:
     return str(read_object(path, "image", ["FrameOfReferenceUID"]).get("FrameOfReferenceUID") or "")
 
 
-def check_patient(one: Series | Dataset, other: Series, what: str) -> None:
+def check_patient(one: Series | Dataset, other: Series, what: str, advice: str) -> None:
     """Refuse to join what belongs to two patients. Where one has no identifier, nobody knows."""
     header = one.header if isinstance(one, Series) else one
     first = str(header.get("PatientID") or "").strip()
     if first and other.patient and first != other.patient:
         raise errors.InvalidArgumentError(
-            f"{what} belong to different patients (PatientID), and a DICOM object to one; write"
-            " another format, as .h5"
+            f"{what} belong to different patients (PatientID), and a DICOM object to one; {advice}"
         )
 
 

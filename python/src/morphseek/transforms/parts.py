@@ -102,11 +102,11 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
             f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
             " morphseek convert FILE --reference FIXED --out field.nii.gz"
         )
-    forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid))
+    forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid, name))
     return parts_of(forward.inverse().to_sitk())
 
 
-def _reached(vectors: np.ndarray, grid: Doubles) -> Doubles:
+def _reached(vectors: np.ndarray, grid: Doubles, name: str) -> Doubles:
     """Return a grid over what a field's voxels are moved to, along the same axes, as fine."""
     to_index = np.linalg.inv(index_to_physical(grid)[:3, :3])
     moved = vectors.reshape(-1, 3) @ to_index.T
@@ -118,7 +118,7 @@ def _reached(vectors: np.ndarray, grid: Doubles) -> Doubles:
         low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
     if (high - low + 1).prod() > 8 * grid[:3].prod() + 1e6:
         raise errors.InvalidArgumentError(
-            "the transform spreads its grid so far that its inverse would not fit; check it:"
+            f"{name}: it spreads its grid so far that its inverse would not fit; check it:"
             " morphseek check FILE"
         )
     made = grid.copy()

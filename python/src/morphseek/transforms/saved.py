@@ -304,10 +304,11 @@ class Transform:
         if not found or self._frames[side] in ("", found):
             return
         where = ("fixed image", "moving image")[side]
-        hint = "; give its inverse" if found == self._frames[1 - side] else ""
+        turned = found == self._frames[1 - side]
+        advice = "give its inverse" if turned else "give what belongs to the registered images"
         raise errors.InvalidArgumentError(
             f"{self._name} names another frame of reference for its {where} than {what} has: they"
-            f" belong to different examinations, or to different patients{hint}"
+            f" belong to different examinations, or to different patients; {advice}"
         )
 
     def check_place(self, grid: np.ndarray, what: str) -> None:

@@ -100,7 +100,12 @@ def carry(
             " fixed DICOM series as reference"
         )
     series = dicom.series_of(reference, "reference")
-    dicom.check_patient(found, series, f"{out}: the structure set and the reference")
+    dicom.check_patient(
+        found,
+        series,
+        f"input: the structure set {source} and the reference",
+        "give the one drawn on the moving image",
+    )
     _check_frame(found, transform, source)
     grid = transform.on(reference)
     contours = _contours(found, source)
@@ -144,19 +149,21 @@ def _check_frame(found: Dataset, transform: Transform, source: Path) -> None:
 def _contours(found: Dataset, source: Path) -> dict[int, list[tuple[str, np.ndarray]]]:
     """Return the contours of each structure, its kind and its points (n, 3)."""
     if str(found.get("SOPClassUID") or "") != KIND:
-        raise errors.InputUnreadableError(f"input: {source} is DICOM, and no RT structure set")
+        raise errors.InputUnreadableError(
+            f"input: {source} is DICOM, and no RT structure set; give the RTSTRUCT file"
+        )
     contours: dict[int, list[tuple[str, np.ndarray]]] = {}
     try:
         for each in found.StructureSetROISequence:
             contours[int(each.ROINumber)] = []
         for each in found.get("ROIContourSequence") or []:
+            own = contours[int(each.ReferencedROINumber)]
             for one in each.get("ContourSequence") or []:
                 points = np.array(one.ContourData, dtype=np.float64).reshape(-1, 3)
                 if not np.isfinite(points).all() or np.abs(points).max(initial=0) > 1e6:
                     raise ValueError
                 if len(points):
-                    kind = str(one.ContourGeometricType)
-                    contours[int(each.ReferencedROINumber)].append((kind, points))
+                    own.append((str(one.ContourGeometricType), points))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise errors.InputUnreadableError(
             f"input: {source} is a structure set whose contours are damaged, or are no numbers;"
@@ -344,9 +351,8 @@ def _structure_set(
     made.ReferencedFrameOfReferenceSequence = [
         dicom.item(FrameOfReferenceUID=series.frame, RTReferencedStudySequence=[study])
     ]
-    made.PredecessorStructureSetSequence = dicom.refer(
-        [dicom.Instance(KIND, str(found.SOPInstanceUID), ())]
-    )
+    if number := str(found.get("SOPInstanceUID") or ""):
+        made.PredecessorStructureSetSequence = dicom.refer([dicom.Instance(KIND, number, ())])
     made.StructureSetROISequence = [
         dicom.item(
             ROINumber=int(each.ROINumber),

@@ -140,6 +140,11 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
             "has a vector grid whose size, resolution or position are not three numbers each;"
             " write it anew"
         )
+    if sum(n > 1 for n in size) < 2:
+        raise source.unreadable(
+            f"has a vector grid of {' x '.join(map(str, size))}, a point or a line; write it on a"
+            " grid over what was registered"
+        )
     needs = 12 * size[0] * size[1] * size[2]
     if len(data) != needs:
         raise source.unreadable(
@@ -153,25 +158,30 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
             "has a vector grid whose axes are no unit vectors at right angles; write it anew"
         )
     order = ">f4" if item.original_encoding[1] is False else "<f4"
-    vectors = np.frombuffer(data, order).reshape(*size[::-1], 3).astype(np.float64)
-    lost = int((~np.isfinite(vectors)).any(axis=-1).sum())
+    packed = np.frombuffer(data, order).reshape(*size[::-1], 3)
+    lost = int((~np.isfinite(packed)).any(axis=-1).sum())
     if lost:
         raise source.unreadable(
-            f"says nothing (NaN) at {lost} of {vectors.size // 3} points of its grid; write it on a"
+            f"says nothing (NaN) at {lost} of {packed.size // 3} points of its grid; write it on a"
             " smaller grid, over what was registered"
         )
-    if np.abs(vectors).max() > _FARTHEST:
+    if np.abs(packed).max() > _FARTHEST:
         raise source.unreadable(
             "has vectors of more than a kilometre; it is damaged, copy it again"
         )
-    return vectors, np.concatenate([size, spacing, origin, axes.ravel()])
+    return packed.astype(np.float64), np.concatenate([size, spacing, origin, axes.ravel()])
 
 
 def write(job: Job) -> list[Path]:
     fixed, moving = (
         dicom.series_of(image, name) for image, name in zip(_given(job), ("reference", "moving"))
     )
-    dicom.check_patient(moving, fixed, f"{job.path}: the fixed and the moving series")
+    dicom.check_patient(
+        moving,
+        fixed,
+        f"{job.path}: the fixed and the moving series",
+        "write another format, as .h5",
+    )
     _check_order(job)
     made = dicom.new_object(
         fixed, RIGID if job.is_linear else DEFORMABLE, "REG", "MorphSeek registration"
