@@ -2,7 +2,9 @@
 recipes.
 """
 
+import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,6 +99,36 @@ def test_local_rewards_add_up_to_the_change_of_dice():
     assert actual != 0 and predicted == pytest.approx(actual, rel=0.05)
     elsewhere = (voxel[1] - voxel[0])[0].abs() > 0
     assert elsewhere.sum() == 1 and elsewhere[5, 5, 5]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_local_truths_add_up_to_the_mean_distance(masked):
+    rng = np.random.default_rng(5)
+    u, truth = rng.normal(0, 3, (2, 1, 3, 6, 5, 4)).astype(np.float32)
+    mask = (rng.random((1, 1, 6, 5, 4)) > 0.4).astype(np.float32)
+    given = torch.from_numpy(mask) if masked else None
+    found = p.local_truth_reward(torch.from_numpy(u), torch.from_numpy(truth), given)
+    distance = np.sqrt(((u[0] - truth[0]) ** 2).sum(0) + 0.01)
+    weights = mask[0, 0] if masked else np.ones_like(distance)
+    assert found.shape == (1, 1, 6, 5, 4)
+    assert float(found.sum()) == pytest.approx(np.average(distance, weights=weights), rel=1e-5)
+
+
+def test_the_reward_counts_points_only_where_the_truth_is_known(tiny):
+    config = tiny("policy", policy__w_truth=-3.0)
+    rng = np.random.default_rng(6)
+    images = [torch.from_numpy(rng.random((1, 1, 8, 8, 8), dtype=np.float32)) for _ in range(2)]
+    soft, hard = torch.ones(1, 1, 8, 8, 8), torch.ones(1, 1, 8, 8, 8)
+    plain = Sample(*images, soft, soft, soft, soft, hard, hard)
+    truth = torch.zeros(1, 3, 8, 8, 8)
+    truth[:, 2] = 2.0
+    told = dataclasses.replace(plain, truth=truth, truth_mask=soft)
+    objective = SimpleNamespace(policy=config.policy, spacing=(1.0, 1.0, 1.0))
+    u = torch.zeros(1, 3, 8, 8, 8)
+    reward, dice, njd = p.reward_of(objective, plain, u, 0.25)
+    assert (reward, dice, njd) == (pytest.approx(7.5), 1.0, 0.0)
+    there, _, _ = p.reward_of(objective, told, u, 0.25)
+    assert there == pytest.approx(7.5 - 3.0 * math.sqrt(4.01))
 
 
 def test_local_advantage_sums_windows_and_centres_each_cell():

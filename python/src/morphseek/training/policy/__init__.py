@@ -17,7 +17,7 @@ backward, which is what DistributedDataParallel needs.
 
 from .advantage import group_advantage, local_advantage
 from .memory import PolicyMemory
-from .rewards import hd95, local_dice_reward, reward_of
+from .rewards import hd95, local_dice_reward, local_truth_reward, reward_of
 from .sampling import (
     channel_basis,
     gaussian_noise,
@@ -39,6 +39,7 @@ __all__ = [
     "ldvn_scale",
     "local_advantage",
     "local_dice_reward",
+    "local_truth_reward",
     "log_likelihood",
     "oja_update",
     "policy_step",
