@@ -64,6 +64,12 @@ ENGINE: dict[str, Row] = {
 refinement.
 """
 
+ALONE: Row = {"search": "off", "refine": 0}
+"""Nothing after a network."""
+
+UNSEEN = 10_000_000
+"""Number of the first made-up pair beyond those of any training."""
+
 CONFIG = Path(__file__).with_name("general.toml")
 
 SMALL = 1 << 19
@@ -169,6 +175,50 @@ def cells(bundle: Path) -> int:
     return int(max(read_manifest(bundle)["min_size"]))
 
 
+def disagreement(point: Point, run: Path, n: int = 6) -> dict[int, float]:
+    """Return by T, 1 and 3, how far the bundle's field in the engine lies from the checkpoint's in
+    PyTorch: mean distance in voxels of made-up pairs that training never saw, the worst of `n`.
+    """
+    import SimpleITK as sitk
+    import torch
+    from torch import Tensor
+
+    from morphseek.training.evaluate import register_sample
+    from morphseek.training.run import load_backbone
+    from morphseek.training.synthetic import SyntheticSource
+
+    backbone, config, _ = load_backbone(run / f"visit-{point.visit}.pt")
+    backbone.eval()
+    source = SyntheticSource(
+        config.synthetic, config.data.min_size, config.data.labels, config.run.seed, 9
+    )
+
+    def image(values: Tensor) -> sitk.Image:
+        made = sitk.GetImageFromArray(values[0, 0].numpy())
+        made.SetSpacing(config.data.spacing[::-1])
+        return made
+
+    worst = {1: 0.0, 3: 0.0}
+    for number in range(n):
+        pair = source.sample(UNSEEN + number)
+        with torch.no_grad():
+            fields = register_sample(backbone, pair, 3)
+        for steps in worst:
+            found = morphseek.register(
+                image(pair.fixed),
+                image(pair.moving),
+                model=point.bundle,
+                initial="none",
+                steps=steps,
+                threads=1,
+                device="cpu",
+                **ALONE,
+            )
+            away = fields[steps - 1][0].numpy() - found.displacement
+            worst[steps] = max(worst[steps], float(np.linalg.norm(away, axis=0).mean()))
+    return worst
+
+
 def work(config_file: Path) -> Row:
     """Return what a step of training takes: the network's parameters, floating-point operations
     of a pair's step forward and backward, and CPU seconds to make a pair.
@@ -236,11 +286,8 @@ def methods(points: list[Point]) -> dict[str, tuple[Path | None, Row]]:
     found: dict[str, tuple[Path | None, Row]] = {k: (None, v) for k, v in ENGINE.items()}
     for point in points:
         minutes = point.bundle.stem
-        found[f"network {minutes}"] = point.bundle, {"search": "off", "refine": 0}
-        found[f"network {minutes}, T = 1"] = (
-            point.bundle,
-            {"search": "off", "refine": 0, "steps": 1},
-        )
+        found[f"network {minutes}"] = point.bundle, ALONE
+        found[f"network {minutes}, T = 1"] = point.bundle, {**ALONE, "steps": 1}
         found[f"network {minutes}, refined"] = point.bundle, {"search": "off"}
     return found
 
@@ -523,6 +570,13 @@ def main(
     """Run what the folder lacks, and print and draw the curve."""
     out.mkdir(parents=True, exist_ok=True)
     points = exported(run, out, [float(text) for text in minutes.split(",")])
+    for point in points:
+        if point.visit:
+            away = disagreement(point, run)
+            typer.echo(
+                f"{point.bundle.name}: the engine's field is"
+                f" {', '.join(f'{v:.3f} voxels (T = {k})' for k, v in away.items())} from PyTorch's"
+            )
     asked = methods(points)
     every = zoo.kinds(zoo.Settings(size, n, data, out / "pairs"))
     chosen = zoo.choose(

@@ -715,6 +715,38 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
     return "\n".join(text)
 
 
+def draw(out: Path, picture: Path) -> None:
+    """Draw the group ``points``: Dice over the error of points at T = 3, an arm's mean and its
+    seeds.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    settings = _collect(out, "points")
+    if len(settings) != 1:
+        raise ValueError(
+            f"{out} has results of {len(settings)} settings of the group points; one can be drawn"
+        )
+    (found,) = settings.values()
+    figure, axes = pyplot.subplots(1, 2, figsize=(8.6, 4), sharey=True, layout="constrained")
+    for axis, key, title in zip(
+        axes, ("points_mm", "points_two_mm"), ("one contrast", "two contrasts"), strict=True
+    ):
+        for number, (arm, results) in enumerate(found.items()):
+            x = [float(np.mean(_per_volume([r], key))) for r in results]
+            y = [100 * float(np.nanmean(_per_pair([r], 3, "dice"))) for r in results]
+            colour, marker = f"C{number % 10}", "o^s"[number % 3]
+            axis.plot(x, y, marker, color=colour, markersize=4, alpha=0.4)
+            axis.plot(np.mean(x), np.mean(y), marker, color=colour, markersize=8, label=arm)
+        axis.set(xlabel="error of points, mm", title=title)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("Dice of two people, %")
+    axes[1].legend(fontsize=7)
+    figure.savefig(picture, dpi=100)
+
+
 app = typer.Typer(help="Ablations of the training.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -782,12 +814,22 @@ def run_command(
 
 
 @app.command("tables")
-def tables_command(out: Annotated[Path, typer.Argument(help="Folder of `run`.")]) -> None:
+def tables_command(
+    out: Annotated[Path, typer.Argument(help="Folder of `run`.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw Dice over points of the group points here.")
+    ] = None,
+) -> None:
     """Markdown tables and p-values of the ablations in a folder."""
     text = tables(out)
     if not text:
         _fail(ValueError(f"{out} has no results of `run`"))
     typer.echo(text)
+    if plot:
+        try:
+            draw(out, plot)
+        except (OSError, ValueError) as error:
+            _fail(error)
 
 
 if __name__ == "__main__":
