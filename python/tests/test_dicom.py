@@ -429,3 +429,22 @@ def test_another_frame_of_reference(case: Case, tmp_path: Path):
     with pytest.raises(errors.InvalidArgumentError, match="give its inverse"):
         transform.inverse().apply(case.folder / "moving", case.folder / "fixed")
     assert transform.apply(case.folder / "moving", case.folder / "fixed").GetSize() == (21, 18, 15)
+
+
+def test_a_value_that_cannot_be_written_leaves_no_file(tmp_path: Path):
+    from pydicom.dataset import FileDataset, FileMetaDataset
+
+    from morphseek import _files
+    from morphseek.images.dicom_series import save_object
+
+    meta = FileMetaDataset()
+    meta.TransferSyntaxUID = "1.2.840.10008.1.2"
+    meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.66.1"
+    meta.MediaStorageSOPInstanceUID = "1.2.3"
+    made = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+    made.SOPClassUID, made.SOPInstanceUID = meta.MediaStorageSOPClassUID, "1.2.3"
+    made.SpecificCharacterSet = "ROT13"  # Python knows it, but not as a character set
+    made.PatientName = "M\u00fcller"
+    with pytest.raises(errors.OutputUnwritableError, match=r"made\.dcm .*ROT13.*write another"):
+        _files.write_with(lambda temporary: save_object(made, temporary), tmp_path / "made.dcm")
+    assert not list(tmp_path.iterdir())

@@ -280,5 +280,13 @@ def refer_by_study(made: Dataset, all_series: Sequence[Series]) -> None:
 
 
 def save_object(made: FileDataset, path: Path) -> None:
-    """Write an object to a temporary place."""
-    made.save_as(path, enforce_file_format=True)
+    """Write an object to a temporary place. Raises RuntimeError where a value that was carried over
+    cannot be written, such as text in a character set that does not exist.
+    """
+    try:
+        made.save_as(path, enforce_file_format=True)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RuntimeError(
+            f"a value of the series that it describes cannot be written as DICOM ({error}); mend"
+            " that series' patient and study, or write another format"
+        ) from None
