@@ -98,6 +98,8 @@ class Point:
         CPU time of the training up to it.
     pairs, pair_steps : int
         Pairs made, and steps taken with them.
+    away : dict
+        T to how far the engine's field is from PyTorch's (:func:`disagreement`); of a trained one.
     """
 
     bundle: Path
@@ -105,6 +107,7 @@ class Point:
     visit: int
     pairs: int
     pair_steps: int
+    away: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
@@ -147,6 +150,9 @@ def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
                 "pairs": n * state.get("visit", 0),
                 "pair_steps": n * state.get("updates", 0),
             }
+            if state:
+                point = Point(bundle, **known[f"{minutes:g}"])
+                known[f"{minutes:g}"]["away"] = disagreement(point, run)
             kept.write_text(json.dumps(known, indent=1))
     return [
         Point(kept.parent / f"{m:g}.onnx", **known[f"{m:g}"]) for m in wanted if f"{m:g}" in known
@@ -175,7 +181,7 @@ def cells(bundle: Path) -> int:
     return int(max(read_manifest(bundle)["min_size"]))
 
 
-def disagreement(point: Point, run: Path, n: int = 6) -> dict[int, float]:
+def disagreement(point: Point, run: Path, n: int = 6) -> dict[str, float]:
     """Return by T, 1 and 3, how far the bundle's field in the engine lies from the checkpoint's in
     PyTorch: mean distance in voxels of made-up pairs that training never saw, the worst of `n`.
     """
@@ -216,7 +222,7 @@ def disagreement(point: Point, run: Path, n: int = 6) -> dict[int, float]:
             )
             away = fields[steps - 1][0].numpy() - found.displacement
             worst[steps] = max(worst[steps], float(np.linalg.norm(away, axis=0).mean()))
-    return worst
+    return {str(steps): value for steps, value in worst.items()}
 
 
 def work(config_file: Path) -> Row:
@@ -571,12 +577,9 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     points = exported(run, out, [float(text) for text in minutes.split(",")])
     for point in points:
-        if point.visit:
-            away = disagreement(point, run)
-            typer.echo(
-                f"{point.bundle.name}: the engine's field is"
-                f" {', '.join(f'{v:.3f} voxels (T = {k})' for k, v in away.items())} from PyTorch's"
-            )
+        if point.away:
+            away = ", ".join(f"{value:.3f} voxels (T = {k})" for k, value in point.away.items())
+            typer.echo(f"{point.bundle.name}: the engine's field is {away} from PyTorch's")
     asked = methods(points)
     every = zoo.kinds(zoo.Settings(size, n, data, out / "pairs"))
     chosen = zoo.choose(

@@ -50,7 +50,7 @@ class Arm:
     train : bool
         False scores the start checkpoint itself.
     time_of, like : str
-        Train as many visits as fit the CPU time that the arm ``time_of`` of the group took per
+        Train as many iterations as fit the CPU time that the arm ``time_of`` of the group took per
         seed, by the time that the arm ``like`` took for its own.
     """
 
@@ -237,8 +237,8 @@ GROUPS: dict[str, dict[str, Arm]] = {
 
 #: Half of the training pairs are known motions. Where the truth has weight in the reward alone, no
 # exact gradient of it is there.
-_KNOWN = {**_OURS, "known.share": 0.5, "loss.truth": 0.2}
 _PAPER_KNOWN = {"known.share": 0.5, "loss.truth": 0.2}
+_KNOWN = _OURS | _PAPER_KNOWN
 _REWARD = {"policy.w_truth": -3.0}
 GROUPS["points"] = {
     "best": Arm("`best`", preset="best", changes=_OURS),

@@ -9,11 +9,16 @@ from ..spatial import determinant, forward_differences
 from .similarity import masked_mean
 
 
-def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean distance in voxels between a displacement and the true one, (B, 3, D, H, W); smooth
+def endpoint_distance(u: Tensor, truth: Tensor) -> Tensor:
+    """Distance in voxels of every voxel's displacement to the true one, (B, 1, D, H, W); smooth
     below a tenth of a voxel.
     """
-    return masked_mean(((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt(), mask)
+    return ((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt()
+
+
+def endpoint_error(u: Tensor, truth: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean of :func:`endpoint_distance` of displacements (B, 3, D, H, W) where the mask is 1."""
+    return masked_mean(endpoint_distance(u, truth), mask)
 
 
 def diffusion(u: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..losses.overlap import hard_dice
-from ..losses.regularity import endpoint_error
+from ..losses.regularity import endpoint_distance, endpoint_error
 from ..pairs.sample import Sample
 from ..spatial import njd_fraction, warp
 from .step_result import Step
@@ -91,7 +91,7 @@ def local_truth_reward(u: Tensor, truth: Tensor, mask: Tensor | None) -> Tensor:
     Tensor of shape (B, 1, D, H, W)
         Its sum is :func:`~morphseek.training.losses.regularity.endpoint_error`.
     """
-    distance = ((u - truth).square().sum(1, keepdim=True) + 1e-2).sqrt()
+    distance = endpoint_distance(u, truth)
     if mask is None:
         return distance / distance[0].numel()
     return distance * mask / mask.sum().clamp_min(1.0)

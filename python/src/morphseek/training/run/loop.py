@@ -1,9 +1,9 @@
 """The training loop: iterations, validation, checkpoints that survive a kill.
 
 An iteration, a *visit* in names and logs, is one pair (or ``optim.accumulate`` of them) taken
-through T steps, with an optimiser step after each. Everything random about visit ``n`` of process
-``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost visits
-exactly and ends with the same weights as an uninterrupted one.
+through T steps, with an optimiser step after each. Everything random about iteration ``n`` of
+process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost
+iterations exactly and ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
