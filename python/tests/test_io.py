@@ -6,6 +6,7 @@ import gc
 import gzip
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -790,6 +791,40 @@ def test_full_disk(tmp_path: Path):
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+def interrupted(folder: Path, at: int) -> bool:
+    """Begin to write to a folder, with Ctrl-C at that line of Python; return whether it came before
+    there was a place to write to.
+    """
+    lines = 0
+
+    def trace(frame: Any, event: str, arg: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if event == "line" and lines == at:
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with _files.output_folder(folder):
+            sys.settrace(before)
+            return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("name", ["new/out", "."])
+def test_ctrl_c_at_any_line_leaves_nothing(name: str, tmp_path: Path):
+    at = 1
+    while interrupted(tmp_path / name, at):
+        assert os.listdir(tmp_path) == [], f"at line {at}"
+        at += 1
+    assert at > 20
 
 
 def test_output_folder_all_or_nothing(tmp_path: Path):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import _manifest, _staging, errors
+from ._interrupts import Held
 from ._itk import itk_reason
 
 
@@ -188,18 +189,22 @@ def output_folder(
     check_path(folder, "output", errors.OutputUnwritableError)
     made: list[Path] = []
     try:
-        try:
-            made = [p for p in (folder, *folder.parents) if not p.exists()]
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            file = next((p for p in (folder, *folder.parents) if p.is_file()), folder)
-            raise errors.OutputUnwritableError(
-                f"output: {folder} cannot be written: {file} is a file; results go to a folder,"
-                " choose another name"
-            ) from None
-        except OSError as error:
-            raise _output_error(error, folder) from None
-        with locked(folder), together(folder, known, seal, ours) as temporary:
+        with contextlib.ExitStack() as stack:
+            with Held() as held:  # Ctrl-C counts when all that is to be undone is known
+                try:
+                    made = [p for p in (folder, *folder.parents) if not p.exists()]
+                    folder.mkdir(parents=True, exist_ok=True)
+                except (FileExistsError, NotADirectoryError):
+                    file = next((p for p in (folder, *folder.parents) if p.is_file()), folder)
+                    raise errors.OutputUnwritableError(
+                        f"output: {folder} cannot be written: {file} is a file; results go to a"
+                        " folder, choose another name"
+                    ) from None
+                except OSError as error:
+                    raise _output_error(error, folder) from None
+                stack.enter_context(locked(folder))
+                temporary = stack.enter_context(together(folder, known, seal, ours))
+            held.release()
             yield temporary
         made = []
     finally:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import errors
+from ._interrupts import Held
 from ._plain import plain
 
 
@@ -70,45 +69,22 @@ def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any],
     return progress
 
 
-# those that end a process in order; all but the first where a program handles them
-_STOPS = [getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s)]
-
-
-class Reporter:
+class Reporter(Held):
     """The progress callback. Exceptions do not cross the engine: one raised by the user's callback
     or by Ctrl-C cancels and is kept.
     """
 
     def __init__(self, progress: Callable[[Progress], Any] | bool | None):
+        super().__init__()
         self._callback = callback_of(progress)
         self._last: tuple[Any, float] = (None, 0.0)
-        self.interruption: BaseException | None = None
 
     def __enter__(self) -> Reporter:
-        # A signal handler runs between any two instructions, so an exception of its own could leave
-        # __call__ and be lost.
-        self._handlers: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            found = {number: signal.getsignal(number) for number in _STOPS}
-            self._handlers = {number: old for number, old in found.items() if callable(old)}
-        for number in self._handlers:
-            signal.signal(number, self._on_signal)
+        super().__enter__()
         return self
 
-    def _on_signal(self, number: int, frame: Any) -> None:
-        handler = self._handlers[number]
-        try:
-            handler(number, frame)
-        except BaseException as error:
-            self.interruption = error
-        outer = getattr(handler, "__self__", None)
-        # a registration inside the callback of another, which only took note
-        if isinstance(outer, Reporter):
-            self.interruption = outer.interruption
-
     def __exit__(self, *exc: Any) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        super().__exit__(*exc)
         if isinstance(self._callback, Bar):
             self._callback.close()
 
