@@ -289,21 +289,24 @@ def check_sdist(args: argparse.Namespace) -> None:
 
 
 def check_slicer(args: argparse.Namespace) -> None:
-    tests, venv = ROOT / "slicer" / "Testing", args.work / "venv-slicer"
+    tests, scripts = ROOT / "slicer" / "Testing", ROOT / "bridge" / "capi" / "cmake"
+    venv = args.work / "venv-slicer"
     alone = args.work / "wheel-slicer"
     for folder in (venv, alone):
         shutil.rmtree(folder, ignore_errors=True)
     alone.mkdir()
     shutil.copy2(only(args.dist, "*manylinux*x86_64.whl"), alone)
     words = [f"-DPYTHON={sys.executable}", f"-DVENV={venv}", f"-DWHEEL_DIR={alone}"]
-    words += [f"-DENVIRONMENT={ROOT / 'bridge/capi/cmake/environment.py'}"]
-    run(args.cmake, *words, "-P", tests / "environment.cmake")
+    words += [f"-DENVIRONMENT={scripts / 'environment.py'}", "-DEXTRAS=network"]
+    words += ["-DPROGRAM=the Slicer core", f"-DREQUIREMENTS={tests / 'requirements.txt'}"]
+    run(args.cmake, *words, "-P", scripts / "HostEnvironment.cmake")
     library = tests / "test_library.py"
-    parts = {"library": ("OFF", library), "panel": ("ON", f"{tests};--ignore={library}")}
+    parts = {"library": ("", library), "panel": ("PySide6", f"{tests};--ignore={library}")}
     for name, (qt, files) in parts.items():
         words = [f"-DVENV={venv}", f"-DNAME={name}", f"-DQT={qt}", f"-DTESTS={files}"]
-        said = run(args.cmake, *words, "-P", tests / "run.cmake").strip()
-        if " passed" not in said:  # run.cmake skips where there is no Slicer core or no Qt
+        words += [f"-DSUBJECT=the extension's {name}"]
+        said = run(args.cmake, *words, "-P", scripts / "HostTest.cmake").strip()
+        if " passed" not in said:  # it skips where there is no Slicer core or no Qt
             say(f"SKIPPED: the extension's {name} was NOT tried; ctest -L slicer says why")
             sys.exit(77)
         say(f"the Slicer extension's {name}: {said.splitlines()[-1]}")

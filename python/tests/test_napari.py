@@ -1,12 +1,7 @@
 """The napari plugin: places against napari and SimpleITK, known answers, the panel in a viewer.
 
-Extra morphseek[napari], a Qt and pytest-qt; the tests in a window need an OpenGL context, too::
-
-    pip install 'morphseek[napari]' PyQt6 pytest-qt
-    QT_QPA_PLATFORM=offscreen xvfb-run -a python -m pytest -W ignore::DeprecationWarning \\
-        tests/test_napari.py
-
-napari's pytest plugin loads before any test, and pydantic warns of it: hence the -W.
+The test hosts-napari runs it in the environment that has napari; the tests in a window need OpenGL,
+too, and are skipped without it (xvfb-run).
 """
 
 from __future__ import annotations

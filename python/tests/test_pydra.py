@@ -1,5 +1,5 @@
-"""The tasks of pydra, run by pydra: a workflow gives what the Python API gives, bit for bit. pydra
-1.0 is a pre-release, so it is in no extra: pip install 'pydra>=1.0a12'.
+"""The tasks of pydra, run by pydra: a workflow gives what the Python API gives, bit for bit. The
+test hosts-back-ends runs it in the environment that has pydra.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes a Python environment, and builds or installs the wheel in it:
 
     environment.py VENV [--build SOURCE --into DIR [--define NAME=VALUE]] [--wheel DIR [--extras
-    a,b]] [--requirements FILE]
+    a,b]] [--requirements FILE] [--alone FILE]
 
 Standard output has a line for every step that takes long; when pip fails, all that it said, and
 last the reason in a sentence.
@@ -151,6 +151,12 @@ def main() -> None:
     )
     parser.add_argument("--extras", default="")
     parser.add_argument("--requirements", type=Path, metavar="FILE", help="what else to install")
+    parser.add_argument(
+        "--alone",
+        type=Path,
+        metavar="FILE",
+        help="what to install without the packages that it asks for",
+    )
     args = parser.parse_args()
     make(args.venv)
     if args.build:
@@ -162,6 +168,11 @@ def main() -> None:
         pip(
             args.venv, "--quiet", "install", "--no-compile", "--requirement", str(args.requirements)
         )
+    if args.alone:
+        pip(
+            args.venv, "--quiet", "install", "--no-compile", "--no-deps", "--requirement",
+            str(args.alone),
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -407,7 +407,12 @@ def test_steps_are_said_as_they_come_and_make_is_not_inherited(
     assert capsys.readouterr().out == "  Generating x\n  Building the C library\n"
 
 
-# ------------------------------------------------------------------------------------------- Slicer
+# ------------------------------------------------------------------------------- Tests inside hosts
+
+
+def host_test(venv: Path, qt: str = "") -> str:
+    words = [f"-DVENV={venv}", "-DNAME=x", f"-DQT={qt}", "-DSUBJECT=the adapter", "-DTESTS=x"]
+    return script(*words, "-P", str(HERE / "HostTest.cmake"))
 
 
 @pytest.mark.parametrize(
@@ -431,16 +436,33 @@ def test_a_panel_without_qt_is_skipped_in_words(tmp_path: Path, said: str, skipp
     program(
         tmp_path / "bin" / "python", f"#!/bin/sh\necho Traceback >&2\necho '{said}' >&2\nexit 1\n"
     )
-    run = [
-        f"-DVENV={tmp_path}",
-        "-DNAME=x",
-        "-DQT=ON",
-        "-DTESTS=x",
-        "-P",
-        str(ROOT / "slicer" / "Testing" / "run.cmake"),
-    ]
-    output = script(*run)
+    output = host_test(tmp_path, "PySide6")
     assert ("SKIPPED: no Qt here" in output and said in output) == skipped, output
+
+
+def test_a_program_that_cannot_be_installed_is_skipped_in_words(tmp_path: Path):
+    (tmp_path / "environment.py").write_text(
+        "import sys\nsys.exit('No X for this Python' if '--requirements' in sys.argv else 0)\n"
+    )
+    make = {
+        "PYTHON": sys.executable, "ENVIRONMENT": tmp_path / "environment.py", "VENV": tmp_path,
+        "WHEEL_DIR": tmp_path, "PROGRAM": "the program X", "REQUIREMENTS": tmp_path / "x.txt",
+    }  # fmt: skip
+    words = [f"-D{name}={value}" for name, value in make.items()]
+    warned = script(*words, "-P", str(HERE / "HostEnvironment.cmake"))
+    assert "the program X could not be installed" in warned
+    output = host_test(tmp_path)
+    assert "SKIPPED: no environment here, so the adapter was NOT tested: without the program X" in (
+        output
+    )
+    assert "No X for this Python" in output
+
+
+def test_a_test_that_fails_in_a_program_fails(tmp_path: Path):
+    program(tmp_path / "bin" / "python", "#!/bin/sh\necho SKIPPED [1] needs X\nexit 1\n")
+    output = host_test(tmp_path)
+    assert "Child return code: 1" in output
+    assert "SKIPPED: no " not in output
 
 
 # ----------------------------------------------------------------------------- The tests themselves

