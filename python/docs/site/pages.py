@@ -61,6 +61,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "\n".join(lines)
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leaves the default of an option without one empty: Click 8.3 has an object of its own there,
+    which mkdocs-click 0.9 prints.
+    """
+    html = html.replace("<code>Sentinel.UNSET</code>", "")
+    if "Sentinel." in html:
+        raise ValueError(f"{page.file.src_uri} prints an object of Click: see on_page_content")
+    return html
+
+
 def _turned(match: re.Match[str], source: str, page: Page, config: MkDocsConfig) -> str:
     target, heading = match["target"], match["heading"] or ""
     if not target or re.match(r"[a-z]+:", target):
