@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import locale
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,15 @@ import pytest
 import morphseek
 from helpers import Command
 from morphseek.phantoms import PhantomPair, make_pair
+
+
+def pytest_configure() -> None:
+    """Take signals as a program in a terminal does: a shell starts one in the background, and nohup
+    every one, without them, and the programs that tests start would inherit that.
+    """
+    for name, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}.items():
+        if (number := getattr(signal, name, None)) and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
