@@ -47,6 +47,31 @@ def lines_of(name: str, thing: Any) -> Iterator[str]:
         yield f"{name}{parameters(thing) if callable(thing) else ''}"
 
 
+def members(thing: Any) -> Iterator[tuple[str, Any]]:
+    """The thing itself, and its own public methods."""
+    yield getattr(thing, "__name__", ""), thing
+    for name, value in vars(thing).items() if inspect.isclass(thing) else ():
+        if not name.startswith("_") and isinstance(
+            value, (staticmethod, classmethod, type(members))
+        ):
+            yield f"{thing.__name__}.{name}", getattr(thing, name)
+
+
+def test_everything_public_has_an_example():
+    """But what warns of its end."""
+    rooms = [morphseek, *(importlib.import_module(f"morphseek.{module}") for module in MODULES)]
+    public = [getattr(room, name) for room in rooms for name in room.__all__]
+    without = {
+        name
+        for thing in public
+        if inspect.isfunction(thing) or inspect.isclass(thing)
+        for name, value in members(thing)
+        if "deprecated" not in (inspect.getdoc(value) or "").lower()
+        and ">>>" not in (inspect.getdoc(value) or "")
+    }
+    assert not without
+
+
 def python_lines() -> Iterator[str]:
     for name in sorted(morphseek.__all__):
         yield from lines_of(f"morphseek.{name}", getattr(morphseek, name))

@@ -20,7 +20,7 @@ _SEPARATORS = ",;\t"
 def read_table(
     path: str | os.PathLike[str], what: str, heading: Collection[str]
 ) -> list[list[str]]:
-    """Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped,
+    r"""Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped,
     all rows of one length, those rows and columns dropped that are empty.
 
     Parameters
@@ -36,6 +36,12 @@ def read_table(
     ------
     InputUnreadableError
         The file cannot be read, or is no text in UTF-8.
+
+    Examples
+    --------
+    >>> _ = Path("pairs.csv").write_text("fixed;moving\na.nii;b.nii\n")
+    >>> cohort.read_table("pairs.csv", "pairs", {"fixed", "moving"})
+    [['fixed', 'moving'], ['a.nii', 'b.nii']]
     """
     text = "\0"
     check_regular(path, what)

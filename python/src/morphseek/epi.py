@@ -131,6 +131,13 @@ def correct_epi(
     ------
     morphseek.errors.MorphSeekError
         Encodings that are not opposite or not known, other grids, images that cannot be read.
+
+    Examples
+    --------
+    >>> up, down = pair.fixed, pair.fixed.like(np.roll(pair.fixed.array, 1, axis=1))
+    >>> found = morphseek.correct_epi(up, down, phase_encoding="j")
+    >>> found.shift.array.shape
+    (48, 48, 48)
     """
     told = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
     encoding = _encoding(phase_encoding, told)

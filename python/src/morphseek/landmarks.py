@@ -87,6 +87,11 @@ class Landmarks:
     def of(cls, source: LandmarksLike, name: str = "landmarks") -> Landmarks:
         """Return landmarks from themselves, a file or an array; ``name`` is what messages call
         them.
+
+        Examples
+        --------
+        >>> morphseek.Landmarks.of("fixed_points.csv")
+        Landmarks(4 points: a, b, c, d)
         """
         if isinstance(source, Landmarks):
             return source
@@ -111,6 +116,11 @@ class Landmarks:
         ------
         InputUnreadableError
             The file cannot be read, holds no points, or one that is no place.
+
+        Examples
+        --------
+        >>> morphseek.Landmarks.read("fixed_points.csv").names
+        ('a', 'b', 'c', 'd')
         """
         path = Path(path)
         check_path(path, name, errors.InputUnreadableError)
@@ -132,6 +142,12 @@ class Landmarks:
         ------
         OutputUnwritableError
             The ending is another one, or the file cannot be written.
+
+        Examples
+        --------
+        >>> morphseek.Landmarks([[1, 2, 3]], ["tip"]).write("points.mrk.json")
+        >>> morphseek.Landmarks.read("points.mrk.json")
+        Landmarks(1 points: tip)
         """
         name = Path(path).name.lower()
         writers = {".mrk.json": self._to_json, ".fcsv": self._to_fcsv, ".csv": self._to_csv}

@@ -65,6 +65,13 @@ class RegistrationResult(DenseTransform):
     uncertainty : numpy.ndarray or None
         Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered
         with ``uncertainty="on"``.
+
+    Examples
+    --------
+    >>> result.displacement.shape, result.warped.shape
+    ((3, 48, 48, 48), (48, 48, 48))
+    >>> result.verdict.grade
+    'good'
     """
 
     _sources: tuple[Image | None, Image | None] = (None, None)
@@ -121,6 +128,11 @@ class RegistrationResult(DenseTransform):
         """Return in plain words how the engine came to the result: the verdict and its reasons,
         which start it kept, what it compared, how much of the search it took, how smooth the field
         is, and what its referee said.
+
+        Examples
+        --------
+        >>> len(result.explain()) > 0
+        True
         """
         return explain(self.metrics)
 
@@ -146,6 +158,12 @@ class RegistrationResult(DenseTransform):
     def score(self, fixed_labels: ImageLike, moving_labels: ImageLike) -> list[LabelScore]:
         """Measure by label maps of the two images what :func:`morphseek.scoring.score_labels`
         does: overlap, surface distance and volume of every label that both have.
+
+        Examples
+        --------
+        >>> scores = result.score("fixed_labels.nii.gz", "moving_labels.nii.gz")
+        >>> scores[0].label, scores[0].dice_after > scores[0].dice_before
+        (1, True)
         """
         from .scoring import score_labels
 
@@ -179,6 +197,10 @@ class RegistrationResult(DenseTransform):
             Of the frame, pixels.
         **more
             Of :func:`morphseek.report.write_report`: landmarks, label_names and so on.
+
+        Examples
+        --------
+        >>> result.view("fixed.nii.gz", "moving.nii.gz")  # doctest: +SKIP
         """
         from .report.notebook import view
 
@@ -193,6 +215,10 @@ class RegistrationResult(DenseTransform):
         ----------
         fixed, moving : ImageLike, optional
             What was registered; to be given for a result that was loaded.
+
+        Examples
+        --------
+        >>> result.plot("fixed.nii.gz", "moving.nii.gz").savefig("result.png")
         """
         from .report.plot import figure
 
@@ -207,6 +233,12 @@ class RegistrationResult(DenseTransform):
         ----------
         fixed, moving : ImageLike, optional
             What was registered; to be given for a result that was loaded.
+
+        Examples
+        --------
+        >>> middle = result.halfway(pair.fixed, pair.moving)
+        >>> middle.fixed.array.shape == middle.moving.array.shape
+        True
         """
         given = zip(self._given(fixed, moving), ("fixed", "moving"))
         one, other = (images.read(image, name) for image, name in given)
@@ -229,6 +261,11 @@ class RegistrationResult(DenseTransform):
     def to_dict(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the
         initial transform.
+
+        Examples
+        --------
+        >>> result.to_dict()["verdict"]["grade"]
+        'good'
         """
         return {
             **self.metrics,
@@ -251,6 +288,12 @@ class RegistrationResult(DenseTransform):
 
         Files of another registration there are replaced or removed. :func:`load` reads the folder
         back, and compares the files with their checksums in report.json.
+
+        Examples
+        --------
+        >>> result.save("out")
+        >>> sorted(os.listdir("out"))
+        ['displacement.nrrd', 'report.json', 'transform.h5', 'warped.nii.gz']
         """
         with _files.output_folder(folder, OUTPUTS, _manifest.REPORT) as temporary:
             write_result(self, temporary, self.to_dict(), {})

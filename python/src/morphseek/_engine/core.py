@@ -130,6 +130,11 @@ def devices() -> dict[str, Any]:
         ``library``, ``version`` and ``providers`` of the ONNX Runtime in use; ``gpus``, dicts with
         name and bytes, that the NVIDIA driver shows; ``devices``, dicts with name, usable and,
         where it is not, error and remedy.
+
+    Examples
+    --------
+    >>> sorted(morphseek.devices())
+    ['devices', 'gpus', 'library', 'processor', 'providers', 'version']
     """
     open_engine()
     return json.loads(call(gopy.Devices))

@@ -76,6 +76,12 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
         The file is missing, or is no JSON object.
     InvalidArgumentError
         It has an option that the engine does not know, or not the value.
+
+    Examples
+    --------
+    >>> morphseek.save_preset("fine.json", refine=80)
+    >>> morphseek.load_preset("fine.json")
+    {'refine': 80}
     """
     try:
         found = _json.read(path, "preset")

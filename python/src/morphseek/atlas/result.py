@@ -161,6 +161,11 @@ class Template:
         What was asked for.
     ways, sources : list
         The transforms, or their files, and the images, where they are known.
+
+    Examples
+    --------
+    >>> template.image.array.shape, len(template.transforms)
+    ((48, 48, 49), 2)
     """
 
     image: images.Image
@@ -192,11 +197,25 @@ class Template:
         return [Transform.load(t) if isinstance(t, Path) else t for t in self.ways]
 
     def hold(self) -> None:
-        """Read the transforms, whose files will go."""
+        """Read the transforms, whose files will go.
+
+        Examples
+        --------
+        >>> template.hold()
+        """
         self.ways = list(self.transforms)
 
     def move(self, folder: Path) -> None:
-        """Take the transforms' files from a folder of results."""
+        """Take the transforms' files from a folder of results.
+
+        Examples
+        --------
+        >>> from copy import copy
+        >>> moved = copy(template)
+        >>> moved.move(Path("template").absolute())
+        >>> len(moved.ways)
+        2
+        """
         self.ways = [folder / transform_name(subject.id) for subject in self.subjects]
 
     def warped(self, number: int) -> images.Image:
@@ -206,6 +225,11 @@ class Template:
         ------
         InvalidArgumentError
             The template was loaded, and does not hold the images.
+
+        Examples
+        --------
+        >>> template.warped(1).array.shape
+        (48, 48, 49)
         """
         if not self.sources:
             raise errors.InvalidArgumentError(
@@ -219,13 +243,24 @@ class Template:
     def mean_dice(self, without_own: bool = False) -> float | None:
         """Return the mean, over the images that count and their labels, of the overlap with the
         voted labels; with those of the others where ``without_own``.
+
+        Examples
+        --------
+        >>> template.mean_dice() is None  # there are no labels
+        True
         """
         name = "dice_without_own" if without_own else "dice"
         each = [list(found.values()) for s in self.used if (found := getattr(s, name))]
         return float(np.mean([np.mean(values) for values in each])) if each else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the images as plain data."""
+        """Return everything but the images as plain data.
+
+        Examples
+        --------
+        >>> len(template.to_dict()["images"])
+        2
+        """
         return {
             "version": core.version(),
             "settings": self.settings,
@@ -241,6 +276,12 @@ class Template:
         """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 and, if
         asked for, warped_ID.nii.gz of each image, template.html and template.json to a folder: all
         of them or, on an error, none.
+
+        Examples
+        --------
+        >>> template.save("out")
+        >>> os.path.exists("out/template.nii.gz")
+        True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
             write(self, temporary, command, warped)

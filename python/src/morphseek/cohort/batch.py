@@ -90,6 +90,14 @@ def register_cohort(
     CancelledError, KeyboardInterrupt
         The batch was stopped. Finished pairs are kept, others have no files; the same call goes on
         from there. Pairs that a cluster is at are finished by it.
+
+    Examples
+    --------
+    >>> done = morphseek.register_cohort(
+    ...     [("fixed.nii.gz", "moving.nii.gz")], "study", refine=0, search="off"
+    ... )
+    >>> done.pairs[0].status
+    'done'
     """
     if html is not None:
         warnings.warn(

@@ -41,7 +41,13 @@ class BidsName:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> BidsName | None:
-        """Return what a file's name says; None where it is no BIDS name of an image."""
+        """Return what a file's name says; None where it is no BIDS name of an image.
+
+        Examples
+        --------
+        >>> cohort.BidsName.of("sub-01_T1w.nii.gz").subject
+        'sub-01'
+        """
         found = _NAME.fullmatch(Path(path).name)
         if found is None:
             return None
@@ -64,7 +70,15 @@ class BidsName:
         return "_".join(filter(None, (self.subject, self.session)))
 
     def order(self) -> tuple[int, list[tuple[str, bool, int, str]]]:
-        """Return what puts the plainest name first, and the first run before the second."""
+        """Return what puts the plainest name first, and the first run before the second.
+
+        Examples
+        --------
+        >>> names = ["sub-01_ses-02_T1w.nii.gz", "sub-01_ses-01_T1w.nii.gz"]
+        >>> found = sorted(map(cohort.BidsName.of, names), key=cohort.BidsName.order)
+        >>> [name.session for name in found]
+        ['ses-02', 'ses-01']
+        """
         rest = {k: v for k, v in self.entities.items() if k not in ("sub", "ses")}
         keys = [(k, not v.isdigit(), int(v) if v.isdigit() else 0, v) for k, v in rest.items()]
         return len(rest) - ("run" in rest), sorted(keys)
@@ -107,6 +121,13 @@ def find_bids(
         There is no such folder, or no image that fits.
     InvalidArgumentError
         An image has several label maps.
+
+    Examples
+    --------
+    >>> os.makedirs("data/sub-01/anat")
+    >>> _ = Path("fixed.nii.gz").rename("data/sub-01/anat/sub-01_T1w.nii.gz")
+    >>> [scan.id for scan in cohort.find_bids("data")]
+    ['sub-01']
     """
     root = Path(folder)
     wanted = _checked(entities, "entity")

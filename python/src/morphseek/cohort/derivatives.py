@@ -77,6 +77,13 @@ def write_derivatives(
     ------
     OutputUnwritableError
         A file cannot be written.
+
+    Examples
+    --------
+    >>> scans = cohort.find_bids("study")  # doctest: +SKIP
+    >>> pairs = cohort.pairs_to("T1w.nii.gz", scans)  # doctest: +SKIP
+    >>> done = morphseek.register_cohort(pairs, "work")  # doctest: +SKIP
+    >>> cohort.write_derivatives(scans, done, "work", "out", "Mine", "T1w.nii.gz")  # doctest: +SKIP
     """
     _describe(out)
     pairs = {pair.id: pair for pair in done.pairs}
@@ -175,6 +182,10 @@ def write_group(out: Path) -> Path:
     ------
     InputUnreadableError
         There is no transform, or a description beside one is damaged.
+
+    Examples
+    --------
+    >>> cohort.write_group("derivatives")  # doctest: +SKIP
     """
     rows = []
     for path in sorted(out.glob("sub-*/**/*_mode-image_xfm.json")):

@@ -102,6 +102,17 @@ def evaluate(
         Before the first pair: the list, the data folder, an option or the model is at fault.
     CancelledError, KeyboardInterrupt
         The evaluation was stopped.
+
+    Examples
+    --------
+    >>> for folder in ("data/images", "data/labels"):
+    ...     os.makedirs(folder)
+    >>> for name in ("fixed", "moving"):
+    ...     _ = Path(f"{name}.nii.gz").rename(f"data/images/{name}.nii.gz")
+    ...     _ = Path(f"{name}_labels.nii.gz").rename(f"data/labels/{name}.nii.gz")
+    >>> found = morphseek.evaluate([("fixed", "moving")], "data", refine=0, search="off")
+    >>> found.pairs[0].dice_after > found.pairs[0].dice_before
+    True
     """
     listed = read_pairs(find_list(pairs, data), subset)
     chosen, _ = checked_options(options)
@@ -265,6 +276,11 @@ def _evaluate_pair(
 def run_file(folder: str | os.PathLike[str]) -> Path:
     """Return the file that an earlier evaluation is read from, given its folder or the file
     itself.
+
+    Examples
+    --------
+    >>> cohort.run_file("scores.json").name
+    'scores.json'
     """
     return Path(folder) / FILES[0] if Path(folder).is_dir() else Path(folder)
 

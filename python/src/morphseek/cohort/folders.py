@@ -11,6 +11,13 @@ from ..images.formats import SEARCHED
 def find_file(root: Path, name: str, kind: str) -> Path:
     """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See
     :func:`evaluate`.
+
+    Examples
+    --------
+    >>> os.makedirs("data/images")
+    >>> _ = Path("fixed.nii.gz").rename("data/images/fixed.nii.gz")
+    >>> cohort.find_file(Path("data"), "fixed", "images").as_posix()
+    'data/images/fixed.nii.gz'
     """
     if "/" in name:
         if kind == "labels" and "images" not in name:

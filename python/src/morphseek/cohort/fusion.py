@@ -35,6 +35,13 @@ class Fused:
     agreement : numpy.ndarray
         The share of the votes that the label got, 0..1, by their weights where they are weighted:
         float32, shape (z, y, x). 0 where no map reaches.
+
+    Examples
+    --------
+    >>> maps = [np.ones((2, 2, 2), int), np.ones((2, 2, 2), int), np.zeros((2, 2, 2), int)]
+    >>> fused = cohort.fuse_labels(maps)
+    >>> int(fused.labels[0, 0, 0]), round(float(fused.agreement[0, 0, 0]), 2)
+    (1, 0.67)
     """
 
     labels: np.ndarray

@@ -83,6 +83,13 @@ def register_into(
     dict
         What report.json holds, and ``cpu_seconds``: what the process took until here ("start"), and
         for reading, the engine, scores, the page and writing.
+
+    Examples
+    --------
+    >>> options = {"refine": 0, "search": "off"}
+    >>> report = cohort.register_into("out", ("fixed.nii.gz", "moving.nii.gz"), options=options)
+    >>> report["verdict"]["grade"] in ("good", "check", "failed")
+    True
     """
     phases = {"start": time.process_time()}
 

@@ -19,6 +19,11 @@ from ..images import named
 def find_list(pairs: Any, data: str | os.PathLike[str]) -> Any:
     """Return the file of a list of pairs: where it is said to be, or else in the data folder; a
     list itself as it is.
+
+    Examples
+    --------
+    >>> cohort.find_list("pairs.csv", "data")
+    'pairs.csv'
     """
     if (
         not isinstance(pairs, (str, os.PathLike))
@@ -142,20 +147,38 @@ IMAGES = (
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A row of the list: its name, and its files, relative to the list's folder, or atlases."""
+    """A row of the list: its name, and its files, relative to the list's folder, or atlases.
+
+    Examples
+    --------
+    >>> row = cohort.Pair("one", "data", {"fixed": "a.nii.gz", "moving": "b.nii.gz"})
+    >>> row.path("fixed").as_posix()
+    'data/a.nii.gz'
+    """
 
     id: str
     folder: str
     files: dict[str, str]
 
     def path(self, image: str) -> Path:
-        """Return the path of one of IMAGES."""
+        """Return the path of one of IMAGES.
+
+        Examples
+        --------
+        >>> cohort.Pair("one", "data", {"fixed": "a.nii.gz"}).path("fixed").as_posix()
+        'data/a.nii.gz'
+        """
         return named.beside(Path(self.folder), self.files[image])
 
 
 def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     """Return the pairs of a CSV file, or of a list; see :func:`register_cohort`. A pair without id
     is called NUMBER-MOVING-to-FIXED.
+
+    Examples
+    --------
+    >>> [pair.id for pair in cohort.read_list([("fixed.nii.gz", "moving.nii.gz")])]
+    ['001-moving-to-fixed']
     """
     if isinstance(source, (str, os.PathLike)):
         where, folder, rows = f"pairs: {source}", Path(source).parent, _table(Path(source))

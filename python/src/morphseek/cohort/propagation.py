@@ -58,7 +58,13 @@ class LabelSize:
 
 @dataclasses.dataclass
 class TargetLabels:
-    """What became of one target."""
+    """What became of one target.
+
+    Examples
+    --------
+    >>> cohort.TargetLabels("sub-01", "sub-01.nii.gz").status
+    'done'
+    """
 
     id: str
     image: str
@@ -91,7 +97,13 @@ class TargetLabels:
 
 @dataclasses.dataclass
 class Labelled:
-    """The targets with their labels, and the registrations behind them."""
+    """The targets with their labels, and the registrations behind them.
+
+    Examples
+    --------
+    >>> cohort.Labelled([cohort.TargetLabels("a", "a.nii.gz")], cohort.Cohort([], {})).exit_code
+    0
+    """
 
     targets: list[TargetLabels]
     cohort: Cohort
@@ -103,7 +115,14 @@ class Labelled:
         return next((t.exit_code for t in self.targets if t.exit_code), 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the registrations as plain data, NaN as None."""
+        """Return everything but the registrations as plain data, NaN as None.
+
+        Examples
+        --------
+        >>> target = cohort.TargetLabels("a", "a.nii.gz")
+        >>> sorted(cohort.Labelled([target], cohort.Cohort([], {})).to_dict())
+        ['notes', 'summary', 'targets', 'version']
+        """
 
         def mean(name: str) -> float | None:
             known = [v for t in self.targets if not math.isnan(v := getattr(t, name))]
@@ -169,6 +188,13 @@ def propagate_labels(
     ------
     InputUnreadableError
         There is no atlas or target, or an atlas has no label map.
+
+    Examples
+    --------
+    >>> atlases = [("moving.nii.gz", "moving_labels.nii.gz")]
+    >>> found = cohort.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search="off")
+    >>> [target.status for target in found.targets]
+    ['done']
     """
     if fusion not in FUSIONS:
         raise errors.InvalidArgumentError(

@@ -40,7 +40,13 @@ FIELDS = "fields"
 
 @dataclasses.dataclass
 class ProtocolScore:
-    """A pair of a protocol; NaN is what cannot be told."""
+    """A pair of a protocol; NaN is what cannot be told.
+
+    Examples
+    --------
+    >>> str(cohort.ProtocolScore("one", "a", "b", dice=0.8))
+    'one: Dice 0.8000'
+    """
 
     id: str
     fixed: str
@@ -72,6 +78,12 @@ class ProtocolScores:
     pairs : list of ProtocolScore
     cohort : Cohort
         Of the registrations.
+
+    Examples
+    --------
+    >>> pair = cohort.ProtocolScore("one", "a", "b", dice=0.8)
+    >>> cohort.ProtocolScores("oasis", [pair], cohort.Cohort([], {})).summary()["dice"]
+    0.8
     """
 
     name: str
@@ -81,6 +93,12 @@ class ProtocolScores:
     def summary(self) -> dict[str, Any]:
         """Return means over the pairs that were registered, and the standard deviation of Dice over
         them; None where there is none.
+
+        Examples
+        --------
+        >>> pair = cohort.ProtocolScore("one", "a", "b", dice=0.8)
+        >>> cohort.ProtocolScores("oasis", [pair], cohort.Cohort([], {})).summary()["scored"]
+        1
         """
         done = [pair for pair in self.pairs if not pair.error]
 
@@ -99,7 +117,13 @@ class ProtocolScores:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return everything as plain data.
+
+        Examples
+        --------
+        >>> sorted(cohort.ProtocolScores("oasis", [], cohort.Cohort([], {})).to_dict())
+        ['options', 'pairs', 'protocol', 'published', 'summary', 'title', 'version']
+        """
         protocol = PROTOCOLS[self.name]
         return {
             "protocol": self.name,
@@ -114,6 +138,12 @@ class ProtocolScores:
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write protocol.csv (a row a pair) and protocol.json (everything) into an existing folder:
         both or, on an error, none.
+
+        Examples
+        --------
+        >>> cohort.ProtocolScores("oasis", [], cohort.Cohort([], {})).write("scores")
+        >>> sorted(os.listdir("scores"))
+        ['protocol.csv', 'protocol.json']
         """
         text = StringIO()
         columns = [field.name for field in dataclasses.fields(ProtocolScore)]
@@ -165,6 +195,10 @@ def run_protocol(
     ------
     MorphSeekError
         Before the first pair: of :func:`protocol_pairs` and :func:`register_cohort`.
+
+    Examples
+    --------
+    >>> cohort.run_protocol("oasis", "OASIS", "out")  # doctest: +SKIP
     """
     rows = protocol_pairs(name, data, pairs=pairs, masks=masks)
     write_pair_list(rows, out)

@@ -17,7 +17,13 @@ PAIR_LIST = "pairs.csv"
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What others reported of a method; None is what they did not."""
+    """What others reported of a method; None is what they did not.
+
+    Examples
+    --------
+    >>> cohort.PROTOCOLS["oasis"].published[0].method
+    'TransMorph-Large'
+    """
 
     method: str
     dice: float
@@ -32,7 +38,13 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A published protocol: how its pairs are found, and what is measured."""
+    """A published protocol: how its pairs are found, and what is measured.
+
+    Examples
+    --------
+    >>> cohort.PROTOCOLS["oasis"].title
+    'Learn2Reg OASIS (2021, task 3), validation: other people'
+    """
 
     title: str
     find: Find
@@ -218,6 +230,11 @@ def _missing(rows: Iterable[Row]) -> list[Path]:
 def write_pair_list(rows: Sequence[Row], folder: str | os.PathLike[str]) -> Path:
     """Write the pairs to pairs.csv in a folder, which is made if need be: a list for
     :func:`register_cohort`, ``morphseek batch`` and other programs. Return its path.
+
+    Examples
+    --------
+    >>> cohort.write_pair_list([{"fixed": "a.nii.gz", "moving": "b.nii.gz"}], "study").as_posix()
+    'study/pairs.csv'
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = StringIO()

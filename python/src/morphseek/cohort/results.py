@@ -46,7 +46,13 @@ INDEX = "index.html"
 
 @dataclasses.dataclass
 class PairScore:
-    """One pair of an evaluation; ``error`` says why there are no scores."""
+    """One pair of an evaluation; ``error`` says why there are no scores.
+
+    Examples
+    --------
+    >>> cohort.PairScore("a", "b", dice_after=0.8).error
+    ''
+    """
 
     fixed: str
     moving: str
@@ -103,6 +109,12 @@ class Evaluation:
         Of the registrations.
     wilcoxon : dict, optional
         Two-sided signed-rank test of the pairs' mean Dice against another run.
+
+    Examples
+    --------
+    >>> found = cohort.Evaluation([cohort.PairScore("a", "b", dice_after=0.8)], {}, {})
+    >>> found.pairs[0].dice_after
+    0.8
     """
 
     pairs: list[PairScore]
@@ -113,6 +125,11 @@ class Evaluation:
     def summary(self) -> dict[str, Any]:
         """Return means over the pairs that were scored, the worst pair, and the counts;
         ``unscored`` are those without a common label.
+
+        Examples
+        --------
+        >>> cohort.Evaluation([cohort.PairScore("a", "b")], {}, {}).summary()["pairs"]
+        1
         """
         scored = [p for p in self.pairs if not p.error]
 
@@ -147,7 +164,13 @@ class Evaluation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data, NaN as None."""
+        """Return everything as plain data, NaN as None.
+
+        Examples
+        --------
+        >>> sorted(cohort.Evaluation([cohort.PairScore("a", "b")], {}, {}).to_dict())
+        ['names', 'options', 'pairs', 'summary', 'wilcoxon']
+        """
         content = {
             "summary": self.summary(),
             "wilcoxon": self.wilcoxon,
@@ -158,7 +181,15 @@ class Evaluation:
         return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
     def write(self, folder: str | os.PathLike[str]) -> None:
-        """Write the files of :meth:`save` into an existing folder."""
+        """Write the files of :meth:`save` into an existing folder.
+
+        Examples
+        --------
+        >>> os.mkdir("scores")
+        >>> cohort.Evaluation([cohort.PairScore("a", "b")], {}, {}).write("scores")
+        >>> sorted(os.listdir("scores"))
+        ['index.html', 'results.csv', 'results.json']
+        """
         columns = [
             "fixed",
             "moving",
@@ -225,6 +256,12 @@ class Evaluation:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write results.json (everything), results.csv (one row a pair and label) and index.html
         (a table of the pairs): all of them or, on an error, none.
+
+        Examples
+        --------
+        >>> cohort.Evaluation([cohort.PairScore("a", "b")], {}, {}).save("scores")
+        >>> sorted(os.listdir("scores"))
+        ['index.html', 'results.csv', 'results.json']
         """
         with _files.output_folder(folder, (*FILES, INDEX, PAGES), FILES[0]) as temporary:
             self.write(temporary)
@@ -251,7 +288,13 @@ _LISTS = ("reasons", "warnings", "unlike")
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a pair: a row of summary.csv."""
+    """What became of a pair: a row of summary.csv.
+
+    Examples
+    --------
+    >>> cohort.Outcome("sub-01", "a.nii.gz", "b.nii.gz").status
+    'pending'
+    """
 
     id: str
     fixed: str
@@ -309,7 +352,14 @@ class Outcome:
 
 @dataclasses.dataclass
 class Cohort:
-    """The outcomes of a list of pairs, in its order."""
+    """The outcomes of a list of pairs, in its order.
+
+    Examples
+    --------
+    >>> found = cohort.Cohort([cohort.Outcome("sub-01", "a.nii.gz", "b.nii.gz")], {})
+    >>> found.pairs[0].id
+    'sub-01'
+    """
 
     pairs: list[Outcome]
     options: dict[str, Any]
@@ -320,7 +370,12 @@ class Cohort:
         return next((p.exit_code for p in self.pairs if p.status == "failed"), 0)
 
     def mark_outliers(self) -> None:
-        """Say of each pair in what it is unlike the others."""
+        """Say of each pair in what it is unlike the others.
+
+        Examples
+        --------
+        >>> cohort.Cohort([cohort.Outcome("sub-01", "a.nii.gz", "b.nii.gz")], {}).mark_outliers()
+        """
         values: dict[str, list[float | None]] = {
             name: [getattr(p, field) for p in self.pairs] for name, field in _COMPARED.items()
         }
@@ -332,6 +387,11 @@ class Cohort:
     def summary(self) -> dict[str, Any]:
         """Return how many pairs have which status, how many of the finished ones have which
         verdict, how many are unlike the others, and the means over them.
+
+        Examples
+        --------
+        >>> cohort.Cohort([cohort.Outcome("sub-01", "a", "b")], {}).summary()["pending"]
+        1
         """
         states = [p.status for p in self.pairs]
         found: dict[str, Any] = {
@@ -355,7 +415,13 @@ class Cohort:
         return found | means
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return everything as plain data.
+
+        Examples
+        --------
+        >>> sorted(cohort.Cohort([cohort.Outcome("sub-01", "a", "b")], {}).to_dict())
+        ['options', 'pairs', 'summary', 'version']
+        """
         return {
             "summary": self.summary(),
             "version": core.version(),
@@ -367,6 +433,13 @@ class Cohort:
         """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
         that opens the pairs' pages; the command that repeats the batch is on it) into an existing
         folder: all of them or, on an error, none.
+
+        Examples
+        --------
+        >>> os.mkdir("study")
+        >>> cohort.Cohort([cohort.Outcome("sub-01", "a.nii.gz", "b.nii.gz")], {}).write("study")
+        >>> sorted(os.listdir("study"))
+        ['index.html', 'summary.csv', 'summary.json']
         """
         self.mark_outliers()
         folder = Path(folder)

@@ -22,7 +22,13 @@ _COLUMNS = ("image", "moving", "labels", "moving_labels", "mask", "moving_mask",
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """An image of a cohort, with what belongs to it."""
+    """An image of a cohort, with what belongs to it.
+
+    Examples
+    --------
+    >>> cohort.Scan("sub-01", Path("sub-01_T1w.nii.gz")).labels is None
+    True
+    """
 
     id: str
     path: Path
@@ -65,6 +71,11 @@ def read_scans(source: str | os.PathLike[str] | Iterable[Any]) -> Scans:
     ------
     InputUnreadableError
         It cannot be read, has no image, or has an id twice.
+
+    Examples
+    --------
+    >>> [scan.id for scan in cohort.read_scans(["fixed.nii.gz", "moving.nii.gz"])]
+    ['fixed', 'moving']
     """
     notes: list[str] = []
     if isinstance(source, Scans):

@@ -9,8 +9,14 @@ from .._tables import read_table
 
 
 def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[int, str]]:
-    """Return the map of label ids to merged ids (from 1, in the order of appearance) and the merged
-    names.
+    r"""Return the map of label ids to merged ids (from 1, in the order of appearance), and the
+    merged names.
+
+    Examples
+    --------
+    >>> _ = Path("labels.csv").write_text("id,name\n17,left\n53,right\n")
+    >>> cohort.read_labels_csv("labels.csv")
+    ({17: 17, 53: 53}, {17: 'left', 53: 'right'})
     """
     heading, *table = read_table(path, "labels", {"id", "name"}) or [[]]
     try:

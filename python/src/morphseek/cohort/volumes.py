@@ -38,6 +38,10 @@ class Subject:
 
     ``transform`` is a result's folder, a transform's file, or either as an object; ``labels`` the
     label map of the moving image, whose volumes are compared.
+
+    Examples
+    --------
+    >>> subject = cohort.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
     """
 
     id: str
@@ -50,6 +54,11 @@ class LabelVolume:
     """The volume of a label in one subject: by the Jacobian determinant over the fixed image's
     label and, where the subject's own labels are given, as they have it. Changes are in % of the
     fixed image's.
+
+    Examples
+    --------
+    >>> cohort.LabelVolume("sub-01", 17, "hippocampus", 3000.0, 2700.0, -10.0).change_percent
+    -10.0
     """
 
     id: str
@@ -81,6 +90,13 @@ class Morphometry:
         Of the smoothing, mm.
     affine : bool
         Whether the linear part counts.
+
+    Examples
+    --------
+    >>> subject = cohort.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> found = cohort.morphometry([subject])
+    >>> found.mean.shape, found.ids
+    ((48, 48, 48), ['sub-01'])
     """
 
     ids: list[str]
@@ -95,6 +111,12 @@ class Morphometry:
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those
         of the true one, the mean error, and the correlation of both over the subjects.
+
+        Examples
+        --------
+        >>> subject = cohort.Subject("sub-01", "result/transform.h5")
+        >>> cohort.morphometry([subject], fixed_labels="fixed_labels.nii.gz").labels()[0]["label"]
+        1
         """
         found = []
         for label in dict.fromkeys(v.label for v in self.volumes):
@@ -120,7 +142,14 @@ class Morphometry:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the maps as plain data, NaN as None."""
+        """Return everything but the maps as plain data, NaN as None.
+
+        Examples
+        --------
+        >>> subject = cohort.Subject("sub-01", "result/transform.h5")
+        >>> sorted(cohort.morphometry([subject]).to_dict())
+        ['affine', 'folded_percent', 'fwhm_mm', 'grid', 'labels', 'subjects', 'version', 'volumes']
+        """
         content = {
             "version": core.version(),
             "subjects": self.ids,
@@ -186,6 +215,13 @@ def morphometry(
         The transforms are not on one grid, or the labels not on it.
     InvalidArgumentError
         The batch has several fixed images, or there is nothing to measure.
+
+    Examples
+    --------
+    >>> subject = cohort.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> found = cohort.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
+    >>> found.ids, len(found.volumes)
+    (['sub-01'], 10)
     """
     if not (math.isfinite(fwhm) and fwhm >= 0):
         raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")

@@ -30,6 +30,12 @@ def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
     ------
     GridMismatchError
         The array has another shape.
+
+    Examples
+    --------
+    >>> mask = np.ones(pair.fixed.array.shape)
+    >>> images.read_on(mask, pair.fixed.grid, "mask").same_grid(pair.fixed)
+    True
     """
     image = read(source, name)
     if not (isinstance(source, np.ndarray) or _is_tensor(source)):
@@ -317,6 +323,11 @@ def _from_path(path: Path, name: str) -> Image:
 def as_kind_of(source: ImageLike, image: Image) -> Any:
     """Return ``image`` as what ``source`` is: an array for an array, a SimpleITK image for a
     path.
+
+    Examples
+    --------
+    >>> images.as_kind_of(np.zeros(1), pair.fixed).shape
+    (48, 48, 48)
     """
     if isinstance(source, Image):
         return image

@@ -44,6 +44,10 @@ def read_path(path: Path, name: str) -> sitk.Image:
 def read_frames(path: Path, name: str) -> tuple[list[sitk.Image], float | None]:
     """Return the volumes of a DICOM folder that shows every slice several times, in the order of
     time, and the seconds between two where the headers tell.
+
+    Examples
+    --------
+    >>> frames, seconds = images.read_frames(Path("cine"), "cine")  # doctest: +SKIP
     """
     with _readable(path, name):
         return read_repeated(path, name)
@@ -165,6 +169,12 @@ def _declared(path: Path) -> int:
 def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: bool = True) -> None:
     """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI
     intent 1007).
+
+    Examples
+    --------
+    >>> images.write("copy.nrrd", pair.fixed)
+    >>> images.read("copy.nrrd").same_grid(pair.fixed)
+    True
     """
     if isinstance(image, Image):
         name = Path(path).name
@@ -211,7 +221,20 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
 def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: np.ndarray) -> None:
     """Write vectors of float32, shape (z, y, x, 3), on a grid (:attr:`Image.grid`) as ``.nrrd``,
     uncompressed.
+
+    Raises
+    ------
+    OutputUnwritableError
+        The ending is another one.
+
+    Examples
+    --------
+    >>> images.write_vectors("field.nrrd", result.displacement_mm, pair.fixed.grid)
+    >>> images.read_vectors("field.nrrd").shape
+    (48, 48, 48, 3)
     """
+    if Path(path).suffix.lower() != ".nrrd":
+        raise errors.OutputUnwritableError(f"{path}: give a file of vectors the ending .nrrd")
     _write_with_header(path, array, grid, _nrrd, None)
 
 
@@ -356,7 +379,14 @@ def _nifti_bytes(header: bytes) -> int:
 
 
 def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read a vector image as array of shape (z, y, x, 3)."""
+    """Read a vector image as array of shape (z, y, x, 3).
+
+    Examples
+    --------
+    >>> images.write_vectors("field.nrrd", result.displacement_mm, pair.fixed.grid)
+    >>> np.allclose(images.read_vectors("field.nrrd"), result.displacement_mm)
+    True
+    """
     try:
         return sitk.GetArrayFromImage(_read_file(Path(path), "vectors", sitk.sitkVectorFloat32))
     except RuntimeError as error:

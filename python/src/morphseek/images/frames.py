@@ -23,7 +23,14 @@ _HARMONICS = {6, 15, 28, 45, 66, 91}  # numbers of even spherical harmonics; 6 a
 
 
 class Frames:
-    """The volumes of an image: one, or those along its fourth axis."""
+    """The volumes of an image: one, or those along its fourth axis.
+
+    Examples
+    --------
+    >>> frames = images.Frames("fixed.nii.gz", "series")
+    >>> len(frames), frames.time
+    (1, (0.0, 1.0))
+    """
 
     def __init__(self, source: ImageLike, name: str):
         if isinstance(source, (str, os.PathLike)) and (found := named.find(source, name)):
@@ -94,7 +101,14 @@ class Frames:
                 yield read(self._series.slicer[..., k], self.name)
 
     def map(self, function: Callable[[Image], Image]) -> Any:
-        """Return what a function makes of each volume, as an image of the source's kind."""
+        """Return what a function makes of each volume, as an image of the source's kind.
+
+        Examples
+        --------
+        >>> frames = images.Frames("fixed.nii.gz", "series")
+        >>> frames.map(lambda image: image.like(2 * image.array)).GetSize()
+        (48, 48, 48)
+        """
         if self._series is None:
             return as_kind_of(self._source, function(next(iter(self))))
         made = [function(frame) for frame in self]

@@ -110,7 +110,14 @@ class Image:
 
     @classmethod
     def on_grid(cls, array: np.ndarray, grid: np.ndarray, name: str = "image") -> Image:
-        """Return ``array`` on a geometry given as in :attr:`grid`."""
+        """Return ``array`` on a geometry given as in :attr:`grid`.
+
+        Examples
+        --------
+        >>> mask = images.Image.on_grid(pair.fixed.array > 0, pair.fixed.grid)
+        >>> mask.same_grid(pair.fixed)
+        True
+        """
         spacing, origin, direction = (
             tuple(float(v) for v in grid[a:b]) for a, b in ((3, 6), (6, 9), (9, 18))
         )
@@ -122,15 +129,33 @@ class Image:
         return index_to_physical(self.grid)
 
     def float32(self) -> np.ndarray:
-        """The voxels as C-contiguous float32: the array itself where it is that already."""
+        """The voxels as C-contiguous float32: the array itself where it is that already.
+
+        Examples
+        --------
+        >>> pair.fixed_labels.float32().dtype.name
+        'float32'
+        """
         return np.ascontiguousarray(self.array, dtype=np.float32)
 
     def like(self, array: np.ndarray) -> Image:
-        """Return other voxels on this grid."""
+        """Return other voxels on this grid.
+
+        Examples
+        --------
+        >>> pair.fixed.like(pair.fixed.array > 0).array.dtype.name
+        'bool'
+        """
         return dataclasses.replace(self, array=array)
 
     def same_grid(self, other: Image) -> bool:
-        """Whether another image lies on this grid, as the engine tells grids apart."""
+        """Whether another image lies on this grid, as the engine tells grids apart.
+
+        Examples
+        --------
+        >>> pair.fixed.same_grid(pair.fixed_labels)
+        True
+        """
         return bindings.same_grid(self.grid, other.grid)
 
     def intensities(
@@ -138,11 +163,23 @@ class Image:
     ) -> tuple[np.ndarray, tuple[float, float]]:
         """Return the voxels as a registration compares them, without a scanner's padding, failed
         fits and NaN, float32, and two percentiles of them.
+
+        Examples
+        --------
+        >>> values, (low, high) = pair.fixed.intensities()
+        >>> values.dtype.name, low < high
+        ('float32', True)
         """
         return bindings.intensities(self.float32(), self.grid, low, high)
 
     def to_sitk(self) -> sitk.Image:
-        """Return a SimpleITK image (a copy)."""
+        """Return a SimpleITK image (a copy).
+
+        Examples
+        --------
+        >>> pair.fixed.to_sitk().GetSize()
+        (48, 48, 48)
+        """
         array = self.array
         if array.dtype == bool:
             array = array.astype(np.uint8)

@@ -37,6 +37,10 @@ def write_sequence(
     ------
     OutputUnwritableError
         The ending is not ``.seq.nrrd``, which tells Slicer what is in the file.
+
+    Examples
+    --------
+    >>> images.write_sequence("breath.seq.nrrd", [pair.fixed, pair.fixed], [0.0, 0.5], "time", "s")
     """
     if not Path(path).name.endswith(".seq.nrrd"):
         raise errors.OutputUnwritableError(f"{path}: give a sequence the ending .seq.nrrd")

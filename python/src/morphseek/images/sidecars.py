@@ -18,6 +18,11 @@ from .formats import FORMATS, PAIRS
 def parts(path: Path) -> list[Path]:
     """Return the files that an image is in: its own and, where one has the geometry and another the
     voxels, that one.
+
+    Examples
+    --------
+    >>> [path.name for path in images.parts(Path("fixed.nii.gz"))]
+    ['fixed.nii.gz']
     """
     suffix = path.suffix.lower()
     if suffix in (".mhd", ".nhdr", ".mha", ".nrrd"):  # the latter two may name another file, too
@@ -71,6 +76,10 @@ def check_apart(
     Raises
     ------
     InvalidArgumentError
+
+    Examples
+    --------
+    >>> images.check_apart("out", ["warped.nii.gz"], {"moving": "moving.nii.gz"})
     """
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)

@@ -47,6 +47,12 @@ class PhantomPair:
         uint8 maps of :data:`LABELS`.
     truth : callable
         Maps points (n, 3), LPS mm, from fixed to moving space.
+
+    Examples
+    --------
+    >>> pair = phantoms.make_pair(size=32)
+    >>> pair.fixed.array.shape, pair.truth([[0.0, 0.0, 0.0]]).shape
+    ((32, 32, 32), (1, 3))
     """
 
     fixed: Image
@@ -58,6 +64,11 @@ class PhantomPair:
     def target_points(self, step: int = 3) -> np.ndarray:
         """Return every `step`-th voxel centre inside a labelled organ of the fixed image, (n, 3)
         LPS mm: where to measure the error.
+
+        Examples
+        --------
+        >>> pair.target_points().shape[1]
+        3
         """
         return _physical(self.fixed, self._targets(step))
 
@@ -84,6 +95,12 @@ class PhantomPair:
             ``points``, their number; ``before``, ``initial`` (after the initial transform) and
             ``after``, each a dict of ``mean_mm``, ``median_mm`` and ``p95_mm``; ``organs``, a list
             of the same for each organ with its ``label`` and ``name``.
+
+        Examples
+        --------
+        >>> errors = pair.errors(result)
+        >>> errors["after"]["mean_mm"] < errors["before"]["mean_mm"]
+        True
         """
         index = self._targets(step)
         points = _physical(self.fixed, index)

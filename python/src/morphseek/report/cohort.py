@@ -24,7 +24,13 @@ _BINS = 20
 
 @dataclasses.dataclass
 class CohortRow:
-    """One pair of an index; what is None is not known."""
+    """One pair of an index; what is None is not known.
+
+    Examples
+    --------
+    >>> morphseek.report.CohortRow("sub-01", verdict="good", dice_after=0.8).failed
+    False
+    """
 
     id: str
     fixed: str = ""

@@ -92,6 +92,10 @@ def write_report(
     size : {"full", "small"}, default "full"
         "full" is the interactive page, at most 6 MB; "small" has one picture and the numbers, below
         200 kB.
+
+    Examples
+    --------
+    >>> morphseek.report.write_report("report.html", result, pair.fixed, pair.moving)
     """
     _files.write_text(path, compose(result, fixed, moving, **content))
 

@@ -38,6 +38,12 @@ def worst_places(
     -------
     list of dict
         ``kind``, one of :data:`KINDS`; ``text``, for a button, and ``tip``; ``lps``, in mm.
+
+    Examples
+    --------
+    >>> places = morphseek.report.worst_places(result, pair.fixed)
+    >>> [len(place["lps"]) for place in places[:1]]
+    [3]
     """
     target = None if fixed is None else images.read_on(fixed, result.grid, "fixed")
     scene = Scene(result, target, None)

@@ -30,6 +30,11 @@ class LabelScore:
     The error of volume is by how many percent the transform mistakes the label's volume in the
     moving image: its Jacobian determinant, summed over the fixed label, against the volume of the
     moving label. It means something where both images hold the structure whole.
+
+    Examples
+    --------
+    >>> scoring.LabelScore(1, 0.6, 0.9, 5.0, 1.0, -2.0).dice_after
+    0.9
     """
 
     label: int
@@ -70,6 +75,12 @@ def score_labels(
         The fixed map is not on the fixed image's grid, or an array has not the shape of its image.
     InvalidArgumentError
         A value is no whole number.
+
+    Examples
+    --------
+    >>> scores = scoring.score_labels(result, pair.fixed_labels, pair.moving_labels)
+    >>> [score.label for score in scores]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
     fixed = on_fixed_grid(fixed_labels, result.grid)
     moving = images.read_on(moving_labels, result.moving_grid, "moving labels")
@@ -144,6 +155,11 @@ def _shared(
 def on_fixed_grid(labels: images.ImageLike, grid: np.ndarray) -> images.Image:
     """Return the fixed labels if they lie on the fixed image's grid
     (:attr:`morphseek.images.Image.grid`), else raise GridMismatchError.
+
+    Examples
+    --------
+    >>> scoring.on_fixed_grid("fixed_labels.nii.gz", pair.fixed.grid).array.dtype.name
+    'uint8'
     """
     labels = images.read_on(labels, grid, "fixed labels")
     if not bindings.same_grid(grid, labels.grid):
@@ -164,6 +180,10 @@ def _values(labels: images.Image) -> set[int]:
 def check_labels(labels: images.Image) -> None:
     """Raise InvalidArgumentError where a map has a value that is no label, before the work instead
     of after it.
+
+    Examples
+    --------
+    >>> scoring.check_labels(pair.fixed_labels)
     """
     # every value of the others is one
     if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:
@@ -228,6 +248,11 @@ def inverse_dice(
     ------
     GridMismatchError, InvalidArgumentError
         As :func:`score_labels`.
+
+    Examples
+    --------
+    >>> 0 < scoring.inverse_dice(result, pair.fixed_labels, pair.moving_labels) <= 1
+    True
     """
     fixed, moving, _ = _shared(result, fixed_labels, moving_labels)
     # 0: beyond the fixed image
@@ -266,6 +291,12 @@ def independent_dice(
 def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.Image:
     """Return the label map with every label renamed as `merge` says, and without those that it does
     not name.
+
+    Examples
+    --------
+    >>> merged = scoring.merge_labels(pair.fixed_labels, {1: 1, 2: 1})
+    >>> np.unique(merged.array).tolist()
+    [0, 1]
     """
     if merge is None:
         return labels

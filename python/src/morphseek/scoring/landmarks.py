@@ -19,6 +19,12 @@ _ITERATIONS = 20
 class LandmarkErrors:
     """Points that belong together, LPS mm, and how far apart they are: the target registration
     error. "Before" is the identity in physical space, "initial" the initial transform alone.
+
+    Examples
+    --------
+    >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+    >>> found.names, found.after_mm.shape
+    (['a', 'b', 'c', 'd'], (4,))
     """
 
     names: list[str]
@@ -35,13 +41,29 @@ class LandmarkErrors:
     """Points of one image alone: name, image, place, and where the transform carries them."""
 
     def steered_by(self, left_out: list[str]) -> None:
-        """Note that the points steered, but for those left out."""
+        """Note that the points steered, but for those left out.
+
+        Examples
+        --------
+        >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+        >>> found.steered_by(["d"])
+        >>> found.steered
+        [True, True, True, False]
+        """
         self.steered = [name not in left_out for name in self.names]
 
     def only(
         self, fixed: Landmarks | None, moving: Landmarks | None, result: DenseTransform
     ) -> None:
-        """Carry over the points of one image alone."""
+        """Carry over the points of one image alone.
+
+        Examples
+        --------
+        >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+        >>> found.only(morphseek.Landmarks([[0, 0, 0]], ["tip"]), None, result)
+        >>> found.alone[0]["name"]
+        'tip'
+        """
         for points, image in ((fixed, "fixed"), (moving, "moving")):
             if points is None:
                 continue
@@ -56,7 +78,14 @@ class LandmarkErrors:
             ]
 
     def summary(self) -> dict[str, Any]:
-        """Return what report.json holds of them."""
+        """Return what report.json holds of them.
+
+        Examples
+        --------
+        >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+        >>> sorted(found.summary())
+        ['landmarks', 'tre_after_mm', 'tre_before_mm']
+        """
 
         def course(mm: Doubles) -> dict[str, float]:
             return {
@@ -107,6 +136,12 @@ def score_landmarks(
     ------
     InvalidArgumentError
         There are more of one than of the other, only some names agree, or a point is no place.
+
+    Examples
+    --------
+    >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+    >>> found.after_mm.shape
+    (4,)
     """
     here, there = pair_landmarks(fixed, moving)
     a, b = here.points, there.points

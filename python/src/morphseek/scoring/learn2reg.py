@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 def learn2reg_sdlogj(transform: DenseTransform) -> float:
     """Return the standard deviation of log(det J + 3), two voxels from the border: what Learn2Reg
     calls SDlogJ. The metric ``sdlogj`` is that of log(det J) everywhere.
+
+    Examples
+    --------
+    >>> scoring.learn2reg_sdlogj(result) > 0
+    True
     """
     inside = np.asarray(transform.jacobian(), np.float64)[2:-2, 2:-2, 2:-2]
     return float(np.log(np.clip(inside + 3, 1e-9, 1e9)).std()) if inside.size else math.nan

@@ -13,7 +13,13 @@ _EXACT, _EXACT_WITH_TIES = 50, 13  # pairs; SciPy's choice of when to enumerate,
 
 
 def signed_rank(differences: Sequence[float] | NDArray[np.float64]) -> dict[str, Any] | None:
-    """Return the two-sided Wilcoxon signed-rank test of paired differences; None without any."""
+    """Return the two-sided Wilcoxon signed-rank test of paired differences; None without any.
+
+    Examples
+    --------
+    >>> scoring.signed_rank([1.0, 2.0, 3.0, 4.0, -5.0])
+    {'pairs': 5, 'mean_difference': 1.0, 'p_value': 0.625, 'better': 4, 'worse': 1}
+    """
     difference = np.asarray(differences, dtype=np.float64)
     if not difference.size:
         return None

@@ -111,6 +111,11 @@ def apply_by_blocks(
         The input is compressed or no single volume.
     OutputUnwritableError
         The output has another ending.
+
+    Examples
+    --------
+    >>> images.write("large.nii", pair.moving)
+    >>> transforms.apply_by_blocks(transforms.Transform(result), "large.nii", "warped.nii.gz")
     """
     if not Path(out).name.lower().endswith(WRITTEN):
         raise errors.OutputUnwritableError(

@@ -150,6 +150,11 @@ class DenseTransform:
         """Return how regular the field is and how far it moves, by the names that
         ``RegistrationResult.metrics`` has: ``njd_percent``, ``sdlogj``, ``jacobian_min``,
         ``jacobian_max``, ``displacement_mean_mm`` and ``displacement_max_mm``.
+
+        Examples
+        --------
+        >>> result.regularity()["njd_percent"]
+        0
         """
         return bindings.regularity(*self._field())
 
@@ -166,6 +171,11 @@ class DenseTransform:
     def jacobian(self) -> np.ndarray:
         """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where
         it keeps volumes. Computed once; read-only.
+
+        Examples
+        --------
+        >>> result.jacobian().shape
+        (48, 48, 48)
         """
         if self._determinants is None:  # scores and pages ask for them, too
             self._determinants = bindings.jacobian(*self._field())
@@ -238,6 +248,12 @@ class DenseTransform:
         ------
         InvalidArgumentError
             An interpolation of another name, or a background that the labels' type does not hold.
+
+        Examples
+        --------
+        >>> labels = result.apply("moving_labels.nii.gz", interpolation="label")
+        >>> labels.GetSize()
+        (48, 48, 48)
         """
         kind = checked_dtype(dtype)
 
@@ -270,6 +286,11 @@ class DenseTransform:
         numpy.ndarray
             float64, shape (n, 3): where the moving image shows what the fixed image shows at
             `points`.
+
+        Examples
+        --------
+        >>> result.transform_points([[0.0, 0.0, 0.0]]).shape
+        (1, 3)
         """
         mapped = checked_points(points)
         bindings.transform_points(*self._field(), self._initial, mapped)
@@ -280,6 +301,14 @@ class DenseTransform:
 
         Where the field folds there is no inverse; the nearest preimage found stands. Beyond the
         moving image's grid it goes on as every transform does: to the initial one's inverse.
+
+        Examples
+        --------
+        >>> back = result.inverse()
+        >>> points = np.array([[1.0, 2.0, 3.0]])
+        >>> returned = back.transform_points(result.transform_points(points))
+        >>> np.allclose(returned, points, atol=0.1)
+        True
         """
         inverse = bindings.inverse(*self._field(), self._initial, self._moving_grid)
         return DenseTransform(inverse, self.moving_grid, self.grid, np.linalg.inv(self.initial))
@@ -301,6 +330,13 @@ class DenseTransform:
         ------
         InvalidArgumentError
             `dimension` is 2, and the images are volumes, or slices that lie elsewhere.
+
+        Examples
+        --------
+        >>> point = (1.0, 2.0, 3.0)
+        >>> mapped = result.to_sitk().TransformPoint(point)
+        >>> np.allclose(mapped, result.transform_points([point])[0], atol=1e-3)
+        True
         """
         behind, grid = self.behind_initial()
         if dimension == 2:
@@ -325,7 +361,16 @@ class DenseTransform:
         moving_grid: np.ndarray,
         initial: np.ndarray | None = None,
     ) -> DenseTransform:
-        """Return the transform with these displacements in LPS mm, shape (z, y, x, 3)."""
+        """Return the transform with these displacements in LPS mm, shape (z, y, x, 3).
+
+        Examples
+        --------
+        >>> grid = pair.fixed.grid
+        >>> shift = np.zeros((*pair.fixed.array.shape, 3), np.float32) + np.float32([2, 0, 0])  # mm
+        >>> field = morphseek.DenseTransform.from_mm(shift, grid, grid)
+        >>> np.allclose(field.transform_points([[0, 0, 0]]), [[2, 0, 0]])
+        True
+        """
         vectors = np.ascontiguousarray(displacement_mm, dtype=np.float32)
         return DenseTransform(bindings.from_mm(vectors, grid), grid, moving_grid, initial)
 
@@ -360,11 +405,22 @@ class DenseTransform:
         -------
         array, grid
             float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as :attr:`grid`.
+
+        Examples
+        --------
+        >>> displacement_mm, grid = result.behind_initial()
+        >>> displacement_mm.shape[3], grid.shape
+        (3, (18,))
         """
         return bindings.behind_mm(*self._field(), self._initial)
 
     def write_transform(self, path: str | os.PathLike[str]) -> None:
-        """Write what :meth:`to_sitk` returns as ``.h5``, its displacements as float32."""
+        """Write what :meth:`to_sitk` returns as ``.h5``, its displacements as float32.
+
+        Examples
+        --------
+        >>> result.write_transform("transform.h5")
+        """
         behind, grid = self.behind_initial()
         parts = []
         if not self._is_nothing(behind):
@@ -375,7 +431,13 @@ class DenseTransform:
         write_parts(path, parts, self._grid, self._moving_grid)
 
     def to_sitk_image(self) -> sitk.Image:
-        """Return :attr:`displacement_mm` as a SimpleITK vector image."""
+        """Return :attr:`displacement_mm` as a SimpleITK vector image.
+
+        Examples
+        --------
+        >>> result.to_sitk_image().GetNumberOfComponentsPerPixel()
+        3
+        """
         return images.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
 
 
@@ -408,7 +470,13 @@ def itk_order(grid: Doubles) -> Doubles:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a view that cannot be written to."""
+    """Return a view that cannot be written to.
+
+    Examples
+    --------
+    >>> transforms.read_only(np.zeros(3)).flags.writeable
+    False
+    """
     view = array.view()
     view.flags.writeable = False
     return view

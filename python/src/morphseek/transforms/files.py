@@ -275,7 +275,14 @@ def _check_alone(transform: sitk.Transform, path: Path) -> None:
 
 
 def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
-    """Write a transform as ``.h5`` or ``.tfm``."""
+    """Write a transform as ``.h5`` or ``.tfm``.
+
+    Examples
+    --------
+    >>> transforms.write("transform.h5", result.to_sitk())
+    >>> transforms.read("transform.h5").GetDimension()
+    3
+    """
     size = (1 << 16) + transform.GetNumberOfParameters() * (8 if Path(path).suffix == ".h5" else 26)
 
     def put(temporary: Path) -> None:

@@ -140,7 +140,13 @@ class Transform:
         return all(part.IsLinear() for part in parts_of(self._transform))
 
     def to_sitk(self) -> sitk.Transform:
-        """Return SimpleITK's transform."""
+        """Return SimpleITK's transform.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").to_sitk().GetDimension()
+        3
+        """
         return self._transform
 
     @property
@@ -167,6 +173,11 @@ class Transform:
         ------
         InvalidArgumentError
             The transform does not hold it apart.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").stage("initial").is_linear
+        True
         """
         if name not in ("initial", "final"):
             raise errors.InvalidArgumentError(
@@ -203,6 +214,14 @@ class Transform:
         ------
         SingularTransformError
             A matrix cannot be inverted.
+
+        Examples
+        --------
+        >>> transform = morphseek.Transform.load("result/transform.h5")
+        >>> points = np.array([[1.0, 2.0, 3.0]])
+        >>> back = transform.inverse().transform_points(transform.transform_points(points))
+        >>> np.allclose(back, points, atol=0.1)
+        True
         """
         turned = []
         for part in reversed(parts_of(self._transform)):
@@ -241,11 +260,23 @@ class Transform:
         ------
         InvalidArgumentError
             The format cannot hold the transform, or asks for an image.
+
+        Examples
+        --------
+        >>> transform = morphseek.Transform.load("result/transform.h5")
+        >>> [path.name for path in transform.save("field.nii.gz")]
+        ['field.nii.gz']
         """
         return formats.save(self, path, format, reference, moving)
 
     def transform_points(self, points: Any) -> np.ndarray:
-        """Map points, (n, 3) in LPS mm, from the fixed to the moving space; float64."""
+        """Map points, (n, 3) in LPS mm, from the fixed to the moving space; float64.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").transform_points([[0, 0, 0]]).shape
+        (1, 3)
+        """
         mapped = checked_points(points)
         for point in mapped:
             point[:] = self._transform.TransformPoint(point.tolist())
@@ -254,18 +285,33 @@ class Transform:
     def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
         """Return the displacements on the fixed image's grid, or that of `reference`: float32,
         shape (z, y, x, 3), LPS mm.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").displacement_mm().shape
+        (48, 48, 48, 3)
         """
         return field_on(self._transform, self.on(reference))
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
         """Return the determinant of the derivative on the fixed image's grid, or that of
         `reference`: float32 of shape (z, y, x), below 0 where the map folds.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").jacobian("fixed.nii.gz").shape
+        (48, 48, 48)
         """
         return jacobian_on(self._transform, self.on(reference))
 
     def summary(self, reference: images.ImageLike | None = None) -> dict[str, Any]:
         """Return what the transform is: its kind, parts, matrix, grid, largest displacement and
         folds, the latter on the fixed image's grid or that of `reference`.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").summary()["njd_percent"]
+        0
         """
         grid = None
         if self._grid is not None or reference is not None:
@@ -279,6 +325,11 @@ class Transform:
         ------
         InvalidArgumentError
             There is none, or it lies elsewhere than the transform's field.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").on(None)[:3]
+        array([48., 48., 48.])
         """
         if reference is None:
             if self._grid is None:
@@ -295,12 +346,21 @@ class Transform:
     def check_frame(self, image: images.ImageLike, side: int) -> None:
         """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
         is not the one that a DICOM registration names. Of other images nobody knows.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").check_frame("fixed.nii.gz", 0)
         """
         if self._frames[side] and isinstance(image, (str, os.PathLike)):
             self.check_frame_uid(frame_of(image), side, str(image))
 
     def check_frame_uid(self, found: str, side: int, what: str) -> None:
-        """Do the same for a FrameOfReferenceUID; an empty one says nothing."""
+        """Do the same for a FrameOfReferenceUID; an empty one says nothing.
+
+        Examples
+        --------
+        >>> morphseek.Transform.load("result/transform.h5").check_frame_uid("", 0, "the image")
+        """
         if not found or self._frames[side] in ("", found):
             return
         where = ("fixed image", "moving image")[side]
@@ -312,7 +372,13 @@ class Transform:
         )
 
     def check_place(self, grid: np.ndarray, what: str) -> None:
-        """Refuse a grid that a field which acts first does not reach."""
+        """Refuse a grid that a field which acts first does not reach.
+
+        Examples
+        --------
+        >>> transform = morphseek.Transform.load("result/transform.h5")
+        >>> transform.check_place(pair.fixed.grid, "the image")
+        """
         field = _field_grid(self._transform)
         if field is None:
             return
@@ -391,6 +457,13 @@ class Transform:
         InvalidArgumentError
             There is no grid for the result, the image has no geometry or holds vectors or tensors,
             the interpolation has another name, or transform and grid lie apart.
+
+        Examples
+        --------
+        >>> transform = morphseek.Transform.load("result/transform.h5")
+        >>> warped = transform.apply("moving.nii.gz", "fixed.nii.gz")
+        >>> warped.GetSize()
+        (48, 48, 48)
         """
         if isinstance(image, np.ndarray):
             raise errors.InvalidArgumentError(

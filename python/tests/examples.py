@@ -1,0 +1,52 @@
+"""What the examples of the docstrings find, a plugin of pytest (-p examples): a pair of phantoms,
+its registration, a template of two images, and a folder that holds all of it as files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import morphseek
+from morphseek import cohort, images, phantoms, scoring, transforms
+
+MADE = ("fixed", "moving", "fixed_labels", "moving_labels")
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("examples")
+    pair = phantoms.make_pair(size=48)
+    for name in MADE:
+        images.write(folder / f"{name}.nii.gz", getattr(pair, name))
+    points = morphseek.Landmarks(pair.target_points()[:4], ["a", "b", "c", "d"])
+    points.write(folder / "fixed_points.csv")
+    points.write(folder / "moving_points.csv")
+    result = morphseek.register(pair.fixed, pair.moving, refine=5, search="off")
+    result.save(folder / "result")
+    moved = [pair.fixed.like(np.roll(pair.fixed.array, n, axis=2)) for n in (0, 1)]
+    template = morphseek.template(moved, iterations=0, threads=1)
+    template.save(folder / "template")
+    modules = {"cohort": cohort, "images": images, "phantoms": phantoms}
+    modules |= {"scoring": scoring, "transforms": transforms, "morphseek": morphseek, "np": np}
+    modules |= {"os": os, "Path": Path}
+    return folder, {"pair": pair, "result": result, "template": template, **modules}
+
+
+@pytest.fixture(autouse=True)
+def examples(
+    doctest_namespace: dict[str, Any],
+    shown: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Give each example the names, and a copy of the folder to work in."""
+    folder, names = shown
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    doctest_namespace.update(names)
