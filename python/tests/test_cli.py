@@ -539,7 +539,6 @@ def test_where_each_system_keeps_the_cache(
     "arguments, into, code",
     [
         (["--version"], os.devnull, 0),
-        (["--version"], "/dev/full", 1),
         (["regster"], os.devnull, 2),
         (["register", "nothing.nii.gz", "nothing.nii.gz", "--out", "nothing"], os.devnull, 3),
     ],
@@ -550,3 +549,20 @@ def test_the_process_ends_with_its_exit_code(arguments: list[str], into: str, co
     with open(into, "w") as out:
         run = [sys.executable, "-m", "morphseek", *arguments]
         assert subprocess.run(run, stdout=out, stderr=subprocess.DEVNULL).returncode == code
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--version"], ["devices"], ["devices", "--json"]])
+def test_a_full_standard_output_is_told_in_a_sentence(arguments: list[str], unbuffered: str):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "w") as out:
+        ended = subprocess.run(
+            [sys.executable, "-m", "morphseek", *arguments],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    said = "morphseek: standard output cannot be written: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (6, said)
