@@ -360,15 +360,15 @@ def _warmup(
             config.loss,
         ):
             raise ValueError(
-                f"{folder} has a warm-up of another scale or number of visits, or with other keys"
-                " changed; choose another --out"
+                f"{folder} has a warm-up of another scale or number of iterations, or with other"
+                " keys changed; choose another --out"
             )
     else:
         start = time.process_time()
         trainer = Trainer(config, folder, progress=False)
         trainer.run()
         if trainer.visit < visits:
-            raise KeyboardInterrupt(f"stopped at visit {trainer.visit} of {visits} in {folder}")
+            raise KeyboardInterrupt(f"stopped at iteration {trainer.visit} of {visits} in {folder}")
         (folder / "done").write_text(f"{time.process_time() - start:.1f} CPU s\n")
     return folder / "last.pt"
 
@@ -424,8 +424,8 @@ def run(
                 given = arm.train and not arm.time_of
                 if then["scale"] != scale or (given and then["visits"] != visits):
                     raise ValueError(
-                        f"{result} is of scale {then['scale']!r} with {then['visits']} visits, not"
-                        f" of {scale!r} with {visits}; choose another --out"
+                        f"{result} is of scale {then['scale']!r} with {then['visits']} iterations,"
+                        f" not of {scale!r} with {visits}; choose another --out"
                     )
                 if then.get("set", {}) != changes:
                     raise ValueError(
@@ -455,7 +455,7 @@ def run(
                 if trainer.visit < count:
                     # Stopped by a signal: the checkpoint continues when the command is repeated.
                     raise KeyboardInterrupt(
-                        f"stopped at visit {trainer.visit} of {count} in {folder}"
+                        f"stopped at iteration {trainer.visit} of {count} in {folder}"
                     )
                 backbone, source = trainer.backbone, trainer.supply.source
             else:
@@ -627,7 +627,7 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
     steps = (1, 2, 3)
     head = [
         "run",
-        "visits",
+        "iterations",
         "updates",
         "CPU s",
         "seeds",

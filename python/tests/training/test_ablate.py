@@ -94,16 +94,16 @@ def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, t
     go()
     with pytest.raises(
         ValueError,
-        match="is of scale 'tiny' with 1 visits, not of 'tiny' with 9; choose another --out",
+        match="is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out",
     ):
         go(visits=9)
-    with pytest.raises(ValueError, match="is of scale 'tiny' with 0 visits, not of 'small' with 1"):
+    with pytest.raises(ValueError, match="'tiny' with 0 iterations, not of 'small' with 1"):
         go(scale="small")
     # What the arms start from, too.
     for result in tmp_path.glob("ladder/*/*/result.json"):
         result.unlink()
     for change in ({"scale": "small"}, {"warmup_visits": 2}):
-        with pytest.raises(ValueError, match="warm-up of another scale or number of visits"):
+        with pytest.raises(ValueError, match="warm-up of another scale or number of iterations"):
             go(**change)
 
 
@@ -147,6 +147,7 @@ def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
         for line in text.splitlines()
         if line.startswith("| ")
     }
+    assert rows["run"][:2] == ["iterations", "updates"]
     assert rows["run"][7:] == ["Dice % / NJD % at its own T", "Dice % by seed (own T)"]
     for t in (1, 2, 3, 4):
         row = rows[f"`best`, T = {t}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -56,17 +57,20 @@ def trace(
     }
     if backbone.views:
         inputs["step_view"], shapes["step_view"] = torch.tensor(backbone.views[0]), {}
-    program = torch.onnx.export(
-        graph,
-        tuple(inputs.values()),
-        dynamo=True,
-        opset_version=OPSET,
-        external_data=False,
-        input_names=list(inputs),
-        output_names=["u", "warped", "reward", "mu", "log_sigma", "njd"],
-        dynamic_shapes=shapes,
-        verbose=False,
-    )
+    with warnings.catch_warnings():
+        # The inputs share their axes, so every axis is named more than once.
+        warnings.filterwarnings("ignore", "# The axis name: .* will not be used")
+        program = torch.onnx.export(
+            graph,
+            tuple(inputs.values()),
+            dynamo=True,
+            opset_version=OPSET,
+            external_data=False,
+            input_names=list(inputs),
+            output_names=["u", "warped", "reward", "mu", "log_sigma", "njd"],
+            dynamic_shapes=shapes,
+            verbose=False,
+        )
     assert program is not None  # dynamo=True
     return program.model_proto
 
