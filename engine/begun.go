@@ -11,19 +11,19 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// What a registration does with a deformation of the caller's: the deformable stages go on from it, and the referee keeps it where they lead
+// A registration may start from the caller's deformation. The deformable stages go on from it. The referee keeps it where they bring the images
 // no closer.
 
 const (
 	// leastReached is the share of the fixed volume that the deformation's grid must cover.
 	leastReached = 0.5
-	// straight is a displacement, voxels, below which nothing bends.
+	// straight is the displacement, voxels, below which a field counts as no deformation.
 	straight = 1e-3
 	// explained is the share of a displacement, by its squares, that an affine map must explain to be taken for a part of it.
 	explained = 0.75
 )
 
-// checkField reports what makes a displacement field no start.
+// checkField reports why a registration cannot start from a displacement field.
 func (p Pair) checkField() error {
 	f := p.InitialField
 	if f == nil {
@@ -72,7 +72,7 @@ func (p Pair) reached() float64 {
 		}
 		inside := true
 		for a, at := range toField.Apply(x) {
-			inside = inside && at >= -0.5 && at <= float64(f.Size[a])-0.5 // a voxel's own room
+			inside = inside && at >= -0.5 && at <= float64(f.Size[a])-0.5 // a voxel reaches half a voxel beyond its centre
 		}
 		if inside {
 			within++
@@ -81,8 +81,8 @@ func (p Pair) reached() float64 {
 	return float64(within) / float64(all)
 }
 
-// begin takes the caller's deformation as where the stages start. Without an affine map before it one is split off, and what does not bend is
-// that map alone.
+// begin makes the caller's deformation the start of the stages. Where it comes without an affine map, one is split off; a field that does not
+// bend becomes that map alone.
 func (r *registration) begin() {
 	f := r.pair.InitialField
 	if f == nil {
@@ -180,11 +180,10 @@ func splitOff(f *field.Field) volume.Affine {
 	return f.IndexToPhysical().After(fit).After(f.PhysicalToIndex())
 }
 
-// leastContinued is how much closer, by gain, what went on from a deformation must bring the images than that does, for it not to stay
-// (RATIONALE.md, Starting from a deformation).
+// leastContinued is the least gain by which a continued deformation replaces the caller's (RATIONALE.md, Starting from a deformation).
 const leastContinued = 0.2
 
-// judgeBegun takes the caller's deformation where the deformation found from it, or instead of it, brings the images no closer.
+// judgeBegun keeps the caller's deformation where the one that was found brings the images no closer.
 func (r *registration) judgeBegun(what string) referee.State {
 	judge := r.judges()
 	before, after := judge.Look(r.initial, r.begun), judge.Look(r.initial, r.deform)

@@ -29,9 +29,9 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 	var manifest *network.Manifest // the whole of it: SHA256 is the graph's, and windows, spacings and steps shape the result, too
 	if model != nil {
 		manifest = &model.Manifest
-		opt.Model = model.Name // wherever it lies
+		opt.Model = model.Name // the folder it lies in does not count
 	} else {
-		opt.Threads = 0 // they may change the last bit of a network, of nothing else
+		opt.Threads = 0 // without a network the result does not depend on them
 	}
 	h := sha256.New()
 	plain := json.NewEncoder(h) // of what came from JSON or was checked to be finite: Encode cannot fail, nor can a hash
@@ -88,17 +88,17 @@ func fromCache(path string, pair Pair, opt Options) *Result {
 	}
 	r.Metrics.Cached, r.Metrics.Threads, r.Threads = true, opt.Threads, opt.Threads
 	now := time.Now()
-	os.Chtimes(path, now, now) // used last, so dropped last; where that may not be noted the result is no worse
+	os.Chtimes(path, now, now) // the least recently used are dropped first; a failure does no harm
 	return r
 }
 
 // cacheLimit is how many bytes a cache folder holds: some forty results of 160x192x224.
 const cacheLimit = 5 << 30
 
-// cacheEnding is of what a cache folder keeps.
+// cacheEnding is the file name ending of a cached result.
 const cacheEnding = ".morphseek"
 
-// abandoned is how old a half-written result is that nobody writes any more.
+// abandoned is the age from which a half-written result counts as left behind by a process that ended.
 const abandoned = 24 * time.Hour
 
 // keep saves a result at path in a cache folder, which is made where it is missing (for its owner alone: it will hold resampled
@@ -120,7 +120,7 @@ func keep(r *Result, path string, limit int64) error {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err == nil && strings.HasPrefix(info.Name(), snapshot.Temporary) && time.Since(info.ModTime()) > abandoned {
-			os.Remove(filepath.Join(dir, info.Name())) // if another process was faster, or it may not be, so be it
+			os.Remove(filepath.Join(dir, info.Name())) // another process may have removed it; a failure does no harm
 			continue
 		}
 		if err != nil || !info.Mode().IsRegular() || filepath.Ext(info.Name()) != cacheEnding {

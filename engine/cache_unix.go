@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// openToStrangers says why a cache folder cannot be trusted, if so: who can write to it can leave there what is read as a result of ours.
-// A group that shares one was let in by its owner.
+// openToStrangers says why a cache folder cannot be trusted: whoever can write to it could plant a false result. A group that shares the
+// folder has its owner's permission.
 func openToStrangers(dir string) string {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "" // not there yet, or it says so when it is used
+		return "" // it does not exist yet, or its use will report the error
 	}
 	if info.Mode().Perm()&0o002 != 0 {
 		return fmt.Sprintf("anybody can write to the folder %s; say chmod o-w, or choose another one", dir)

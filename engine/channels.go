@@ -22,7 +22,7 @@ type Channel struct {
 	Labels        bool    // they are label maps: whole numbers, 0 is background
 }
 
-// most of what a channel may be.
+// limits of channels.
 const (
 	mostChannels = 16
 	mostWeight   = 1000
@@ -158,7 +158,7 @@ func (r *registration) prepareChannels() {
 	}
 }
 
-// number gives the common labels of a channel the numbers from 1 on. What one map alone has is not known in that map: nothing is drawn there.
+// number renumbers the common labels of a channel from 1 on. Labels of one map alone become unknown there, so nothing pulls at them.
 func (r *registration) number(c *aligned.Channel, k int, common []float32) {
 	number := make(map[float32]float32, len(common))
 	for i, l := range common {
@@ -216,7 +216,7 @@ func (r *registration) alignByChannels(found *align.Result, method align.Method)
 		if fault.CodeOf(err) == fault.Cancelled {
 			return nil, err
 		}
-		if err != nil { // such a channel cannot be laid there
+		if err != nil { // this channel cannot be aligned
 			c.Intensities = false
 			continue
 		}

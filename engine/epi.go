@@ -15,7 +15,7 @@ type EPI struct {
 	Axis       int // of the grid, along which phase was encoded: 0, 1 or 2
 }
 
-// EPICorrection is what their distortion came to.
+// EPICorrection is the distortion found, and both images without it.
 type EPICorrection struct {
 	Shift      *volume.Volume // voxels along the axis: what lies at x is shown at x + Shift(x) by One, at x - Shift(x) by Other
 	One, Other *volume.Volume // without distortion, their intensities too

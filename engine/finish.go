@@ -65,7 +65,7 @@ func (r *registration) finish() error {
 const minJacobian = 0.001
 
 // total returns the initial transform and the deformation as one field on the fixed grid. A deformation without folding on its
-// own grid may fold between that grid's points, which a finer or anisotropic fixed grid brings to light: it is opened there.
+// own grid may fold between that grid's points on a finer or anisotropic fixed grid. There the folds are opened.
 func (r *registration) total() *field.Field {
 	deform := r.deform
 	r.deform = nil

@@ -9,7 +9,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// A stage proposes; whether its proposal is taken is decided here, by the referee, whose measure none of them optimises. Ties go to what was there before.
+// Every stage proposes. The referee decides here whether its proposal is taken, by a measure that no stage optimises. Ties go to the state before.
 
 // judges returns the referee of the pair, which is made when it is first asked.
 func (r *registration) judges() *referee.Referee {
@@ -28,7 +28,7 @@ func (r *registration) startState() referee.State {
 }
 
 // judgeStart takes the simplest start that is not clearly beaten: the caller's transform, or without one the headers', where the alignment
-// brings the images no closer, for they lay right already; a rigid one where scales and shears lead them apart nearly everywhere.
+// brings the images no closer. It takes a rigid one where scales and shears lead them apart nearly everywhere.
 func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	given := volume.IdentityAffine()
 	if r.pair.Initial != nil {
@@ -65,8 +65,8 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	return kept, nil
 }
 
-// judgeDeformation takes the deformation back where it brings the images no closer than the alignment did. After a network it stands: what
-// a network learned from labels, no image tells.
+// judgeDeformation drops the deformation where it brings the images no closer than the alignment did. A network's stands, because it learned
+// from labels what the images do not show.
 func (r *registration) judgeDeformation() {
 	if r.deform == nil || r.model != nil {
 		return
@@ -101,7 +101,7 @@ func (r *registration) weigh() {
 	if e.Start < r.evidence().sharp {
 		e.End, _ = judge.Evidence(r.initial, r.deform)
 	}
-	// slices do not tell: of twelve pairs of heads as many matched better mirrored as did when one was (RATIONALE.md, Slices)
+	// slices show no difference between a mirrored pair and another one (RATIONALE.md, Slices)
 	if !r.isFlat() && e.Correlation < oneImage && (e.Start >= sharp || e.End < sharpEnd) {
 		gain, axis, at := judge.Reflection(r.initial)
 		e.Mirrored, e.Axis = max(gain, -1), alongBody(r.canonical.Fixed.Direction, axis)
@@ -133,7 +133,7 @@ func (r *registration) gainMirrored(reflection volume.Affine) float64 {
 			r.found = &found.Transform
 		}
 	}
-	if err != nil { // such an image cannot be laid there
+	if err != nil { // a mirrored image cannot be aligned there
 		return -1
 	}
 	judge, theirs := r.judges(), referee.New(mirrored, r.opt.Threads)

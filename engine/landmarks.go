@@ -44,7 +44,7 @@ func (p Pair) name(i int) string {
 
 // checkLandmarks reports the first fault of the landmarks, err being the option landmark_error.
 func (p Pair) checkLandmarks(err float64) error {
-	const most = 1000 // the matrix of their covariances is solved over and over
+	const most = 1000 // the matrix of their covariances is solved many times
 	if n := len(p.Landmarks); n > most {
 		return fault.New(fault.InvalidArgument, "%d pairs of landmarks are given; %d are the most that a registration keeps to: leave out those of the least use", n, most)
 	}
@@ -111,14 +111,14 @@ func (r *registration) header() volume.Affine {
 	return volume.IdentityAffine()
 }
 
-// What a start must show to have led away from the landmarks: the deformable stages bridge less (RATIONALE.md, Landmarks).
+// From these distances on, a start counts as led astray by the images: the deformable stages do not reach so far (RATIONALE.md, Landmarks).
 const (
 	farApart     = 1.0 / 16 // of the image's longest side
 	farApartFew  = 1.0 / 8  // by points that fix no rotation
 	worseThanFit = 1.5      // times as far as where they are fitted
 )
 
-// leadsAstray says whether the landmarks lie so much farther apart under a start than under what fits them that the images led it astray.
+// leadsAstray says whether the images led a start astray: the landmarks lie much farther apart under it than under the transform that fits them.
 func (r *registration) leadsAstray(start volume.Affine) bool {
 	if r.laid == nil || r.begun != nil || r.opt.Initial == string(align.None) {
 		return false
@@ -155,12 +155,12 @@ func (r *registration) bringBack(found *align.Result, method align.Method) (*ali
 	if err != nil {
 		return nil, err
 	}
-	kept.Confidence, kept.SameModality = 1, found.SameModality // the images were not sure, or sure of another place
+	kept.Confidence, kept.SameModality = 1, found.SameModality // the alignment's own confidence is of another place
 	r.because(why)
 	return kept, nil
 }
 
-// What the landmarks must say for another deformation than the images' to be taken (RATIONALE.md, Landmarks).
+// From these values on, the landmarks change the deformation that the images ask for (RATIONALE.md, Landmarks).
 const (
 	likelier = 6.0 // rise of the log-likelihood of what is missing at them
 	tooLong  = 3.0 // displacement of one, in its errors and in voxels, from which on the images are looked at again

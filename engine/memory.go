@@ -24,7 +24,7 @@ func (p *memoryPeak) start() {
 func (p *memoryPeak) sample() {
 	now, highWater := residentBytes()
 	p.most = max(p.most, now)
-	if highWater > p.highWater { // the system saw more than the samples did
+	if highWater > p.highWater { // the peak lay between two samples
 		p.most = max(p.most, highWater)
 	}
 }
@@ -35,7 +35,7 @@ func (p *memoryPeak) bytes() int64 {
 }
 
 // tighten makes the collector run early while any registration is under way, and returns what ends that. The heap is a few large
-// blocks without pointers: marking them costs next to nothing, and by default garbage could grow to the size of what lives.
+// blocks without pointers, so marking them costs almost nothing. By default garbage could grow to the size of the live data.
 func tighten() (loosen func()) {
 	const percent = 25
 	collector.Lock()
@@ -60,7 +60,7 @@ var collector struct {
 }
 
 // TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a gigabyte: Go would keep it for
-// minutes, while the caller writes large files. Of less, asking the system for it again would cost more than it is worth.
+// minutes, while the caller writes large files. Less is kept: asking the system for it again would take longer.
 func TrimMemory() {
 	if goBytes() > 1<<30 {
 		debug.FreeOSMemory()

@@ -24,9 +24,9 @@ func (e *Engine) model(name string) (*network.Model, error) {
 
 const (
 	// mostBeyond is how many times the voxels of a network's least grid it is run on, where these are more than plainGrid: a network for a
-	// hippocampus took eight minutes over a torso, and what it says of it means nothing.
+	// hippocampus would run for minutes over a torso, and its result there means nothing.
 	mostBeyond, plainGrid = 64, 1 << 23
-	// otherLength is by what factor a field of view or voxels are another kind of image than a network is made for.
+	// otherLength is the factor from which on a field of view or a voxel size differs too much from those that a network is made for.
 	otherLength = 3
 	// airOfCT is an intensity that CT has and MR has not.
 	airOfCT = -200
@@ -79,7 +79,7 @@ func (r *registration) checkModel() error {
 }
 
 // checkContrasts warns where a network for images of one kind meets two contrasts, which the alignment tells: it compares what it has learnt
-// to see, and leads points further astray than no network.
+// to see, and makes the error of points larger than without a network.
 func (r *registration) checkContrasts() {
 	m, a := r.model.Manifest, r.metrics.Align
 	if m.Modality == "any" || m.Modality == "mr-ct" || intensitiesCompare(a.SameModality, a.Score) {

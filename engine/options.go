@@ -35,7 +35,7 @@ type OptionSpec struct {
 // OptionSpecs lists the options in their order.
 func OptionSpecs() []OptionSpec { return slices.Clone(specs()) }
 
-// specs are OptionSpecs, which nobody may change.
+// specs are OptionSpecs, shared: read only.
 var specs = sync.OnceValue(func() []OptionSpec {
 	specs := make([]OptionSpec, len(option.Table))
 	for i, o := range option.Table {
@@ -151,7 +151,7 @@ func (s OptionSpec) kind() string {
 		}
 		return "one of " + choices
 	case s.Type == "int":
-		lowest := int64(*s.Min) // every whole number has one
+		lowest := int64(*s.Min) // every whole number has a minimum
 		if s.Max == nil {
 			return fmt.Sprintf("a whole number from %d", lowest)
 		}

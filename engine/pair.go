@@ -52,7 +52,7 @@ func (p Pair) check() error {
 	return p.checkUnits()
 }
 
-// checkUnits reports fields of view that no two images of one body have: headers in metres and millimetres. Their working grids would
+// checkUnits reports fields of view that differ too much for one body, as of headers in metres and in millimetres. Their working grids would
 // have more voxels than any memory, or none.
 func (p Pair) checkUnits() error {
 	const most = 100
@@ -195,7 +195,7 @@ func (r *registration) finiteMask(name string, mask *volume.Volume) *volume.Volu
 	return clean
 }
 
-// selected is the part of the mask's grid around all that it selects, which is not nothing. Measured there, a thin mask of a large
+// selected is the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask of a large
 // image does not fall between the voxels of the measuring grid.
 func selected(mask *volume.Volume) volume.Geometry {
 	g := mask.Geometry

@@ -13,7 +13,7 @@ import (
 // crop is how many voxels a volume has, at least, that is more than a crop around one structure.
 const crop = 1 << 19
 
-// room is how many voxels the fixed image has, as a volume: a slice counts as a cube of its side, so that what is chosen by it is alike.
+// room is the number of voxels of the fixed image. A slice counts as a cube of its side, so that the same thresholds hold for both.
 func (r *registration) room() int {
 	side := r.pair.Fixed.Side()
 	if r.pair.Fixed.Flat() {
@@ -54,11 +54,11 @@ const slicesApart, slicesAgree = 0.70, 0.73
 // find others like it.
 const sharesContrast = 0.5
 
-// rough follows fine detail: between two people nothing else is as good by labels' overlap. In a crop, where structures are a few voxels
+// rough follows fine detail: between two people it gives the best overlap of labels. In a crop, where structures are a few voxels
 // wide, more sharpening gains more.
 func rough(similarity refine.Similarity, voxels int) refine.Regularisation {
 	switch {
-	case similarity == refine.MIND: // its forces are the noisier
+	case similarity == refine.MIND: // its forces are noisier
 		return refine.Regularisation{Fluid: 1.75, Elastic: 0.75, Sharpen: 0.5}
 	case similarity == refine.MSE:
 		return refine.Regularisation{Fluid: 1.75, Elastic: 0.5, Sharpen: 0.5}
@@ -73,11 +73,11 @@ var (
 	smooth = refine.Regularisation{Fluid: 4, Elastic: 0.5, Fading: 1, Sharpen: 0.5}
 	// stiff fits one body where tissue is new, gone or speckled: what has no counterpart must not pull far.
 	stiff = refine.Regularisation{Fluid: 1.5, Elastic: 1, Fading: 0.5}
-	// faint is for two contrasts that have little in common: their descriptors agree in the large alone.
+	// faint is for two contrasts that have little in common: their descriptors agree in large structures alone.
 	faint = refine.Regularisation{Fluid: 9, Elastic: 2.25, Fading: 1, Sharpen: 0.5}
 	// grainy is for one body under noise that covers all detail.
 	grainy = refine.Regularisation{Fluid: 4, Elastic: 2, Fading: 1}
-	// firm holds tissue together whatever the images say.
+	// firm holds tissue together against what the images ask for.
 	firm = refine.Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
 )
 
@@ -103,7 +103,7 @@ func acrossContrasts(voxels int) refine.Regularisation {
 	return refine.Regularisation{Fluid: 4.5, Elastic: 1.2, Fading: 1, Sharpen: 0.5}
 }
 
-// mapped is for two contrasts of one body of which a curve maps one to the other.
+// mapped is for two contrasts of one body where a curve maps one to the other.
 func mapped(voxels int) refine.Regularisation {
 	if voxels < crop {
 		return refine.Regularisation{Fluid: 4, Elastic: 0.7, Fading: 1, Sharpen: 0.5}
@@ -169,7 +169,7 @@ const leastShown = 0.4
 // gain is how much closer a proposal brings the images, by both of the referee's measures.
 func gain(m referee.Margin) float64 { return m.Distance + 2*m.Correlation }
 
-// worthwhile says whether a deformation is to be taken.
+// worthwhile says whether a deformation is taken.
 func worthwhile(m referee.Margin) bool { return gain(m) >= leastGain }
 
 // leastT is Student's t that an alignment's gain needs where it is no large one: wrong alignments gain unevenly over the image.
@@ -192,7 +192,7 @@ func staysAt(m referee.Margin, compare bool) string {
 	return ""
 }
 
-// byWord resolves smoothness low and high.
+// byWord returns the regularisation for the words low and high of the option smoothness.
 func byWord(word string, similarity refine.Similarity, voxels int) refine.Regularisation {
 	switch {
 	case word == "low":

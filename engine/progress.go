@@ -9,7 +9,7 @@ import (
 type reporter struct {
 	news chan struct{} // holds a token while there is something to take
 
-	parent *reporter // hears instead, of the whole as of its current stage; may be nil
+	parent *reporter // gets the reports instead, as part of its own current stage; may be nil
 
 	mu       sync.Mutex
 	queue    []Progress

@@ -84,7 +84,7 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
-	report.begin("align", 0, 0, "looking at the volumes") // large ones take seconds to be checked, in which a caller may think better of it
+	report.begin("align", 0, 0, "looking at the volumes") // the check of large ones takes seconds, in which a caller may cancel
 	if err := pair.check(); err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		at.layBack(r.result)
 	}
 	if cached != "" {
-		if err := keep(r.result, cached, cacheLimit); err != nil { // the result is worth more than its copy
+		if err := keep(r.result, cached, cacheLimit); err != nil { // the registration succeeds without its cached copy
 			r.result.Metrics.Warnings = append(r.result.Metrics.Warnings, "The result was not kept for the next time: "+err.Error())
 		}
 	}
@@ -178,7 +178,7 @@ func (r *registration) runStages(stages []stage) error {
 		before += s.weight
 		r.report.sample()
 		if r.engine.cfg.TuneCollector {
-			runtime.GC() // few, large blocks: hand back the stage's before the next one asks for its own
+			runtime.GC() // frees the stage's few, large blocks before the next stage asks for its own
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ type Progress struct {
 // that called Register (language bindings rely on that), at every change and at least every 100 ms.
 type ProgressFunc func(Progress) (proceed bool)
 
-// Transform maps points of the fixed space to the moving space. Nobody changes one that was handed out.
+// Transform maps points of the fixed space to the moving space. It does not change after it was returned.
 type Transform struct {
 	Field   *field.Field  // the whole map on the fixed grid, in fixed voxels
 	Initial volume.Affine // the initial transform, fixed -> moving, LPS mm; part of Field already
@@ -40,7 +40,7 @@ type Result struct {
 }
 
 // Warp returns v, an image or label map in the moving image's space on any grid, resampled once by the whole map onto the fixed grid.
-// Points outside v get background. v may hold anything but must have a sound shape.
+// Points outside v get background. v may hold any values, but its geometry must be valid.
 func (t *Transform) Warp(v *volume.Volume, interp volume.Interpolation, background float32) (warped *volume.Volume, err error) {
 	defer recovered(&err)
 	if err := v.CheckShape("input"); err != nil {
@@ -71,7 +71,7 @@ func (t *Transform) JacobianDeterminant() (det *volume.Volume, err error) {
 }
 
 // Inverse returns the inverse map, on the moving image's grid: its Warp brings images of the fixed space onto that grid. residualMM is the
-// largest |Phi(Inverse(y)) - y| inside the fixed grid; where the field folds there is no inverse, and the residual tells.
+// largest |Phi(Inverse(y)) - y| inside the fixed grid; where the field folds there is no inverse, and the residual is large.
 func (t *Transform) Inverse() (inverse *Transform, residualMM float64, err error) {
 	defer recovered(&err)
 	initial, err := t.Initial.Inverse()

@@ -27,8 +27,8 @@ type LabelScore struct {
 }
 
 // ScoreLabels scores the labels that both maps have, in ascending order, for the transform f. Before is the identity in physical space.
-// The fixed map lies on the grid of f; det is f's Jacobian determinant there. carried is the moving map as f carries it there, nil where
-// nobody has it yet.
+// The fixed map lies on the grid of f; det is f's Jacobian determinant there. carried is the moving map as f carries it there; nil:
+// it is computed here.
 func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried []int32, threads int) ([]LabelScore, error) {
 	if !fixed.SameGrid(f.Geometry) {
 		return nil, fault.New(fault.GridMismatch, "the fixed labels (%v voxels) are not on the grid of the transform (%v); resample them onto it, with nearest neighbours", fixed.Size, f.Size)
@@ -78,7 +78,7 @@ func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried 
 	return scores, nil
 }
 
-// common returns what two ascending lists have in common.
+// common returns the values that two ascending lists share.
 func common(a, b []int) (both []int) {
 	for _, l := range a {
 		if _, found := slices.BinarySearch(b, l); found {

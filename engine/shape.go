@@ -64,7 +64,7 @@ func (r *registration) checkShape() error {
 	return nil
 }
 
-// mostBodies is how many rigid regions a label map has, at most: an image by mistake has more.
+// mostBodies is the most rigid regions of a label map. More mean that an image was given by mistake.
 const mostBodies = 1000
 
 // checkRigid reports the first fault of the rigid regions.
@@ -122,7 +122,7 @@ func (r *registration) shaped(deform *field.Field) *field.Field {
 		deform.Lock(locked)
 	}
 	if locked != [3]bool{} && deform != nil && r.initial == volume.IdentityAffine() {
-		return deform // to the last bit: through millimetres, an axis that is locked would get a rounding error
+		return deform // exactly: by way of millimetres, a locked axis would get a rounding error
 	}
 	return field.Total(r.initial, deform, r.fixed.Geometry, r.opt.Threads)
 }

@@ -14,7 +14,7 @@ import (
 func (r *registration) align() error {
 	r.layLandmarks()
 	method := r.opt.Initial
-	if r.begun != nil { // another alignment would lose it
+	if r.begun != nil { // another alignment would discard the caller's deformation
 		method = "none"
 	}
 	a, err := r.alignBy(r.canonical, align.Method(method), r.pair.Initial, func(fraction float64) { r.report.at(fraction, "") })
@@ -91,7 +91,7 @@ func (r *registration) search() error {
 		r.because(why)
 	}
 	by := r.given()
-	if by != nil { // the look was not by it
+	if by != nil { // the smooth fit used another regularisation
 		r.refinement = nil
 	}
 	if share == 0 {
@@ -110,7 +110,7 @@ func (r *registration) search() error {
 	if err != nil {
 		return err
 	}
-	if share < 1 { // what does not fold does not in part
+	if share < 1 { // a part of a displacement without folds has none either
 		for i := range u.Data {
 			u.Data[i] *= float32(share)
 		}
@@ -161,7 +161,7 @@ func (r *registration) look(asked bool, by *refine.Regularisation) error {
 	}
 }
 
-// moved says whether the images match but for a part that moved, by the smooth fit that the look found.
+// moved says whether the images match except for a part that moved, by the smooth fit.
 func (r *registration) moved() bool {
 	if !isAlike(r.refinedBy(), r.agreement) {
 		return false
@@ -178,7 +178,7 @@ func (r *registration) because(why string) {
 // match goes on with intensities where a curve maps one contrast to the other, and returns what fits such a pair; nil where none does.
 func (r *registration) match() (*refine.Regularisation, error) {
 	if len(r.canonical.Channels) > 0 || r.refinedBy() != refine.MIND || r.opt.Similarity != "auto" || r.given() != nil || r.agreement.Gain >= mostUnmapped {
-		return nil, nil // the last of these would be refused by isMapped after the work
+		return nil, nil // isMapped would refuse the last of these, after the work
 	}
 	by := mapped(r.room())
 	refinement, m, err := r.refinement.Matched(r.ctx, by)
@@ -194,7 +194,7 @@ func (r *registration) match() (*refine.Regularisation, error) {
 func (r *registration) given() *refine.Regularisation {
 	var by refine.Regularisation
 	switch word, mm := r.opt.smoothness(); {
-	case word == "auto" && r.model != nil: // it has moved two people's detail already
+	case word == "auto" && r.model != nil: // the network has deformed fine detail already
 		by = rough(r.refinedBy(), r.room())
 	case word == "auto":
 		return nil
@@ -217,7 +217,7 @@ func (r *registration) shortest() int {
 // refineOptions are those of the refinement.
 func (r *registration) refineOptions() refine.Options {
 	iterations := r.iterations()
-	if iterations == 0 { // for the search's sake
+	if iterations == 0 { // the search needs the coarse resolutions
 		iterations = effort[r.opt.Preset].iterations
 	}
 	return refine.Options{

@@ -11,7 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// A symmetric registration finds F from fixed to moving and G back, as two registrations do that know nothing of each other, and takes
+// A symmetric registration finds F from fixed to moving and, independently, G from moving to fixed, and takes
 // M = F (G F)^(-1/2). Of the exchanged pair that is G (F G)^(-1/2) = (G F)^(1/2) F^(-1), the inverse of M. G F is near the identity, so its
 // root is found in some steps; that of F, which may turn and shift by far, is not asked for.
 //
@@ -21,7 +21,7 @@ import (
 // mostApart is by how many degrees the alignments of the two ways may differ: beyond it they found two places, and there is no middle.
 const mostApart = 30
 
-// noMiddle is what a result says that is of one way alone.
+// noMiddle is the warning of a result that comes from one direction alone.
 const noMiddle = "The two ways of the symmetric registration found different places: the result is that from the fixed to the moving image alone, and not symmetric."
 
 // reverse registers the other way and replaces the deformation by the middle of both.

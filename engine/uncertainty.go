@@ -100,7 +100,7 @@ func squaredLength(m *[9]float64, x, y, z float32) float32 {
 }
 
 // overBody returns the mean and the 95th percentile of v over the fixed mask or, without one, over the voxels where the fixed
-// image is brighter than its mean: the air around a body has no features, and so an uncertainty that says nothing.
+// image is brighter than its mean: the air around a body has no features, so its uncertainty means nothing.
 func (r *registration) overBody(v *volume.Volume) (mean, p95 float64) {
 	level := parallel.Sum(len(r.fixed.Data), 1<<16, r.opt.Threads, func(lo, hi int) float64 {
 		sum := 0.0

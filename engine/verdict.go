@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// warn adds to what the user is told beside the result.
+// warn adds a warning to the result.
 func (r *registration) warn(texts ...string) {
 	r.metrics.Warnings = append(r.metrics.Warnings, texts...)
 }
@@ -15,7 +15,7 @@ func (r *registration) warn(texts ...string) {
 func (r *registration) warnOfUnusedOptions() {
 	o, network := r.opt, r.model != nil
 	ofNetworks := []string{"steps", "trajectories", "tau", "device"}
-	if o.Device == "cpu" { // where everything runs then
+	if o.Device == "cpu" { // where everything runs without a network
 		ofNetworks = ofNetworks[:3]
 	}
 	for _, c := range []struct {

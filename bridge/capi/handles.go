@@ -19,7 +19,7 @@ type outcome struct {
 	whole *engine.Result // nil for an inverse, which is a transform alone
 }
 
-// lastHandle counts over all tables, so that a handle of one kind never is one of another; none is used twice.
+// lastHandle counts over all tables: handles of two kinds differ, and no handle is used twice.
 var lastHandle atomic.Uint64
 
 // table gives values opaque numbers. A value that is removed while in use is closed when the last use ends: a progress
@@ -66,7 +66,7 @@ func (t *table[T]) use(h uint64, body func(T) error) error {
 		last := e.removed && e.users == 0
 		t.mu.Unlock()
 		if last {
-			_ = t.close(e.value) // its remover has gone on; nobody is left to tell
+			_ = t.close(e.value) // the call that removed it has returned, so no one can be told of the error
 		}
 	}()
 	return body(e.value)

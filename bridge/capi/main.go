@@ -1,5 +1,5 @@
 // Command capi is the C interface: built with -buildmode=c-shared it becomes libmorphseek.so.1, and include/morphseek.h, written by
-// hand, is its documentation. Here is only the way from C to the engine and back: handles, structs, status codes, text.
+// hand, is its documentation. This package only translates between C and the engine: handles, structs, status codes, text.
 package main
 
 // #cgo CFLAGS: -std=c11 -Wall
@@ -18,7 +18,7 @@ func main() {}
 
 var version = C.CString(engine.Version)
 
-// call runs the body of an exported function: the border that no panic crosses. An error becomes the calling thread's last
+// call runs the body of an exported function. No panic leaves it. An error becomes the calling thread's last
 // error and the status. (An exported function stays on its caller's thread, so that thread is the right one.)
 func call(body func() error) (status C.ms_status) {
 	var err error

@@ -21,7 +21,7 @@ const (
 	oldestChannel = unsafe.Offsetof(C.ms_channel{}.labels) + unsafe.Sizeof(C.ms_channel{}.labels)
 	oldestPair    = unsafe.Offsetof(C.ms_pair{}.initial) + unsafe.Sizeof(C.ms_pair{}.initial)
 
-	largestStruct = 1 << 16 // beyond this a size is no size, and its tail is not looked at
+	largestStruct = 1 << 16 // a larger size is an error; the memory behind it is not read
 )
 
 func checkSize(size C.size_t, oldest uintptr, name string) error {
@@ -168,7 +168,7 @@ func takeChannels(p C.ms_pair) (channels []engine.Channel, err error) {
 	if p.channel_count == 0 {
 		return nil, nil
 	}
-	const most = 1 << 10 // beyond this a count is no count
+	const most = 1 << 10 // a larger count is an error
 	if p.channel_count > most {
 		return nil, invalid("channel_count is %d; the engine takes 16 at most", p.channel_count)
 	}
@@ -214,7 +214,7 @@ func takeField(p *C.ms_image) (*field.Field, error) {
 	return field.FromMM(g, unsafe.Slice(mm, 3*g.Voxels()), 0), nil
 }
 
-// mostLandmarks is more than any registration takes: a count beyond it is none.
+// mostLandmarks is more than any registration takes. A larger count is an error.
 const mostLandmarks = 1 << 20
 
 // takeLandmarks copies the caller's landmarks: none for NULL.

@@ -64,9 +64,9 @@ func Resample(img, imgGrid, outGrid, matrix uint64, interpolation string, backgr
 	return nil
 }
 
-// Intensities writes the image to out as the stages compare it, float32: what tells nothing of what was imaged (a scanner's padding,
-// failed fits) as the intensity nearest to it that does, voxels that are not finite as the least. intensityRange is a JSON array of the
-// low and the high percentile: what a network's input is scaled by.
+// Intensities writes the image to out as the stages compare it, float32. Outliers (a scanner's padding, failed fits) are replaced by the
+// nearest intensity that is none, voxels that are not finite by the least. intensityRange is a JSON array of the low and the high percentile,
+// by which a network's input is scaled.
 func Intensities(img, imgGrid uint64, low, high float64, out uint64) (intensityRange string, err error) {
 	defer guard(&err)
 	v, err := image(img, imgGrid, "image")

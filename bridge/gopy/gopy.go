@@ -32,7 +32,7 @@ func guard(err *error) {
 	}
 }
 
-// at returns the address as a pointer. The memory is numpy's, never Go's, so the collector has no business with it.
+// at returns the address as a pointer. The memory is numpy's, so Go's garbage collector does not move or free it.
 func at[T any](address uint64) *T {
 	return *(**T)(unsafe.Pointer(&address))
 }
@@ -42,7 +42,7 @@ func floats(address uint64, n int) []float32 {
 	return unsafe.Slice(at[float32](address), n)
 }
 
-// geometry is what 18 float64 say, whatever it is worth.
+// geometry reads 18 float64 as a geometry, without checks.
 func geometry(v *[18]float64) volume.Geometry {
 	return volume.Geometry{
 		Size:      [3]int{int(v[0]), int(v[1]), int(v[2])},
