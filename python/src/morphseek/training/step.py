@@ -68,7 +68,7 @@ class StepObjective(nn.Module):
         self.kl_weight = loss.kl
 
     def policy_state(self) -> dict[str, Any]:
-        """What the policy carries between visits, for the checkpoint."""
+        """What the policy carries between iterations, for the checkpoint."""
         return self.memory.state()
 
     def load_policy_state(self, state: dict[str, Any]) -> None:

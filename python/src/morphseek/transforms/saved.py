@@ -345,7 +345,7 @@ class Transform:
 
     def check_frame(self, image: images.ImageLike, side: int) -> None:
         """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
-        is not the one that a DICOM registration names. Of other images nobody knows.
+        is not the one that a DICOM registration names. Other images do not say theirs.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What the structured policy carries from visit to visit."""
+"""What the structured policy carries from iteration to iteration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass
 class PolicyMemory:
-    """What the structured policy carries from visit to visit; part of the checkpoint.
+    """What the structured policy carries from iteration to iteration; part of the checkpoint.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     -------
     dict
         A checkpoint to evaluate, to export or to start a run from, with the first run's
-        configuration and the visits of the longest: those of one run are counted once, and its
+        configuration and the iterations of the longest: those of one run are counted once, and its
         phases hold.
 
     Raises

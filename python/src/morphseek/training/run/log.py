@@ -1,4 +1,4 @@
-"""The log of a run: a line a visit in log.jsonl, and TensorBoard."""
+"""The log of a run: a line an iteration in log.jsonl, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunLog:
     def write(
         self, visit: int, updates: int, seconds: float, logs: dict[str, float], rate: float
     ) -> None:
-        """Log a visit; every tenth and validations go to TensorBoard, too."""
+        """Log an iteration; every tenth and validations go to TensorBoard, too."""
         row = {"visit": visit, "updates": updates, "seconds": round(seconds, 3)}
         row |= without_nan({k: round(v, 6) for k, v in logs.items()})
         self._lines.write(json.dumps(row, allow_nan=False) + "\n")
@@ -49,7 +49,7 @@ class RunLog:
 
 
 def forget_after(out: Path, visit: int) -> None:
-    """Drop the lines of visits that will be repeated."""
+    """Drop the lines of iterations that will be repeated."""
     if (out / NAME).exists():
         lines = (out / NAME).read_text().splitlines()
         kept = [line for line in lines if line.endswith("}") and json.loads(line)["visit"] <= visit]

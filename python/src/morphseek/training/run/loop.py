@@ -152,31 +152,31 @@ class Trainer:
         if self.rank == 0:
             save_atomic(self.checkpoint(), self.out / name)
 
-    # -- what a visit has --------------------------------------------------------------------------
+    # -- what an iteration has ---------------------------------------------------------------------
 
     def learning_rate(self, visit: int) -> float:
-        """Rate during visit number ``visit`` (from 0)."""
+        """Rate during iteration number ``visit`` (from 0)."""
         return learning_rate(self.config, visit)
 
     def steps(self, visit: int) -> int:
-        """T during visit number ``visit``."""
+        """T during iteration number ``visit``."""
         return steps(self.config, visit)
 
     def temperature(self, visit: int) -> float:
-        """tau during visit number ``visit``."""
+        """tau during iteration number ``visit``."""
         return self.config.policy.temperature(visit)
 
     def rng(self, visit: int) -> np.random.Generator:
-        """Source of all randomness of a visit in this process."""
+        """Source of all randomness of an iteration in this process."""
         return random_source(self.config, self.rank, visit)
 
     def pair(self, visit: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of a visit on its network grid (with ``optim.accumulate`` n, visit v
-        has n v to n v + n - 1).
+        """The augmented pair of an iteration on its network grid. With ``optim.accumulate`` n,
+        iteration v has the pairs n v to n v + n - 1.
         """
         return self.supply.pair(visit, rng).to(self.device)
 
-    # -- the visit ---------------------------------------------------------------------------------
+    # -- the iteration -----------------------------------------------------------------------------
 
     def run_visit(self) -> dict[str, float]:
         """Take the next pair through T steps; returns the logged scalars of the last step."""
@@ -243,7 +243,7 @@ class Trainer:
             return
         gradients = []
         for i in range(p.refresh_pairs):
-            # Seeds of their own, far from those of the visits.
+            # Seeds of their own, far from those of the iterations.
             rng = np.random.default_rng([self.config.run.seed, 3, self.visit, i])
             pair = self.pair(int(rng.integers(1 << 30)), rng)
             u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)

@@ -8,7 +8,7 @@ from ..config.schema import Config
 
 
 def learning_rate(config: Config, visit: int) -> float:
-    """Rate during visit number ``visit`` (from 0)."""
+    """Rate during iteration number ``visit`` (from 0)."""
     o = config.optim
     if visit < o.warmup:
         return o.lr * (visit + 1) / o.warmup
@@ -19,7 +19,7 @@ def learning_rate(config: Config, visit: int) -> float:
 
 
 def steps(config: Config, visit: int) -> int:
-    """T during visit number ``visit``."""
+    """T during iteration number ``visit``."""
     t = config.run.steps
     for start, value in sorted(config.run.steps_schedule, key=lambda entry: entry[0]):
         if visit >= start:

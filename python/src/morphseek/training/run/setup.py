@@ -1,5 +1,5 @@
-"""What a run needs before its first visit: a configuration that fits, a device, weights to start
-from.
+"""What a run needs before its first iteration: a configuration that fits, a device, weights to
+start from.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def weighs_segmentation(config: Config) -> bool:
 
 
 def segments(config: Config) -> bool:
-    """Whether a registration visit has the loss of the auxiliary segmentation, in any phase of the
-    run.
+    """Whether a registration iteration has the loss of the auxiliary segmentation, in any phase
+    of the run.
     """
     return (
         config.run.stage == "finetune"

@@ -1,4 +1,4 @@
-"""The pairs of a run, visit by visit: of a data folder, or made up."""
+"""The pairs of a run, iteration by iteration: of a data folder, or made up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..synthetic.source import SyntheticSource
 
 
 def random_source(config: Config, rank: int, visit: int) -> np.random.Generator:
-    """Source of all randomness of a visit in a process."""
+    """Source of all randomness of an iteration in a process."""
     return np.random.default_rng([config.run.seed, rank, visit])
 
 
@@ -72,7 +72,7 @@ class FolderSupply:
             )
 
     def draw(self, visit: int, rng: np.random.Generator) -> tuple[str, str]:
-        """The pair (fixed, moving) of a visit."""
+        """The pair (fixed, moving) of an iteration."""
         if self.people:
             i, j = rng.choice(len(self.people), 2, replace=False)
             return self.people[i], self.people[j]
@@ -83,8 +83,8 @@ class FolderSupply:
         return self.pairs[order[place]]
 
     def pair(self, visit: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of a visit on its network grid: of two volumes, or a known motion of
-        one.
+        """The augmented pair of an iteration on its network grid: of two volumes, or a known motion
+        of one.
         """
         c, d = self.config, self.config.data
         fixed, moving = self.draw(visit, rng)

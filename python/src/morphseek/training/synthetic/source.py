@@ -94,7 +94,7 @@ class SyntheticSource:
                 f"'data.min_size' is {list(size)}: synthetic pairs need 16 voxels along each axis"
                 " at least"
             )
-        settings.at(1 << 62)  # a mistake in a phase must not wait for its visit
+        settings.at(1 << 62)  # a mistake in a phase must not wait for its iteration
         self.settings = settings
         self.size = tuple(size)
         self.labels = labels
