@@ -84,7 +84,7 @@ def main() -> None:
     except (RuntimeError, OSError, ValueError, MemoryError) as error:
         from ._itk import itk_reason
 
-        # which says more than ITK, that blames the suffix
+        # our message says more than ITK's, which blames the suffix
         if isinstance(error, UnicodeDecodeError) or "Could not create Transform IO" in str(error):
             error = RuntimeError("it is cut short, damaged, or no transform")
         reason = "it claims more than it can hold" if _is_memory(error) else itk_reason(error)
@@ -96,7 +96,7 @@ def _is_memory(error: Exception) -> bool:
 
 
 def _limit_memory(more: int) -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # where a system can
+    with contextlib.suppress(ImportError, OSError, ValueError):  # where the system has limits
         import resource
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -93,7 +93,7 @@ def requirements(feature: Feature) -> list[Requirement]:
         )
         if not asked or (feature.extra and always):
             continue
-        if parsed.name == DISTRIBUTION:  # an extra that has another one
+        if parsed.name == DISTRIBUTION:  # an extra that includes another one
             found += [r for f in FEATURES if f.extra in parsed.extras for r in requirements(f)]
             continue
         extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""

@@ -115,15 +115,15 @@ def reserve(path: Path, size: int) -> None:
 
 def _output_error(error: Exception, path: str | os.PathLike[str]) -> errors.MorphSeekError:
     staged = next((p for p in Path(path).parents if p.name.startswith(_staging.PREFIX)), None)
-    if staged is not None:  # what it was to become says more
+    if staged is not None:  # the name of the final file says more
         path = staged.parent / Path(path).name
     folder = Path(path).parent
     number = getattr(error, "errno", None)
     full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if number in (None, errno.EIO):  # ITK does not tell
-        with contextlib.suppress(OSError):  # of a name that is too long nothing can be asked
+    if number in (None, errno.EIO):  # ITK does not report it
+        with contextlib.suppress(OSError):  # the system cannot look up a name that is too long
             usage = shutil.disk_usage(folder) if folder.is_dir() else None
-            # /proc has no size
+            # files in /proc have no size
             full = full or usage is not None and usage.total > 0 and usage.free < 1 << 16
     if full:
         return errors.DiskFullError(
@@ -190,7 +190,7 @@ def output_folder(
     made: list[Path] = []
     try:
         with contextlib.ExitStack() as stack:
-            with Held() as held:  # Ctrl-C counts when all that is to be undone is known
+            with Held() as held:  # Ctrl-C waits until the clean-up is in place
                 try:
                     made = [p for p in (folder, *folder.parents) if not p.exists()]
                     folder.mkdir(parents=True, exist_ok=True)

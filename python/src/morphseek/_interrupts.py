@@ -36,7 +36,7 @@ class Held:
         except BaseException as error:
             self.interruption = error
         outer = getattr(handler, "__self__", None)
-        if isinstance(outer, Held):  # a block inside another one, which only took note
+        if isinstance(outer, Held):  # the outer of two nested blocks, which only keeps it
             self.interruption = outer.interruption
 
     def __exit__(self, *exc: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 # ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
 hdf5_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):  # a forked process would wait for a thread that it has not
+if hasattr(os, "register_at_fork"):  # a forked process would wait for a thread that it lacks
     os.register_at_fork(
         before=hdf5_lock.acquire,
         after_in_parent=hdf5_lock.release,

@@ -89,7 +89,7 @@ def alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
         if held is not None:
             os.close(held)
             if fcntl is None:
-                with contextlib.suppress(OSError):  # who has it open now needs it
+                with contextlib.suppress(OSError):  # another process has it open and needs it
                     (folder / _LOCK).unlink()
 
 
@@ -115,7 +115,7 @@ def staging(parent: Path) -> Iterator[Path]:
             held = _lock(folder, wait=True)
             if folder.exists():
                 break
-            if held is not None:  # another process took it for left over before it was locked
+            if held is not None:  # another process removed it as left over before it was locked
                 os.close(held)
     try:
         yield folder
@@ -210,7 +210,7 @@ def _tidy(folder: Path, found: Path) -> None:
             plan = json.loads((found / _PLAN).read_text(encoding="utf-8"))
             _carry_out(folder, found, *(_plain(plan[key]) for key in ("new", "old")))
         shutil.rmtree(found, ignore_errors=True)
-    except (ValueError, KeyError, TypeError):  # no plan of ours
+    except (ValueError, KeyError, TypeError):  # not a plan that we wrote
         return
     finally:
         if held is not None:

@@ -48,8 +48,8 @@ def read_table(
     try:
         check_size(path)
         with contextlib.suppress(UnicodeDecodeError):
-            text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets put a mark in front
-    except (OSError, ValueError) as error:  # ValueError: no path at all
+            text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets add a mark
+    except (OSError, ValueError) as error:  # ValueError: not a path
         raise errors.InputUnreadableError(
             f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
         ) from None

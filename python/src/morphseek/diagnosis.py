@@ -52,7 +52,7 @@ def doctor() -> dict[str, Any]:
     ('registration', True)
     """
     problems: list[dict[str, str]] = []
-    trial = _cleaned(_trial())  # the only words here that are not our own
+    trial = _cleaned(_trial())  # text from outside
     engine = trial.get("devices") or {}
     version = _version(_features.DISTRIBUTION)
     packages, lacking = _packages(problems)
@@ -125,7 +125,7 @@ def _try() -> dict[str, Any]:
         began = time.perf_counter()
         register(pair.fixed, pair.moving, model="none", search="off", refine=0)
         found["seconds"] = round(time.perf_counter() - began, 2)
-    except Exception as error:  # whatever it is, it is what we look for
+    except Exception as error:  # any failure here is a finding
         found["error"] = f"{type(error).__name__}: {error}"
     return found
 
@@ -206,7 +206,7 @@ def _feature(
     missing = lacking[feature.name] or []
     ready, remedy = lacking[feature.name] == [], _features.remedy(feature)
     device = {"network": "cpu", "gpu": "cuda"}.get(feature.name)
-    if device:  # whatever brought the runtime, the engine has tried it
+    if device:  # the engine has tried it, whichever package brought the runtime
         ready = bool(_usable(engine, device)["usable"])
         if not ready and not missing:
             remedy = _usable(engine, device)["remedy"]

@@ -118,7 +118,7 @@ InputSpec = type(
     (_Inputs,),
     {
         "__doc__": "The module's inputs: files, and the engine's options.",
-        # or pickle, by which workers get their nodes, does not find the class
+        # otherwise pickle does not find the class, and workers get their nodes by it
         "__module__": __name__,
         **{option["name"]: _trait(option) for option in core.option_table()},
     },

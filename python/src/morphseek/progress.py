@@ -96,7 +96,7 @@ class Reporter(Held):
                 return True
             now = time.monotonic()
             if (stage, fraction) == self._last[0] and not message and now - self._last[1] < 1:
-                return True  # a heartbeat, which was for Ctrl-C
+                return True  # a heartbeat, which only lets Ctrl-C through
             self._last = (stage, fraction), now
             return not says_no(self._callback(Progress(stage, fraction, message)))
         except BaseException as error:

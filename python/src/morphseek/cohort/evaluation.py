@@ -136,7 +136,7 @@ def evaluate(
     scores: list[PairScore] = []
     callback = callback_of(progress)
     bar = callback if isinstance(callback, Bar) else None
-    stop: list[BaseException] = []  # what the caller's function raised, which is no pair's defect
+    stop: list[BaseException] = []  # the caller's own function raised it, not the pair
 
     def tell(fraction: float, message: str) -> bool:
         done, total = len(scores), len(listed)

@@ -113,9 +113,8 @@ def fuse_labels(
     top = votes.max(0)
     found, agreement = np.maximum(top, 0), (top >= 0).astype(np.float32)
     if top.min(initial=0) < 0:
-        found[top < 0] = np.searchsorted(values, 0) % len(
-            values
-        )  # nobody knows: 0, where it is one
+        # no map reaches here: 0, if it is among the labels
+        found[top < 0] = np.searchsorted(values, 0) % len(values)
     doubt = ((votes != top) & (votes >= 0)).any(0)
     if doubt.any():
         places = np.flatnonzero(doubt)
@@ -184,7 +183,7 @@ class _Joint:
         )
         reach = sizes[0][::-1]
         self._spreads = [_spread(image, reach) for image in self._images]
-        # where patches match alike, the nearest stands
+        # of patches that match equally well, the nearest counts
         self._moves = self._moves[np.argsort((self._moves**2).sum(1), kind="stable")]
 
     def _flat(self, offsets: np.ndarray) -> np.ndarray:
@@ -249,7 +248,7 @@ def _spread(image: np.ndarray, radius: Sequence[int]) -> np.ndarray:
 def _staple(votes: np.ndarray, doubt: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return SimpleITK's labels in the box around all doubt, and the share of plain votes."""
     box = tuple(slice(w.min(), w.max() + 1) for w in np.nonzero(doubt))
-    shown = [np.where(v[box] < 0, labels, v[box]) for v in votes]  # one more: knows nothing
+    shown = [np.where(v[box] < 0, labels, v[box]) for v in votes]  # one more label: unknown
     maps = [sitk.GetImageFromArray(v.astype(np.uint32)) for v in shown]
     filter_ = sitk.MultiLabelSTAPLEImageFilter()
     filter_.SetLabelForUndecidedPixels(labels + 1)

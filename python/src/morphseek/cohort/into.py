@@ -132,7 +132,7 @@ def register_into(
         steers = matched is not None and bool(options.get("landmark_error"))
         if matched is not None and steers:
             inputs |= {"fixed_landmarks": matched.fixed, "moving_landmarks": matched.moving}
-            outside = outside[2:]  # of the others the engine's call tells
+            outside = outside[2:]  # the engine checks the others
         if fixed_labels is not None:
             fixed_labels = scoring.on_fixed_grid(fixed_labels, images[0].grid)
         if moving_labels is not None:
@@ -193,7 +193,7 @@ def register_into(
             size: Literal["full", "small"] = report
 
             def page(path: Path) -> None:
-                before = time.thread_time()  # others write meanwhile
+                before = time.thread_time()  # other threads write meanwhile
                 write_report(
                     path,
                     result,

@@ -31,7 +31,7 @@ from .lists import Pair
 from .results import Outcome
 
 FINISHED = "pair.json"
-DEFECT = "error.log"  # the traceback of what should not have happened to a pair
+DEFECT = "error.log"  # the traceback of an unexpected failure of a pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +129,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
     try:
         folder, stamps = Path(job.folder), job.stamps()
         fingerprint = job.fingerprint()
-        _files.settle(folder)  # what a process left that was killed at its last files
+        _files.settle(folder)  # left by a process that was killed while it wrote its last files
         before = _finished(folder)
         if (
             before.get("fingerprint") == fingerprint
@@ -139,7 +139,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         ):
             # Of this very batch: a worker of the cluster was lost between its last file and its
             # answer.
-            with contextlib.suppress(TypeError):  # a result of another making is none
+            with contextlib.suppress(TypeError):  # fields of another version do not fit
                 return dataclasses.replace(
                     outcome,
                     status="done" if before["batch"] == job.batch else "skipped",
@@ -148,7 +148,7 @@ def run_job(job: Job, progress: Callable[[Progress], Any] | None = None) -> Outc
         images = {image: pair.path(image) for image in pair.files}
 
         def finish(folder: Path, summary: dict[str, Any], files: dict[str, Any]) -> None:
-            for name, stamp in stamps:  # or the fingerprint is of other files
+            for name, stamp in stamps:  # or the inputs changed since
                 _files.check_unchanged(stamp, name)
             finished = {
                 "fingerprint": fingerprint,

@@ -320,7 +320,7 @@ def _fuse(
         grid = result.grid
         labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
         check_labels(labels)
-        # 0 is beyond the atlas, which knows nothing of what is there
+        # 0 is outside the atlas, where its labels are unknown
         carried = result.apply(
             labels.like(_above(labels.array)), interpolation="nearest", background=0.0
         ).array.astype(np.int64)

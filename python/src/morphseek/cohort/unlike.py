@@ -13,7 +13,7 @@ FAR = 3.5
 LEAST = 8
 _TO_SD = 0.6745  # of a normal distribution, its median absolute deviation
 _MEAN_TO_SD = 0.7979  # its mean absolute deviation
-_NOTHING = 1e-6  # spread, as a share of the median, of values that are all alike
+_NOTHING = 1e-6  # least spread, as a share of the median, of values that are all equal
 
 
 def outliers(

@@ -180,7 +180,7 @@ def _stored(
         ) from None
     try:
         scales = from_ngff_zarr(store)
-    except Exception as error:  # whatever a reader of strangers' files thinks of
+    except Exception as error:  # a reader of foreign files may raise anything
         raise _not_fetched(query, store, name, f" ({error})") from None
     wanted = [micrometres / 1000 for micrometres in said["resolution"]]
     for level, dataset in zip(scales.images, scales.metadata.datasets):

@@ -85,7 +85,7 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, (str, os.PathLike)):
         image = _from_path(Path(source), name)
     elif isinstance(source, sitk.Image):
-        # the view makes it a copy, and leaves the caller's alone, whichever thread is at it
+        # a shallow copy: the view below takes it apart from the caller's image, from any thread
         image = _from_sitk(sitk.Image(source), name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
@@ -167,7 +167,7 @@ def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
         return array
     try:
         cut = source.size() < len(source)
-    except (OSError, ValueError):  # a mapping of no file
+    except (OSError, ValueError):  # memory that maps no file
         cut = False
     if cut:
         raise errors.InputUnreadableError(
@@ -201,10 +201,10 @@ class _Held:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    """Return an image of SimpleITK's that nobody else has: where two share their voxels, a view of
-    one moves it and leaves the memory to the other.
+    """Return a SimpleITK image as an :class:`Image` that shares its voxels. Give one that no other
+    code has: SimpleITK moves an image at its first view where another one shares its voxels.
     """
-    # of which a view would end the process
+    # a view of it would crash the process
     if image.GetPixelIDTypeAsString().startswith("label of"):
         raise errors.InvalidArgumentError(
             f"{name} volume is a SimpleITK label map object; give SimpleITK.LabelMapToLabel of it"

@@ -57,7 +57,7 @@ def _read_stack(files: Sequence[str], folder: Path, name: str) -> sitk.Image:
             corners = np.array(
                 [[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices]
             )
-        except ValueError:  # nothing that can be compared
+        except ValueError:  # it cannot be compared
             return image
         _check_stack(image, corners, folder, name)
     return image
@@ -164,7 +164,7 @@ def series_files(folder: Path, name: str) -> tuple[str, ...]:
     """Return the files of a folder's one series in the order of its slices."""
     series = _by_series(folder, name)
     if len(series) > 1:
-        listing = "; ".join(  # their numbers are in the archives of a clinic, too
+        listing = "; ".join(  # a clinic's archive has their numbers, too
             f"{len(files)} files from {Path(files[0]).name} on" for files in series.values()
         )
         raise errors.InputUnreadableError(

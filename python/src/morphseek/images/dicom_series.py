@@ -96,12 +96,12 @@ def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dat
         raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
     pydicom = library(f"{name}: {path}")
     try:
-        with warnings.catch_warnings():  # of values that bend the standard's rules
+        with warnings.catch_warnings():  # about values that break the standard's rules
             warnings.simplefilter("ignore")
             _check_deflated(path, name)
             read = pydicom.dcmread(path, stop_before_pixels=tags is not None, specific_tags=tags)
             if not tags:
-                for element in read.iterall():  # or else they are parsed later, with no guard
+                for element in read.iterall():  # or pydicom parses them later, unguarded
                     _ = element.value
             return read
     except errors.MorphSeekError:
@@ -109,7 +109,7 @@ def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dat
     except OSError as error:
         reason = error.strerror or "it is cut short"
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
-    except Exception:  # pydicom has as many kinds as there are ways to damage a file
+    except Exception:  # pydicom raises many kinds for damaged files
         raise errors.InputUnreadableError(
             f"{name}: {path} cannot be read as DICOM: it is cut short or damaged, or no DICOM file;"
             " copy it again"

@@ -36,7 +36,7 @@ def read_path(path: Path, name: str) -> sitk.Image:
         before = stamp(parts(path))
         try:
             image = _read_file(path, name)
-        finally:  # or else what is said of it may not be so
+        finally:  # otherwise the message may be wrong
             check_unchanged(before, name)
         return image
 
@@ -105,7 +105,7 @@ def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
         found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
     if not found or found in _CHECKED:
         return sitk.ReadImage(str(path), pixels, found)
-    if _apart.is_possible():  # nobody has looked at what it says
+    if _apart.is_possible():  # its content was not checked
         with _apart.plain("image", path, name) as copy:
             return sitk.ReadImage(str(copy), pixels)
     with hdf5_lock:
@@ -123,7 +123,7 @@ def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
     """
     if path.name.lower().endswith(PAIRS):
         path = next((part for part in parts(path) if part.name.endswith((".img", ".img.gz"))), path)
-        # its voxels are where ITK alone finds them
+        # only ITK can locate its voxels
         if path.name.lower().endswith((".hdr", ".hdr.gz")):
             return
     try:
@@ -335,7 +335,7 @@ def _check_written(path: Path, image: sitk.Image) -> None:
     """See that all of a file has reached the disk: of the last bytes, which go there when a file is
     closed, ITK does not ask.
     """
-    if not path.exists():  # which is told where it is moved
+    if not path.exists():  # the move reports it
         return
     if path.name.lower().endswith(NIFTI):
         _check_nifti(path)

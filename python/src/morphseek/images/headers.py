@@ -28,7 +28,7 @@ _DEFAULT_LIMIT_GB = 64.0
 _RATIO = 1032  # deflate packs no denser
 _MOST_HEADER = 1 << 24
 _MOST_AXES = 5
-_MOST_NUMBER = 1e15  # ITK does not come to an end where products of such become infinite
+_MOST_NUMBER = 1e15  # ITK hangs where products of larger ones become infinite
 
 
 class Stored(NamedTuple):
@@ -108,7 +108,7 @@ def limit() -> float:
     """Return how many GiB a file may claim."""
     try:
         most = float(os.environ.get(LIMIT) or _DEFAULT_LIMIT_GB)
-        if most > 0:  # which NaN is not
+        if most > 0:  # false for NaN
             return most
         raise ValueError
     except ValueError:
@@ -204,7 +204,7 @@ def _unpacked(file: Path, offset: int) -> Iterator[bytes]:
             while block := block or stream.read(1 << 18):
                 if unpacker.eof:
                     if not block.startswith(b"\x1f\x8b"):
-                        break  # what follows is none of it
+                        break  # what follows does not belong to it
                     unpacker = zlib.decompressobj(47)
                 part = unpacker.decompress(block, 1 << 20)
                 while part or unpacker.unconsumed_tail:

@@ -77,7 +77,7 @@ class Image:
                 np.asarray(v, dtype=np.float64).ravel()
                 for v in (self.spacing, self.origin, self.direction)
             )
-            if spacing.size == 2:  # as thick as it is wide: a mean of the three is that of the two
+            if spacing.size == 2:  # a mean over three axes is that of two
                 object.__setattr__(self, "spacing", (*spacing, np.sqrt(spacing.prod())))
             if origin.size == 2:
                 object.__setattr__(self, "origin", (*origin, 0.0))

@@ -21,7 +21,7 @@ SCHEMES = {"templateflow": ".templateflow", "brainglobe": ".brainglobe"}
 
 # two letters or more: C: is a drive of Windows
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no folder lies outside its own
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name must not lead out of its folder
 _KEY = re.compile(r"([A-Za-z]+)-([A-Za-z0-9.+]+)")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _MOST_LISTED = 6

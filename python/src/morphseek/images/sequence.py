@@ -13,7 +13,7 @@ from .. import errors
 from .._files import write_with
 from .image import Image
 
-_TYPES = {"float32": "float", "float64": "double"}  # the others are called the same
+_TYPES = {"float32": "float", "float64": "double"}  # other types have the same name in both
 
 
 def write_sequence(

@@ -26,7 +26,7 @@ from .saved import Transform
 _AROUND = {"linear": 2, "nearest": 2, "label": 2, "sinc": 7, "cubic": 24}
 _HELD = 48  # bytes a voxel of the output that is worked on: places, displacements, both types
 _READ = 24  # bytes a voxel of the input, likewise
-_SHARE = 0.4  # of the memory that is free, beyond which an image is done by blocks
+_SHARE = 0.4  # share of the free memory above which an image is done by blocks
 #: Formats that are written piece by piece.
 WRITTEN = (".nii", ".nii.gz", ".nrrd")
 
@@ -50,7 +50,7 @@ def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path |
 def _stored(path: Path) -> Stored | None:
     try:
         return check_header(path, "input") if path.is_file() else None
-    except errors.MorphSeekError:  # which who reads it says
+    except errors.MorphSeekError:  # the reader's own error says why
         return None
 
 
@@ -136,7 +136,7 @@ class _Source:
         self.name = f"input: {path}"
         stored = check_header(path, "input") if path.is_file() else None
         if stored is None or stored.packed:
-            # read whole it would not fit; what is not there is told by who reads
+            # the whole image would not fit; a missing file is the reader's error
             why = "is compressed" if stored else "is no .nii, .nrrd or .mha"
             if not path.exists():
                 why = "does not exist"
@@ -227,7 +227,7 @@ class _Work:
         self.interpolation, self.dtype, self.modulate = interpolation, dtype, modulate
         self.memory = memory
         self.size = grid[:3].astype(int)
-        # the wrong are refused here
+        # wrong names are refused here
         carrier(source.first.array, interpolation, None, lambda _: False, dtype)
         self.around = _AROUND[interpolation]
         self.background, self.by_default = 0.0, False
@@ -273,7 +273,7 @@ class _Work:
         first, last = self._reached(box)
         count = float(np.prod(np.maximum(last - first, 0)))
         halves = int(np.argmax(high - low))
-        # smaller ones would be read from little less, for the sake of what is around them
+        # smaller blocks would read almost as much, because of their margins
         if count * _READ > self.memory / 2 and (high - low)[halves] > 4 * self.around:
             middle = low.copy()
             middle[halves] = (low[halves] + high[halves]) // 2

@@ -174,7 +174,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     placed.SetData(numpy_to_vtk(moved, deep=True))
     mesh.SetPoints(placed)
     for data in (mesh.GetPointData(), mesh.GetCellData()):
-        if data.GetNormals() is not None:  # they would have to be turned
+        if data.GetNormals() is not None:  # vectors would have to be rotated
             data.RemoveArray(data.GetNormals().GetName())
     writer = writers[_ending(out, SURFACES)]()
     note = "SPACE=LPS"
@@ -209,7 +209,7 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
         moved = transform.transform_points(points * _RAS) * _RAS
         tracts = np.split(moved.astype(np.float32), np.cumsum(lengths)[:-1])
     more = {}
-    if _ending(out, (".trk",)):  # a .tck has room for places alone
+    if _ending(out, (".trk",)):  # a .tck holds points alone
         old = found.tractogram
         more = {
             "data_per_streamline": old.data_per_streamline,

@@ -18,7 +18,7 @@ from . import h5
 from .linear import linear
 
 #: Endings of the transform files that ITK knows.
-_NO_REASON = "failed to read file"  # all that ITK says of many
+_NO_REASON = "failed to read file"  # ITK's only message for many failures
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
 _NOTE, _MOVING_NOTE = "morphseek fixed grid: ", "morphseek moving grid: "
@@ -172,7 +172,7 @@ def _is_hdf5(path: Path) -> bool:
 def _read_by_itk(path: Path) -> sitk.Transform:
     with hdf5_lock:
         found = sitk.ReadTransform(str(path))
-        found.TransformPoint((0.0,) * found.GetDimension())  # of one that was cut short it cannot
+        found.TransformPoint((0.0,) * found.GetDimension())  # a truncated one fails here
     return found
 
 

@@ -54,7 +54,7 @@ def carrier(
     check_fits(background, array.dtype)
     if too_large(array):
         values, ranks, place = ranked(array, background)
-        if len(values) <= MAX_EXACT:  # more than that are no labels
+        if len(values) <= MAX_EXACT:  # an image with more values is no label map
             return Carrier(
                 ranks, float(place), lambda found: as_type(values[found.astype(np.int64)], kind)
             )

@@ -17,7 +17,7 @@ _HOW = {
     "cubic": "sitkBSpline",
     "sinc": "sitkLanczosWindowedSinc",
     "nearest": "sitkNearestNeighbor",
-    "label": "sitkLabelLinear",  # of the two there are, the one that keeps small labels
+    "label": "sitkLabelLinear",  # of SimpleITK's two, the one that keeps small labels
 }
 
 
@@ -60,13 +60,13 @@ def resample(
             )
         background = 0.0 if background is None else background
         if dtype is None and image.array.dtype.kind in "biu":
-            dtype = np.dtype(np.float32)  # rounded, the mass would be another
+            dtype = np.dtype(np.float32)  # rounding would change the mass
     what = carrier(image.array, interpolation, background, _beyond_float64, dtype)
     array = what.array
     if interpolation not in LABELS:
         exact = array.dtype.kind == "f" and array.dtype.itemsize > 4 or array.dtype.itemsize > 2
         array = array.astype(np.float64 if exact and array.dtype.itemsize < 16 else np.float32)
-        if interpolation != "linear":  # one that is no number would spread along its lines
+        if interpolation != "linear":  # a NaN would spread along its lines
             array = np.where(np.isfinite(array), array, array.dtype.type(what.background))
     moved = sitk.GetArrayFromImage(
         sitk.Resample(

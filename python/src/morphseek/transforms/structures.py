@@ -338,7 +338,7 @@ def _structure_set(
     made.StructureSetLabel = str(found.get("StructureSetLabel") or "") or "STRUCTURES"
     now = datetime.datetime.now()
     made.StructureSetDate, made.StructureSetTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
-    made.ApprovalStatus = "UNAPPROVED"  # whatever was approved, it was not this
+    made.ApprovalStatus = "UNAPPROVED"  # the approval was of other contours
     study = dicom.item(
         ReferencedSOPClassUID="1.2.840.10008.3.1.2.3.1",
         ReferencedSOPInstanceUID=series.study,
@@ -374,6 +374,6 @@ def _structure_set(
     made.RTROIObservationsSequence = []
     for each in found.get("RTROIObservationsSequence") or []:
         one = copy.deepcopy(each)
-        one.ROIInterpreter = ""  # nobody has looked at these
+        one.ROIInterpreter = ""  # no person has reviewed these
         made.RTROIObservationsSequence.append(one)
     return made
