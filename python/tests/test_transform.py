@@ -388,3 +388,16 @@ def test_a_saved_transform_applies(
     ):
         with pytest.raises(errors.InvalidArgumentError, match=reason):
             call()
+
+
+@pytest.mark.parametrize("name", ["line.h5", "line.nrrd", "line.nii.gz"])
+@pytest.mark.parametrize("what", ["jacobian", "inverse", "summary"])
+def test_a_field_along_a_line_is_named(name: str, what: str, tmp_path: Path):
+    vectors = sitk.GetImageFromArray(np.zeros((5, 1, 1, 3)), isVector=True)
+    if name.endswith(".h5"):
+        sitk.WriteTransform(sitk.DisplacementFieldTransform(vectors), str(tmp_path / name))
+    else:
+        sitk.WriteImage(sitk.Cast(vectors, sitk.sitkVectorFloat32), str(tmp_path / name))
+    transform = morphseek.Transform.load(tmp_path / name)
+    with pytest.raises(morphseek.errors.ThinVolumeError, match=rf"{name}.*along one axis alone"):
+        getattr(transform, what)()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -22,6 +24,15 @@ from .summary import problems, summary
 
 if TYPE_CHECKING:
     from .dense import DenseTransform
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Name the transform whose field the engine refuses: one along a line, or at a point."""
+    try:
+        yield
+    except errors.ThinVolumeError as error:
+        raise errors.ThinVolumeError(f"{name}: its {error}") from None
 
 
 class Transform:
@@ -224,8 +235,9 @@ class Transform:
         True
         """
         turned = []
-        for part in reversed(parts_of(self._transform)):
-            turned += inverted(part, self._name)
+        with _naming(self._name):
+            for part in reversed(parts_of(self._transform)):
+                turned += inverted(part, self._name)
         made = Transform(composed(turned), self._moving_grid, self._grid)
         made._name = f"the inverse of {self._name}"
         made._frames = self._frames[::-1]
@@ -302,7 +314,8 @@ class Transform:
         >>> morphseek.Transform.load("result/transform.h5").jacobian("fixed.nii.gz").shape
         (48, 48, 48)
         """
-        return jacobian_on(self._transform, self.on(reference))
+        with _naming(self._name):
+            return jacobian_on(self._transform, self.on(reference))
 
     def summary(self, reference: images.ImageLike | None = None) -> dict[str, Any]:
         """Return what the transform is: its kind, parts, matrix, grid, largest displacement and
@@ -316,7 +329,8 @@ class Transform:
         grid = None
         if self._grid is not None or reference is not None:
             grid = self.on(reference)
-        return summary(self._transform, grid)
+        with _naming(self._name):
+            return summary(self._transform, grid)
 
     def on(self, reference: images.ImageLike | None) -> Doubles:
         """Return the grid of `reference`, by default the fixed image's.
