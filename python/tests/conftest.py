@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import morphseek
-from helpers import Command
+from helpers import Command, write_pair
 from morphseek.phantoms import PhantomPair, make_pair
 
 
@@ -56,12 +56,7 @@ def uncertain(pair: PhantomPair) -> morphseek.RegistrationResult:
 
 @pytest.fixture(scope="session")
 def files(pair: PhantomPair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pair")
-    paths = {}
-    for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
-        paths[name] = folder / f"{name}.nii.gz"
-        morphseek.images.write(paths[name], getattr(pair, name))
-    return paths
+    return write_pair(tmp_path_factory.mktemp("pair"), pair)
 
 
 @pytest.fixture

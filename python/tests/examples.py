@@ -13,17 +13,15 @@ import numpy as np
 import pytest
 
 import morphseek
+from helpers import write_pair
 from morphseek import cohort, images, phantoms, scoring, transforms
-
-MADE = ("fixed", "moving", "fixed_labels", "moving_labels")
 
 
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("examples")
     pair = phantoms.make_pair(size=48)
-    for name in MADE:
-        images.write(folder / f"{name}.nii.gz", getattr(pair, name))
+    write_pair(folder, pair)
     points = morphseek.Landmarks(pair.target_points()[:4], ["a", "b", "c", "d"])
     points.write(folder / "fixed_points.csv")
     points.write(folder / "moving_points.csv")

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from morphseek import images
 from morphseek.images import Image
+from morphseek.phantoms import PhantomPair
 from pace import limit
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
@@ -36,6 +38,15 @@ def blob(
         -((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02
     )
     return (body + np.random.default_rng(5).normal(0, noise, shape)).astype(np.float32)
+
+
+def write_pair(folder: Path, pair: PhantomPair) -> dict[str, Path]:
+    """Write the images and labels of a pair; return the files by their names."""
+    paths = {}
+    for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
+        paths[name] = folder / f"{name}.nii.gz"
+        images.write(paths[name], getattr(pair, name))
+    return paths
 
 
 class Command:

@@ -33,42 +33,37 @@ def parameters(thing: Any) -> str:
     return str(inspect.Signature(bare))
 
 
+def members(thing: type) -> Iterator[tuple[str, Any]]:
+    """The public members of a class's own."""
+    for member in sorted(vars(thing)):
+        value = inspect.getattr_static(thing, member)
+        if not member.startswith("_"):
+            bound = isinstance(value, (staticmethod, classmethod))
+            yield member, getattr(thing, member) if bound else value
+
+
 def lines_of(name: str, thing: Any) -> Iterator[str]:
     if inspect.isclass(thing):
         yield f"{name}{'' if issubclass(thing, BaseException) else parameters(thing)}"
-        for member in sorted(vars(thing)):
-            value = inspect.getattr_static(thing, member)
-            if member.startswith("_"):
-                continue
-            if isinstance(value, (staticmethod, classmethod)):
-                value = getattr(thing, member)
+        for member, value in members(thing):
             yield f"{name}.{member}{parameters(value) if callable(value) else ''}"
     elif not isinstance(thing, ModuleType):
         yield f"{name}{parameters(thing) if callable(thing) else ''}"
 
 
-def members(thing: Any) -> Iterator[tuple[str, Any]]:
-    """The thing itself, and its own public methods."""
-    yield getattr(thing, "__name__", ""), thing
-    for name, value in vars(thing).items() if inspect.isclass(thing) else ():
-        if not name.startswith("_") and isinstance(
-            value, (staticmethod, classmethod, type(members))
-        ):
-            yield f"{thing.__name__}.{name}", getattr(thing, name)
-
-
 def test_everything_public_has_an_example():
     """But what warns of its end."""
     rooms = [morphseek, *(importlib.import_module(f"morphseek.{module}") for module in MODULES)]
-    public = [getattr(room, name) for room in rooms for name in room.__all__]
-    without = {
-        name
-        for thing in public
-        if inspect.isfunction(thing) or inspect.isclass(thing)
-        for name, value in members(thing)
-        if "deprecated" not in (inspect.getdoc(value) or "").lower()
-        and ">>>" not in (inspect.getdoc(value) or "")
+    public = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    for name, thing in list(public.items()):
+        if inspect.isclass(thing):
+            public |= {f"{name}.{member}": value for member, value in members(thing)}
+    said = {
+        name: inspect.getdoc(thing) or ""
+        for name, thing in public.items()
+        if inspect.isroutine(thing) or inspect.isclass(thing)
     }
+    without = [n for n, doc in said.items() if ">>>" not in doc and "Deprecated:" not in doc]
     assert not without
 
 

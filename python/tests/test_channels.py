@@ -11,8 +11,8 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import Command
-from morphseek import Channel, channels, errors, images, phantoms
+from helpers import Command, write_pair
+from morphseek import Channel, channels, errors, phantoms
 
 QUICK: dict[str, Any] = {"preset": "fast", "refine": 5, "search": "off", "cache": ""}
 
@@ -119,10 +119,7 @@ def test_names():
 
 
 def test_command(tmp_path: Path, pair: phantoms.PhantomPair, command: Command):
-    paths = {}
-    for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
-        paths[name] = tmp_path / f"{name}.nii.gz"
-        images.write(paths[name], getattr(pair, name))
+    paths = write_pair(tmp_path, pair)
     arguments = [
         "register", paths["fixed"], paths["moving"], "--out", tmp_path / "out",
         "--channel", paths["fixed"], paths["moving"],

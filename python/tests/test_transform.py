@@ -391,7 +391,7 @@ def test_a_saved_transform_applies(
 
 
 @pytest.mark.parametrize("name", ["line.h5", "line.nrrd", "line.nii.gz"])
-@pytest.mark.parametrize("what", ["jacobian", "inverse", "summary"])
+@pytest.mark.parametrize("what", ["jacobian", "inverse", "summary", "modulated"])
 def test_a_field_along_a_line_is_named(name: str, what: str, tmp_path: Path):
     vectors = sitk.GetImageFromArray(np.zeros((5, 1, 1, 3)), isVector=True)
     if name.endswith(".h5"):
@@ -400,4 +400,7 @@ def test_a_field_along_a_line_is_named(name: str, what: str, tmp_path: Path):
         sitk.WriteImage(sitk.Cast(vectors, sitk.sitkVectorFloat32), str(tmp_path / name))
     transform = morphseek.Transform.load(tmp_path / name)
     with pytest.raises(morphseek.errors.ThinVolumeError, match=rf"{name}.*along one axis alone"):
-        getattr(transform, what)()
+        if what == "modulated":
+            transform.apply(images.Image(blob((8, 8, 8))), modulate=True)
+        else:
+            getattr(transform, what)()

@@ -20,9 +20,8 @@ function(add_host_environment name)
   add_dependencies(test-environment ${name}-environment)
 endfunction()
 
-# add_host_test(NAME): pytest with the arguments TESTS in FOLDER, in the environment HOST. SUBJECT is what then was not tested; with QT,
-# a package of Qt, Qt has to load; with a DISPLAY its windows get
-# one that nobody sees, where the system has xvfb-run.
+# add_host_test(NAME): pytest with the arguments TESTS in FOLDER, in the environment HOST. SUBJECT is what a skipped test names. QT is the
+# package of Qt that has to load. DISPLAY runs the windows on a virtual display, where the system has xvfb-run.
 function(add_host_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "DISPLAY" "HOST;SUBJECT;QT;FOLDER" "TESTS")
   set(display "")
@@ -34,5 +33,5 @@ function(add_host_test name)
   endif()
   add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -DVENV=${CMAKE_BINARY_DIR}/${arg_HOST}-venv -DNAME=${name} "-DSUBJECT=${arg_SUBJECT}" -DQT=${arg_QT}
     -DDISPLAY=${display} "-DTESTS=${arg_TESTS}" -P ${host_scripts}/HostTest.cmake WORKING_DIRECTORY ${arg_FOLDER})
-  set_tests_properties(${name} PROPERTIES LABELS ${arg_HOST} SKIP_REGULAR_EXPRESSION "SKIPPED: no " ENVIRONMENT "${MORPHSEEK_TIDY_TESTS}")
+  set_tests_properties(${name} PROPERTIES LABELS ${arg_HOST} SKIP_REGULAR_EXPRESSION "SKIPPED: no (environment|Qt) here, so " ENVIRONMENT "${MORPHSEEK_TIDY_TESTS}")
 endfunction()

@@ -164,15 +164,9 @@ def main() -> None:
     if args.wheel:
         (wheel,) = args.wheel.glob("*.whl")
         install(args.venv, wheel, args.extras)
-    if args.requirements:
-        pip(
-            args.venv, "--quiet", "install", "--no-compile", "--requirement", str(args.requirements)
-        )
-    if args.alone:
-        pip(
-            args.venv, "--quiet", "install", "--no-compile", "--no-deps", "--requirement",
-            str(args.alone),
-        )  # fmt: skip
+    for file, more in ((args.requirements, ()), (args.alone, ("--no-deps",))):
+        if file:
+            pip(args.venv, "--quiet", "install", "--no-compile", *more, "--requirement", str(file))
 
 
 if __name__ == "__main__":

@@ -330,7 +330,7 @@ def _warmup(
     scale: Scale,
     data: Path,
     out: Path,
-    visits: int,
+    iterations: int,
     changes: dict[str, Any] | None = None,
 ) -> Path:
     """The checkpoint that arms with one parametrisation share, trained without labels if it is not
@@ -344,7 +344,7 @@ def _warmup(
         "run.stage": "warmup",
         "run.steps": 1,
         "run.steps_schedule": [],
-        "run.iterations": visits,
+        "run.iterations": iterations,
         "model.heads": arm.start != "headless",
         "model.parametrisation": own,
         **_NO_POLICY,
@@ -354,7 +354,7 @@ def _warmup(
         then = load_backbone(folder / "last.pt")[1]
         then.data.path = config.data.path
         if (then.run.iterations, then.model, then.data, then.loss) != (
-            visits,
+            iterations,
             config.model,
             config.data,
             config.loss,
@@ -367,8 +367,10 @@ def _warmup(
         start = time.process_time()
         trainer = Trainer(config, folder, progress=False)
         trainer.run()
-        if trainer.visit < visits:
-            raise KeyboardInterrupt(f"stopped at iteration {trainer.visit} of {visits} in {folder}")
+        if trainer.iteration < iterations:
+            raise KeyboardInterrupt(
+                f"stopped at iteration {trainer.iteration} of {iterations} in {folder}"
+            )
         (folder / "done").write_text(f"{time.process_time() - start:.1f} CPU s\n")
     return folder / "last.pt"
 
@@ -452,10 +454,10 @@ def run(
                 # Kept in the checkpoint: an arm that was interrupted counts all its sessions.
                 cpu, wall = trainer.cpu_seconds, trainer.seconds
                 updates = trainer.updates
-                if trainer.visit < count:
+                if trainer.iteration < count:
                     # Stopped by a signal: the checkpoint continues when the command is repeated.
                     raise KeyboardInterrupt(
-                        f"stopped at iteration {trainer.visit} of {count} in {folder}"
+                        f"stopped at iteration {trainer.iteration} of {count} in {folder}"
                     )
                 backbone, source = trainer.backbone, trainer.supply.source
             else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any
+from typing import Any, TypeVar
 
+_H = TypeVar("_H", bound="Held")
 # those that end a process in order; all but the first where a program handles them
 _STOPS = [getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s)]
 
@@ -21,7 +22,7 @@ class Held:
         self.interruption: BaseException | None = None
         self._handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Held:
+    def __enter__(self: _H) -> _H:
         if threading.current_thread() is threading.main_thread():
             found = {number: signal.getsignal(number) for number in _STOPS}
             self._handlers = {number: old for number, old in found.items() if callable(old)}
@@ -46,4 +47,4 @@ class Held:
     def release(self) -> None:
         """Raise what was kept, after the block."""
         if self.interruption is not None:
-            raise self.interruption
+            raise self.interruption from None

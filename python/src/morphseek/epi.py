@@ -153,8 +153,7 @@ def correct_epi(
                 reporter,
             )
         except errors.CancelledError:
-            if reporter.interruption is not None:
-                raise reporter.interruption from None
+            reporter.release()
             raise
 
     def on_grid(array: Floats) -> images.Image:

@@ -79,10 +79,6 @@ class Reporter(Held):
         self._callback = callback_of(progress)
         self._last: tuple[Any, float] = (None, 0.0)
 
-    def __enter__(self) -> Reporter:
-        super().__enter__()
-        return self
-
     def __exit__(self, *exc: Any) -> None:
         super().__exit__(*exc)
         if isinstance(self._callback, Bar):

@@ -134,8 +134,7 @@ def register(
                 reporter,
             )
         except errors.CancelledError:
-            if reporter.interruption is not None:
-                raise reporter.interruption from None
+            reporter.release()
             raise
     if marks is not None:
         found.metrics["warnings"].extend(marks.notes)

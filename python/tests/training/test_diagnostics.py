@@ -118,7 +118,7 @@ def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phant
     )
     found = []
     for visit, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
-        trainer.visit, trainer.objective.kl_weight = visit, kl_weight
+        trainer.iteration, trainer.objective.kl_weight = visit, kl_weight
         trainer._save()
         r = CliRunner().invoke(
             d.app,

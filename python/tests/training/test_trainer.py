@@ -151,7 +151,7 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
     part._save()
     part.run_visit()  # after the checkpoint: lost, to be repeated
     again = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "part", progress=False)
-    assert again.visit == 2
+    assert again.iteration == 2
     again.run()
     a, b = (torch.load(tmp_path / n / "last.pt", weights_only=True) for n in ("whole", "part"))
     assert (
@@ -168,7 +168,7 @@ from morphseek.training.config import Config
 from morphseek.training.run import Trainer
 class Killed(Trainer):  # in its sixth iteration or soon after, however fast the machine is
     def run_visit(self):
-        if self.visit == 5:
+        if self.iteration == 5:
             threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGKILL)).start()
         return super().run_visit()
 Killed(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False).run()
@@ -234,7 +234,7 @@ def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     )
     trainer.run_visit()
     for visit in (2, 4, 8):
-        trainer.visit = visit
+        trainer.iteration = visit
         trainer._save(f"visit-{visit}.pt")
     mean = average([tmp_path / f"visit-{visit}.pt" for visit in (2, 4, 8)], [0.3, 0.35, 0.35])
     assert torch.equal(trainer.ema["table"], torch.arange(100)) and torch.equal(
@@ -477,7 +477,7 @@ def test_a_run_goes_on_where_its_data_was_moved(tiny, tmp_path, phantoms):
     Trainer(tiny("warmup", run__visits=1), tmp_path / "run", progress=False).run()
     shutil.copytree(phantoms, tmp_path / "moved")
     moved = tiny("warmup", run__visits=2, data__path=str(tmp_path / "moved"), data__test="val")
-    assert Trainer(moved, tmp_path / "run", progress=False).visit == 1
+    assert Trainer(moved, tmp_path / "run", progress=False).iteration == 1
 
 
 @pytest.fixture
@@ -662,7 +662,7 @@ def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
     )
     trainer.run_visit()
     monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 3)
-    trainer.visit = 0
+    trainer.iteration = 0
     trainer.run_visit()
     assert seen == [False, False, True, True]
 
@@ -682,7 +682,7 @@ def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, wh
 
     def spoilt(*a, **k):
         result = step(*a, **k)
-        if trainer.visit == 2:
+        if trainer.iteration == 2:
             if where == "loss":
                 result.logs["loss"] = torch.tensor(math.nan)
             else:

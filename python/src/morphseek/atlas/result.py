@@ -193,6 +193,11 @@ class Template:
     def transforms(self) -> list[Transform]:
         """The transform of each image, from the template's space to the image's:
         ``transforms[0].apply(image)`` brings it into the template's.
+
+        Examples
+        --------
+        >>> template.transforms[0].apply(pair.fixed).array.shape
+        (48, 48, 49)
         """
         return [Transform.load(t) if isinstance(t, Path) else t for t in self.ways]
 

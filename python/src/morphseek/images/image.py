@@ -77,7 +77,8 @@ class Image:
                 np.asarray(v, dtype=np.float64).ravel()
                 for v in (self.spacing, self.origin, self.direction)
             )
-            if spacing.size == 2:  # a mean over three axes is that of two
+            # the third axis is as long as the other two on average
+            if spacing.size == 2:
                 object.__setattr__(self, "spacing", (*spacing, np.sqrt(spacing.prod())))
             if origin.size == 2:
                 object.__setattr__(self, "origin", (*origin, 0.0))

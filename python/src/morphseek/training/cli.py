@@ -127,11 +127,11 @@ def _train(
     if trainer.rank == 0:
         state = (
             "done"
-            if trainer.visit >= config.run.iterations
+            if trainer.iteration >= config.run.iterations
             else "stopped; repeat the command to continue"
         )
         typer.echo(
-            f"{state}: {trainer.visit} iterations, {trainer.updates} optimiser steps,"
+            f"{state}: {trainer.iteration} iterations, {trainer.updates} optimiser steps,"
             f" {trainer.seconds:.0f} s,"
             f" in {out}"
         )

@@ -487,11 +487,12 @@ class Transform:
         self.check_frame(image, 1)
         grid = self.on(reference)
         kind = checked_dtype(dtype)
-        return images.Frames(image, "moving").map(
-            lambda frame: resample(
-                frame, grid, self._transform, interpolation, background, kind, modulate
+        with _naming(self._name):
+            return images.Frames(image, "moving").map(
+                lambda frame: resample(
+                    frame, grid, self._transform, interpolation, background, kind, modulate
+                )
             )
-        )
 
 
 def read_transform(path: str | os.PathLike[str]) -> Transform:

@@ -322,9 +322,9 @@ class Policy:
     balance: Literal["norm", "fixed"] = "norm"
     gradient_ratio: float = ranged(0.5, 0)
 
-    def temperature(self, visit: int) -> float:
-        """tau during iteration number ``visit`` (from 0)."""
-        return max(self.tau_min, self.tau_init - self.tau_drop * (visit // self.tau_every))
+    def temperature(self, iteration: int) -> float:
+        """tau during iteration number ``iteration`` (from 0)."""
+        return max(self.tau_min, self.tau_init - self.tau_drop * (iteration // self.tau_every))
 
 
 @dataclass

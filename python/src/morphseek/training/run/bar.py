@@ -40,13 +40,13 @@ class Bar:
         if self.shown:
             self.bar.stop()
 
-    def update(self, visit: int, logs: dict[str, float], val: dict[str, float]) -> None:
+    def update(self, iteration: int, logs: dict[str, float], val: dict[str, float]) -> None:
         if self.shown:
-            rate = (visit - self.first) / max(time.monotonic() - self.start, 1e-9)
+            rate = (iteration - self.first) / max(time.monotonic() - self.start, 1e-9)
             text = f"{rate:.2f} iterations/s  loss {logs['loss']:.4f}"
             if "val_segmentation_dice" in val:
                 text += f"  val segmentation Dice {100 * val['val_segmentation_dice']:.2f}"
             elif val:
                 dice = f"  val Dice {100 * val['val_dice']:.2f}" if "val_dice" in val else "  val"
                 text += f"{dice}  NJD {val['val_njd_percent']:.3f} %"
-            self.bar.update(self.task, completed=visit, description=text)
+            self.bar.update(self.task, completed=iteration, description=text)

@@ -1,6 +1,6 @@
 """The training loop: iterations, validation, checkpoints that survive a kill.
 
-An iteration, a *visit* in names and logs, is one pair (or ``optim.accumulate`` of them) taken
+An iteration (``visit`` in checkpoints and logs) is one pair, or ``optim.accumulate`` of them, taken
 through T steps, with an optimiser step after each. Everything random about iteration ``n`` of
 process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost
 iterations exactly and ends with the same weights as an uninterrupted one.
@@ -95,7 +95,7 @@ class Trainer:
             weight_decay=config.optim.weight_decay,
             fused=True,
         )
-        self.visit = 0
+        self.iteration = 0
         self.updates = 0
         self.seconds = 0.0
         self.cpu_seconds = 0.0
@@ -125,7 +125,7 @@ class Trainer:
             "model": self.backbone.state_dict(),
             "ema": self.ema,
             "optimizer": self.optimizer.state_dict(),
-            "visit": self.visit,
+            "visit": self.iteration,
             "updates": self.updates,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
@@ -139,14 +139,14 @@ class Trainer:
         state = read_last(self.out, self.config, self.world, self.device)
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.visit, self.updates, self.best = state["visit"], state["updates"], state["best"]
+        self.iteration, self.updates, self.best = state["visit"], state["updates"], state["best"]
         self.seconds, self.cpu_seconds = state["seconds"], state.get("cpu_seconds", 0.0)
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
         if state.get("policy"):
             self.objective.load_policy_state(state["policy"])
         if self.rank == 0:
-            forget_after(self.out, self.visit)
+            forget_after(self.out, self.iteration)
 
     def _save(self, name: str = "last.pt") -> None:
         if self.rank == 0:
@@ -154,58 +154,58 @@ class Trainer:
 
     # -- what an iteration has ---------------------------------------------------------------------
 
-    def learning_rate(self, visit: int) -> float:
-        """Rate during iteration number ``visit`` (from 0)."""
-        return learning_rate(self.config, visit)
+    def learning_rate(self, iteration: int) -> float:
+        """Rate during iteration number ``iteration`` (from 0)."""
+        return learning_rate(self.config, iteration)
 
-    def steps(self, visit: int) -> int:
-        """T during iteration number ``visit``."""
-        return steps(self.config, visit)
+    def steps(self, iteration: int) -> int:
+        """T during iteration number ``iteration``."""
+        return steps(self.config, iteration)
 
-    def temperature(self, visit: int) -> float:
-        """tau during iteration number ``visit``."""
-        return self.config.policy.temperature(visit)
+    def temperature(self, iteration: int) -> float:
+        """tau during iteration number ``iteration``."""
+        return self.config.policy.temperature(iteration)
 
-    def rng(self, visit: int) -> np.random.Generator:
+    def rng(self, iteration: int) -> np.random.Generator:
         """Source of all randomness of an iteration in this process."""
-        return random_source(self.config, self.rank, visit)
+        return random_source(self.config, self.rank, iteration)
 
-    def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+    def pair(self, iteration: int, rng: np.random.Generator) -> Sample:
         """The augmented pair of an iteration on its network grid. With ``optim.accumulate`` n,
         iteration v has the pairs n v to n v + n - 1.
         """
-        return self.supply.pair(visit, rng).to(self.device)
+        return self.supply.pair(iteration, rng).to(self.device)
 
     # -- the iteration -----------------------------------------------------------------------------
 
     def run_visit(self) -> dict[str, float]:
         """Take the next pair through T steps; returns the logged scalars of the last step."""
-        rng = self.rng(self.visit)
+        rng = self.rng(self.iteration)
         n = self.config.optim.accumulate
-        pairs = [self.pair(n * self.visit + i, rng) for i in range(n)]
+        pairs = [self.pair(n * self.iteration + i, rng) for i in range(n)]
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(self.visit)
+            group["lr"] = self.learning_rate(self.iteration)
         if self.config.loss.phases:
-            self.objective.weights = self.config.loss.at(self.visit)
+            self.objective.weights = self.config.loss.at(self.iteration)
         states = [torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device) for pair in pairs]
         run = self.config.run
-        joint = run.pretrain_joint_every and self.visit % run.pretrain_joint_every == 0
-        if self.visit < run.pretrain and not joint:
+        joint = run.pretrain_joint_every and self.iteration % run.pretrain_joint_every == 0
+        if self.iteration < run.pretrain and not joint:
             found = self._step(pairs, states, {"pretrain": True})
-            self.visit += 1
+            self.iteration += 1
             return {k: float(v) for k, v in found.items()}
         sampling: dict[str, Any] = {}
         if run.stage == "finetune" and self.config.policy.kind != "none":
-            sampling = {"tau": self.temperature(self.visit), "rng": rng}
+            sampling = {"tau": self.temperature(self.iteration), "rng": rng}
             self._refresh_basis()
         logs: dict[str, Any] = {}
-        for t in range(self.steps(self.visit)):
+        for t in range(self.steps(self.iteration)):
             logs = self._step(pairs, states, {"step": t} | sampling)
         logs = {k: float(v) for k, v in logs.items()}
         logs["njd_percent"] = 100.0 * float(np.mean([float(njd_fraction(u)) for u in states]))
         self._adapt_kl(logs)
         self._share_policy()
-        self.visit += 1
+        self.iteration += 1
         return logs
 
     def _step(
@@ -239,12 +239,12 @@ class Trainer:
         pairs.
         """
         p = self.config.policy
-        if p.kind != "structured" or p.head != "probe" or self.visit % p.refresh:
+        if p.kind != "structured" or p.head != "probe" or self.iteration % p.refresh:
             return
         gradients = []
         for i in range(p.refresh_pairs):
             # Seeds of their own, far from those of the iterations.
-            rng = np.random.default_rng([self.config.run.seed, 3, self.visit, i])
+            rng = np.random.default_rng([self.config.run.seed, 3, self.iteration, i])
             pair = self.pair(int(rng.integers(1 << 30)), rng)
             u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
             self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
@@ -262,8 +262,8 @@ class Trainer:
         if not (math.isfinite(norm) and math.isfinite(logs["loss"])):
             last = self.out / "last.pt"
             raise FloatingPointError(
-                f"iteration {self.visit}: the loss is {float(logs['loss']):g} and the norm of its"
-                f" gradient {float(norm):g}; the run stops before they reach the weights. Try"
+                f"iteration {self.iteration}: the loss is {float(logs['loss']):g} and the norm of"
+                f" its gradient {float(norm):g}; the run stops before they reach the weights. Try"
                 " run.amp=none, a lower optim.lr or a small optim.clip, with another --out"
                 + (f" and --init {last}" if last.exists() else "")
             )
@@ -316,7 +316,7 @@ class Trainer:
     def validate(self) -> dict[str, float]:
         """Scores on the validation pairs, with the averaged weights."""
         with swapped(self.backbone, self.ema):
-            if self.visit <= self.config.run.pretrain:
+            if self.iteration <= self.config.run.pretrain:
                 assert isinstance(self.supply, FolderSupply)  # which pretraining needs
                 return recognition_scores(self.backbone, self.supply, self.config, self.device)
             return registration_scores(self.backbone, self.supply, self.config, self.device)
@@ -326,27 +326,27 @@ class Trainer:
         validation.
         """
         run = self.config.run
-        log = RunLog(self.out, self.visit) if self.rank == 0 else None
+        log = RunLog(self.out, self.iteration) if self.rank == 0 else None
         previous = {}
         try:
             for s in (signal.SIGTERM, signal.SIGINT):
                 previous[s] = signal.signal(s, self._on_signal)
         except ValueError:
             pass  # not in the main thread: the caller handles signals
-        bar = Bar(run.iterations, self.visit, self.progress)
+        bar = Bar(run.iterations, self.iteration, self.progress)
         last_save = time.monotonic()
         last_val: dict[str, float] = {}
         validations = 0
         self.backbone.train()
         try:
             with bar:
-                while self.visit < run.iterations and not self._stop:
+                while self.iteration < run.iterations and not self._stop:
                     start, cpu = time.perf_counter(), time.process_time()
                     logs = self.run_visit()
                     self.seconds += time.perf_counter() - start
                     self.cpu_seconds += time.process_time() - cpu
-                    done = self.visit >= run.iterations
-                    if self.supply.val_pairs and (self.visit % run.val_every == 0 or done):
+                    done = self.iteration >= run.iterations
+                    if self.supply.val_pairs and (self.iteration % run.val_every == 0 or done):
                         if log is not None:
                             last_val = self._validate_and_keep(log, validations)
                             validations += 1
@@ -354,11 +354,11 @@ class Trainer:
                         if self.world > 1:
                             dist.barrier()
                     if log is not None:
-                        rate = self.learning_rate(self.visit - 1)
-                        log.write(self.visit, self.updates, self.seconds, logs, rate)
-                    bar.update(self.visit, logs, last_val)
-                    if run.keep_every and self.visit % run.keep_every == 0:
-                        self._save(f"visit-{self.visit}.pt")
+                        rate = self.learning_rate(self.iteration - 1)
+                        log.write(self.iteration, self.updates, self.seconds, logs, rate)
+                    bar.update(self.iteration, logs, last_val)
+                    if run.keep_every and self.iteration % run.keep_every == 0:
+                        self._save(f"visit-{self.iteration}.pt")
                     if done or time.monotonic() - last_save > 60 * run.checkpoint_minutes:
                         self._save()
                         last_save = time.monotonic()
@@ -380,7 +380,7 @@ class Trainer:
         if every and (before + 1) % every == 1 % every:
             with swapped(self.backbone, self.ema):
                 slices = picture(self.backbone, self.supply, self.config.run.val_steps, self.device)
-            log.picture(slices, self.visit)
+            log.picture(slices, self.iteration)
         return found
 
     def _on_signal(self, number: int, frame: object) -> None:

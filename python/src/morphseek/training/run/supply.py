@@ -18,9 +18,9 @@ from ..pairs.source import PairSource
 from ..synthetic.source import SyntheticSource
 
 
-def random_source(config: Config, rank: int, visit: int) -> np.random.Generator:
+def random_source(config: Config, rank: int, iteration: int) -> np.random.Generator:
     """Source of all randomness of an iteration in a process."""
-    return np.random.default_rng([config.run.seed, rank, visit])
+    return np.random.default_rng([config.run.seed, rank, iteration])
 
 
 class FolderSupply:
@@ -71,23 +71,23 @@ class FolderSupply:
                 " data.pairs and data.val"
             )
 
-    def draw(self, visit: int, rng: np.random.Generator) -> tuple[str, str]:
+    def draw(self, iteration: int, rng: np.random.Generator) -> tuple[str, str]:
         """The pair (fixed, moving) of an iteration."""
         if self.people:
             i, j = rng.choice(len(self.people), 2, replace=False)
             return self.people[i], self.people[j]
         # Every epoch visits each pair once, in an order of its own; processes take turns.
-        index = visit * self.world + self.rank
+        index = iteration * self.world + self.rank
         epoch, place = divmod(index, len(self.pairs))
         order = np.random.default_rng([self.config.run.seed, 2, epoch]).permutation(len(self.pairs))
         return self.pairs[order[place]]
 
-    def pair(self, visit: int, rng: np.random.Generator) -> Sample:
+    def pair(self, iteration: int, rng: np.random.Generator) -> Sample:
         """The augmented pair of an iteration on its network grid: of two volumes, or a known motion
         of one.
         """
         c, d = self.config, self.config.data
-        fixed, moving = self.draw(visit, rng)
+        fixed, moving = self.draw(iteration, rng)
         if c.known.share and rng.random() < c.known.share:
             case = self.source.case(fixed)
             grid = make_grid(case, d.spacing, d.min_size, self.multiple)
