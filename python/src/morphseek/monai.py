@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from . import errors, images
 from ._features import needed
 from .registration import register
 from .result import RegistrationResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._engine.generated import Options
 
 try:
     import torch
@@ -47,7 +52,7 @@ class Register(Transform):
     (True, True)
     """
 
-    def __init__(self, **options: Any):
+    def __init__(self, **options: Unpack[Options]):
         self.options = options
 
     def __call__(  # type: ignore[override]
@@ -108,7 +113,7 @@ class Registerd(Transform):
         warped: Hashable = "warped",
         warped_labels: Hashable = "warped_labels",
         ddf: Hashable | None = "ddf",
-        **options: Any,
+        **options: Unpack[Options],
     ):
         self.keys = (fixed, moving, labels)
         self.made = {"warped": warped, "labels": warped_labels, "ddf": ddf}

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from .. import _json, errors
 from .._files import write_text
 from . import bindings, core
 from .table import is_preset_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .generated import Options
 
 #: The options that say how to deform.
 BENDING = (
@@ -100,7 +105,7 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {name: read[name] for name, value in found.items() if value is not None}
 
 
-def save_preset(path: str | os.PathLike[str], **options: Any) -> None:
+def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> None:
     """Write options to a file for ``preset=Path(...)``.
 
     Parameters

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from .folders import find_file
     from .fusion import FUSIONS, Fused, Fusion, fuse_labels
     from .into import Report, register_into
+    from .listing import INDEX
     from .lists import IMAGES, Pair, find_list, read_list, read_pairs
     from .propagation import Labelled, TargetLabels, dice_of, propagate_labels
     from .protocol_scores import ProtocolScore, ProtocolScores, run_protocol
     from .protocols import PROTOCOLS, Protocol, Published, protocol_pairs, write_pair_list
-    from .results import FILES, INDEX, PAGES, SUMMARIES, Cohort, Evaluation, Outcome, PairScore
+    from .results import SUMMARIES, Cohort, Outcome
     from .scans import Scan, Scans, all_pairs, pairs_to, read_scans, within_subject
+    from .scores import FILES, PAGES, Evaluation, PairScore
     from .tables import read_labels_csv
     from .unlike import outliers
     from .volumes import LabelVolume, Morphometry, Subject, morphometry
@@ -28,21 +30,21 @@ if TYPE_CHECKING:
 _WHERE = {
     "BidsName": ".bids",
     "Cohort": ".results",
-    "Evaluation": ".results",
-    "FILES": ".results",
+    "Evaluation": ".scores",
+    "FILES": ".scores",
     "FUSIONS": ".fusion",
     "Fused": ".fusion",
     "Fusion": ".fusion",
     "IMAGES": ".lists",
-    "INDEX": ".results",
+    "INDEX": ".listing",
     "LabelVolume": ".volumes",
     "Labelled": ".propagation",
     "Morphometry": ".volumes",
     "Outcome": ".results",
-    "PAGES": ".results",
+    "PAGES": ".scores",
     "PROTOCOLS": ".protocols",
     "Pair": ".lists",
-    "PairScore": ".results",
+    "PairScore": ".scores",
     "Protocol": ".protocols",
     "ProtocolScore": ".protocol_scores",
     "ProtocolScores": ".protocol_scores",

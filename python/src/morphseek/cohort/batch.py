@@ -15,8 +15,9 @@ from ..progress import Progress
 from .executors import Meter, by_threads, on_cluster
 from .into import Report
 from .jobs import Job
+from .listing import INDEX
 from .lists import read_list
-from .results import INDEX, SUMMARIES, Cohort, Outcome
+from .results import SUMMARIES, Cohort, Outcome
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

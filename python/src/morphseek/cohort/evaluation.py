@@ -32,7 +32,7 @@ from ..scoring.statistics import signed_rank
 from ..verdict import Verdict, grade_of
 from .folders import find_file
 from .lists import find_list, read_pairs
-from .results import FILES, Evaluation, PairScore
+from .scores import FILES, Evaluation, PairScore
 from .tables import read_labels_csv
 
 if TYPE_CHECKING:

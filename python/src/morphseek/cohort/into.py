@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import _files, _manifest, registration, scoring
-from ..images import ImageLike, check_apart, label_names as names_of, read, read_on, write
-from ..landmarks import LandmarksLike, check_inside, match_landmarks
+from ..images import Image, ImageLike, check_apart, label_names as names_of, read, read_on, write
+from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
 from ..result import LABELS_BACK, OUTPUTS, RegistrationResult, write_result
+from ..scoring import LabelScore, LandmarkErrors
 from ..transforms import Transform
 
 Report = Literal["full", "small", "none"]
@@ -91,127 +92,29 @@ def register_into(
     >>> report["verdict"]["grade"] in ("good", "check", "failed")
     True
     """
-    phases = {"start": time.process_time()}
-
-    def took(phase: str) -> None:
-        phases[phase] = time.process_time() - sum(phases.values())
-
-    fixed_labels, moving_labels = labels
-    check_apart(
-        out,
-        OUTPUTS,
-        {
-            "fixed": images[0],
-            "moving": images[1],
-            "fixed labels": fixed_labels,
-            "moving labels": moving_labels,
-            "fixed landmarks": landmarks[0],
-            "moving landmarks": landmarks[1],
-            **inputs,
-            **{
-                f"channel {number}, {side}": getattr(channel, side)
-                for number, channel in enumerate(inputs.get("channels") or (), 2)
-                for side in ("fixed", "moving")
-            },
-        },
-    )
+    clock = _Clock()
+    _check_apart(out, images, labels, landmarks, inputs)
     # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
     # work.
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT, ours) as folder:
-        matched = None if landmarks == (None, None) else match_landmarks(*landmarks)
-        images = read(images[0], "fixed"), read(images[1], "moving")
-        outside = (
-            []
-            if matched is None
-            else [
-                check_inside(matched.fixed, images[0].grid, "fixed"),
-                check_inside(matched.moving, images[1].grid, "moving"),
-                matched.note(),
-            ]
-        )
-        steers = matched is not None and bool(options.get("landmark_error"))
-        if matched is not None and steers:
-            inputs |= {"fixed_landmarks": matched.fixed, "moving_landmarks": matched.moving}
-            outside = outside[2:]  # the engine checks the others
-        if fixed_labels is not None:
-            fixed_labels = scoring.on_fixed_grid(fixed_labels, images[0].grid)
-        if moving_labels is not None:
-            moving_labels = read_on(moving_labels, images[1].grid, "moving labels")
-        if fixed_labels is not None and moving_labels is not None:  # they will be scored
-            scoring.check_labels(fixed_labels)
-            scoring.check_labels(moving_labels)
-        label_names = label_names or names_of(*labels)
-        took("read")
-        result = registration.register(images[0], images[1], **inputs, **options)
-        took("engine")
-        scores, warped_labels = [], None
-        if moving_labels is not None:
-            warped_labels = result.apply(moving_labels, interpolation="nearest")
-        if fixed_labels is not None and moving_labels is not None:
-            scores = scoring.score_labels(
-                result, fixed_labels, moving_labels, warped_labels=warped_labels
-            )
-            if not scores:
-                result.metrics["warnings"].append(
-                    "The two label maps have no label in common: no overlap was measured."
-                )
-        points = None
-        if matched is not None:
-            points = scoring.score_landmarks(result, matched.fixed, matched.moving)
-            points.only(matched.only_fixed, matched.only_moving, result)
-            if steers:
-                points.steered_by(result.metrics["landmark_fit"]["left_out"])
-        result.metrics["warnings"].extend(filter(None, outside))
+        pair = _Pair(images, labels, landmarks, label_names, bool(options.get("landmark_error")))
+        clock.took("read")
+        inputs |= pair.steering()
+        result = registration.register(pair.images[0], pair.images[1], **inputs, **options)
+        clock.took("engine")
+        scores = _Scores(result, pair)
         result.options.pop("cache", None)
-        summary = result.to_dict()
-        if scores:
-            summary |= {
-                "dice_before": scoring.mean_dice(scores, "before"),
-                "dice_after": scoring.mean_dice(scores),
-                "labels": [dataclasses.asdict(score) for score in scores],
-            }
-        if label_names:
-            summary["label_names"] = {str(k): name for k, name in sorted(label_names.items())}
-        if points is not None:
-            summary |= points.summary()
+        summary = result.to_dict() | scores.summary()
+        if pair.names:
+            summary["label_names"] = {str(k): name for k, name in sorted(pair.names.items())}
         if extra is not None:
             summary |= extra(result)
-        took("score")
-        phases["page"] = 0.0
-        others: dict[str, Callable[[Path], Any]] = {}
-        if warped_labels is not None:
-            carried = warped_labels
-            others["warped_labels.nii.gz"] = lambda path: write(path, carried)
-        if labels_back and fixed_labels is not None:
-            back = result.inverse().apply(fixed_labels, interpolation="nearest")
-            others[LABELS_BACK] = lambda path: write(path, back)
-        if halfway:
-            others |= result.halfway().writers()
+        clock.took("score")
+        others = _volumes(result, pair, scores, labels_back, halfway)
         if report != "none":
-            from ..report import write_report
-
-            size: Literal["full", "small"] = report
-
-            def page(path: Path) -> None:
-                before = time.thread_time()  # other threads write meanwhile
-                write_report(
-                    path,
-                    result,
-                    *images,
-                    fixed_labels=fixed_labels,
-                    moving_labels=moving_labels,
-                    warped_labels=warped_labels,
-                    scores=scores,
-                    label_names=label_names,
-                    landmarks=points,
-                    command=command,
-                    title=title,
-                    truth=summary.get("truth"),
-                    size=size,
-                )
-                phases["page"] = time.thread_time() - before
-
-            others["report.html"] = page
+            given = {"command": command, "title": title, "truth": summary.get("truth")}
+            page = functools.partial(_write_page, result, pair, scores, {**given, "size": report})
+            others["report.html"] = clock.timing("page", page)
         if keep_stages:
             stages = {name: f"transform_{name}.h5" for name in result.stages if name != "final"}
             for name, file in stages.items():
@@ -220,8 +123,176 @@ def register_into(
         listed = write_result(result, folder, summary, others)
         if also is not None:
             also(folder, summary, listed)
-        took("write")
-    return summary | {"cpu_seconds": phases}
+        clock.took("write")
+    return summary | {"cpu_seconds": clock.phases}
+
+
+class _Clock:
+    """CPU seconds, phase by phase: first what the process took until here."""
+
+    def __init__(self) -> None:
+        self.phases = {"start": time.process_time()}
+
+    def took(self, phase: str) -> None:
+        """Give a phase all that no other has."""
+        self.phases[phase] = 0.0
+        self.phases[phase] = time.process_time() - sum(self.phases.values())
+
+    def timing(self, phase: str, write: Callable[[Path], Any]) -> Callable[[Path], Any]:
+        """Return a writer with a phase of its own; other threads write meanwhile."""
+        self.phases[phase] = 0.0
+
+        def timed(path: Path) -> None:
+            before = time.thread_time()
+            write(path)
+            self.phases[phase] = time.thread_time() - before
+
+        return timed
+
+
+def _check_apart(
+    out: str | os.PathLike[str],
+    images: tuple[Any, Any],
+    labels: tuple[Any, Any],
+    landmarks: tuple[Any, Any],
+    inputs: dict[str, Any],
+) -> None:
+    """See that no input lies where an output goes."""
+    named = {
+        f"{side}{what}": given[k]
+        for what, given in (("", images), (" labels", labels), (" landmarks", landmarks))
+        for k, side in enumerate(("fixed", "moving"))
+    }
+    channels = {
+        f"channel {number}, {side}": getattr(channel, side)
+        for number, channel in enumerate(inputs.get("channels") or (), 2)
+        for side in ("fixed", "moving")
+    }
+    check_apart(out, OUTPUTS, {**named, **inputs, **channels})
+
+
+class _Pair:
+    """What is registered and scored, read and checked."""
+
+    images: tuple[Image, Image]
+    fixed_labels: Image | None = None
+    moving_labels: Image | None = None
+    points: Matched | None = None
+    steers: bool = False
+    """Whether the landmarks lead the registration, beside measuring it."""
+    remarks: list[str]
+    """What a user should know of the landmarks; some are empty."""
+
+    def __init__(
+        self,
+        images: tuple[ImageLike, ImageLike],
+        labels: tuple[ImageLike | None, ImageLike | None],
+        landmarks: tuple[LandmarksLike | None, LandmarksLike | None],
+        names: dict[int, str] | None,
+        steers: bool,
+    ):
+        if landmarks != (None, None):
+            self.points = match_landmarks(*landmarks)
+        self.images = read(images[0], "fixed"), read(images[1], "moving")
+        self.remarks = []
+        if self.points is not None:
+            self.steers = steers
+            outside = [
+                check_inside(self.points.fixed, self.images[0].grid, "fixed"),
+                check_inside(self.points.moving, self.images[1].grid, "moving"),
+            ]
+            if not steers:  # the engine says it of those that lead
+                self.remarks += outside
+            self.remarks.append(self.points.note())
+        if labels[0] is not None:
+            self.fixed_labels = scoring.on_fixed_grid(labels[0], self.images[0].grid)
+        if labels[1] is not None:
+            self.moving_labels = read_on(labels[1], self.images[1].grid, "moving labels")
+        if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
+            scoring.check_labels(self.fixed_labels)
+            scoring.check_labels(self.moving_labels)
+        self.names = names or names_of(*labels)
+
+    def steering(self) -> dict[str, Any]:
+        """Return the landmarks for :func:`morphseek.register`, where they lead."""
+        if self.points is None or not self.steers:
+            return {}
+        return {"fixed_landmarks": self.points.fixed, "moving_landmarks": self.points.moving}
+
+
+class _Scores:
+    """What was measured of a result, and the moving labels on the fixed image."""
+
+    labels: list[LabelScore]
+    points: LandmarkErrors | None = None
+    warped_labels: Image | None = None
+
+    def __init__(self, result: RegistrationResult, pair: _Pair):
+        self.labels = []
+        fixed, moving, warnings = pair.fixed_labels, pair.moving_labels, result.metrics["warnings"]
+        if moving is not None:
+            self.warped_labels = result.apply(moving, interpolation="nearest")
+        if fixed is not None and moving is not None:
+            self.labels = scoring.score_labels(
+                result, fixed, moving, warped_labels=self.warped_labels
+            )
+            if not self.labels:
+                warnings.append(
+                    "The two label maps have no label in common: no overlap was measured."
+                )
+        if (found := pair.points) is not None:
+            self.points = scoring.score_landmarks(result, found.fixed, found.moving)
+            self.points.only(found.only_fixed, found.only_moving, result)
+            if pair.steers:
+                self.points.steered_by(result.metrics["landmark_fit"]["left_out"])
+        warnings.extend(filter(None, pair.remarks))
+
+    def summary(self) -> dict[str, Any]:
+        """Return what report.json holds of it."""
+        found: dict[str, Any] = {}
+        if self.labels:
+            found = {
+                "dice_before": scoring.mean_dice(self.labels, "before"),
+                "dice_after": scoring.mean_dice(self.labels),
+                "labels": [dataclasses.asdict(score) for score in self.labels],
+            }
+        return found if self.points is None else found | self.points.summary()
+
+
+def _volumes(
+    result: RegistrationResult, pair: _Pair, scores: _Scores, labels_back: bool, halfway: bool
+) -> dict[str, Callable[[Path], Any]]:
+    """Return the writers of the volumes beside the result's own, by file name."""
+    made: dict[str, Callable[[Path], Any]] = {}
+    if scores.warped_labels is not None:
+        made["warped_labels.nii.gz"] = functools.partial(_write_image, scores.warped_labels)
+    if labels_back and pair.fixed_labels is not None:
+        back = result.inverse().apply(pair.fixed_labels, interpolation="nearest")
+        made[LABELS_BACK] = functools.partial(_write_image, back)
+    return made | result.halfway().writers() if halfway else made
+
+
+def _write_image(image: Image, path: Path) -> None:
+    write(path, image)
+
+
+def _write_page(
+    result: RegistrationResult, pair: _Pair, scores: _Scores, given: dict[str, Any], path: Path
+) -> None:
+    from ..report import write_report
+
+    write_report(
+        path,
+        result,
+        *pair.images,
+        fixed_labels=pair.fixed_labels,
+        moving_labels=pair.moving_labels,
+        warped_labels=scores.warped_labels,
+        scores=scores.labels,
+        label_names=pair.names,
+        landmarks=scores.points,
+        **given,
+    )
 
 
 def _write_stage(stage: Transform, path: Path) -> None:

@@ -15,7 +15,7 @@ from .. import _files
 from .._plain import onto
 from ..verdict import GRADES, UNKNOWN, counts
 from .markup import Markup, join, tag
-from .page import SIGNS, asset, shell
+from .shell import SIGNS, asset, shell
 
 _ICON = re.compile(r'<link rel="icon" href="(data:image/png;base64,[A-Za-z0-9+/=]+)">')
 _HEAD_BYTES = 40_000  # of a page, in which its icon is

@@ -9,7 +9,9 @@ from typing import Any
 from ..images import Image, ImageLike
 from ..result import RegistrationResult
 from . import page, picture
+from .facts import Facts, tiles
 from .markup import join, tag
+from .shell import SIGNS
 from .views import Scene
 
 _STYLE = (
@@ -43,11 +45,11 @@ class View:
 def summary(result: RegistrationResult, fixed: Image | None, moving: Image | None) -> str:
     """Return the verdict, the numbers that matter and a picture, as HTML."""
     scene = Scene(result, fixed, moving)
-    facts = page.Facts(result, fixed, moving, scene)
+    facts = Facts(result, fixed, moving, scene)
     verdict = result.verdict
     grade = verdict.grade if verdict else "unknown"
     color = _COLORS.get(grade, "#566169")
-    head = f"{page.SIGNS.get(grade, '?')} Verdict: {verdict.headline if verdict else grade}"
+    head = f"{SIGNS.get(grade, '?')} Verdict: {verdict.headline if verdict else grade}"
     cell = "padding:0 18px 0 0;text-align:left;white-space:nowrap"
     numbers = tag(
         "table",
@@ -57,7 +59,7 @@ def summary(result: RegistrationResult, fixed: Image | None, moving: Image | Non
                 tag("td", what, style=cell),
                 tag("td", tag("b", value), f" {remark}", style=cell),
             )
-            for what, value, remark in page.tiles(facts)
+            for what, value, remark in tiles(facts)
         ),
         style="border:0;margin:6px 0",
     )

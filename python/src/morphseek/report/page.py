@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import datetime
-import hashlib
 import os
 from collections.abc import Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -16,10 +13,13 @@ import numpy as np
 from .. import _files, images
 from ..landmarks import LandmarksLike
 from ..result import RegistrationResult
-from ..scoring import LabelScore, LandmarkErrors, mean_dice, score_landmarks
-from ..verdict import UNKNOWN, explanation, millimetres, notes
+from ..scoring import LabelScore, LandmarkErrors, score_landmarks
+from ..verdict import UNKNOWN, millimetres
 from . import picture, viewer_data
+from .details import details
+from .facts import Facts, tiles
 from .markup import Markup, join, tag
+from .shell import SIGNS, asset, script_of, shell
 from .views import Scene
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ Size = Literal["full", "small"]
 
 MOST_BYTES = 6_000_000
 MOST_BYTES_SMALL = 200_000
-SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}
 _STILL_WIDTH, _STILL_BYTES = 960, 110_000
 _DATA = Markup("<!-- data -->")
 
@@ -165,57 +164,6 @@ def _points(result: RegistrationResult, content: Content) -> LandmarkErrors | No
     return dataclasses.replace(found, names=[*names, *found.names[len(names) :]])
 
 
-@dataclasses.dataclass
-class Facts:
-    """What the page tells in words and numbers."""
-
-    result: RegistrationResult
-    fixed: images.Image | None
-    moving: images.Image | None
-    scene: Scene
-    scores: Sequence[LabelScore] = ()
-    names: dict[int, str] = dataclasses.field(default_factory=dict)
-    points: LandmarkErrors | None = None
-    command: str = ""
-    title: str = ""
-    truth: dict[str, Any] | None = None
-
-    def name(self, label: int) -> str:
-        return self.names.get(label, str(label))
-
-
-def asset(name: str) -> str:
-    """Return a file that lies beside this module."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _script(*files: str) -> str:
-    """Return JavaScript files as one function, so that nothing in them is global."""
-    return f"'use strict';\n(() => {{\n{''.join(map(asset, files))}}})();\n"
-
-
-def shell(title: str, icon: str, css: str, script: str, *body: Any) -> str:
-    """Return a document that loads nothing and runs no script but the one given."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
-        f" script-src 'sha256-{digest}'"
-    )
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
-        tag("link", rel="icon", href=icon),
-        tag("style", Markup(css)),
-    )
-    end = tag("script", Markup(script)) if script else None
-    page = tag("html", "\n", head, "\n", tag("body", *body, "\n", end), lang="en")
-    return f"<!doctype html>\n{page}\n"
-
-
 def _document(facts: Facts, still: str, data: Markup | None) -> str:
     """Return the page: with the viewer where there are data for it."""
     interactive = data is not None
@@ -224,14 +172,14 @@ def _document(facts: Facts, still: str, data: Markup | None) -> str:
         title,
         picture.data_url(facts.scene.thumbnail()),
         asset("page.css"),
-        _script("volumes.js", "drawing.js", "viewer.js") if interactive else "",
+        script_of("volumes.js", "drawing.js", "viewer.js") if interactive else "",
         "\n",
         _header(facts),
         _tiles(facts),
         "\n",
         tag("main", _viewer() if interactive else None, _still(facts, still), _repeat(facts)),
         "\n",
-        _details(facts),
+        details(facts),
         _footer(facts),
         data,
     )
@@ -290,71 +238,6 @@ def _tiles(facts: Facts) -> Markup:
     )
 
 
-def tiles(facts: Facts) -> list[tuple[str, str, str]]:
-    """Return the figures at the head: what, value, remark."""
-    m = facts.result.metrics
-    found = [*_known_errors(facts), *_overlaps(facts)]
-    found.append(
-        (
-            f"Similarity ({m['similarity']})",
-            f"{m['similarity_after']:.3f}",
-            f"before {m['similarity_before']:.3f}",
-        )
-    )
-    folds = m["njd_percent"]
-    found.append(("Folding (NJD)", f"{folds:.3f} %", "of all voxels" if folds else "none"))
-    found.append(
-        (
-            "Volume change of a voxel",
-            f"\u00d7{m['jacobian_min']:.2f} to \u00d7{m['jacobian_max']:.1f}",
-            "",
-        )
-    )
-    found.append(
-        (
-            "Mean displacement",
-            f"{m['displacement_mean_mm']:.1f} mm",
-            f"at most {m['displacement_max_mm']:.1f}",
-        )
-    )
-    if spread := m.get("uncertainty"):
-        remark = f"95 % below {spread['p95_mm']:.1f} mm"
-        found.append(("Uncertainty", f"{spread['mean_mm']:.1f} mm", remark))
-    cached = ", from the cache" if m["cached"] else ""
-    remark = f"{m['device']}, {m['threads']} threads{cached}"
-    found.append(("Time", f"{m['seconds']['total']:.1f} s", remark))
-    return found
-
-
-def _known_errors(facts: Facts) -> list[tuple[str, str, str]]:
-    found = []
-    if facts.truth:
-        after, initial = facts.truth["after"], facts.truth["initial"]
-        remark = (
-            f"median {after['median_mm']:.1f}, 95 % below {after['p95_mm']:.1f}; by the initial"
-            f" transform {initial['mean_mm']:.1f}"
-        )
-        found.append(("Mean error to the truth", f"{after['mean_mm']:.1f} mm", remark))
-    if facts.points is not None:
-        points = facts.points
-        remark = f"before {points.before_mm.mean():.1f}, worst {points.after_mm.max():.1f} mm"
-        part = " that steered" if any(points.steered) else ""
-        name = f"Error at {len(points.names)} landmarks{part}"
-        found.append((name, f"{points.after_mm.mean():.1f} mm", remark))
-    return found
-
-
-def _overlaps(facts: Facts) -> list[tuple[str, str, str]]:
-    scores = facts.scores
-    if not scores:
-        return []
-    found = [("Mean Dice", f"{mean_dice(scores):.3f}", f"before {mean_dice(scores, 'before'):.3f}")]
-    if len(scores) > 1:
-        worst = min(scores, key=lambda s: s.dice_after)
-        found.append(("Worst label", f"{worst.dice_after:.3f}", facts.name(worst.label)))
-    return found
-
-
 def _viewer() -> Markup:
     return Markup(asset("viewer.html"))
 
@@ -394,188 +277,6 @@ def _repeat(facts: Facts) -> Markup:
         tag("p", f"Seed {m['seed']}, {m['threads']} threads{set_here}.", class_="dim"),
         class_="repeat",
     )
-
-
-def _details(facts: Facts) -> Markup:
-    metrics = facts.result.metrics
-    parts: list[Any] = []
-    if remarks := notes(metrics):
-        parts.append(_section("Please note", tag("ul", [tag("li", remark) for remark in remarks])))
-    if lines := explanation(metrics):
-        parts.append(_section("What was chosen and why", _pairs(lines)))
-    if facts.truth:
-        parts.append(_truth(facts.truth))
-    if facts.points is not None:
-        parts.append(_landmark_table(facts.points))
-    if facts.scores:
-        parts.append(_label_table(facts))
-    parts.append(_section("Measurements", _pairs(_measurements(facts))))
-    parts.append(_times(metrics["seconds"]))
-    return tag("div", *parts, class_="details")
-
-
-def _section(heading: str, *content: Any, caption: str = "") -> Markup:
-    said = tag("p", caption, class_="dim") if caption else None
-    return join(tag("section", tag("h2", heading), said, *content), "\n")
-
-
-def _pairs(lines: Sequence[tuple[str, str]]) -> Markup:
-    rows = (tag("tr", tag("th", what, scope="row"), tag("td", said)) for what, said in lines)
-    return tag("table", *rows)
-
-
-def _table(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup:
-    """Return a table; the first column is text, cells that are no markup are numbers."""
-    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heading)))
-    body = (
-        tag(
-            "tr",
-            tag("th", row[0], scope="row"),
-            *(c if isinstance(c, Markup) else tag("td", c, class_="n") for c in row[1:]),
-        )
-        for row in rows
-    )
-    return tag("table", head, tag("tbody", *body), class_="grid")
-
-
-def _truth(truth: dict[str, Any]) -> Markup:
-    def cell(row: dict[str, Any], when: str) -> Markup:
-        d, start = row[when], row["initial"]
-        worse = when == "after" and d["mean_mm"] > 1.05 * start["mean_mm"]
-        spread = tag("small", f" ({d['median_mm']:.1f}; {d['p95_mm']:.1f})")
-        sign = (
-            tag("span", "\u25b2 ", title="worse than by the initial transform") if worse else None
-        )
-        return tag("td", sign, f"{d['mean_mm']:.1f}", spread, class_="n worse" if worse else "n")
-
-    rows = [
-        [row["name"], row["points"], *(cell(row, when) for when in ("before", "initial", "after"))]
-        for row in [dict(truth, name="all"), *truth["organs"]]
-    ]
-    return _section(
-        "Error to the truth",
-        _table(("", "points", "before", "after the initial transform", "after all"), rows),
-        caption=(
-            "Distance in mm between where the transform carries a point of the fixed image and"
-            f" where the point truly lies in the moving one, at {truth['points']} points in organs"
-            " that both images show. Mean, with median and 95th percentile; marked \u25b2 where it"
-            " is more than 5 % above that of the initial transform."
-        ),
-    )
-
-
-def _landmark_table(points: LandmarkErrors) -> Markup:
-    order = np.argsort(-points.after_mm, kind="stable")
-    steered = points.steered or [False] * len(points.names)
-    rows = [
-        [
-            points.names[i],
-            f"{points.before_mm[i]:.1f} mm",
-            f"{points.after_mm[i]:.1f} mm",
-            "steered" if steered[i] else "only measures",
-        ]
-        for i in order
-    ]
-    rows += [[p["name"], "", "", f"{p['image']} image alone"] for p in points.alone]
-    caption = "Distance of the moving landmark from where the fixed one is carried; worst first."
-    if any(steered):
-        caption += " What steered is no measure of the rest."
-    return _section(
-        "Landmarks",
-        _table(("landmark", "error before", "error after", "part"), rows),
-        caption=caption,
-    )
-
-
-def _label_table(facts: Facts) -> Markup:
-    def meter(value: float) -> Markup:
-        return tag(
-            "td", tag("meter", min=0, max=1, value=f"{value:.3f}"), f" {value:.3f}", class_="n"
-        )
-
-    def distance(value: float | None) -> str:
-        return "\u2013" if value is None else f"{value:.1f} mm"
-
-    rows = [
-        [
-            facts.name(s.label),
-            meter(s.dice_before),
-            meter(s.dice_after),
-            distance(s.hd95_before),
-            distance(s.hd95_after),
-            f"{s.volume_error_percent:+.0f} %",
-        ]
-        for s in sorted(facts.scores, key=lambda s: s.dice_after)
-    ]
-    heading = ("label", "Dice before", "Dice after", "HD95 before", "HD95 after", "volume")
-    return _section(
-        "Labels",
-        _table(heading, rows),
-        caption=(
-            "Overlap (Dice, 1 is perfect) and distance (HD95, the 95th percentile between the"
-            " surfaces) of the fixed and the moving labels; by how much the transform mistakes the"
-            " volume. Worst first."
-        ),
-    )
-
-
-def _measurements(facts: Facts) -> list[tuple[str, str]]:
-    m = facts.result.metrics
-    align = m["align"]
-    given = (("Fixed image", facts.fixed), ("Moving image", facts.moving))
-    tilt = facts.scene.axes.tilt()
-    steps = ", ".join(f"{s['reward']:.4f}" for s in m["steps"] or []) + " (reward)"
-    return [
-        *((what, repr(image)[6:-1]) for what, image in given if image is not None),
-        (
-            "Orientation",
-            f"oblique {tilt:.0f}\u00b0: planes along the nearest anatomical axes"
-            if tilt >= 1
-            else "along the anatomical axes",
-        ),
-        (
-            "Similarity before / initial / after",
-            f"{m['similarity_before']:.4f} / {m['similarity_align']:.4f} /"
-            f" {m['similarity_after']:.4f}",
-        ),
-        (
-            "Initial transform",
-            f"{align['method']}, confidence {align['confidence']:.2f}, overlap"
-            f" {100 * align['overlap']:.0f} %",
-        ),
-        ("Modality", "same" if align["same_modality"] else "different"),
-        (
-            "Jacobian determinant",
-            f"{m['jacobian_min']:.3f} to {m['jacobian_max']:.3f}, SDlogJ {m['sdlogj']:.4f}",
-        ),
-        ("Model", m["model"]),
-        ("Network steps", steps if m["steps"] else "none"),
-        ("Refinement", _refinement(m["refine"])),
-        ("Peak memory", f"{m['peak_bytes'] / 2**20:.0f} MiB"),
-    ]
-
-
-def _refinement(refine: dict[str, Any]) -> str:
-    levels = refine["levels"] or []
-    if not levels:
-        return "none"
-    said = (f"{len(v['similarity'])} iterations at {v['spacing_mm']:.1f} mm" for v in levels)
-    return f"{refine['similarity']}, " + ", ".join(said)
-
-
-def _times(seconds: dict[str, float]) -> Markup:
-    total = seconds["total"]
-    rows = [
-        [
-            name,
-            tag("td", tag("meter", min=0, max=f"{max(total, 1e-9):.3f}", value=f"{s:.3f}")),
-            f"{s:.2f} s",
-        ]
-        for name, s in seconds.items()
-        if name != "total"
-    ]
-    rows.append(["total", tag("td"), f"{total:.2f} s"])
-    return _section("Time", _table(("stage", "", "seconds"), rows))
 
 
 def _footer(facts: Facts) -> Markup:

@@ -9,7 +9,7 @@ from .._engine.core import version
 from ..verdict import tally
 from .lines import head, plot
 from .markup import Markup, tag
-from .page import SIGNS, asset, shell
+from .shell import SIGNS, asset, shell
 
 if TYPE_CHECKING:
     from ..motion import Series

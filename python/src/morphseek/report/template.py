@@ -12,8 +12,8 @@ from .._engine.core import version
 from ..verdict import GRADES, counts, tally
 from .lines import head, plot
 from .markup import Markup, tag
-from .page import SIGNS, asset, shell
 from .picture import data_url, png, sheet
+from .shell import SIGNS, asset, shell
 from .views import ACROSS_DOWN, Axes, plane_letters
 
 if TYPE_CHECKING:

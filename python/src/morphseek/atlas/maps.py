@@ -1,0 +1,47 @@
+"""The map of an image into the template's space."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from .. import images as volumes
+from .._engine import bindings
+from .._engine.bindings import Doubles, Floats
+from ..transforms import DenseTransform, Transform
+from ..transforms.parts import field_on
+from .rounds import linear_name, start_name
+from .sources import Source
+
+
+def carried(image: volumes.Image, way: DenseTransform) -> Floats:
+    """Return an image on a map's grid: float32, NaN where it does not reach."""
+    return bindings.warp(
+        np.array(way.displacement), np.array(way.grid), image.float32(), image.grid, "linear",
+        float("nan"),
+    )  # fmt: skip
+
+
+def keep(way: DenseTransform, folder: Path, source: Source) -> None:
+    """Write an image's transform, and its linear part, into a round's folder."""
+    way.write_transform(folder / start_name(source.id))
+    Transform(way.initial).save(folder / linear_name(source.id))
+
+
+def shift(grid: Doubles, moving: Doubles, by: Doubles) -> DenseTransform:
+    """Return a shift as a map on a grid."""
+    matrix = np.eye(4)
+    matrix[:3, 3] = by
+    return dense(Transform(matrix), grid, moving)
+
+
+def dense(whole: Transform, grid: Doubles, moving: Doubles) -> DenseTransform:
+    """Return a transform as a map on a grid."""
+    stages = whole.stages
+    matrix = np.eye(4)
+    if "initial" in stages:
+        points = np.vstack([np.zeros(3), np.eye(3)])
+        there = stages["initial"].transform_points(points)
+        matrix[:3, 3], matrix[:3, :3] = there[0], (there[1:] - there[0]).T
+    return DenseTransform.from_mm(field_on(whole.to_sitk(), grid), grid, moving, matrix)

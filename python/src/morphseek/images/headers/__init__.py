@@ -1,0 +1,97 @@
+"""Headers of MetaImage, NRRD and NIfTI, checked before a reader sees the file.
+
+ITK's readers believe what a header says: they end the process over some, allocate what others
+claim, and pass over a compressed stream's checksum. Here a header is read strictly, what it claims
+is compared with what the file can hold, and the voxels with the checksum.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ... import errors
+from ..._files import check_regular
+from ..formats import PAIRS
+from .fields import Stored, Unsound
+from .metaimage import parse_metaimage
+from .nifti import parse_nifti
+from .nrrd import parse_nrrd
+from .stream import check_stream, check_voxels
+
+__all__ = ["Stored", "check_header", "check_stream", "check_voxels", "limit"]
+
+LIMIT = "MORPHSEEK_INPUT_LIMIT_GB"  # the environment variable
+_DEFAULT_LIMIT_GB = 64.0
+_RATIO = 1032  # deflate packs no denser
+
+
+def check_header(path: Path, name: str) -> Stored | None:
+    """See that a header is sound and that the file can hold what it claims; of other formats, and
+    of what is only a format's by its name, the reader decides.
+
+    Raises
+    ------
+    InputUnreadableError
+    """
+    check_regular(path, name)
+    suffix = path.name.lower()
+    parse: Callable[[Path], Stored | None]
+    if suffix.endswith((".mha", ".mhd")):
+        parse = parse_metaimage
+    elif suffix.endswith((".nrrd", ".nhdr")):
+        parse = parse_nrrd
+    elif suffix.endswith((".nii", ".nii.gz", *PAIRS)):
+        parse = parse_nifti
+    else:
+        return None
+    try:
+        stored = parse(path)
+        if stored is not None:
+            _check_claim(stored, name)
+        return stored
+    except Unsound as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} cannot be read as an image: {error}"
+        ) from None
+
+
+def _check_claim(stored: Stored, name: str) -> None:
+    for file in stored.files:
+        if not file.exists():
+            raise Unsound(f"its voxels are in {file.name}, which is not there")
+        check_regular(file, name)
+        if file.is_dir():
+            raise Unsound(f"its voxels are in {file.name}, which is a folder")
+    held = sum(file.stat().st_size for file in stored.files) - stored.offset
+    if stored.packed and stored.size > _RATIO * (held + 1):
+        raise Unsound(
+            f"its header claims {stored.size} bytes of voxels, more than the {held} compressed"
+            " ones can hold; copy it again"
+        )
+    if not stored.packed and held < stored.size:
+        where = stored.files[0] if len(stored.files) == 1 else "its voxels"
+        raise errors.InputUnreadableError(
+            f"{name}: {where} is cut short: {max(held + stored.offset, 0)} of"
+            f" {stored.size + stored.offset} bytes are there; copy it again"
+        )
+    most = limit()
+    if stored.size > most * 2**30:
+        raise Unsound(
+            f"its header claims {stored.size / 2**30:.0f} GiB of voxels, more than {most:g} GiB;"
+            f" set {LIMIT} to read more"
+        )
+
+
+def limit() -> float:
+    """Return how many GiB a file may claim."""
+    try:
+        most = float(os.environ.get(LIMIT) or _DEFAULT_LIMIT_GB)
+        if most > 0:  # false for NaN
+            return most
+        raise ValueError
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"{LIMIT} is {os.environ[LIMIT]!r}; it must be a number of GiB"
+        ) from None

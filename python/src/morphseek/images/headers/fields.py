@@ -1,0 +1,84 @@
+"""What the parsers share: where voxels are, the lines of a header, and its numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..sidecars import data_files
+
+MOST_HEADER = 1 << 24
+MOST_AXES = 5
+MOST_NUMBER = 1e15  # ITK hangs where products of larger ones become infinite
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?")
+
+
+class Stored(NamedTuple):
+    """Where the voxels of a file are, and how many bytes they have."""
+
+    files: list[Path]
+    offset: int
+    size: int
+    packed: str
+    """"zlib", "gzip" or empty."""
+    swapped: int
+    """Bytes of a number that is stored in the other order; 1 where nothing is swapped."""
+
+
+class Unsound(Exception):
+    """What is wrong with a header, in words."""
+
+
+def integer(field: str, text: str, least: int, most: int) -> int:
+    value = int(text) if _INTEGER.fullmatch(text) else None
+    if value is None or not least <= value <= most:
+        raise Unsound(f"{field} is {short(text)}; it must be a whole number, {least} to {most}")
+    return value
+
+
+def numbers(field: str, text: str, count: int, unknown: bool = False) -> list[float]:
+    """Return numbers, finite unless ``unknown`` ones may be NaN."""
+    words = text.split()
+    if len(words) != count:
+        raise Unsound(f"{field} has {len(words)} numbers; it needs {count}")
+    for word in words:
+        sound = _NUMBER.fullmatch(word) and abs(float(word)) <= MOST_NUMBER
+        if not sound and not (unknown and word.lower().lstrip("+-") == "nan"):
+            raise Unsound(f"{field} has {short(word)}, which is no number of a grid")
+    return [float(word) for word in words]
+
+
+def short(text: str) -> str:
+    return repr(text if len(text) <= 30 else text[:30] + "...")
+
+
+def sizes_of(field: str, text: str, count: int) -> list[int]:
+    words = text.split()
+    if len(words) != count:
+        raise Unsound(f"{field} has {len(words)} numbers; it needs {count}")
+    return [integer(field, word, 1, 2**31 - 1) for word in words]
+
+
+def header_lines(path: Path, end: Callable[[str], bool]) -> tuple[list[str], int]:
+    """Return a header's lines, up to the one that ends it, and how many bytes they are."""
+    lines: list[str] = []
+    with open(path, "rb") as stream:
+        while raw := stream.readline(1 << 16):
+            if stream.tell() > MOST_HEADER or len(raw) == 1 << 16 and lines == []:
+                raise Unsound("its header does not end")
+            if b"\0" in raw:
+                raise Unsound("its header is no text")
+            lines.append(raw.decode("utf-8", "replace").rstrip("\r\n"))
+            if end(lines[-1]):
+                return lines, stream.tell()
+    return lines, path.stat().st_size
+
+
+def files_of_voxels(path: Path) -> list[str]:
+    with open(path, "rb") as stream:
+        header = stream.read(MOST_HEADER)
+    return data_files(header)
