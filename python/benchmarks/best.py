@@ -25,6 +25,7 @@ import points
 import SimpleITK as sitk
 import truth
 import typer
+from intervals import interval
 from numpy.typing import NDArray
 from scipy import ndimage
 
@@ -38,7 +39,7 @@ BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "bundl
 SETS = ("overlap", "points")
 WAYS = ("oracle", "reward", "referee", "average")
 DRAWS = 5000
-"""Bootstrap samples, of pairs, for an interval of 95 %."""
+"""Of the bootstrap, over pairs."""
 
 
 # -------------------------------------------------------------------------------------- The network
@@ -473,14 +474,6 @@ def share(rows: list[Row], way: str, j: int) -> float:
     return float(gains(rows, way, j).mean() / most) if most > 0 else float("nan")
 
 
-def interval(values: Floats) -> tuple[float, float]:
-    """Return the bootstrap's interval of 95 % for the mean, over pairs."""
-    rng = np.random.default_rng(0)
-    means = values[rng.integers(0, len(values), (DRAWS, len(values)))].mean(1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
-
-
 def agreement(rows: list[Row], way: str) -> float:
     """Return Spearman's correlation of a judge with the truth among a pair's samples, the mean left
     out: the mean over the pairs.
@@ -523,7 +516,7 @@ def table(groups: Groups) -> str:
                     cells += [""] * 3
                     continue
                 g = gains(rows, way, j)
-                low, high = interval(g)
+                low, high = interval(g, DRAWS)
                 cells += [
                     f"{scale * g.mean():+.{digits}f} ({scale * low:+.{digits}f} to"
                     f" {scale * high:+.{digits}f})",
@@ -547,7 +540,7 @@ def facts(groups: Groups) -> str:
             affine, spread = (np.mean([r[k] for r in rows]) for k in ("affine", "spread_mm"))
             off = 1e3 * max(r["engine_mm"] for r in rows)
             apart = gains(rows, "referee", j) - gains(rows, "reward", j)
-            low, high = interval(apart)
+            low, high = interval(apart, DRAWS)
             lines.append(
                 f"{model}, tau {tau:g}, J {j}, {which}: {len(rows)} pairs, the mean {mean:.4f}"
                 f" (affine {affine:.4f}; engine {off:.2f} um"
@@ -594,7 +587,7 @@ def draw(groups: Groups, path: Path) -> None:
             if not rows:
                 continue
             found = [scale * gains(rows, way, j) for j in at]
-            ends = np.array([interval(g) for g in found])
+            ends = np.array([interval(g, DRAWS) for g in found])
             axes.plot(at, [g.mean() for g in found], "o-", markersize=3, color=colour, label=way)
             axes.fill_between(at, ends[:, 0], ends[:, 1], color=colour, alpha=0.12, linewidth=0)
         axes.axhline(0, color="grey", linewidth=0.8)

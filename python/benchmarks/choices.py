@@ -25,6 +25,7 @@ import SimpleITK as sitk
 import truth
 import typer
 import zoo
+from intervals import interval
 from numpy.typing import NDArray
 from scipy import ndimage
 
@@ -290,9 +291,6 @@ HARM = -1.0
 CEILING = 5.0
 """Percent of the plan's error that the oracle must gain for a kind to be worth learning."""
 
-DRAWS = 2000
-"""Bootstrap samples, of kinds, for an interval of 95 %."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Table:
@@ -407,11 +405,11 @@ def compared(t: Table, gains: NDArray[np.float64]) -> Row:
     95 % by bootstrap over kinds, kinds better and worse, and Wilcoxon's p over kinds.
     """
     means = by_kind(t, gains)
-    drawn = np.random.default_rng(0).choice(means, (DRAWS, len(means))).mean(1)
+    low, high = interval(means)
     return {
         "gain": percent(means.mean()),
-        "low": percent(np.percentile(drawn, 2.5)),
-        "high": percent(np.percentile(drawn, 97.5)),
+        "low": percent(low),
+        "high": percent(high),
         "better": int((means > 1e-9).sum()),
         "worse": int((means < -1e-9).sum()),
         "p": signed_rank_p(np.where(np.abs(means) > 1e-9, means, 0)),

@@ -25,6 +25,7 @@ import numpy as np
 import truth
 import typer
 import zoo
+from intervals import DRAWS, interval
 from numpy.typing import NDArray
 
 import morphseek
@@ -74,9 +75,6 @@ CONFIG = Path(__file__).with_name("general.toml")
 
 SMALL = 1 << 19
 """Voxels of the fixed image below which the plan refines twice as long."""
-
-DRAWS = 2000
-"""Bootstrap samples, of kinds, for an interval of 95 %."""
 
 GPU_TFLOPS = 10.0
 """What an H100 is taken to sustain on such small grids: a hundredth of what it is sold for."""
@@ -398,12 +396,6 @@ def table_of(rows: list[Row], names: list[str]) -> Table:
         {name: mean(pointed, name, "error") for name in names},
         {name: mean(labelled, name, "dice") for name in names},
     )
-
-
-def interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean, by bootstrap over kinds."""
-    drawn = np.random.default_rng(0).choice(values, (DRAWS, len(values))).mean(1)
-    return float(np.percentile(drawn, 2.5)), float(np.percentile(drawn, 97.5))
 
 
 def fitted(minutes: NDArray[np.float64], share: NDArray[np.float64]) -> tuple[float, float]:
