@@ -13,6 +13,7 @@ import numpy as np
 
 from . import errors, images
 from ._features import needed
+from ._grid import size_of
 from .registration import register
 from .result import RegistrationResult
 
@@ -81,7 +82,7 @@ class Register(Transform):
         """
         found = register(fixed, moving, **self.options)
         out = {"warped": _meta(found.warped, found.grid), "ddf": None}
-        if (found.grid[:3] == found.moving_grid[:3]).all():
+        if (size_of(found.grid) == size_of(found.moving_grid)).all():
             out["ddf"] = displacement(found)
         if labels is not None:
             # an array lies on the moving image

@@ -53,6 +53,7 @@ import numpy as np
 
 from . import _files, _json, errors, images
 from ._engine import core
+from ._grid import axes_of, origin_of, size_of, spacing_of
 from .channels import Channel
 from .landmarks import Landmarks
 from .progress import Progress
@@ -214,14 +215,14 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     >>> array.shape, coarse[3:6].round(2)
     ((5, 3, 4, 3), array([2.33, 2.5 , 3.  ]))
     """
-    own = transform.grid[3:6]
+    own = spacing_of(transform.grid)
     if spacing <= own.min():
         return transform.behind_initial()
     grid = transform.grid.copy()
-    extent = (grid[:3] - 1) * own
+    extent = (size_of(grid) - 1) * own
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
-    grid[:3], grid[3:6] = steps + 1, extent / steps
-    x, y, z = (int(n) for n in grid[:3])
+    size_of(grid)[:], spacing_of(grid)[:] = steps + 1, extent / steps
+    x, y, z = (int(n) for n in size_of(grid))
     matrix = images.index_to_physical(grid)
     points = np.indices((z, y, x)).reshape(3, -1)[::-1].T @ matrix[:3, :3].T + matrix[:3, 3]
     moved = transform.transform_points(points) - points
@@ -235,9 +236,9 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
 def geometry(grid: np.ndarray) -> dict[str, list[float]]:
     """Return a grid, as :attr:`images.Image.grid`, as it travels."""
     return {
-        "spacing": grid[3:6].tolist(),
-        "origin": grid[6:9].tolist(),
-        "direction": grid[9:18].tolist(),
+        "spacing": spacing_of(grid).tolist(),
+        "origin": origin_of(grid).tolist(),
+        "direction": axes_of(grid).ravel().tolist(),
     }
 
 

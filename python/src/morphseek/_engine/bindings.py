@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import errors
+from .._grid import axes_of, origin_of, size_of, spacing_of
 from .._native import gopy
 from .core import call
 
@@ -40,7 +41,7 @@ class Found(NamedTuple):
 def shape_of(grid: Grid) -> tuple[int, int, int]:
     """Return the shape (z, y, x) of the arrays on a grid."""
     _check("grid", grid, np.float64, (18,))
-    x, y, z = (float(n) for n in grid[:3])
+    x, y, z = (float(n) for n in size_of(grid))
     if not all(math.isfinite(n) and n >= 0 for n in (x, y, z)):
         raise errors.InvalidArgumentError(f"the grid has the size {x:g} x {y:g} x {z:g}")
     return int(z), int(y), int(x)
@@ -240,8 +241,8 @@ def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Doubles
 def with_margin(grid: Grid, margin: np.ndarray) -> Doubles:
     """Return a grid with as many voxels more below and above x, y and z, shape (3, 2)."""
     wider = np.array(grid, np.float64)
-    wider[:3] += margin.sum(axis=1)
-    wider[6:9] -= grid[9:18].reshape(3, 3) @ (margin[:, 0] * grid[3:6])
+    size_of(wider)[:] += margin.sum(axis=1)
+    origin_of(wider)[:] -= axes_of(grid) @ (margin[:, 0] * spacing_of(grid))
     return wider
 
 

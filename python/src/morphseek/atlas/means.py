@@ -11,6 +11,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
+from .._grid import axes_of, origin_of, size_of, spacing_of
 from ..transforms import DenseTransform, Transform
 
 _BINS = 256  # of the histogram whose entropy is measured
@@ -93,7 +94,7 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
 
 def points_of(grid: Doubles) -> Doubles:
     """Return where the voxels of a grid lie, LPS mm: shape (z, y, x, 3)."""
-    x, y, z = (np.arange(int(n), dtype=np.float64) for n in grid[:3])
+    x, y, z = (np.arange(int(n), dtype=np.float64) for n in size_of(grid))
     matrix = images.index_to_physical(grid)
     found: Doubles = (
         x[None, None, :, None] * matrix[:3, 0]
@@ -159,11 +160,11 @@ class MeanMap:
 
 def moved_grid(grid: Doubles, by: Doubles) -> Doubles:
     """Return the grid, moved by as many whole voxels as a 4x4 matrix moves its centre."""
-    center = images.index_to_physical(grid) @ [*((grid[:3] - 1) / 2), 1.0]
-    axes = grid[9:18].reshape(3, 3)
-    steps = np.rint(axes.T @ (by @ center - center)[:3] / grid[3:6])
+    center = np.array([*images.center_of(grid), 1.0])
+    axes = axes_of(grid)
+    steps = np.rint(axes.T @ (by @ center - center)[:3] / spacing_of(grid))
     made = grid.copy()
-    made[6:9] += axes @ (steps * grid[3:6])
+    origin_of(made)[:] += axes @ (steps * spacing_of(grid))
     return made
 
 
@@ -173,14 +174,14 @@ def common_grid(
     """Return a grid with the first one's axes that holds all images once their centres of mass lie
     on one another, at the mean of these; its voxels are the median of theirs.
     """
-    axes = grids[0][9:18].reshape(3, 3)
+    axes = axes_of(grids[0])
     sizes = []
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for grid, center in zip(grids, centers):
-        own = grid[9:18].reshape(3, 3)
+        own = axes_of(grid)
         nearest = np.abs(axes.T @ own).argmax(axis=1)
-        sizes.append(grid[3:6][nearest])
-        corners = np.array(np.meshgrid(*[(-0.5, n - 0.5) for n in grid[:3]])).reshape(3, -1)
+        sizes.append(spacing_of(grid)[nearest])
+        corners = np.array(np.meshgrid(*[(-0.5, n - 0.5) for n in size_of(grid)])).reshape(3, -1)
         places = images.index_to_physical(grid)[:3] @ np.vstack([corners, np.ones(8)])
         along = axes.T @ (places - center[:, None])
         low, high = np.minimum(low, along.min(axis=1)), np.maximum(high, along.max(axis=1))
@@ -188,7 +189,7 @@ def common_grid(
     count = np.maximum(np.ceil((high - low) / voxel - 1e-6), 4)
     first = (low + high) / 2 - (count - 1) / 2 * voxel
     origin = np.mean(centers, axis=0) + axes @ first
-    return np.array([*count, *voxel, *origin, *grids[0][9:18]], np.float64)
+    return np.array([*count, *voxel, *origin, *axes_of(grids[0]).ravel()], np.float64)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from .. import _files, errors, images as volumes
 from .._engine import bindings, core
 from .._engine.bindings import Doubles
 from .._engine.options import BENDING, STILL
+from .._grid import spacing_of
 from ..cohort import Outcome, register_cohort
 from ..progress import Bar, Progress, callback_of
 from ..report.template import three_planes
@@ -262,7 +263,7 @@ class Work:
                     averaging.add(carried(source.read(), new))
             average = averaging.result()
             gradient, entropy = sharpness(average)
-            left = _lengths(rest.displacement(), average.shown) / min(grid[3:6])
+            left = _lengths(rest.displacement(), average.shown) / min(spacing_of(grid))
             shape = _lengths(mean.displacement(), np.ones(before.array.shape, bool))
             iteration = Iteration(
                 number + 1,

@@ -17,6 +17,7 @@ import SimpleITK as sitk
 
 from .. import _files, _manifest, errors, images
 from .._engine import bindings, core
+from .._grid import size_of
 from .._json import read as read_json, without_nan
 from .._plain import harmless_row
 from .._tables import read_table
@@ -295,9 +296,9 @@ def _smoothed(values: np.ndarray, known: np.ndarray, grid: np.ndarray, fwhm: flo
     """Return a map after a Gaussian over the voxels that are known; NaN far from all of them."""
     if not fwhm:
         return np.where(known, values, np.nan).astype(np.float32)
-    if grid[:3].min() < _LEAST_VOXELS:
+    if size_of(grid).min() < _LEAST_VOXELS:
         raise errors.InvalidArgumentError(
-            f"the fixed image has an axis of {int(grid[:3].min())} voxels, too few for the"
+            f"the fixed image has an axis of {int(size_of(grid).min())} voxels, too few for the"
             " Gaussian; set fwhm to 0"
         )
 

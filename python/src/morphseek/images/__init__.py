@@ -9,7 +9,7 @@ folder beside its place and moved there when it is complete.
 from .convert import as_kind_of, read, read_on
 from .files import read_frames, read_vectors, write, write_vectors
 from .frames import Frames
-from .grid import grid_of, index_to_physical, placed
+from .grid import center_of, grid_of, index_to_physical, placed
 from .image import Image, ImageLike, Volume
 from .named import label_names
 from .sequence import write_sequence
@@ -22,6 +22,7 @@ __all__ = [
     "Volume",
     "as_kind_of",
     "check_apart",
+    "center_of",
     "grid_of",
     "index_to_physical",
     "label_names",

@@ -19,6 +19,7 @@ import SimpleITK as sitk
 
 from .. import _apart, errors
 from .._files import check_path, check_regular, check_unchanged, reserve, stamp, write_with
+from .._grid import axes_of, size_of
 from .._itk import hdf5_lock, itk_reason, to_read, to_write
 from .dicom import read_repeated, read_series
 from .formats import NIFTI, PAIRS, WRITTEN
@@ -275,9 +276,9 @@ def write_pieces(
     """
     small = np.zeros((2, 2, 2), dtype.newbyteorder("="))
     like, ending = Image.on_grid(small, grid).to_sitk(), Path(path).name.lower()
-    sizes = [int(n) for n in grid[:3]]
+    sizes = [int(n) for n in size_of(grid)]
     nifti = not ending.endswith(".nrrd")
-    if nifti and (max(sizes) > _MOST_NIFTI or is_sheared(np.array(grid[9:18]).reshape(3, 3))):
+    if nifti and (max(sizes) > _MOST_NIFTI or is_sheared(axes_of(grid))):
         raise errors.OutputUnwritableError(
             f"{path}: a NIfTI does not hold this grid; give the file the ending .nrrd"
         )

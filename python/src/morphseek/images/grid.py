@@ -6,6 +6,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from .._grid import axes_of, origin_of, size_of, spacing_of
 
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
@@ -20,9 +21,21 @@ def index_to_physical(grid: np.ndarray) -> np.ndarray:
     (4, 4)
     """
     m = np.eye(4)
-    m[:3, :3] = grid[9:18].reshape(3, 3) * grid[3:6]
-    m[:3, 3] = grid[6:9]
+    m[:3, :3] = axes_of(grid) * spacing_of(grid)
+    m[:3, 3] = origin_of(grid)
     return m
+
+
+def center_of(grid: np.ndarray) -> np.ndarray:
+    """The middle of a grid as in :attr:`Image.grid`, LPS mm.
+
+    Examples
+    --------
+    >>> images.center_of(pair.fixed.grid).shape
+    (3,)
+    """
+    middle: np.ndarray = index_to_physical(grid) @ [*((size_of(grid) - 1) / 2), 1]
+    return middle[:3]
 
 
 def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
@@ -33,9 +46,9 @@ def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
     >>> images.placed(pair.fixed.to_sitk(), pair.moving.grid).GetSize()
     (48, 48, 48)
     """
-    image.SetSpacing(grid[3:6].tolist())
-    image.SetOrigin(grid[6:9].tolist())
-    image.SetDirection(grid[9:18].tolist())
+    image.SetSpacing(spacing_of(grid).tolist())
+    image.SetOrigin(origin_of(grid).tolist())
+    image.SetDirection(axes_of(grid).ravel().tolist())
     return image
 
 

@@ -101,6 +101,6 @@ def _check_grids(volumes: Sequence[images.Image]) -> None:
 
 
 def _place(image: images.Image) -> str:
-    center = image.index_to_physical @ [*((image.grid[:3] - 1) / 2), 1]
-    at = ", ".join(f"{v:.1f}" for v in center[:3])
+    center = images.center_of(image.grid)
+    at = ", ".join(f"{v:.1f}" for v in center)
     return f"{repr(image)[6:-1].rpartition(',')[0]} around ({at})"

@@ -215,13 +215,13 @@ def _run(
                     results[k], starts[k] = again, "concatenated"
                     direct[k] = _transform(again, grid)
                     apart[k] = distance(direct[k], chain[k], grid, tissue)
-    center = images.index_to_physical(grid) @ [*((grid[:3] - 1) / 2), 1.0]
+    center = images.center_of(grid)
     moved = [
         FrameMotion(
             k,
             volumes[k].name,
             direct[k],
-            _six(found, center[:3]),
+            _six(found, center),
             distance(direct[k], None, grid, tissue),
             None if found is None else found.verdict,
             starts[k],

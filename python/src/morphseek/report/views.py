@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import images
+from .._grid import size_of
 from .._percentiles import distinct, percentiles
 from ..result import RegistrationResult
 from ..transforms import minimum, resample_identity
@@ -43,7 +44,7 @@ class Axes:
         self.columns = columns
         self._order = [2 - columns[r] for r in (2, 1, 0)]  # the array axes that run along z, y, x
         self._directions = direction[:, columns] * self.signs
-        size = grid[:3].astype(int)
+        size = size_of(grid).astype(int)
         turned = np.zeros((4, 4))  # from the turned index x, y, z to the grid's own
         turned[3, 3] = 1
         for r, c in enumerate(columns):

@@ -13,6 +13,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
+from .._grid import origin_of, size_of
 from .._itk import itk_reason
 from ..images.files import write_pieces
 from ..images.headers import Stored, check_header
@@ -43,7 +44,7 @@ def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path |
         of_result = _stored(reference)
         size = 0.0 if of_result is None else float(of_result.size)
     else:
-        size = 0.0 if transform.grid is None else float(np.prod(transform.grid[:3]))
+        size = 0.0 if transform.grid is None else float(np.prod(size_of(transform.grid)))
     return 6 * stored.size + _HELD * size > _SHARE * free
 
 
@@ -226,7 +227,7 @@ class _Work:
         self.transform, self.source, self.grid = transform, source, grid
         self.interpolation, self.dtype, self.modulate = interpolation, dtype, modulate
         self.memory = memory
-        self.size = grid[:3].astype(int)
+        self.size = size_of(grid).astype(int)
         # wrong names are refused here
         carrier(source.first.array, interpolation, None, lambda _: False, dtype)
         self.around = _AROUND[interpolation]
@@ -268,8 +269,8 @@ class _Work:
         lower, upper = np.maximum(low - beside, 0), np.minimum(high + beside, self.size)
         inner = tuple(slice(a, b) for a, b in zip((low - lower)[::-1], (high - lower)[::-1]))
         box = self.grid.copy()
-        box[:3] = upper - lower
-        box[6:9] = (images.index_to_physical(self.grid) @ [*lower, 1])[:3]
+        size_of(box)[:] = upper - lower
+        origin_of(box)[:] = (images.index_to_physical(self.grid) @ [*lower, 1])[:3]
         first, last = self._reached(box)
         count = float(np.prod(np.maximum(last - first, 0)))
         halves = int(np.argmax(high - low))

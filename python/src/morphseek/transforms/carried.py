@@ -17,6 +17,7 @@ import numpy as np
 from .. import errors, images
 from .._features import needed
 from .._files import check_path, check_regular, write_with
+from .._grid import size_of, spacing_of
 from ..landmarks import Landmarks
 from .saved import Transform
 
@@ -234,12 +235,12 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
 
 def _trk_header(header: dict[str, Any], grid: np.ndarray) -> dict[str, Any]:
     to_ras = np.diag([-1.0, -1.0, 1.0, 1.0]) @ images.index_to_physical(grid)
-    axes = np.abs(to_ras[:3, :3] / grid[3:6]).argmax(axis=0)
+    axes = np.abs(to_ras[:3, :3] / spacing_of(grid)).argmax(axis=0)
     letters = ("LR", "PA", "IS")
     order = "".join(letters[a][int(to_ras[a, k] > 0)] for k, a in enumerate(axes))
     return header | {
         "voxel_to_rasmm": to_ras.astype(np.float32),
-        "dimensions": grid[:3].astype(np.int16),
-        "voxel_sizes": grid[3:6].astype(np.float32),
+        "dimensions": size_of(grid).astype(np.int16),
+        "voxel_sizes": spacing_of(grid).astype(np.float32),
         "voxel_order": order.encode(),
     }

@@ -12,6 +12,7 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
+from .._grid import size_of, spacing_of
 from . import h5
 from .files import write_parts
 from .labels import beyond_float32, carrier, checked_dtype
@@ -81,7 +82,7 @@ class DenseTransform:
 
     def __repr__(self) -> str:
         fixed, moving = (
-            " x ".join(str(int(n)) for n in g[:3]) for g in (self.grid, self.moving_grid)
+            " x ".join(str(int(n)) for n in size_of(g)) for g in (self.grid, self.moving_grid)
         )
         return (
             f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to"
@@ -391,7 +392,7 @@ class DenseTransform:
         return self._is_nothing(self.behind_initial()[0])
 
     def _is_nothing(self, behind: Floats) -> bool:
-        least = 1e-3 * float(self._grid[3:6].min())
+        least = 1e-3 * float(spacing_of(self._grid).min())
         for part in (behind.reshape(-1)[::997], behind):  # what bends is mostly seen at once
             if part.max() > least or part.min() < -least:
                 return False

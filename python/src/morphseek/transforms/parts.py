@@ -9,6 +9,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._engine.bindings import Doubles, Floats
+from .._grid import axes_of, origin_of, size_of, spacing_of
 from ..images import grid_of, index_to_physical, placed
 from .linear import linear, linear_part
 
@@ -116,12 +117,12 @@ def _reached(vectors: np.ndarray, grid: Doubles, name: str) -> Doubles:
     for axis, place in enumerate((x, y[:, None], z[:, None, None])):
         at = moved[..., axis] + place
         low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
-    if (high - low + 1).prod() > 8 * grid[:3].prod() + 1e6:
+    if (high - low + 1).prod() > 8 * size_of(grid).prod() + 1e6:
         raise errors.InvalidArgumentError(
             f"{name}: it spreads its grid so far that its inverse would not fit; check it:"
             " morphseek check FILE"
         )
     made = grid.copy()
-    made[:3] = high - low + 1
-    made[6:9] += grid[9:18].reshape(3, 3) @ (low * grid[3:6])
+    size_of(made)[:] = high - low + 1
+    origin_of(made)[:] += axes_of(grid) @ (low * spacing_of(grid))
     return made

@@ -7,6 +7,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._engine import bindings
+from .._grid import size_of
 from ..images import Image, placed
 from .labels import LABELS, beyond, carrier
 from .parts import field_on
@@ -99,4 +100,4 @@ def _beyond_float64(array: np.ndarray) -> bool:
 
 def _empty(grid: np.ndarray) -> sitk.Image:
     """Return an image that has the grid; its voxels do not count."""
-    return placed(sitk.Image([int(n) for n in grid[:3]], sitk.sitkUInt8), grid)
+    return placed(sitk.Image([int(n) for n in size_of(grid)], sitk.sitkUInt8), grid)

@@ -13,6 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
+from .._grid import size_of
 from ..images.dicom_series import frame_of
 from . import formats
 from .files import read
@@ -125,7 +126,9 @@ class Transform:
         return made.inverse() if inverse else made
 
     def __repr__(self) -> str:
-        on = "" if self._grid is None else f" on {' x '.join(f'{n:g}' for n in self._grid[:3])}"
+        on = (
+            "" if self._grid is None else f" on {' x '.join(f'{n:g}' for n in size_of(self._grid))}"
+        )
         return f"Transform({self._transform.GetName()}{on})"
 
     @property
@@ -396,10 +399,10 @@ class Transform:
         field = _field_grid(self._transform)
         if field is None:
             return
-        corners = np.array(np.meshgrid(*[(0.0, n - 1) for n in grid[:3]])).reshape(3, -1)
+        corners = np.array(np.meshgrid(*[(0.0, n - 1) for n in size_of(grid)])).reshape(3, -1)
         places = images.index_to_physical(grid) @ np.vstack([corners, np.ones(8)])
         index = (np.linalg.inv(images.index_to_physical(field)) @ places)[:3]
-        if (index.max(axis=1) < 0).any() or (index.min(axis=1) > field[:3] - 1).any():
+        if (index.max(axis=1) < 0).any() or (index.min(axis=1) > size_of(field) - 1).any():
             raise errors.InvalidArgumentError(
                 f"{self._name}: its field lies around {_center(field)} mm (LPS) and does not reach"
                 f" {what} around {_center(grid)} mm; they belong to different spaces, or the"
@@ -518,8 +521,8 @@ def _said(image: images.ImageLike) -> str:
 
 
 def _center(grid: np.ndarray) -> str:
-    middle = images.index_to_physical(grid) @ [*((grid[:3] - 1) / 2), 1]
-    return "(" + ", ".join(f"{v:.0f}" for v in middle[:3]) + ")"
+    middle = images.center_of(grid)
+    return "(" + ", ".join(f"{v:.0f}" for v in middle) + ")"
 
 
 def _field_grid(transform: sitk.Transform) -> Doubles | None:

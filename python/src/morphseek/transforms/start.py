@@ -11,6 +11,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
+from .._grid import origin_of, size_of
 from . import h5
 from .dense import DenseTransform
 from .files import transform_of
@@ -72,7 +73,7 @@ def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
     behind, grid = given.behind_initial()
     if np.array_equal(given.grid, fixed.grid):  # beyond it nothing was found: the engine holds on
         to_index = np.linalg.inv(images.index_to_physical(grid))
-        first = np.rint(to_index @ [*fixed.grid[6:9], 1]).astype(int)[2::-1]
+        first = np.rint(to_index @ [*origin_of(fixed.grid), 1]).astype(int)[2::-1]
         own = tuple(slice(k, k + n) for k, n in zip(first, given.shape))
         return Start(np.array(given.initial), (np.ascontiguousarray(behind[own]), fixed.grid))
     rest = field_on(field_part(behind, grid), fixed.grid)
@@ -81,11 +82,11 @@ def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
 
 def _covered(grid: np.ndarray, fixed: np.ndarray) -> float:
     """Return the share of an image's voxels that lie on a field's grid."""
-    axes = [np.linspace(0, n - 1, int(min(n, 32))) for n in fixed[:3]]
+    axes = [np.linspace(0, n - 1, int(min(n, 32))) for n in size_of(fixed)]
     places = np.array(np.meshgrid(*axes)).reshape(3, -1)
     places = images.index_to_physical(fixed) @ np.vstack([places, np.ones(places.shape[1])])
     index = (np.linalg.inv(images.index_to_physical(grid)) @ places)[:3]
-    inside = (index >= -0.5) & (index <= grid[:3, None] - 0.5)
+    inside = (index >= -0.5) & (index <= size_of(grid)[:, None] - 0.5)
     return float(inside.all(axis=0).mean())
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from .. import errors, images
 from .._features import needed
 from .._files import write_with
+from .._grid import axes_of, origin_of, spacing_of
 from ..images import dicom_series as dicom
 from .contours import outlines, rasterised
 from .parts import field_on
@@ -210,7 +211,9 @@ def _planes(
             f"input: {source} has contours that do not lie in parallel planes at even distances;"
             " export the structure set on the slices of its series"
         )
-    known = [grid[3:6].min()] + ([moving_grid[3:6].min()] if moving_grid is not None else [])
+    known = [spacing_of(grid).min()] + (
+        [spacing_of(moving_grid).min()] if moving_grid is not None else []
+    )
     return _Planes(axes, first, step, float(min(known)))
 
 
@@ -222,7 +225,7 @@ def _normal(points: np.ndarray) -> np.ndarray:
 
 
 def _along(grid: np.ndarray, normal: np.ndarray) -> float:
-    axis = np.abs(normal @ grid[9:18].reshape(3, 3)).argmax()
+    axis = np.abs(normal @ axes_of(grid)).argmax()
     return float(grid[3 + axis])
 
 
@@ -251,7 +254,7 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
 def _slices(grid: np.ndarray) -> Iterator[np.ndarray]:
     """Give the place of the first voxel of each slice."""
     for k in range(int(grid[2])):
-        yield grid[6:9] + grid[9:18].reshape(3, 3)[:, 2] * grid[5] * k
+        yield origin_of(grid) + axes_of(grid)[:, 2] * grid[5] * k
 
 
 def _placed(grid: np.ndarray, k: int, line: np.ndarray) -> np.ndarray:
@@ -279,7 +282,7 @@ def _sampled(
         return
     one = grid.copy()
     one[2] = 1
-    one[6:9] = place
+    origin_of(one)[:] = place
     rows, columns = (np.arange(int(n), dtype=np.float64) for n in (grid[1], grid[0]))
     line = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
     there = _placed(grid, k, line) + field_on(transform.to_sitk(), one).reshape(-1, 3)

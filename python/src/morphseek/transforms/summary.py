@@ -8,7 +8,8 @@ import numpy as np
 import SimpleITK as sitk
 
 from .._engine import bindings
-from ..images import index_to_physical
+from .._grid import size_of, spacing_of
+from ..images import center_of
 from .linear import linear_part
 from .parts import field_on, grid_of_field, is_field, parts_of, vectors_of
 
@@ -79,7 +80,7 @@ def _named(part: sitk.Transform) -> str:
     if not is_field(part):
         return str(part.GetName())
     grid = grid_of_field(part)
-    size, spacing = (" x ".join(f"{v:g}" for v in a) for a in (grid[:3], grid[3:6]))
+    size, spacing = (" x ".join(f"{v:g}" for v in a) for a in (size_of(grid), spacing_of(grid)))
     return f"{part.GetName()}, {size} vectors of {spacing} mm"
 
 
@@ -129,12 +130,12 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     if grid := found.get("grid"):
         size = " x ".join(map(str, grid["size"]))
         m = np.array([*grid["size"], *grid["spacing"], *grid["origin"], *grid["direction"]])
-        middle = index_to_physical(m) @ [*((m[:3] - 1) / 2), 1]
+        middle = center_of(m)
         said += [
             (
                 "grid",
                 f"{size} voxels of {' x '.join(f'{s:g}' for s in grid['spacing'])} mm around"
-                f" {', '.join(f'{v:.1f}' for v in middle[:3])}",
+                f" {', '.join(f'{v:.1f}' for v in middle)}",
             ),
             (
                 "displacement",

@@ -16,6 +16,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._files import write_with
+from ..._grid import axes_of, origin_of, size_of, spacing_of
 from ...images import dicom_series as dicom
 from ...images.grid import is_sheared, sheared
 from ..linear import linear
@@ -221,11 +222,9 @@ def _check_order(job: Job) -> None:
 
 def _box(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two grids fill the same box, however their axes run."""
-    centers = [
-        images.index_to_physical(g) @ np.array([*((g[:3] - 1) / 2), 1.0]) for g in (one, other)
-    ]
-    reach = [np.abs(g[9:18].reshape(3, 3)) @ (g[:3] * g[3:6]) / 2 for g in (one, other)]
-    near = 0.5 * float(min(one[3:6].min(), other[3:6].min()))
+    centers = [images.center_of(g) for g in (one, other)]
+    reach = [np.abs(axes_of(g)) @ (size_of(g) * spacing_of(g)) / 2 for g in (one, other)]
+    near = 0.5 * float(min(spacing_of(one).min(), spacing_of(other).min()))
     return bool(
         np.abs(centers[0] - centers[1]).max() < near and np.abs(reach[0] - reach[1]).max() < near
     )
@@ -246,7 +245,7 @@ def _put_matrix(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.
 
 def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
     post, vectors, grid = _bend(job)
-    if is_sheared(grid[9:18].reshape(3, 3)):
+    if is_sheared(axes_of(grid)):
         raise sheared(f"{job.path}: {job.name}")
     vectors, grid = _right_handed(vectors, grid)
     if vectors.size * 4 > _MOST:
@@ -256,12 +255,12 @@ def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.S
         )
     if not np.isfinite(vectors).all():
         raise errors.InvalidArgumentError(f"{job.path}: {job.name} has vectors that are no numbers")
-    direction = grid[9:18].reshape(3, 3)
+    direction = axes_of(grid)
     place = dicom.item(
-        ImagePositionPatient=[_decimal(v) for v in grid[6:9]],
+        ImagePositionPatient=[_decimal(v) for v in origin_of(grid)],
         ImageOrientationPatient=[_decimal(v) for v in direction.T[:2].ravel()],
-        GridDimensions=[int(n) for n in grid[:3]],
-        GridResolution=[float(v) for v in grid[3:6]],
+        GridDimensions=[int(n) for n in size_of(grid)],
+        GridResolution=[float(v) for v in spacing_of(grid)],
         VectorGridData=np.ascontiguousarray(vectors, "<f4").tobytes(),
     )
     made.DeformableRegistrationSequence = [
@@ -293,12 +292,12 @@ def _right_handed(vectors: np.ndarray, grid: np.ndarray) -> tuple[np.ndarray, np
     """Return a field on a grid whose third axis is the cross product of the others, as DICOM takes
     it to be: a left-handed one is counted from its other end.
     """
-    axes = grid[9:18].reshape(3, 3)
+    axes = axes_of(grid)
     if np.linalg.det(axes) > 0:
         return vectors, grid
     made = grid.copy()
-    made[6:9] = mapped(images.index_to_physical(grid), np.array([0, 0, grid[2] - 1]))
-    made[9:18] = (axes * [1, 1, -1]).ravel()
+    origin_of(made)[:] = mapped(images.index_to_physical(grid), np.array([0, 0, grid[2] - 1]))
+    axes_of(made)[:] = axes * [1, 1, -1]
     return vectors[::-1], made
 
 

@@ -12,6 +12,7 @@ import SimpleITK as sitk
 
 from ... import images
 from ..._files import write_text
+from ..._grid import axes_of, origin_of, size_of, spacing_of
 from ..parts import composed
 from .job import Job, Loaded, Source
 
@@ -128,7 +129,7 @@ def _grid(said: dict[str, list[str]]) -> np.ndarray | None:
 
 def write(job: Job) -> list[Path]:
     matrix, grid = job.matrix(), job.grid
-    center = (images.index_to_physical(grid) @ [*((grid[:3] - 1) / 2), 1])[:3]
+    center = images.center_of(grid)
     shift = matrix[:3, :3] @ center + matrix[:3, 3] - center
 
     def said(values: np.ndarray) -> str:
@@ -144,11 +145,11 @@ def write(job: Job) -> list[Path]:
         "(MovingImageDimension 3)",
         '(FixedInternalImagePixelType "float")',
         '(MovingInternalImagePixelType "float")',
-        "(Size " + " ".join(str(int(n)) for n in grid[:3]) + ")",
+        "(Size " + " ".join(str(int(n)) for n in size_of(grid)) + ")",
         "(Index 0 0 0)",
-        f"(Spacing {said(grid[3:6])})",
-        f"(Origin {said(grid[6:9])})",
-        f"(Direction {said(grid[9:18].reshape(3, 3).T)})",
+        f"(Spacing {said(spacing_of(grid))})",
+        f"(Origin {said(origin_of(grid))})",
+        f"(Direction {said(axes_of(grid).T)})",
         '(UseDirectionCosines "true")',
         f"(CenterOfRotationPoint {said(center)})",
         '(ResampleInterpolator "FinalBSplineInterpolator")',

@@ -13,6 +13,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._files import write_text
+from ..._grid import axes_of, spacing_of
 from ...images.files import read_path
 from ..parts import field_part
 from .field import ENDINGS, write_nifti
@@ -24,8 +25,8 @@ _WARP, _COEFFICIENTS = 2006, (2007, 2008, 2009, 2016)  # NIfTI's intent codes
 
 def to_fsl(grid: np.ndarray) -> np.ndarray:
     """Return the 4x4 matrix from LPS mm to FSL's mm of an image."""
-    scaled = np.diag([*grid[3:6], 1.0])
-    if np.linalg.det(grid[9:18].reshape(3, 3)) > 0:
+    scaled = np.diag([*spacing_of(grid), 1.0])
+    if np.linalg.det(axes_of(grid)) > 0:
         scaled[0, 0], scaled[0, 3] = -grid[3], (grid[0] - 1) * grid[3]
     return scaled @ np.linalg.inv(images.index_to_physical(grid))
 

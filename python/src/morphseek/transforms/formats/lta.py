@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import images
 from ..._files import write_text
+from ..._grid import axes_of, origin_of, size_of, spacing_of
 from .job import RAS, Job, Loaded, Source
 
 _VOXELS, _RAS_TO_RAS = 0, 1
@@ -95,15 +96,15 @@ def write(job: Job) -> list[Path]:
 
 
 def _info(grid: np.ndarray) -> list[str]:
-    axes = RAS[:3, :3] @ grid[9:18].reshape(3, 3)
-    center = RAS[:3, :3] @ grid[6:9] + axes @ (grid[3:6] * grid[:3] / 2)
+    axes = RAS[:3, :3] @ axes_of(grid)
+    center = RAS[:3, :3] @ origin_of(grid) + axes @ (spacing_of(grid) * size_of(grid) / 2)
 
     def said(values: np.ndarray) -> str:
         return " ".join(f"{v:.15e}" for v in values)
 
     return [
-        "volume = " + " ".join(str(int(n)) for n in grid[:3]),
-        f"voxelsize = {said(grid[3:6])}",
+        "volume = " + " ".join(str(int(n)) for n in size_of(grid)),
+        f"voxelsize = {said(spacing_of(grid))}",
         *(f"{axis}ras   = {said(axes[:, k])}" for k, axis in enumerate("xyz")),
         f"cras   = {said(center)}",
     ]

@@ -11,6 +11,7 @@ from ... import errors, images
 from ..._engine.bindings import shape_of
 from ..._features import needed
 from ..._files import write_with
+from ..._grid import size_of
 from ..parts import field_part
 from .job import RAS, Job, Loaded, Source, points_of
 
@@ -78,7 +79,7 @@ def write(job: Job) -> list[Path]:
     if grid is not None:
         domain = library.X5Domain(
             grid=True,
-            size=tuple(int(n) for n in grid[:3]),
+            size=tuple(int(n) for n in size_of(grid)),
             mapping=RAS @ images.index_to_physical(grid),
             coordinates="cartesian",
         )
