@@ -50,6 +50,7 @@ func alongX(n int, mm float64) func(x, y, z float64) [3]float64 {
 // What one channel does not show another one does: with both, points come nearer to where they belong than with either, whatever grid and axes the
 // channel has; the metrics say what was compared.
 func TestChannels(t *testing.T) {
+	long(t)
 	const n = 48
 	fixed, moving, truth := testpair.Moved(n, alongX(n, 4))
 	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}
@@ -84,6 +85,7 @@ func TestChannels(t *testing.T) {
 
 // Label maps drive where the images show nothing, by the search and by the refinement; what one of them has alone is said.
 func TestLabelChannel(t *testing.T) {
+	long(t)
 	const n = 48
 	fixed, moving, truth := testpair.Moved(n, alongX(n, 5))
 	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}

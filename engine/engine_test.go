@@ -59,6 +59,14 @@ func open(t testing.TB, cfg Config) *Engine {
 	return e
 }
 
+// long skips a test that takes seconds, and asks of the engine what no processor changes, where the suite has run it already.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("go test without -short runs it")
+	}
+}
+
 // with returns the default options but for those changed.
 func with(change func(*Options)) Options {
 	o := DefaultOptions()
@@ -175,6 +183,7 @@ func TestIdentity(t *testing.T) {
 
 // One pair of images has one alignment, in whatever order a file keeps their axes.
 func TestOrderOfAxes(t *testing.T) {
+	long(t)
 	turned := func(v *volume.Volume) *volume.Volume { return testpair.Reordered(v, [3]int{2, 0, 1}, [3]bool{true}) }
 	asIs := func(v *volume.Volume) *volume.Volume { return v }
 	fixed, moving := blob([3]int{34, 30, 26}, 0), blob([3]int{36, 30, 28}, 3)
@@ -357,6 +366,7 @@ func TestIntensitiesOfAnyScale(t *testing.T) {
 
 // A few voxels far beyond the others, as parameter maps have them, and a CT scanner's padding say nothing of what was imaged.
 func TestOutlyingVoxels(t *testing.T) {
+	long(t)
 	fixed, moving, _ := testpair.Phantom(64, 1, false)
 	// Air of -1000 HU and tissue around 0, with noise.
 	for k, v := range []*volume.Volume{fixed, moving} {

@@ -32,6 +32,7 @@ func moves(r *Result) (most [3]float32) {
 // Whatever order and direction the axes of the file have, nothing moves along a locked one, to the last bit, by the search, the refinement and
 // both; and what moved along the free one is found.
 func TestAlong(t *testing.T) {
+	long(t)
 	fixed, moving, truth := testpair.Moved(48, alongY(48, 5))
 	lo, hi := [3]int{10, 10, 10}, [3]int{38, 38, 38}
 	before := testpair.MeanError(nil, truth, lo, hi)
@@ -256,6 +257,7 @@ func errorOf(r *Result, truth func(x, y, z float64) [3]float64, labels *volume.V
 // Two bodies keep their shape to the last digit of a float32, by whatever stages, also behind an initial transform that scales; their motion is
 // found, and the rest of the image matches about as well as without them.
 func TestRigidRegions(t *testing.T) {
+	long(t)
 	p, truth, motions := withBodies(56)
 	free := p
 	free.Rigid = nil

@@ -41,6 +41,7 @@ func roundTrip(t *testing.T, forth, back *Result, margin int) (mean, p95 float64
 
 // Whichever image is called fixed, one map is the other's inverse; the points are no worse for it.
 func TestSymmetric(t *testing.T) {
+	long(t)
 	fixed, moving, truth := testpair.Phantom(40, 3, false)
 	turn := volume.Affine{M: [9]float64{0.98, -0.199, 0, 0.199, 0.98, 0, 0, 0, 1}, T: [3]float64{4, -3, 2}}
 	turned := *moving
