@@ -24,11 +24,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes a night, unless it is asked for."""
-    if "nightly" not in config.getoption("markexpr"):
-        late = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=late)
-        items[:] = [item for item in items if item not in late]
+    """Leave out what takes long, unless it is asked for."""
+    asked = config.getoption("markexpr")
+    left = [mark for mark in ("thorough", "nightly") if mark not in asked]
+    late = [item for item in items if any(map(item.get_closest_marker, left))]
+    config.hook.pytest_deselected(items=late)
+    items[:] = [item for item in items if item not in late]
 
 
 @pytest.fixture(autouse=True)

@@ -569,6 +569,7 @@ def test_reports_have_the_command_only_where_one_was_given(
     assert (tmp_path / "typed" / "plain" / "report.html").stat().st_size < 200_000
 
 
+@pytest.mark.thorough
 def test_cluster_that_loses_a_worker(tmp_path: Path):
     """Every pair is done once: what was finished before the loss is not touched, what was under way
     is done by the other worker.

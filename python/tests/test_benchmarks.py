@@ -30,6 +30,7 @@ def compare(out: Path, *arguments: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.thorough
 def test_table(tmp_path: Path):
     """Two pairs, one with a broken image: ours and a peer run, the failure is a row that counts,
     and nothing runs twice.
@@ -84,6 +85,7 @@ def test_table(tmp_path: Path):
         assert (out / f"{picture}.png").stat().st_size > 5000
 
 
+@pytest.mark.thorough
 def test_timeout_is_a_row(tmp_path: Path):
     folder = tmp_path / "torsos"
     data_sets.make_phantom(folder, 1, 24)

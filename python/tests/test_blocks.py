@@ -157,6 +157,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a process's peak")
 def test_the_memory_is_bounded(tmp_path: Path):
     array = np.zeros((224, 224, 224), np.int16)

@@ -27,6 +27,7 @@ def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
+@pytest.mark.thorough
 def test_end_to_end(tmp_path: Path):
     """Two pairs of one kind by two candidates; a line that a kill cut is run again, the others
     are not.
@@ -71,6 +72,7 @@ def seen_of(facts: np.ndarray, candidates: int) -> choosers.Seen:
     return choosers.Seen(facts, np.zeros((len(facts), candidates, 1)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "package"),
     [("boosted trees", "sklearn"), ("GRPO", "torch"), ("GRPO, advantages undivided", "torch")],

@@ -125,6 +125,7 @@ def test_table_by_hand():
     assert "| x, mm | 6.00 | 1.50 |" in general.details(t, ["affine", "search"])
 
 
+@pytest.mark.thorough
 def test_nothing_measured_is_said(tmp_path: Path):
     command = [sys.executable, str(BENCHMARKS / "general.py"), "--run", str(tmp_path), "--out"]
     finished = subprocess.run(

@@ -25,6 +25,7 @@ def gpu():
         sys.path.remove(str(SCRIPT.parent))
 
 
+@pytest.mark.thorough
 def test_end_to_end_on_the_cpu(tmp_path):
     """A bundle that loops, through ONNX Runtime and through the engine; one that is not there is a
     row that says so.
@@ -179,6 +180,7 @@ def test_placement(gpu):
     )
 
 
+@pytest.mark.thorough
 def test_a_visit_of_training(gpu):
     """T steps with an update each, of one of the paper's networks, by the trainer's own code; a row
     of the table.
@@ -218,6 +220,7 @@ def test_floor_without_peaks(gpu):
     }
 
 
+@pytest.mark.thorough
 def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
     # one voxel at its coarsest

@@ -107,6 +107,7 @@ def test_warp_is_what_simpleitk_resamples(paths: dict[str, str]):
     assert (found["labels"][0].numpy() == sitk.GetArrayFromImage(labels).T).mean() > 0.999
 
 
+@pytest.mark.thorough
 @MONAIS_OWN
 def test_in_a_pipeline_of_two_workers(paths: dict[str, str]):
     pipeline = loaded(paths, Registerd(labels="labels", **QUICK))

@@ -483,6 +483,7 @@ def test_threads_at_once():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
 def test_memory_is_flat():
     fixed, moving = blob((32, 32, 32)), blob((32, 32, 32), 0.1)
     field = 3 * fixed.nbytes

@@ -204,6 +204,7 @@ def test_a_deformation(tmp_path: Path):
     )
 
 
+@pytest.mark.thorough
 def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, command: Command):
     """A frame that shows something else is said, and does not pass for one that fits."""
     noise = np.random.default_rng(3).normal(0, 100, head["body"].array.shape).astype(np.float32)
@@ -225,6 +226,7 @@ def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, comma
     )
 
 
+@pytest.mark.thorough
 def test_a_frame_that_failed_starts_from_the_concatenated_one(head: dict[str, Any]):
     """A body that turns on and on: directly the last frame is too far, step by step it is not."""
     rng, none = np.random.default_rng(4), np.zeros(3)

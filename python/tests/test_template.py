@@ -168,6 +168,7 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     np.testing.assert_allclose(got, wanted, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: Command):
     out, whole = tmp_path / "out", tmp_path / "whole"
     words = ["template", *people["images"], "--iterations", 1, "--model", "none", "--refine", 20]

@@ -765,6 +765,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pairs")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REAL_BOUNDS)
 def test_bounds_on_a_real_image(name: str, store: Path):
     if not (DATA / "hippocampus" / "images").exists():

@@ -39,6 +39,7 @@ def test_manifest_of_the_other():
     ) and "Vanderbilt" in m["credit"]
 
 
+@pytest.mark.thorough
 def test_volumes_and_the_inverse(hippocampus):
     """Six test pairs: by the bundle for morphometry labels travel both ways better than without a
     network, and by smoother maps; volumes come out far better than by the bundle for labels.
@@ -54,6 +55,7 @@ def test_volumes_and_the_inverse(hippocampus):
     assert even["volume_error_percent"] < labels["volume_error_percent"] - 5
 
 
+@pytest.mark.thorough
 def test_real_pairs(hippocampus):
     """Twelve of the forty test pairs: Dice near the manifest's figure, no folds to speak of; and
     the engine finds the same fields.

@@ -5,6 +5,7 @@ import json
 import ablate
 import diagnostics
 import onnx
+import pytest
 import torch
 from typer.testing import CliRunner
 
@@ -268,6 +269,7 @@ def test_presets_are_listed():
     }
 
 
+@pytest.mark.thorough
 def test_a_network_that_never_saw_labels(phantoms, tmp_path):
     data, out = ["--data", str(phantoms)], tmp_path / "w"
     r = run.invoke(

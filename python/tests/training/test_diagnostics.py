@@ -164,6 +164,7 @@ def test_histories_read_the_log(tmp_path):
     assert d.histories(tmp_path)["mu_abs"] == [0.0, 0.1, 0.2]
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_j():
     """One at a time: eight times the trajectories, the same peak. At once: clearly more."""
     size = (48, 48, 48)

@@ -130,6 +130,7 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
         assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
 
 
+@pytest.mark.thorough
 def test_each_step_has_its_view(bundle, tmp_path):
     """Steps one by one, told which they are, and all in one run, are the loop in PyTorch."""
     _, _, backbone, config = bundle
@@ -322,6 +323,7 @@ def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
         Trainer(other, tmp_path / "other", init=path, progress=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name, half", [("voxelmorph-l", True), ("transmorph", False), ("nice-trans", False)]
 )
@@ -377,6 +379,7 @@ def test_the_papers_networks(name, half, tmp_path):
     assert us.abs().max() > 1 and (us[0] - us[1]).abs().max() > 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["transmorph", "nice-trans"])
 def test_a_run_starts_from_a_bundle_of_a_transformer(name, tiny, tmp_path):
     """Matrices come out transposed, square ones too, and attention's tables spread over the voxels

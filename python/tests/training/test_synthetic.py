@@ -257,6 +257,7 @@ def test_training_needs_no_data(tmp_path):
     assert all(torch.equal(a[k], b[k]) for k in a)
 
 
+@pytest.mark.thorough
 def test_the_network_exports(tmp_path):
     import onnxruntime
 

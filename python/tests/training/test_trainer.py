@@ -320,6 +320,7 @@ torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sy
 """  # noqa: E501 a program
 
 
+@pytest.mark.thorough
 def test_two_processes_average_their_gradients(tiny, tmp_path):
     """torchrun with gloo: both ranks end alike, with the weights that one process gets from the
     mean of both gradients.
@@ -379,6 +380,7 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
         assert close > 0.98, k
 
 
+@pytest.mark.thorough
 def test_two_processes_share_the_policy(tiny, tmp_path):
     """What the policy carries from visit to visit is in the checkpoint once, so that a resumed run
     needs it to be the same in both.

@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from training_helpers import REPOSITORY
 
 
+@pytest.mark.thorough
 def test_tutorial(phantoms, tmp_path):
     script = REPOSITORY / "python" / "docs" / "training" / "tutorial.py"
     short = [
