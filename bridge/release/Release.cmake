@@ -1,10 +1,10 @@
-# The preset "release": what build/dist holds, and the proof of it. Included by the top level; off unless that preset asks for it.
+# The preset "release": makes the files in build/dist and tests them. The top level includes it; only that preset switches it on.
 option(MORPHSEEK_RELEASE "Targets and tests of a release" OFF)
 if(NOT MORPHSEEK_RELEASE)
   return()
 endif()
 
-# What PyPI does not have; all that is missing is named at once.
+# Tools that PyPI does not have; all missing ones are named at once.
 set(release_missing "")
 foreach(tool qemu-aarch64-static:qemu-user-static wine:wine64 mvn:maven apt-get:apt dpkg-deb:dpkg git:git)
   string(REPLACE ":" ";" tool ${tool})
@@ -33,22 +33,22 @@ add_custom_command(OUTPUT ${release_venv}/installed
   COMMAND ${PYTHON_EXECUTABLE} ${environment} ${release_venv} --requirements ${release_folder}/requirements.txt
   COMMAND ${CMAKE_COMMAND} -E touch ${release_venv}/installed
   DEPENDS ${release_folder}/requirements.txt ${environment}
-  COMMENT "Installing what a release is made with (Zig's compiler among it)"
+  COMMENT "Installing the tools for a release (Zig's compiler among them)"
   VERBATIM)
 add_custom_target(release
   COMMAND ${CMAKE_COMMAND} -E env ${zig_caches} ${release_venv}/bin/python ${release_folder}/release.py --go ${GO_EXECUTABLE} --cmake ${CMAKE_COMMAND}
     --work ${release_work}/build --out ${dist}
   DEPENDS ${release_venv}/installed
-  COMMENT "Building for four platforms, some minutes"
+  COMMENT "Building for four platforms (some minutes)"
   USES_TERMINAL VERBATIM)
 
-# in "_check", which Go's tools pass over: they follow links, and those of a Debian root lead round in circles
+# in "_check", because Go's tools skip folders with an underscore: they follow links, and a Debian root has circular ones
 foreach(what files sdist linux slicer bare aarch64 windows)
   add_test(NAME release-${what}
     COMMAND ${release_venv}/bin/python ${release_folder}/check.py ${what} --dist ${dist} --work ${release_work}/_check
       --go ${GO_EXECUTABLE} --cmake ${CMAKE_COMMAND}
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  # one after the other: they share downloads and the reference
+  # one after the other, because they share downloads and reference results
   set_tests_properties(release-${what} PROPERTIES LABELS "release;slow" TIMEOUT 7200 SKIP_RETURN_CODE 77 RESOURCE_LOCK release
     ENVIRONMENT "${zig_caches}")
 endforeach()

@@ -6,5 +6,5 @@ string(REPLACE "-" ";" platform ${MORPHSEEK_PLATFORM})
 list(GET platform 0 CMAKE_SYSTEM_PROCESSOR)
 list(GET platform 1 CMAKE_SYSTEM_NAME)
 set(CMAKE_C_COMPILER ${MORPHSEEK_ZIG_CC})
-set(CMAKE_C_COMPILER_WORKS TRUE) # Go does the linking, in its own way
+set(CMAKE_C_COMPILER_WORKS TRUE) # no test of the compiler: Go does the linking
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)

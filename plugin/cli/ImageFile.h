@@ -1,5 +1,5 @@
-// Image files checked before ITK sees them, as morphseek/images/headers.py does: ITK's readers end the process over some headers,
-// spin over others, allocate what a header claims, and pass over the checksum of a compressed .mha or .nrrd.
+// Checks image files before ITK reads them, as morphseek/images/headers.py does: ITK's readers abort the process on some headers, never
+// return on others, allocate whatever size a header claims, and ignore the checksum of a compressed .mha or .nrrd.
 #ifndef MorphSeekImageFile_h
 #define MorphSeekImageFile_h
 
@@ -26,13 +26,13 @@ namespace imagefile
 {
 namespace fs = std::filesystem;
 
-// What is wrong with a file, in words.
+// Says what is wrong with a file.
 struct Unsound : std::runtime_error
 {
   using std::runtime_error::runtime_error;
 };
 
-// Refuses what is neither a file nor a folder: opening a pipe waits for who writes to it.
+// Refuses everything but files and folders: opening a pipe would wait for its writer.
 inline void
 RequireRegular(const fs::path & path)
 {
@@ -56,7 +56,7 @@ struct Stored
 {
   fs::path      file;
   std::uint64_t offset = 0;
-  double        size = 0; // exact up to 2^53, and finite for any claim
+  double        size = 0; // exact up to 2^53; as double, so that no header's claim overflows it
   bool          packed = false;
 };
 
@@ -108,7 +108,7 @@ Integer(const std::string & field, const std::string & text, std::int64_t least,
   return value;
 }
 
-// ITK does not come to an end where products of such become infinite.
+// ITK never returns if products of a grid's numbers become infinite.
 constexpr double mostNumber = 1e15;
 
 inline void
@@ -148,7 +148,7 @@ Voxels(const std::string & field, const std::string & text, size_t count)
   return voxels;
 }
 
-// A header's lines up to the one that ends it, and how many bytes they are.
+// A header's lines up to the one that ends it; bytes becomes their number of bytes.
 template <typename TEnds>
 std::vector<std::string>
 Lines(const fs::path & path, std::uint64_t & bytes, const TEnds & ends)
@@ -285,19 +285,19 @@ Meta(const fs::path & path)
   const std::int64_t skip = Integer("HeaderSize", Value(fields, "HeaderSize", "0"), -1, most);
   const std::int64_t told = Integer("CompressedDataSize", Value(fields, "CompressedDataSize", "0"), 0, most);
   const bool         local = Lower(fields["ElementDataFile"]) == "local";
-  if (yes("CompressedData", "false") && local && told == 0) // ITK would unpack the header with the voxels
+  if (yes("CompressedData", "false") && local && told == 0) // without it ITK would decompress the header, too
   {
     throw Unsound("its header lacks CompressedDataSize");
   }
   Stored stored;
   stored.file = local ? path : Named(path, fields["ElementDataFile"]);
   stored.offset = local ? offset : static_cast<std::uint64_t>(std::max<std::int64_t>(skip, 0));
-  stored.size = size * (yes("BinaryData", "true") ? type->second : 1); // of text, a digit and a space at least
+  stored.size = size * (yes("BinaryData", "true") ? type->second : 1); // text: at least one byte a number
   stored.packed = yes("CompressedData", "false");
   return stored;
 }
 
-// See that the vectors of a grid are as many and as long as they must be.
+// Checks that a grid has the right number of vectors, each of the right length.
 inline void
 CheckSpace(std::map<std::string, std::string> & fields, size_t axes)
 {
@@ -478,12 +478,12 @@ Nrrd(const fs::path & path)
   return stored;
 }
 
-// Of NIfTI the claim alone; ITK checks the header.
+// Reads only the claimed size and the grid of a NIfTI header; ITK checks the rest.
 inline Stored
 Nifti(const fs::path & path)
 {
   Stored        stored;
-  const gzFile  file = gzopen(path.c_str(), "rb"); // reads what is not compressed as it is
+  const gzFile  file = gzopen(path.c_str(), "rb"); // reads uncompressed files, too
   unsigned char data[540] = {};
   const int     count = file ? gzread(file, data, sizeof data) : 0;
   stored.packed = file && gzdirect(file) == 0;
@@ -511,7 +511,7 @@ Nifti(const fs::path & path)
     {
       return stored;
     }
-    // The numbers that say where voxels lie must be numbers, those that are used.
+    // The numbers of the grid must be finite; only the forms that the header uses are checked.
     const auto real = [&](size_t at) {
       unsigned char bytes[8] = {};
       const size_t  width_ = length == 540 ? 8 : 4;
@@ -558,8 +558,8 @@ Nifti(const fs::path & path)
   return stored;
 }
 
-// Unpacks the voxels in blocks, with their checksums; gzip may come in several members.
-// What is packed is the voxels alone, or those of a NIfTI and its header.
+// Decompresses the voxels in blocks and checks their checksums; a gzip stream may have several members.
+// alone: the stream holds only voxels, as in .mha and .nrrd; a NIfTI's holds its header, too.
 inline void
 CheckStream(const Stored & stored, bool alone)
 {
@@ -589,7 +589,7 @@ CheckStream(const Stored & stored, bool alone)
     {
       if (stream.next_in[0] != 0x1f)
       {
-        break; // what follows is none of it
+        break; // no further gzip member follows
       }
       inflateReset(&stream);
     }
@@ -615,8 +615,8 @@ CheckStream(const Stored & stored, bool alone)
   }
 }
 
-// Sees that a header is sound, that the file can hold what it claims, and that compressed voxels match their checksum. Of other formats
-// the reader decides.
+// Checks that a header is sound, that the file can hold what it claims, and that compressed voxels match their checksum. Other formats
+// are left to ITK.
 inline void
 Check(const fs::path & path)
 {

@@ -59,12 +59,12 @@ namespace
 {
 using VolumeType = itk::Image<float, 3>;
 using MaskType = itk::Image<unsigned char, 3>;
-using LabelType = itk::Image<double, 3>; // ITK's nearest neighbour computes in double, whatever the type
+using LabelType = itk::Image<double, 3>; // ITK's nearest-neighbour interpolation computes in double anyway
 using FilterType = itk::MorphSeekRegistrationFilter<VolumeType>;
 
-const char * const tryTransform = "--try-transform"; // this program's word to itself
+const char * const tryTransform = "--try-transform"; // the flag with which this program starts itself, see TryTransform
 
-// A failure with its status code and a sentence for people.
+// A failure with its status code and a sentence for the user.
 struct Failure
 {
   ms_status   code;
@@ -83,7 +83,7 @@ Reason(const itk::ExceptionObject & error)
 
 // ------------------------------------------------------------------------------------------------------------ Command line
 
-// The arguments by the names in the XML: flags without their dashes, and "0", "1" for the two images.
+// The arguments by their names in the XML: flags without their dashes, and "0" and "1" for the two images.
 class Arguments
 {
 public:
@@ -125,7 +125,7 @@ public:
     }
   }
 
-  // The value of a flag; empty where it was not given.
+  // The value of a flag; empty if it was not given.
   std::string
   operator[](const std::string & name) const
   {
@@ -133,7 +133,7 @@ public:
     return found == m_Values.end() ? "" : found->second;
   }
 
-  // Calls set with the value of a flag, where it was given.
+  // Calls set with the value of a flag, if it was given.
   void
   Text(const std::string & name, const std::function<void(const std::string &)> & set) const
   {
@@ -159,7 +159,7 @@ public:
     });
   }
 
-  // Text or Number, by the member of ms_options that the flag is of.
+  // Calls Text or Number, as the type of the flag's member in ms_options requires.
   template <typename TValue>
   void
   Option(std::string member, const std::function<void(const TValue &)> & set) const
@@ -175,7 +175,7 @@ public:
     }
   }
 
-  // The flags in the XML, all of which take a value, and those of the Slicer Execution Model itself.
+  // The flags in the XML, which all take a value, and those that the Slicer Execution Model adds.
   static std::set<std::string>
   KnownFlags()
   {
@@ -207,20 +207,20 @@ PrintHelp()
 
 // ----------------------------------------------------------------------------------------------------------------- Signals
 
-// The end of the process by a signal, in whatever phase: a reader of ITK cannot be told to stop, so that a thread of its own takes away
-// what is half written and ends the process. Who holds the lock is not interrupted.
+// The state that a signal needs to end the process. ITK's readers cannot be told to stop, so a separate thread removes what is half
+// written and ends the process. It waits for the lock, so code that holds the lock is not interrupted.
 struct Ending
 {
   std::mutex         lock;
-  std::set<fs::path> folders;           // to be taken away
+  std::set<fs::path> folders;           // temporary folders to remove
   bool               finished{ false }; // the outputs are in their places
-  std::atomic<long>  child{ 0 };        // a process that reads for this one
+  std::atomic<long>  child{ 0 };        // the child process of TryTransform, or 0
 };
 
 Ending &
 TheEnding()
 {
-  static Ending * ending = new Ending; // a thread may look at it to the last
+  static Ending * ending = new Ending; // never deleted: the signal thread may read it until the process ends
   return *ending;
 }
 
@@ -230,7 +230,7 @@ std::atomic<int> signalled{ 0 };
 EndBySignal(int number)
 {
   Ending & ending = TheEnding();
-  ending.lock.lock(); // for good: nothing more is begun, and main does not return
+  ending.lock.lock(); // never unlocked, unless the outputs are complete: no new work starts, and main cannot return
   if (ending.finished)
   {
     ending.lock.unlock();
@@ -248,7 +248,7 @@ EndBySignal(int number)
   for (const fs::path & folder : ending.folders)
   {
     std::error_code error;
-    for (int i = 0; i < 100; ++i) // a writer may still add a file while the others go
+    for (int i = 0; i < 100; ++i) // a writer may still add a file while the others are removed
     {
       fs::remove_all(folder, error);
       if (!error && !fs::exists(folder, error))
@@ -265,13 +265,13 @@ EndBySignal(int number)
 void
 StopOnSignals()
 {
-#ifndef _WIN32 // the handler runs on the stack that the Go runtime's threads have for signals
+#ifndef _WIN32 // SA_ONSTACK: the Go runtime's threads have a stack of their own for signals
   for (const int number : { SIGINT, SIGTERM, SIGHUP })
   {
     struct sigaction action = {}, before = {};
     action.sa_handler = [](int n) { signalled = n; };
     action.sa_flags = SA_ONSTACK | SA_RESTART;
-    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) // nohup holds
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) // respects nohup
     {
       sigaction(number, &action, nullptr);
     }
@@ -306,7 +306,7 @@ SeriesFiles(const std::string & folder, const std::string & name)
   return names->GetFileNames(series.front());
 }
 
-// Whether a compressed file has its end and its checksum: ITK reads zeros where a NIfTI is cut off. True for what is not compressed.
+// Whether a compressed file is complete and matches its checksum: ITK reads zeros where a NIfTI is cut off. True for uncompressed files.
 bool
 IsWhole(const std::string & path)
 {
@@ -320,7 +320,7 @@ IsWhole(const std::string & path)
   return gzclose(file) == Z_OK && count == 0;
 }
 
-// Sees that a NIfTI or Analyze file that is not compressed has all its voxels: ITK reads the missing ones as zeros, without a word.
+// Checks that an uncompressed NIfTI or Analyze file has all its voxels: ITK silently reads the missing ones as zeros.
 void
 CheckLength(const std::string & path, const std::string & name, const itk::ImageIOBase & io)
 {
@@ -338,12 +338,12 @@ CheckLength(const std::string & path, const std::string & name, const itk::Image
   {
     return;
   }
-  std::string          bits; // of a stored number, which a slope makes ITK report as float
+  std::string          bits; // bits per stored number; with a slope, ITK reports the size of a float instead
   const std::uintmax_t bytes = itk::ExposeMetaData(io.GetMetaDataDictionary(), "bitpix", bits)
                                  ? io.GetImageSizeInPixels() * static_cast<std::uintmax_t>(std::atoi(bits.c_str())) / 8
                                  : static_cast<std::uintmax_t>(io.GetImageSizeInBytes());
   const std::uintmax_t needed = header + bytes;
-  std::error_code      unknown; // where the voxels are elsewhere, ITK finds them
+  std::error_code      unknown; // if the voxels are elsewhere, ITK finds them
   const std::uintmax_t found = fs::file_size(voxels, unknown);
   if (!unknown && found < needed)
   {
@@ -361,7 +361,7 @@ Tenths(double x)
   return text.str();
 }
 
-// A number for a message, with as many digits as tell it from others of its type.
+// A number for a message, with just enough digits to identify it among the values of its type.
 std::string
 Digits(double x, bool isFloat)
 {
@@ -380,7 +380,7 @@ Digits(double x, bool isFloat)
   return text;
 }
 
-// Sees that every slice of a series lies where its header says: ITK stacks them straight and evenly from the first to the last.
+// Checks that every slice of a series lies where its header says: ITK assumes a straight, even stack from the first to the last.
 template <typename TImage>
 void
 CheckStack(const itk::ImageSeriesReader<TImage> & reader,
@@ -398,7 +398,7 @@ CheckStack(const itk::ImageSeriesReader<TImage> & reader,
     if (!itk::ExposeMetaData(*slice, "0020|0032", text) ||
         std::sscanf(text.c_str(), "%lf\\%lf\\%lf", &corner[0], &corner[1], &corner[2]) != 3)
     {
-      return; // nothing that can be compared
+      return; // a slice without a position cannot be checked
     }
     corners.push_back(corner);
   }
@@ -438,8 +438,8 @@ CheckStack(const itk::ImageSeriesReader<TImage> & reader,
     image.TransformIndexToPhysicalPoint(index, point);
     off = std::max(off, (corners[i] - point.GetVectorFromOrigin()).GetNorm());
   }
-  if (off > 0.1 * step +
-              0.005 * step * static_cast<double>(corners.size())) // direction cosines of three digits lean by so little
+  // direction cosines may have only three digits, hence the 0.005
+  if (off > 0.1 * step + 0.005 * step * static_cast<double>(corners.size()))
   {
     throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the slices in " + folder +
                                               " are no straight stack (a tilted gantry?): read as one, some would be " +
@@ -448,7 +448,7 @@ CheckStack(const itk::ImageSeriesReader<TImage> & reader,
   }
 }
 
-// Reads one scalar volume. component, where given, becomes the pixel type on disk.
+// Reads one scalar volume. component, if given, becomes the pixel type on disk.
 template <typename TImage>
 typename TImage::Pointer
 ReadVolume(const std::string & path, const std::string & name, itk::IOComponentEnum * component = nullptr)
@@ -463,7 +463,7 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     if (fs::is_directory(path))
     {
       size_t count = 0;
-      for (const auto & entry : fs::directory_iterator(path)) // GDCM opens all of them
+      for (const auto & entry : fs::directory_iterator(path)) // GDCM opens every file of the folder
       {
         imagefile::RequireRegular(entry.path());
         if (++count > 20000) // a series has a few thousand
@@ -532,7 +532,7 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
   }
 }
 
-// Reads a mask: 1 where the file is not zero. As float, so that neither a probability nor a large label becomes a zero.
+// Reads a mask: 1 where the file is not zero. It is read as float, so that neither a probability nor a large label becomes zero.
 MaskType::Pointer
 ReadMask(const std::string & path, const std::string & name)
 {
@@ -547,8 +547,8 @@ ReadMask(const std::string & path, const std::string & name)
   return mask;
 }
 
-// Reads labels and sees that every one is a whole number that double holds: ITK would change others without a word. component becomes
-// the pixel type to write them with: the file's, or the first that holds them of int, unsigned int and long long.
+// Reads labels and checks that double holds each of them as a whole number: ITK would silently change others. component becomes the
+// pixel type to write them with: the file's, or the first of int, unsigned int and long long that holds them all.
 LabelType::Pointer
 ReadLabels(const std::string & path, const std::string & name, itk::IOComponentEnum & component)
 {
@@ -557,8 +557,8 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
   std::string    stored;
   const bool     isFloat = component == itk::IOComponentEnum::FLOAT;
   const bool     scaled = isFloat && itk::ExposeMetaData(labels->GetMetaDataDictionary(), "datatype", stored) &&
-                          stored != "16";                   // float's number
-  const double   limit = std::ldexp(1.0, scaled ? 24 : 53); // itself refused: a neighbour may have been rounded to it
+                          stored != "16";                   // NIfTI's code of float
+  const double   limit = std::ldexp(1.0, scaled ? 24 : 53); // refused too: the next number may have been rounded to it
   double         least = 0, greatest = 0;
   const double * voxels = labels->GetBufferPointer();
   for (itk::SizeValueType i = 0; i < labels->GetBufferedRegion().GetNumberOfPixels(); ++i)
@@ -591,8 +591,8 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
   return labels;
 }
 
-// Reads a transform's file in a process of its own first: ITK's readers of transforms, HDF5 above all, end the process over some damaged
-// files and allocate what others claim.
+// Reads a transform's file in a child process first: on some damaged files ITK's transform readers, HDF5's above all, abort the process,
+// and on others they allocate whatever size the file claims.
 void
 TryTransform(const std::string & path)
 {
@@ -600,7 +600,7 @@ TryTransform(const std::string & path)
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
   {
-    return; // so few descriptors are left that reading will fail in words
+    return; // no file descriptors are left: the real reading fails with a message
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -643,7 +643,7 @@ TryTransform(const std::string & path)
 }
 
 #ifdef __linux__
-// The other side of TryTransform: reads within limits and says on standard output what is wrong.
+// The child process of TryTransform: reads within limits and prints what is wrong to standard output.
 int
 ReadForAnother(const std::string & path)
 {
@@ -653,17 +653,17 @@ ReadForAnother(const std::string & path)
     const struct rlimit set = { static_cast<rlim_t>(most), RLIM_INFINITY };
     setrlimit(static_cast<__rlimit_resource_t>(what), &set);
   };
-  std::ifstream statm("/proc/self/statm"); // pages; the sixth are those that can be written
+  std::ifstream statm("/proc/self/statm"); // counts of pages; the sixth is data and stack
   double        pages = 0;
   for (int i = 0; i < 6; ++i)
   {
     statm >> pages;
   }
-  mallopt(M_ARENA_MAX, 1); // what threads reserve would count
+  mallopt(M_ARENA_MAX, 1); // memory that threads reserve would count against the limit
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(1);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 8 + size / 1e7);
-  // Not of addresses: Go reserves more of those than it uses.
+  // RLIMIT_DATA, not RLIMIT_AS: Go reserves more address space than it uses.
   limit(RLIMIT_DATA, pages * static_cast<double>(sysconf(_SC_PAGESIZE)) + (1 << 29) + 8 * 1032 * size);
   try
   {
@@ -695,7 +695,7 @@ ReadTransform(const std::string & path)
     auto reader = itk::TransformFileReaderTemplate<double>::New();
     reader->SetFileName(path);
     reader->Update();
-    const auto & transforms = *reader->GetTransformList(); // a composite is one
+    const auto & transforms = *reader->GetTransformList(); // a composite counts as one
     if (transforms.size() > 1)                             // ITK does not say in which order they would apply
     {
       throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds " +
@@ -727,27 +727,27 @@ ReadTransform(const std::string & path)
 
 // ----------------------------------------------------------------------------------------------------------------- Outputs
 
-// Paths that are taken, and by what: the role of each.
+// Paths in use, each with its role in the command.
 using Roles = std::map<fs::path, std::string>;
 
-// One path for every way to write it.
+// The one form of a path, however it is written.
 fs::path
 Canonical(const fs::path & path)
 {
-  std::error_code unreadable; // which reading or writing it will tell
+  std::error_code unreadable; // an error is reported when the file is read or written
   const fs::path  absolute = fs::absolute(path), resolved = fs::weakly_canonical(absolute, unreadable);
   return unreadable ? absolute.lexically_normal() : resolved;
 }
 
-// The files with the voxels that the text header of a MetaImage or NRRD names: one; a pattern with the first and the last number and
-// maybe the step; or a list, a line each.
+// The files with the voxels that the text header of a MetaImage or NRRD names: one file; a pattern with the first and last number and
+// an optional step; or a list with one file a line.
 std::vector<fs::path>
 DataFiles(const fs::path & header)
 {
   static const std::regex named(R"((?:ElementDataFile\s*[=:]|data ?file:)\s*(.*\S)\s*)", std::regex::icase);
   static const std::regex listed(R"(LIST(\s+\d+)?)"),
     numbered(R"(([^%]*)%(0?)(\d{0,3})d(\S*)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+(-?\d{1,9}))?(?:\s+\d+)?)");
-  std::string   text(1 << 20, '\0'); // voxels follow in some
+  std::string   text(1 << 20, '\0'); // only the start: in some files voxels follow the header
   std::ifstream file(header, std::ios::binary);
   file.read(&text[0], static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
@@ -762,7 +762,7 @@ DataFiles(const fs::path & header)
     {
       files.push_back(header.parent_path() / line.substr(line.find_first_not_of(" \t")));
     }
-    if (list || line.size() > 4096 || !std::regex_match(line, match, named)) // no path is longer
+    if (list || line.size() > 4096 || !std::regex_match(line, match, named)) // 4096: no path is longer
     {
       continue;
     }
@@ -782,7 +782,7 @@ DataFiles(const fs::path & header)
         std::ostringstream name;
         name << match[1] << std::setfill(match[2].length() > 0 ? '0' : ' ') << std::internal;
         name << std::setw(match[3].length() > 0 ? std::stoi(match[3]) : 0) << number << match[4];
-        if (!fs::exists(header.parent_path() / name.str())) // ITK reads nothing then
+        if (!fs::exists(header.parent_path() / name.str())) // ITK reads nothing if one is missing
         {
           break;
         }
@@ -798,7 +798,7 @@ DataFiles(const fs::path & header)
   return files;
 }
 
-// The other files of an image that is in several: a header and its voxels.
+// The other files of an image that is stored as a header and its voxels.
 std::vector<fs::path>
 Companions(const fs::path & path)
 {
@@ -840,8 +840,8 @@ Companions(const fs::path & path)
   return files;
 }
 
-// Refuses an output in the place of an input or of another output, and gives the paths of all. An input that is a folder is the files
-// in it; one that is in several files is all of them. What else an output writes is seen when it is claimed.
+// Refuses an output in the place of an input or of another output, and returns all paths in use. A folder stands for its files, and an
+// image in several files for all of them. Second files that an output writes are checked when it is claimed.
 Roles
 CheckPaths(const Arguments & arguments)
 {
@@ -889,8 +889,8 @@ CheckPaths(const Arguments & arguments)
   return taken;
 }
 
-// Outputs are written to hidden folders beside their destinations, each to its own and under its own names (formats of two files name
-// one in the other), and moved when all are there. What is left of them goes with this object.
+// Writes each output to a hidden folder of its own beside its destination, under its final name, because a header may name its voxel
+// file. All are moved when all are complete. The destructor removes what is left.
 class Outputs
 {
 public:
@@ -909,8 +909,8 @@ public:
     }
   }
 
-  // Claims the path of a flag before the work begins and calls write with a temporary name, to write a stand-in there: what cannot be
-  // written fails early. A flag that was not given claims nothing.
+  // Claims the path of a flag and calls write to write a small stand-in under a temporary name, so that an output that cannot be written
+  // fails before the registration. Does nothing for a flag that was not given.
   void
   Claim(const std::string & flag, const std::function<void(const std::string &)> & write)
   {
@@ -955,7 +955,7 @@ public:
     return m_Folders.empty();
   }
 
-  // Calls write with the temporary name of a flag's path, which was claimed; does nothing for a flag that was not given.
+  // Calls write with the temporary name of a flag's claimed path; does nothing for a flag that was not given.
   void
   Write(const std::string & flag, const std::function<void(const std::string &)> & write)
   {
@@ -974,7 +974,7 @@ public:
     {
       reason = Reason(error);
     }
-    // ITK does not notice that a disk fills up under a compressed NIfTI: a full disk is a failure whatever it says.
+    // ITK does not notice that the disk fills up while it writes a compressed NIfTI: a full disk is always a failure.
     std::error_code error;
     const auto      space = fs::space(temporary, error);
     if (!error && space.available < (1 << 16))
@@ -985,7 +985,7 @@ public:
     {
       throw Failure{ MS_ERR_OUTPUT_UNWRITABLE, path + " cannot be written: " + reason };
     }
-    // Some formats write a second file, whose name is its own.
+    // Some formats write a second file with another name.
     for (const auto & file : fs::directory_iterator(temporary))
     {
       const fs::path name = file.path().filename();
@@ -1002,7 +1002,7 @@ public:
     }
   }
 
-  // Moves everything to its place.
+  // Moves all outputs to their destinations.
   void
   Publish()
   {
@@ -1026,10 +1026,10 @@ public:
 private:
   const Arguments &               m_Arguments;
   Roles                           m_Taken;
-  std::map<std::string, fs::path> m_Folders; // of a flag, the temporary one
+  std::map<std::string, fs::path> m_Folders; // the temporary folder of each claimed flag
 };
 
-// (ITK has a WriteImage, which does not compress; a function of ours with that name would lose to it by argument-dependent lookup.)
+// Not called WriteImage: argument-dependent lookup would prefer ITK's, which does not compress.
 template <typename TImage>
 void
 WriteVolume(const TImage * image, const std::string & path)
@@ -1043,7 +1043,7 @@ WriteVolume(const TImage * image, const std::string & path)
   writer->SetFileName(path);
   writer->UseCompressionOn();
   writer->Update();
-  // Of a volume, ITK writes the first slice into formats of pictures, without a word.
+  // In formats for 2-D pictures ITK silently writes only the first slice of a volume.
   auto io = itk::ImageIOFactory::CreateImageIO(path.c_str(), itk::ImageIOFactory::IOFileModeEnum::ReadMode);
   if (io)
   {
@@ -1111,7 +1111,7 @@ WriteText(const std::string & text, const std::string & path)
   }
 }
 
-// A small image, to see what a format takes (JPEG 2000 inside of DICOM: no smaller one).
+// A small image, to test whether a format can be written (JPEG 2000 in DICOM needs at least this size).
 template <typename TImage>
 typename TImage::Pointer
 StandIn()
@@ -1124,7 +1124,7 @@ StandIn()
 
 // --------------------------------------------------------------------------------------------------------- The registration
 
-// Tells the host about a filter's progress, in the words of the Slicer Execution Model.
+// Tells the host about a filter's progress, in the XML of the Slicer Execution Model.
 class Narrator : public itk::Command
 {
 public:
@@ -1191,7 +1191,7 @@ SetOptions(const Arguments & arguments, FilterType * filter)
   });
 }
 
-// What a host reads back: a line for each output parameter of the XML.
+// The text that a host reads back: one line for each output parameter of the XML.
 std::string
 ReturnParameters(const FilterType & filter)
 {
@@ -1215,7 +1215,7 @@ Register(const Arguments & arguments)
   Outputs outputs(arguments, CheckPaths(arguments));
 
   auto moving = ReadVolume<VolumeType>(arguments["1"], "moving");
-  SetOptions(arguments, FilterType::New()); // bad values fail, and the thread count holds, before the filter is made
+  SetOptions(arguments, FilterType::New()); // checks the values, and sets the thread count before the real filter
   auto filter = FilterType::New();
   SetOptions(arguments, filter);
   filter->SetFixedImage(ReadVolume<VolumeType>(arguments["0"], "fixed"));
@@ -1280,7 +1280,7 @@ Register(const Arguments & arguments)
   outputs.Publish();
 }
 
-// The command line's exit code for a failure, from the engine's table.
+// The exit code of a status code, from the engine's table.
 int
 ExitCode(ms_status code)
 {
@@ -1297,7 +1297,7 @@ ExitCode(ms_status code)
 int
 Fail(ms_status code, const std::string & message)
 {
-  const std::lock_guard<std::mutex> alone(TheEnding().lock); // where a signal came first, it has the word
+  const std::lock_guard<std::mutex> alone(TheEnding().lock); // after a signal this never returns
   std::cerr << "MorphSeekRegistration: " << message << std::endl;
   return ExitCode(code);
 }
@@ -1329,7 +1329,7 @@ main(int argc, char ** argv)
   if (argc == 3 && std::string(argv[1]) == tryTransform)
   {
     const int code = ReadForAnother(argv[2]);
-    std::_Exit(code); // what a damaged file left in memory is not looked at again
+    std::_Exit(code); // no destructors: a damaged file may have corrupted the memory
   }
 #endif
   StopOnSignals();

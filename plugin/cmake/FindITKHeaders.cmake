@@ -1,6 +1,5 @@
-# The one place that decides whether the ITK module is built: looks for ITK 5.2 or newer and, where it is missing and
-# MORPHSEEK_INSTALL_ITK is on, installs the distribution's. Sets ITK_FOUND. Where there is no ITK in the end, it says so in one line
-# and nothing fails.
+# Decides whether the ITK module is built. Looks for ITK 5.2 or newer; if it is missing and MORPHSEEK_INSTALL_ITK is on, installs
+# the distribution's. Sets ITK_FOUND. Without ITK it prints one line and the build goes on.
 
 option(MORPHSEEK_INSTALL_ITK "Install ITK's headers from the distribution (apt-get, as root) where they are missing" OFF)
 set(package libinsighttoolkit5-dev)
@@ -13,7 +12,7 @@ macro(find_itk)
   set(CMAKE_MESSAGE_LOG_LEVEL "${log_level}")
 endmacro()
 
-# Sets ${result} to why it could not be installed, or to nothing.
+# Sets ${result} to the reason why ITK could not be installed, or to nothing.
 function(install_itk result)
   find_program(APT_GET apt-get)
   execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
@@ -21,10 +20,10 @@ function(install_itk result)
     set(${result} "only root can install them, by apt-get" PARENT_SCOPE)
     return()
   endif()
-  message(STATUS "MorphSeek: installing ${package}, a minute or so (-DMORPHSEEK_INSTALL_ITK=OFF does without)")
+  message(STATUS "MorphSeek: installing ${package}, which takes about a minute (-DMORPHSEEK_INSTALL_ITK=OFF builds without it)")
   set(apt ${CMAKE_COMMAND} -E env DEBIAN_FRONTEND=noninteractive ${APT_GET} -qq -o Acquire::http::Timeout=30 -o DPkg::Lock::Timeout=120)
   set(install ${apt} install -y --no-install-recommends --no-remove ${package})
-  # All that the network may hold up comes first, so that a time limit never stops dpkg half-way.
+  # Download first: the time limit is for a slow network and must never stop dpkg half-way.
   execute_process(COMMAND ${install} --download-only RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET TIMEOUT 600)
   if(failed) # the package lists are old, or there are none
     execute_process(COMMAND ${apt} update OUTPUT_QUIET ERROR_QUIET TIMEOUT 300)
@@ -50,5 +49,5 @@ if(NOT ITK_FOUND)
   if(why_not)
     string(PREPEND why_not "; ")
   endif()
-  message(STATUS "MorphSeek: plugin/ is left out, for ITK's headers are missing (Debian, Ubuntu: apt-get install ${package})${why_not}")
+  message(STATUS "MorphSeek: plugin/ is left out because ITK's headers are missing (Debian, Ubuntu: apt-get install ${package})${why_not}")
 endif()

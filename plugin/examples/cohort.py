@@ -1,9 +1,9 @@
 """Registers a cohort with nipype: cohort.py FIXED MOVING_FOLDER OUT [--processes N] [--plugin
 MultiProc|SLURM|SGE|Dask] [option=value ...]
 
-Every image in MOVING_FOLDER is brought onto FIXED, each by its own run of MorphSeekRegistration, N
-at a time; on a cluster give its plugin. Runs that are done are not done again. Results:
-OUT/cohort/_moving_.../register/, and a line for each in OUT/cohort.csv.
+Brings every image in MOVING_FOLDER onto FIXED, each by its own run of MorphSeekRegistration, N at a
+time. On a cluster, give the cluster's plugin. Finished runs are not repeated. The results lie in
+OUT/cohort/_moving_.../register/; OUT/cohort.csv has a line for each.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
         "options",
         nargs="*",
         metavar="option=value",
-        help="of the registration, such as preset=fast",
+        help="options of the registration, such as preset=fast",
     )
     args = parser.parse_intermixed_args()
     if shutil.which("MorphSeekRegistration") is None:

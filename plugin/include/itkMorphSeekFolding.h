@@ -11,8 +11,8 @@
 namespace itk
 {
 /** Percentage of the voxels of a displacement field (3-D, mm) where x + u(x) folds, that is, where the determinant of its
- * Jacobian is negative (NJD). As MorphSeek's own measure: central differences, one-sided at the border, on grids of any direction
- * (DisplacementFieldJacobianDeterminantFilter ignores the direction).
+ * Jacobian is negative (NJD). It is computed as in MorphSeek's engine: central differences, one-sided at the border. It respects the
+ * grid's direction, which DisplacementFieldJacobianDeterminantFilter ignores.
  *
  * \ingroup ITKMorphSeek
  */
@@ -27,7 +27,7 @@ MorphSeekFoldingPercentage(const TDisplacementField * field)
   size_t       folded = 0;
   for (ImageRegionConstIteratorWithIndex<TDisplacementField> it(field, region); !it.IsAtEnd(); ++it)
   {
-    EdgeType edges[3]; // of the voxel, mapped; their lengths do not matter for the sign
+    EdgeType edges[3]; // the voxel's edges after mapping; their lengths do not change the sign
     for (unsigned int axis = 0; axis < 3; ++axis)
     {
       auto before = it.GetIndex(), after = before;

@@ -41,10 +41,10 @@ namespace itk
  *   warp->Update();
  * \endcode
  *
- * An initial transform that is linear is where the initial alignment starts from. From any other, sampled on the fixed grid, the
- * refinement goes on, without another alignment and, by Search "auto", without a search; where nothing closer is found it is the output.
+ * A linear initial transform is where the initial alignment starts. Any other is sampled on the fixed grid, and the refinement starts
+ * from it: there is no other alignment and, with Search "auto", no search. If the refinement finds nothing closer, it is the output.
  *
- * Images of float are read in place, others are converted. The outputs are written once. The thread count is the smaller of
+ * Images of float are read in place, others are converted. The thread count is the smaller of
  * GetNumberOfWorkUnits() and the multi-threader's GetMaximumNumberOfThreads(). AbortGenerateDataOn(), from an observer
  * or another thread, ends Update() with ProcessAborted. Failures are MorphSeekException.
  *
@@ -53,7 +53,7 @@ namespace itk
  *
  * \tparam TFixedImage a 3-D image of scalars.
  * \tparam TMovingImage a 3-D image of scalars.
- * \tparam TDisplacementField a 3-D image of Vector<float, 3>, or of Vector<double, 3>, which is converted to.
+ * \tparam TDisplacementField a 3-D image of Vector<float, 3>, or of Vector<double, 3>; the latter is converted from float.
  *
  * \ingroup ITKMorphSeek RegistrationFilters
  */
@@ -91,7 +91,7 @@ public:
   using TransformType = DisplacementFieldTransform<ComponentType, 3>;
   using DecoratedTransformType = DataObjectDecorator<TransformType>;
 
-  /** The image onto which the other is brought. */
+  /** The image that stays; results lie on its grid. */
   virtual void
   SetFixedImage(const FixedImageType * image)
   {
@@ -103,32 +103,33 @@ public:
     return this->GetInput();
   }
 
-  /** The image that is brought onto the other. */
+  /** The image that is brought onto the fixed one. */
   itkSetInputMacro(MovingImage, MovingImageType);
   itkGetInputMacro(MovingImage, MovingImageType);
 
-  /** Where not zero, the fixed image counts. On the fixed image's grid; optional. */
+  /** Optional mask on the fixed image's grid: only voxels where it is not zero are compared. */
   itkSetInputMacro(FixedMask, MaskImageType);
   itkGetInputMacro(FixedMask, MaskImageType);
 
-  /** Where not zero, the moving image counts. On the moving image's grid; optional. */
+  /** Optional mask on the moving image's grid: only voxels where it is not zero are compared. */
   itkSetInputMacro(MovingMask, MaskImageType);
   itkGetInputMacro(MovingMask, MaskImageType);
 
-  /** Labels on the fixed image's grid, each of which moves as one body; 0 is none. With a linear initial transform or none; optional. */
+  /** Optional label map on the fixed image's grid: each label but 0 moves as one rigid body. The initial transform must be linear, if
+   * there is one. */
   itkSetInputMacro(RigidRegions, RegionsImageType);
   itkGetInputMacro(RigidRegions, RegionsImageType);
 
-  /** One more image of both sides (FLAIR beside T1) that drives the registration, each on a grid of its own in the space of its side's
-   * image. It counts weight beside the 1 of the fixed and moving images. */
+  /** Adds a pair of images (FLAIR beside T1) that also drives the registration. Each may have a grid of its own, in the physical space of
+   * the fixed or the moving image. The fixed and moving images themselves have weight 1. */
   virtual void
   AddChannel(const FixedImageType * fixed, const MovingImageType * moving, double weight = 1.0);
 
-  /** Label maps of both sides that drive the registration: structures of the same number are brought onto each other; 0 is background. */
+  /** Adds a pair of label maps that also drives the registration: equal labels are brought onto each other; 0 is background. */
   virtual void
   AddLabelChannel(const RegionsImageType * fixed, const RegionsImageType * moving, double weight = 1.0);
 
-  /** Take all channels away. */
+  /** Removes all channels. */
   virtual void
   ClearChannels();
 
@@ -137,8 +138,8 @@ public:
   {
     return static_cast<unsigned int>(m_Channels.size());
   }
-  /** Points that mark the same places in both images, in one order: they steer the registration as exactly as SetLandmarkError() says,
-   * which must be set; optional. Unlike numbers are refused by Update(). */
+  /** Optional points that mark the same places in both images, in the same order. SetLandmarkError() must be set: it says how exactly
+   * they steer the registration. Update() refuses lists of different lengths. */
   using LandmarkPointType = Point<double, 3>;
   using LandmarkPointContainer = std::vector<LandmarkPointType>;
   virtual void
@@ -156,7 +157,8 @@ public:
   }
   itkGetConstReferenceMacro(MovingLandmarks, LandmarkPointContainer);
 
-  /** From fixed to moving points, of double or single precision (as another registration's); optional. See the class's description. */
+  /** Optional transform from fixed to moving points, of double or single precision; GetTransform() of another registration is one. The
+   * class's description says where it enters. */
   virtual void
   SetInitialTransform(const InitialTransformType * transform)
   {
@@ -167,7 +169,7 @@ public:
   {
     this->SetInitial(transform);
   }
-#ifndef ITK_WRAPPING_PARSER // which does not know the type
+#ifndef ITK_WRAPPING_PARSER // ITK's wrapping does not know the type
   virtual void
   SetInitialTransform(std::nullptr_t)
   {
@@ -175,7 +177,7 @@ public:
   }
 #endif
 
-  /** The initial transform; null where there is none of double precision. */
+  /** The initial transform; null unless one of double precision is set. */
   virtual const InitialTransformType *
   GetInitialTransform() const
   {
@@ -183,8 +185,8 @@ public:
   }
 
   /** \name Options
-   * One for each of MORPHSEEK_OPTIONS. Their meanings, ranges and defaults are those of ms_options (see ms_options_json()). Values out
-   * of range are refused by Update(). */
+   * One for each of MORPHSEEK_OPTIONS. Their meanings, ranges and defaults are those of ms_options (see ms_options_json()). Update()
+   * refuses values out of range. */
   ///@{
 #define MORPHSEEK_ACCESSORS(Name, member, Type) \
   itkSetMacro(Name, Type);                      \
@@ -193,7 +195,7 @@ public:
 #undef MORPHSEEK_ACCESSORS
   ///@}
 
-  /** Path of the ONNX Runtime library; empty: looked for as morphseek.h says at ms_engine_config. */
+  /** Path of the ONNX Runtime library. If empty, it is searched for as morphseek.h describes at ms_engine_config. */
   virtual void
   SetRuntimeLibrary(const std::string & path);
   itkGetConstMacro(RuntimeLibrary, std::string);
@@ -203,21 +205,21 @@ public:
   SetModelDirectory(const std::string & path);
   itkGetConstMacro(ModelDirectory, std::string);
 
-  /** The output displacement field as a transform, in its pipeline form. */
+  /** The output displacement field as a transform, wrapped as a DataObject for pipelines. */
   virtual DecoratedTransformType *
   GetTransformOutput();
   virtual const DecoratedTransformType *
   GetTransformOutput() const;
 
-  /** The output displacement field as a transform. It stays as it is when the filter runs again, which makes a new one. */
+  /** The output displacement field as a transform. Every run makes a new one; earlier ones stay as they are. */
   virtual const TransformType *
   GetTransform() const
   {
     return this->GetTransformOutput()->Get();
   }
 
-  /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". It stays as it
-   * is when the filter runs again, which makes a new one. */
+  /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". Every run makes
+   * a new one; earlier ones stay as they are. */
   virtual const Image<float, 3> *
   GetUncertaintyImage() const
   {
@@ -294,7 +296,7 @@ private:
     }
   };
 
-  /** The image itself if it is one of float, or a converted copy; null for null. */
+  /** The image itself if its pixels are float, else a converted copy; null for null. */
   template <typename TImage>
   FloatImageType::ConstPointer
   AsFloat(const TImage * image) const;
@@ -341,7 +343,7 @@ private:
 
   struct Channel
   {
-    std::string name; // of its inputs, without their sides
+    std::string name; // the inputs are called this plus "Fixed" and "Moving"
     double      weight;
     bool        areLabels;
   };

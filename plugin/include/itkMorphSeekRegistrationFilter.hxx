@@ -40,7 +40,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Morp
   this->AddOptionalInputName("InitialTransform");
   this->SetNumberOfRequiredOutputs(2);
   this->SetNthOutput(1, this->MakeOutput(1));
-  this->ReleaseDataBeforeUpdateFlagOn(); // a transform of an earlier run keeps its buffer
+  this->ReleaseDataBeforeUpdateFlagOn(); // so that a transform of an earlier run keeps its buffer
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
@@ -369,7 +369,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     double matrix[12];
     if (initial != nullptr && isLinear)
     {
-      const double reach = 1000; // mm, from the origin: far, for the sake of single precision
+      const double reach = 1000; // mm from the origin: far enough for the matrix of a single-precision transform
       const auto   offset = initial->TransformPoint(PointType(0.0));
       for (unsigned int column = 0; column < 3; ++column)
       {
@@ -391,7 +391,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
     const ms_image fixedMaskImage = fixedMask ? Wrap(fixedMask.GetPointer()) : ms_image{},
                    movingMaskImage = movingMask ? Wrap(movingMask.GetPointer()) : ms_image{},
                    rigidImage = rigid ? Wrap(rigid.GetPointer()) : ms_image{};
-    std::vector<FloatImageType::ConstPointer> converted; // of the channels, both sides after each other
+    std::vector<FloatImageType::ConstPointer> converted; // the channels' images: fixed, moving, fixed, ...
     std::vector<ms_image>                     channelImages;
     std::vector<ms_channel>                   channels;
     std::vector<const ms_channel *>           channelPointers;
@@ -468,7 +468,7 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       throw ProcessAborted(__FILE__, __LINE__);
     }
     MorphSeekException::ThrowUnlessOk(status, ITK_LOCATION);
-  } // the converted images go before the outputs come
+  } // frees the converted images before the outputs are allocated
 
   this->WriteOutputs(result.handle);
 }

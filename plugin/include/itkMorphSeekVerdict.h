@@ -11,8 +11,8 @@
 namespace itk
 {
 /** \class MorphSeekVerdict
- * \brief Whether a registration can be trusted, as far as its images tell: the member "verdict" of the metrics (see morphseek.h at
- * ms_result_metrics).
+ * \brief Whether a registration can be trusted, as far as its images tell. It reads the member "verdict" of the metrics, which
+ * morphseek.h describes at ms_result_metrics.
  *
  * \ingroup ITKMorphSeek
  */
@@ -21,10 +21,10 @@ class MorphSeekVerdict
 public:
   MorphSeekVerdict() = default;
 
-  /** Reads the metrics; what they lack stays empty. */
+  /** Reads the metrics; members that are missing stay empty. */
   explicit MorphSeekVerdict(const std::string & metrics)
   {
-    const std::string key = "\"verdict\":{"; // no text can hold it: its quotation marks would be escaped
+    const std::string key = "\"verdict\":{"; // no JSON string contains it: its quotation marks would be escaped
     size_t            at = metrics.find(key);
     if (at == std::string::npos)
     {
@@ -66,7 +66,7 @@ public:
     return m_Grade;
   }
 
-  /** In plain words; empty where the grade is good. */
+  /** Why the grade is not "good", in plain words; empty if it is. */
   const std::vector<std::string> &
   GetReasons() const
   {
@@ -108,7 +108,7 @@ private:
         case 't':
           text += '\t';
           break;
-        case 'u': // Go writes <, > and & so, and control characters
+        case 'u': // Go escapes <, > and &, and control characters
           AppendUTF8(std::strtoul(json.substr(at + 1, 4).c_str(), nullptr, 16), text);
           at += 4;
           break;

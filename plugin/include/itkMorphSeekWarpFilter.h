@@ -22,11 +22,11 @@ namespace itk
  * \brief Resamples an image or a label map of the moving space by a registration's transform, as the registration itself does,
  * and measures where the transform folds.
  *
- * A ResampleImageFilter with the settings of MorphSeek's own warp: the grid is the reference image's, an image is interpolated
- * linearly with its minimum outside and for voxels that are NaN, infinite or nearly so (beyond 1e37), labels take their nearest
- * neighbour with 0 outside.
+ * A ResampleImageFilter with the settings of MorphSeek's own warp. The grid is the reference image's. Images are interpolated
+ * linearly; outside, and for voxels that are NaN, infinite or beyond 1e37, the image's minimum is used. Labels take their nearest
+ * neighbour, and 0 outside.
  *
- * \tparam TPrecision the transform's, that of the displacement field's components.
+ * \tparam TPrecision the precision of the transform: the type of the displacement field's components.
  *
  * \ingroup ITKMorphSeek
  */
@@ -50,7 +50,7 @@ public:
   itkGetConstMacro(Labels, bool);
   itkBooleanMacro(Labels);
 
-  /** Percentage of the output's voxels where the transform folds (NJD). Samples the transform anew at every call. */
+  /** Percentage of the output's voxels where the transform folds (NJD). Every call samples the transform again. */
   double
   GetFoldingPercentage() const
   {
@@ -69,7 +69,7 @@ protected:
   }
   ~MorphSeekWarpFilter() override = default;
 
-  // The background is the minimum of the whole input, whatever part of the output is asked for.
+  // The background is the minimum of the whole input, even if only a part of the output is requested.
   void
   GenerateInputRequestedRegion() override
   {
@@ -102,7 +102,7 @@ protected:
         allFinite &= finite;
         minimum = finite ? std::min(minimum, it.Get()) : minimum;
       }
-      // The output's type may not hold it.
+      // The minimum may lie outside the range of the output's type.
       const auto least = static_cast<double>(minimum);
       const auto lowest = static_cast<double>(NumericTraits<PixelType>::NonpositiveMin());
       const auto highest = static_cast<double>(NumericTraits<PixelType>::max());
@@ -116,7 +116,7 @@ protected:
     Superclass::BeforeThreadedGenerateData();
     if (finiteImage)
     {
-      this->GetModifiableInterpolator()->SetInputImage(finiteImage); // until AfterThreadedGenerateData
+      this->GetModifiableInterpolator()->SetInputImage(finiteImage); // AfterThreadedGenerateData resets it
     }
   }
 
@@ -130,7 +130,7 @@ protected:
 private:
   using InputVoxelType = typename TInputImage::PixelType;
 
-  // Whether a voxel is an intensity. Programs mark missing ones by the greatest float, too, of which no differences can be formed.
+  // Whether a voxel is an intensity. Some programs mark missing voxels with the largest float, whose differences overflow.
   static bool
   IsFinite(InputVoxelType voxel)
   {

@@ -1,5 +1,5 @@
-# The test "itk-install": installs everything into a folder, moves that, builds a copy of ../examples/external against it outside the
-# tree, and runs it and the installed executable with nothing but the prefix: no Python, no environment.
+# The test "itk-install": installs everything into a folder and moves that folder. Builds a copy of ../examples/external against it
+# outside the tree, and runs it and the installed executable without Python and without environment variables.
 file(REMOVE_RECURSE ${WORK})
 foreach(component capi plugin)
   execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --component ${component} --prefix ${WORK}/first
@@ -18,7 +18,7 @@ foreach(file
     message(FATAL_ERROR "not installed: ${file}")
   endif()
 endforeach()
-find_program(PKG_CONFIG pkg-config) # that a program builds by it is capi-install's to show
+find_program(PKG_CONFIG pkg-config) # the test capi-install builds a program with it
 if(PKG_CONFIG)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${prefix}/${LIBDIR}/pkgconfig ${PKG_CONFIG} --exact-version=${VERSION} morphseek
     COMMAND_ERROR_IS_FATAL ANY)
@@ -28,7 +28,7 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK}/example -B ${WORK}/build -DC
   OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build COMMAND_ERROR_IS_FATAL ANY)
 
-# The same and plugin/ itself by the targets that ITK has from 6 on.
+# The same program, and plugin/ itself, with the targets that ITK has from version 6 on.
 set(six -DCMAKE_PREFIX_PATH=${prefix} -DITK_DIR=${ITK6} -DITK5_DIR=${ITK_DIR})
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK}/example -B ${WORK}/build6 ${six} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build6 COMMAND_ERROR_IS_FATAL ANY)
@@ -37,7 +37,7 @@ execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/plugin6 COMMAND_ERROR_I
 
 set(fixed ${WORK}/fixed.nii.gz)
 set(moving ${WORK}/moving.nii.gz)
-# The phantom at a tenth of its size: as large, in mm, as what the built-in network knows.
+# The phantom at a tenth of its size: the built-in network was trained on images of that size in mm.
 execute_process(COMMAND ${PYTHON} -c "
 import SimpleITK as sitk
 from morphseek import phantoms
@@ -54,7 +54,7 @@ endforeach()
 execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${WORK}/build.nii.gz ${WORK}/build6.nii.gz COMMAND_ERROR_IS_FATAL ANY)
 file(GLOB runtime ${prefix}/${LIBDIR}/libonnxruntime.so*)
 set(model none)
-if(runtime) # with a network, then, on the runtime that was installed
+if(runtime) # run a network, on the installed ONNX Runtime
   set(model hippocampus)
 endif()
 execute_process(COMMAND ${clean} ${prefix}/${BINDIR}/MorphSeekRegistration ${fixed} ${moving} --model ${model} --device cpu

@@ -1,7 +1,6 @@
-// What the filter costs over the C interface: itkMorphSeekBenchmark filter|c FIXED MOVING registers two images that are in memory
-// and prints the seconds from there to the field, those of them that the engine counts as its own, the peak memory of the process
-// and the size of the fixed image, both in MiB. benchmark.py runs both by turns. No refinement: the shorter the registration, the more
-// the filter's share of it.
+// Measures what the filter costs over the C interface: itkMorphSeekBenchmark filter|c FIXED MOVING registers two images in memory. It
+// prints the seconds until the field is there, the seconds that the engine counts as its own, and in MiB the peak memory of the process
+// and the size of the fixed image. benchmark.py runs both by turns. Nothing is refined: a short registration shows the filter's share.
 #include "byC.h"
 #include "itkImageFileReader.h"
 #include "itkMorphSeekRegistrationFilter.h"
@@ -15,7 +14,7 @@ namespace
 {
 using ImageType = itk::Image<float, 3>;
 
-// Each returns the registration's metrics; its outputs live until it returns.
+// Each function returns the registration's metrics and keeps its outputs until then.
 std::string
 ByFilter(const ImageType * fixed, const ImageType * moving)
 {

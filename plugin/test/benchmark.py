@@ -1,9 +1,9 @@
 """Measures what the filter costs over the C interface: benchmark.py PROGRAM FIXED MOVING [--runs
 N].
 
-PROGRAM is itkMorphSeekBenchmark (cmake --build build --target itkMorphSeekBenchmark). The two ways
-run by turns, each in its own process. Overhead is the time outside the engine, relative to the
-engine's, so that it holds on a busy machine.
+PROGRAM is itkMorphSeekBenchmark (cmake --build build --target itkMorphSeekBenchmark). The filter
+and the C interface run by turns, each in its own process. Overhead is the time outside the engine,
+relative to the engine's, so that it holds on a busy machine.
 """
 
 import argparse

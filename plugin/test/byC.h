@@ -1,4 +1,4 @@
-// A registration through morphseek.h alone, as the tests and the benchmark of the filter compare it with.
+// A registration through morphseek.h alone, with which the tests and the benchmark compare the filter.
 #ifndef byC_h
 #define byC_h
 

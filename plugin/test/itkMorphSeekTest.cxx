@@ -1,4 +1,4 @@
-// The test driver: itkMorphSeekTest NAME runs one test, without a name all of them; it succeeds if no expectation fails.
+// The test driver: itkMorphSeekTest NAME runs one test, without a name all of them. It succeeds if no expectation fails.
 #include "byC.h"
 #include "itkCastImageFilter.h"
 #include "itkCenteredEuler3DTransform.h"
@@ -48,7 +48,7 @@ Mm(double x, double y, double z)
   return itk::Vector<double, 3>(components);
 }
 
-// Where an image lies: oblique if turned (radians about z, then x).
+// An image's grid: oblique if turned is not 0 (radians about z, then x).
 struct Grid
 {
   itk::Size<3>           size{ { 28, 26, 24 } };
@@ -161,8 +161,8 @@ ExpectField(TFilter * filter, const std::vector<float> & byC)
   EXPECT(most < 1e-4);
 }
 
-// Expects ITK's resampling by the filter's transform, with the background that ours has, and ours in C++ to give the C
-// interface's warped image.
+// Expects two ways to warp by the filter's transform to give the C interface's warped image: ITK's resampling with the same background,
+// and MorphSeekWarpFilter.
 void
 ExpectWarped(const itk::MorphSeekRegistrationFilter<FloatImage> * filter,
              const FloatImage *                                   moving,
@@ -192,8 +192,8 @@ ExpectWarped(const itk::MorphSeekRegistrationFilter<FloatImage> * filter,
   EXPECT(warp->GetFoldingPercentage() == filter->GetFoldingPercentage());
 }
 
-// Expects the blob's centre to go where the moving image has it, in the right direction and unit: to half a voxel. How near the engine
-// comes in five iterations is not the filter's doing; that its field is the engine's, to 1e-4 voxel, is for ExpectField to see.
+// Expects the blob's centre to move in the right direction and unit, to half a voxel. Five iterations of the engine come no nearer; that
+// the field is the engine's to 1e-4 voxel is checked by ExpectField.
 template <typename TFilter>
 void
 ExpectShift(const TFilter * filter, double shift)
@@ -223,7 +223,7 @@ CodeOf(TFilter * filter)
   return MS_OK;
 }
 
-// Channels drive the registration and are said in the metrics; without them again the field is the plain one.
+// Channels drive the registration and appear in the metrics. After ClearChannels() the field is that of the images alone.
 void
 TestChannels()
 {
@@ -253,7 +253,7 @@ TestChannels()
   EXPECT(filter->GetNumberOfChannels() == 0 && MaxDifference(filter->GetOutput(), plain->GetOutput()) == 0);
 
   auto wrong = Filter(fixed.GetPointer(), moving.GetPointer());
-  wrong->AddLabelChannel(fixed, moving); // which hold no labels
+  wrong->AddLabelChannel(fixed, moving); // images of intensities, not labels
   EXPECT(CodeOf(wrong.GetPointer()) == MS_ERR_INVALID_ARGUMENT);
   bool refused = false;
   try
@@ -306,7 +306,7 @@ TestDefaults()
   }
 }
 
-// What metrics may hold, and what is read of it.
+// The verdict is read from complete, older and damaged metrics.
 void
 TestVerdictInMetrics()
 {
@@ -317,7 +317,7 @@ TestVerdictInMetrics()
     double                   error;
   } cases[] = {
     { "", "", {}, 0 },
-    { R"({"njd_percent":0.5})", "", {}, 0 }, // of an older library
+    { R"({"njd_percent":0.5})", "", {}, 0 }, // from an older library
     { R"({"verdict":{"grade":"","reasons":null,"error_mm":0},"warnings":[]})", "", {}, 0 },
     { R"({"a":1,"verdict":{"grade":"good","reasons":[],"error_mm":0.42},"warnings":["x"]})", "good", {}, 0.42 },
     { R"({"verdict":{"grade":"check","reasons":["One, two.","A \u003c B \"or\" \\ %."],"error_mm":3.14}})",
@@ -342,7 +342,7 @@ TestVerdictInMetrics()
   }
 }
 
-// A registration has the verdict that its metrics have: one for a body that moved, another for noise on noise.
+// A registration's verdict is that of its metrics: one for a body that moved, another for noise on noise.
 void
 TestVerdict()
 {
@@ -375,7 +375,7 @@ TestVerdict()
          text.str().find(filter->GetVerdictReasons().front()) != std::string::npos);
 }
 
-// On every pair of grids the field and the warped image are the C interface's, and the transform reads the field's own buffer.
+// On every pair of grids the field and the warped image are the C interface's, and the transform shares the field's buffer.
 void
 TestGrids()
 {
@@ -445,7 +445,7 @@ void
 TestMasks()
 {
   using Mask = itk::Image<unsigned char, 3>;
-  // Beside the body, which moves by 3 mm, lies a box that does not: the masks leave it out.
+  // The body moves by 3 mm; a box beside it does not. The masks leave the box out.
   auto       fixed = Phantom(0), moving = Phantom(3);
   const auto fixedMask = Phantom<Mask>(0), movingMask = Phantom<Mask>(3);
   for (const auto & image : { fixed, moving })
@@ -477,7 +477,7 @@ TestMasks()
   EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_GRID_MISMATCH);
 }
 
-// A shift that lies bent inside a displacement field: a transform that is not linear.
+// A displacement field with a shift and a small wave: a transform that is not linear.
 itk::DisplacementFieldTransform<double, 3>::Pointer
 BentShift(double shift)
 {
@@ -522,19 +522,19 @@ TestInitialTransform()
   filter->Update();
   ExpectField(filter.GetPointer(), byC);
 
-  // Not linear: in two precisions, the second a registration's own.
+  // Not linear, in two precisions; the second transform is the output of another registration.
   const itk::DisplacementFieldTransform<float, 3>::ConstPointer first = filter->GetTransform();
   const auto                                                    kept = first->GetDisplacementField();
   filter->SetInitialTransform(BentShift(19.5));
   filter->Update();
   ExpectShift(filter.GetPointer(), 20);
-  EXPECT(filter->GetTransform() != first && first->GetDisplacementField() == kept); // the first run's stays as it was
+  EXPECT(filter->GetTransform() != first && first->GetDisplacementField() == kept); // the first run's is unchanged
   EXPECT(kept->GetBufferPointer() != filter->GetOutput()->GetBufferPointer());
   filter->SetInitialTransform(first);
   filter->Update();
   ExpectShift(filter.GetPointer(), 20);
 
-  // Where nothing is to be refined, a composite with a part that bends is the result, and the metrics are of the whole.
+  // Without refinement, a composite with a displacement field is itself the result, and the metrics describe the whole of it.
   auto bent = itk::CompositeTransform<double, 3>::New();
   bent->AddTransform(translation);
   bent->AddTransform(BentShift(0.5)); // acts first
@@ -564,7 +564,7 @@ TestInitialTransform()
   EXPECT(filter->GetInitialTransform() == nullptr);
 }
 
-// Where no stage looks at the images, the landmarks alone say what moves.
+// With all stages switched off, the landmarks alone decide what moves.
 void
 TestLandmarks()
 {
@@ -601,8 +601,8 @@ TestLandmarks()
   EXPECT(filter->GetTransform()->TransformPoint(here[0]).EuclideanDistanceTo(here[0]) < 1e-6);
 }
 
-// Of the moving image is only the left half there, without the middle of the body. Nothing is to be moved towards what is missing,
-// however the initial transform is written.
+// The moving image holds only the left half, without the middle of the body. No tissue may move towards the missing half, even when the
+// initial transform is a displacement field.
 void
 TestInitialTransformOfPart()
 {
@@ -636,7 +636,7 @@ TestInitialTransformOfPart()
   EXPECT(mean < 0.5);
 }
 
-// A wave along the first index axis, on an oblique, left-handed, anisotropic grid: where it folds is known for every voxel.
+// A wave along the first index axis, on an oblique, left-handed, anisotropic grid. It is known in which voxels it folds.
 void
 TestFolding()
 {
@@ -678,7 +678,7 @@ TestFolding()
   EXPECT(std::abs(warp->GetFoldingPercentage() - wanted) < 1e-9);
 }
 
-// Outside the moving image is its minimum, wherever in it that is, whatever is asked for and whatever the output can hold.
+// Outside the moving image the background is its minimum, also when the output is streamed or its type cannot hold the minimum.
 void
 TestBackground()
 {
@@ -710,7 +710,7 @@ TestBackground()
   }
 }
 
-// Voxels that are no intensities are the moving image's minimum, as in the C interface, and the input stays as it is.
+// Voxels that are NaN, infinite or the largest float become the moving image's minimum, as in the C interface. The input is unchanged.
 void
 TestNonFinite()
 {
@@ -744,7 +744,7 @@ TestNonFinite()
   EXPECT(most < 0.01);
 }
 
-// The uncertainty is the C interface's, on the fixed grid; an image handed out stays when the filter runs again without.
+// The uncertainty is the C interface's, on the fixed grid. An image handed out stays when the filter runs again without uncertainty.
 void
 TestUncertainty()
 {
@@ -806,7 +806,7 @@ TestErrors()
     missing = std::string(error.GetDescription()).find("MovingImage") != std::string::npos;
   }
   EXPECT(missing);
-  filter->SetMovingImage(moving); // after all of these it still works
+  filter->SetMovingImage(moving); // after all these failures it still works
   EXPECT(CodeOf(filter.GetPointer()) == MS_OK);
 }
 

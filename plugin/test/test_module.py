@@ -1,5 +1,5 @@
-"""The command-line module from outside: its XML, its files, its failures, and the Python package
-beside it.
+"""Tests of the command-line module as a program: its XML, files and failures, and its agreement
+with the Python package.
 
 Run by ctest with the environment variable MORPHSEEK_REGISTRATION, the executable's path.
 """
@@ -62,7 +62,7 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
     from ctk_cli import CLIModule
 
     module = CLIModule(EXECUTABLE)
-    assert not caplog.records  # ctk-cli logs what it misses
+    assert not caplog.records  # ctk-cli logs what is missing
     assert module.version == core.version()
     arguments, options, outputs = module.classifyParameters()
     assert [a.name for a in arguments] == ["fixedVolume", "movingVolume"]
@@ -79,7 +79,7 @@ def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
         assert parameter.default == (
             parameter.parseValue(str(option["default"])) if option["default"] != "" else None
         )
-        if "number" in option:  # an enumeration would not let the number in
+        if "number" in option:  # an enumeration would refuse the number
             assert parameter.typ == "string"
             continue
         assert (parameter.elements or None) == option.get("choices")
@@ -192,14 +192,14 @@ def test_writes_what_python_computes(pair, outputs):
 
 
 def set_slope(path, slope):
-    """Make the stored numbers of a NIfTI others."""
+    """Give a NIfTI a slope, by which its stored numbers are multiplied."""
     data = bytearray(path.read_bytes())
     data[112:120] = struct.pack("<ff", slope, 0)  # scl_slope, scl_inter
     path.write_bytes(data)
 
 
 def write_labels(pair, path, one, two, dtype, slope=None):
-    """The moving labels with two values, one on either side of the middle."""
+    """Write the moving labels with two values, one on either side of the middle."""
     moving = sitk.ReadImage(str(pair / "moving_labels.nii.gz"))
     array = sitk.GetArrayFromImage(moving)
     values = np.zeros(array.shape, dtype)
@@ -212,7 +212,7 @@ def write_labels(pair, path, one, two, dtype, slope=None):
 
 
 def test_labels_keep_their_values(pair, tmp_path):
-    """Whatever the type that they are in, and in one that holds them."""
+    """Whatever their type is, they are written in one that holds them."""
     out = tmp_path / "out.nii.gz"
     for one, two, dtype, slope, written in (
         (1, 200, np.uint8, None, sitk.sitkUInt8),
@@ -360,7 +360,7 @@ def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
 
 
 def test_a_mask_is_where_its_file_is_not_zero(pair, tmp_path):
-    """Whatever the file's type: probabilities, labels beyond 255."""
+    """Whatever the file's type is: probabilities and labels beyond 255 count, too."""
     fields = []
     for name, pixel, value in (
         ("mask", sitk.sitkUInt8, 1),
@@ -484,7 +484,7 @@ def test_no_output_takes_the_place_of_another_file(pair, tmp_path):
         "link",
     }
 
-    # One file may be two inputs; a folder's files do not keep others out of it.
+    # One file may be two inputs; new files may be written into an input's folder.
     done = run(
         "fixed.nii.gz",
         "fixed.nii.gz",
@@ -499,7 +499,7 @@ def test_no_output_takes_the_place_of_another_file(pair, tmp_path):
 
 
 def test_no_output_takes_the_place_of_a_part_of_another_file(pair, tmp_path):
-    """Of a header or its voxels, of an input or of another output."""
+    """The other file may be the header or the voxels of an input or of another output."""
     moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
     for name in ("a.hdr", "b.mhd", "c.nhdr"):
         sitk.WriteImage(moving, str(tmp_path / name))
@@ -635,7 +635,7 @@ def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
 
 
 def write_dicom(folder, volume, position):
-    """A series whose slice k lies at position(k)."""
+    """Write a series whose slice k lies at position(k)."""
     folder.mkdir()
     writer = sitk.ImageFileWriter()
     writer.KeepOriginalImageUIDOn()
@@ -655,8 +655,8 @@ def write_dicom(folder, volume, position):
 
 
 def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
-    """Files that are cut short, and series that are no straight, even stack: ITK would read them
-    without a word.
+    """ITK would silently read files that are cut short, and series that are no straight, even
+    stack.
     """
     moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
     whole = write_dicom(tmp_path / "whole", moving, lambda k: (0, 0, 2 * k))
@@ -685,7 +685,7 @@ def test_damaged_inputs_are_refused_as_by_python(pair, tmp_path):
 
 
 def test_whole_files_with_a_slope_are_no_short_ones(pair, tmp_path):
-    """ITK reports their numbers as float, of more bytes than are in the file."""
+    """ITK reports their numbers as float, which has more bytes than those in the file."""
     moving = sitk.Cast(sitk.ReadImage(str(pair / "moving.nii.gz")), sitk.sitkInt16)
     for name in ("moving.nii", "moving.hdr"):
         path = tmp_path / name
@@ -729,8 +729,10 @@ def test_failures_have_their_exit_codes_and_leave_nothing(pair, tmp_path):
 
 
 def end_by(number, out, arguments, *, line=None, opened=None, delay=0.0):
-    """Signal a run after a line of its output, or when it has a file open, or after a while; return
-    exit code and seconds.
+    """Signal a run after a line of its output, when it has a file open, or after a while.
+
+    Return the exit code, the seconds from the signal to the end, and what it wrote to standard
+    error.
     """
     with subprocess.Popen(
         [EXECUTABLE, *map(str, arguments)],
@@ -754,7 +756,7 @@ def end_by(number, out, arguments, *, line=None, opened=None, delay=0.0):
 
 @pytest.fixture(scope="module")
 def long_to_read(tmp_path_factory):
-    """A compressed file of 400 MB: seconds to read."""
+    """A compressed file of 400 MB, which takes seconds to read."""
     path = tmp_path_factory.mktemp("long") / "zeros.mha"
     sitk.WriteImage(sitk.Image(1024, 1024, 400, sitk.sitkUInt8), str(path), useCompression=True)
     return path
@@ -811,7 +813,7 @@ def test_a_signal_at_any_time_leaves_all_or_nothing(pair, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
 def test_what_is_under_way_is_for_its_owner_alone(pair, tmp_path):
-    """A killed one leaves no more than that; what is finished has the umask's mode."""
+    """Temporary files of a killed run are private; finished outputs have the umask's mode."""
     names = {"--output-volume": "warped.nrrd", "--output-transform": "transform.h5"}
     outputs = [text for flag, name in names.items() for text in (flag, tmp_path / name)]
     images = (pair / "fixed.nii.gz", pair / "moving.nii.gz")
@@ -834,7 +836,7 @@ def test_what_is_under_way_is_for_its_owner_alone(pair, tmp_path):
 
 
 def test_needs_no_python(tmp_path):
-    """A pair of brains from files, if they are here, with nothing on PATH."""
+    """Registers two brains, if their files are present, with nothing on PATH."""
     data = Path(os.environ.get("MORPHSEEK_DATA", HERE.parents[2] / "shared" / "data")) / "brain"
     if not data.is_dir():
         pytest.skip(f"no brain pair: {data} is not there (MORPHSEEK_DATA)")
@@ -948,7 +950,7 @@ class TestNipype:
 
 
 sys.path.insert(0, str(HERE.parents[1] / "python" / "tests" / "attack"))
-import image_cases  # noqa: E402  (beside the tests of Python, which read the same files)
+import image_cases  # noqa: E402  (from python/tests/attack, whose tests read the same files)
 
 
 @pytest.mark.parametrize("name", image_cases.SOUND)

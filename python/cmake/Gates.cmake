@@ -1,13 +1,14 @@
-# Lint, format and types as tests, label "gate". The Python tools come with the extra "lint", golangci-lint from Go's module proxy.
+# Runs lint, format and type checks as tests with the label "gate". The Python tools come with the extra "lint", golangci-lint from
+# Go's module proxy.
 set(golangci_lint ${CMAKE_BINARY_DIR}/tools/golangci-lint)
-set(golangci_lint_version v2.12.2) # the last that Go 1.25 builds
+set(golangci_lint_version v2.12.2) # the last one that Go 1.25 can build
 
 add_custom_command(OUTPUT ${golangci_lint}-${golangci_lint_version}
   COMMAND ${CMAKE_COMMAND} -E env CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN=${CMAKE_BINARY_DIR}/tools
     ${GO_EXECUTABLE} install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@${golangci_lint_version}
   COMMAND ${CMAKE_COMMAND} -E touch ${golangci_lint}-${golangci_lint_version}
   DEPENDS capi # one Go build at a time
-  COMMENT "Building golangci-lint, two minutes or three the first time"
+  COMMENT "Building golangci-lint (two or three minutes the first time)"
   VERBATIM)
 add_custom_target(golangci-lint DEPENDS ${golangci_lint}-${golangci_lint_version})
 add_dependencies(golangci-lint python) # again: one Go build at a time

@@ -1,5 +1,5 @@
-"""What the way Python -> Go -> Python costs: the time of morphseek.register outside the engine's
-own, as a share of it.
+"""Measures the cost of the bindings, Python -> Go -> Python: the time of morphseek.register that is
+not the engine's, as a share of the engine's.
 
 Run by hand: python tests/bench_bindings.py [nz ny nx]
 """

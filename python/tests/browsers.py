@@ -1,5 +1,5 @@
-"""Drives an installed Chromium or Firefox, headless, by the protocols that they speak themselves:
-nothing has to be installed beside the browser.
+"""Drives an installed Chromium or Firefox, headless, by the browser's own protocol: no driver has
+to be installed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FIREFOX = ("firefox-esr", "firefox")
 SECONDS = 60
-# The pipes as the descriptors that Chromium expects, whatever numbers they have here.
+# Moves the two pipes to file descriptors 3 and 4, where Chromium expects them.
 _AS_3_AND_4 = """
 import fcntl, os, sys
 high = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
@@ -65,7 +65,7 @@ class Browser:
         raise NotImplementedError
 
     def requests(self) -> list[str]:
-        """Return what the page asked for beside itself and data: addresses."""
+        """Return the addresses that the page requested, except itself and those with data:."""
         raise NotImplementedError
 
     def wait(self, condition: str) -> Any:
@@ -173,7 +173,7 @@ class Firefox(Browser):
 
     def __init__(self, connection: socket.socket):
         self._socket, self._rest, self._number = connection, b"", 0
-        self._next()  # its greeting
+        self._next()  # Firefox's greeting
         self._call("WebDriver:NewSession", {})
         self._call("WebDriver:SetTimeouts", {"script": 1000 * SECONDS, "pageLoad": 1000 * SECONDS})
 
@@ -236,7 +236,7 @@ class Firefox(Browser):
         page = {
             "width": 29.7,
             "height": 21.0,
-        }  # what @page says, for the driver's sheet is a letter
+        }  # the sizes in @page: the driver's default paper is Letter
         margin = dict.fromkeys(("top", "bottom", "left", "right"), 0.9)
         return base64.b64decode(self._call("WebDriver:Print", {"page": page, "margin": margin}))
 
@@ -254,7 +254,7 @@ class Firefox(Browser):
 
 @contextlib.contextmanager
 def chromium(*flags: str) -> Iterator[Chromium]:
-    """Run Chromium: as root, as a container's tests are, it has no sandbox."""
+    """Run Chromium; as root, which tests in containers are, it has no sandbox."""
     path = found(CHROMIUM)
     assert path
     theirs, out = os.pipe()
@@ -277,7 +277,7 @@ def chromium(*flags: str) -> Iterator[Chromium]:
 
 @contextlib.contextmanager
 def firefox(**preferences: Any) -> Iterator[Firefox]:
-    """Run Firefox with preferences; underlines in their names stand for dots."""
+    """Run Firefox with preferences; underscores in their names stand for dots."""
     path = found(FIREFOX)
     assert path
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

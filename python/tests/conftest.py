@@ -1,4 +1,4 @@
-"""What the tests of the package share: a small pair, a finished registration, and the command."""
+"""Fixtures that the package's tests share: a small pair, a finished registration, the command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from morphseek.phantoms import PhantomPair, make_pair
 
 
 def pytest_configure() -> None:
-    """Take signals as a program in a terminal does: a shell starts one in the background, and nohup
-    every one, without them, and the programs that tests start would inherit that.
+    """Restore the default handling of signals. A shell ignores some for background jobs, and so
+    does nohup; the programs that tests start would inherit that.
     """
     for name, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}.items():
         if (number := getattr(signal, name, None)) and signal.getsignal(number) == signal.SIG_IGN:
@@ -24,17 +24,25 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+<<<<<<< HEAD
     """Leave out what takes long, unless it is asked for."""
     asked = config.getoption("markexpr")
     left = [mark for mark in ("thorough", "nightly") if mark not in asked]
     late = [item for item in items if any(map(item.get_closest_marker, left))]
     config.hook.pytest_deselected(items=late)
     items[:] = [item for item in items if item not in late]
+=======
+    """Skip the nightly tests unless they are requested."""
+    if "nightly" not in config.getoption("markexpr"):
+        late = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=late)
+        items[:] = [item for item in items if item not in late]
+>>>>>>> h-pl
 
 
 @pytest.fixture(autouse=True)
 def the_locale_stays() -> Iterator[None]:
-    """Libraries that tests load may change how the process encodes names."""
+    """Restore the locale: libraries that tests load may change how the process encodes names."""
     before = locale.setlocale(locale.LC_CTYPE)
     yield
     locale.setlocale(locale.LC_CTYPE, before)

@@ -1,5 +1,5 @@
-"""What the examples of the docstrings find, a plugin of pytest (-p examples): a pair of phantoms,
-its registration, a template of two images, and a folder that holds all of it as files.
+"""A plugin of pytest (-p examples) that provides what the docstrings' examples use: a pair of
+phantoms, its registration, a template of two images, and a folder with all of these as files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def examples(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Give each example the names, and a copy of the folder to work in."""
+    """Give each example these names and a copy of the folder to work in."""
     folder, names = shown
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)

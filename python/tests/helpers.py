@@ -1,4 +1,4 @@
-"""What the tests of the package share beside fixtures: small volumes, the way to the command."""
+"""Helpers that the package's tests share beside fixtures: small volumes and the command."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from morphseek.phantoms import PhantomPair
 from pace import limit
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
-# the cheapest registration there is
+# options of the cheapest registration
 QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
 
 
 def oblique(array: np.ndarray) -> Image:
-    """An image on an oblique, anisotropic grid."""
+    """Return an image on an oblique, anisotropic grid."""
     a, b = 0.3, -0.2
     rz = np.array([[np.cos(a), -np.sin(a), 0], [np.sin(a), np.cos(a), 0], [0, 0, 1]])
     rx = np.array([[1, 0, 0], [0, np.cos(b), -np.sin(b)], [0, np.sin(b), np.cos(b)]])
@@ -32,7 +32,7 @@ def oblique(array: np.ndarray) -> Image:
 def blob(
     shape: tuple[int, int, int] = (20, 24, 28), shift: float = 0.0, noise: float = 0.01
 ) -> np.ndarray:
-    """A smooth body with a smaller one in it, float32."""
+    """Return a smooth body with a smaller one in it, float32."""
     z, y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in shape), indexing="ij")
     body = np.exp(-((x - shift) ** 2 + 2 * y**2 + 1.5 * z**2) / 0.2) + 0.5 * np.exp(
         -((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02

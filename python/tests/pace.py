@@ -1,6 +1,6 @@
-"""How slow this machine is now, to scale limits by.
+"""Measures how slow this machine is now, to scale the tests' time limits.
 
-``python pace.py SECONDS`` prints a limit for what begins later, for CMake.
+``python pace.py SECONDS`` prints a limit for CMake, for tests that start later.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import sys
 import time
 
 REFERENCE_S = 0.25
-"""What `_work` takes on the idle machine that the limits are written for (an EPYC of 2024)."""
+"""Seconds that `_work` takes on an idle machine of the kind that the limits are written for."""
 MOST = 20.0
-"""Beyond it a hang could not be told from work."""
+"""The largest factor, so that a hang still ends."""
 
 
 def _work() -> int:
@@ -32,15 +32,15 @@ def _measured() -> float:
 
 
 def pace() -> float:
-    """Return how many times longer things take than on that machine, at least 1: what a fixed piece
-    of work took, or how many others want each processor, whichever is more.
+    """Return how many times slower this machine is, at least 1: by the time of a fixed piece of
+    work or by the load per processor, whichever is larger.
     """
     waiting = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0
     return min(max(1.0, _measured(), waiting), MOST)
 
 
 def limit(seconds: float) -> float:
-    """Return a limit for something that must not take longer than this on an idle machine."""
+    """Return the time limit here of what must take at most this long on an idle machine."""
     return seconds * pace()
 
 

@@ -1,11 +1,10 @@
-"""Runs what the recipes of containers and packages run, in a plain environment: there is no daemon
-here that builds images.
+"""Runs the commands of the recipes of containers and packages in a plain environment, because
+tests have no daemon to build images.
 
     python recipe_steps.py WHEELS
 
-The steps of the Dockerfile (those of apptainer.def are the same: test_recipes.py), then its entry
-point, as a user without a home who may write to the folder of the results alone; and conda's
-script.
+Runs the Dockerfile's steps (test_recipes.py checks that apptainer.def has the same), then its entry
+point as a user without a home who may write only to the folder of the results, and conda's script.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def main(wheels: Path) -> None:
             print(command, flush=True)
             subprocess.run(command, shell=True, check=True, env=outer)
 
-        # the entry point, with the container's variables and nobody's rights
+        # the entry point with the container's variables, without write permissions
         inner = {"PATH": outer["PATH"], "HOME": "/nonexistent"}
         inner |= dict(pair.split("=", 1) for pair in docker()["ENV"])
         (entry,) = (json.loads(line) for line in docker()["ENTRYPOINT"])

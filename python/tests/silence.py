@@ -1,12 +1,12 @@
-"""Nothing calls home: every front end, the training and every library that they load, watched for
-sockets and for files in HOME.
+"""Checks that nothing opens a network connection or leaves files in HOME: every front end, the
+training, and every library that they load.
 
     silence.py [--library LIBMORPHSEEK] [--module MORPHSEEKREGISTRATION] [--seconds 25] [--only
     NAME]
 
-Each case runs in a HOME and an environment of its own, without CI, which silences some libraries.
-Those in a process of ours live on for as long as it takes a telemetry to send. Run by the ctest
-"silence"; exit code 77 where nothing can be watched.
+Each case runs with its own HOME and environment, without the variable CI, because some libraries
+are silent under CI. Processes of ours stay alive long enough for telemetry to send. The ctest
+"silence" runs this; the exit code is 77 if processes cannot be watched here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pace import limit
 TESTS = Path(__file__).resolve().parent
 LINGER = "\nimport time; time.sleep(float(sys.argv[1]))"
 
-# A tenth of its size in mm is what the built-in network knows.
+# The built-in network was trained on images of a tenth of this size in mm.
 PAIR = """
 from morphseek import images, phantoms
 pair = phantoms.make_pair(size=32)
@@ -87,8 +87,8 @@ found = ctypes.create_string_buffer(100000)
 assert library.ms_devices(engine, found, ctypes.c_size_t(len(found)), ctypes.byref(needed)) == 0
 assert b"libonnxruntime" in found.value, found.value
 """
-# What the cases may leave: our own cache, what matplotlib keeps of the fonts it found, and
-# PyTorch's folder for compiled code.
+# Files that the cases may leave: our cache, Matplotlib's list of fonts, and PyTorch's folder for
+# compiled code.
 KEPT = (".cache/morphseek", ".cache/matplotlib", ".config/matplotlib", "$TMPDIR/torchinductor_")
 
 Case = tuple[str, list[str]]
@@ -148,19 +148,19 @@ def with_strace(command: list[str], log: Path) -> list[str]:
 
 
 def read_strace(log: Path) -> list[str]:
-    """Return the lines that are about other than unix sockets, by the family that they name."""
+    """Return the lines about other sockets than unix ones, by their address family."""
     lines = [
         line
         for line in log.read_text(errors="replace").splitlines()
         if re.search(r"\b[AP]F_(?!UNIX|LOCAL)\w+", line)
     ]
     if len(lines) == 1 and "socket(AF_INET6, SOCK_STREAM" in lines[0]:
-        return []  # urllib3 sees so, as it loads, whether there is IPv6; nothing is ever sent by it
+        return []  # urllib3 tests at import whether IPv6 exists, without sending
     return lines
 
 
 def in_namespace(command: list[str], log: Path) -> list[str]:
-    # root needs no user namespace for it, which a container or chroot may refuse
+    # root needs no user namespace, which a container or chroot may refuse
     own = "-n" if os.getuid() == 0 else "-rn"
     return [
         "unshare",
@@ -174,9 +174,7 @@ def in_namespace(command: list[str], log: Path) -> list[str]:
 
 
 def read_namespace(log: Path) -> list[str]:
-    """Return the counters that tell of a try to send, from a namespace in which there is nothing to
-    send to.
-    """
+    """Return the counters that show an attempt to send, from a namespace without a network."""
     told, names = [], []
     for words in map(str.split, log.read_text(encoding="utf-8").splitlines()):
         if len(words) == 2:
@@ -245,7 +243,7 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
 
 
 def way_to_watch(folder: Path) -> str | None:
-    """Return how calls can be seen here: the first way that sees one which we make."""
+    """Return the first way to watch that sees a connection which we open ourselves."""
     probe = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)\ntry:"
         " s.connect(('192.0.2.1', 9))\nexcept OSError: pass"
@@ -275,7 +273,7 @@ def main() -> int:
         way = way_to_watch(folder)
         if way is None:
             print(
-                "SKIPPED: neither strace nor an empty network namespace (unshare -rn) is to be had"
+                "SKIPPED: neither strace nor an empty network namespace (unshare -rn) is available"
                 " here; whether anything calls home was NOT tested"
             )
             return 77

@@ -1,5 +1,5 @@
-"""What is public, compared with what was promised: python tests/test_api.py > tests/api.txt after
-a look at what differs. docs/stability.md says what a difference means.
+"""Compares the public names with the promised ones in api.txt. After a check of the differences:
+python tests/test_api.py > tests/api.txt. docs/stability.md says what a difference means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULES = ("cohort", "images", "phantoms", "report", "scoring", "transforms")
 
 
 def parameters(thing: Any) -> str:
-    """Names, kinds and defaults; annotations may become exacter without breaking anybody."""
+    """Return names, kinds and defaults; more exact annotations would break nobody's code."""
     try:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
@@ -34,7 +34,7 @@ def parameters(thing: Any) -> str:
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
-    """The public members of a class's own."""
+    """Return the public members that a class defines itself."""
     for member in sorted(vars(thing)):
         value = inspect.getattr_static(thing, member)
         if not member.startswith("_"):
@@ -52,7 +52,7 @@ def lines_of(name: str, thing: Any) -> Iterator[str]:
 
 
 def test_everything_public_has_an_example():
-    """But what warns of its end."""
+    """Except deprecated names."""
     rooms = [morphseek, *(importlib.import_module(f"morphseek.{module}") for module in MODULES)]
     public = {name: getattr(room, name) for room in rooms for name in room.__all__}
     for name, thing in list(public.items()):

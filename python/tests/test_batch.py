@@ -1,4 +1,4 @@
-"""Lists of pairs: by threads, resumed, stopped, and on a Dask cluster that loses a worker."""
+"""Lists of pairs: on threads, resumed, stopped, and on a Dask cluster that loses a worker."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ OUTPUTS = [
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """A list of four pairs: with labels and a mask, without, without an id, with a file that is not
-    there.
+    """A list of four pairs: one with labels and a mask, one without, one without an id, and one
+    with a missing file.
     """
     folder = tmp_path / "study"
     folder.mkdir()
@@ -60,7 +60,7 @@ def study(tmp_path: Path) -> Path:
 
 
 def stamps(out: Path) -> dict[str, int]:
-    """When each pair was finished."""
+    """Return when each pair was finished."""
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/pair.json")}
 
 
@@ -126,7 +126,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
 
 
 def test_channels(study: Path, tmp_path: Path):
-    """Columns of channels drive as those of register; half of one is that row's error."""
+    """Columns of channels act as register's; a channel with one image is an error of that row."""
     rows = [
         "id,fixed,moving,fixed_channel,moving_channel,fixed_label_channel,moving_label_channel",
         "both,fixed.nii.gz,moving.nii.gz,fixed.nii.gz,moving.nii.gz,fixed_labels.nii.gz,"
@@ -159,10 +159,10 @@ def test_resume(study: Path, tmp_path: Path):
     image = images.read(study.parent / "missing.nii.gz")
     images.write(study.parent / "missing.nii.gz", image.like(image.array + 1))  # other content
     with open(out / "plain" / "transform.h5", "r+b") as file:
-        file.truncate(100)  # an output that is not whole
+        file.truncate(100)  # an incomplete output
     assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
     assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
-    # its process was killed just after it had finished the pair
+    # as if the process was killed just after it had finished the pair
     (out / "plain" / f"{_staging.staging_prefix()}x").mkdir()
     assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
     assert not list(out.glob("*/.morphseek-*"))
@@ -188,9 +188,7 @@ def test_resume(study: Path, tmp_path: Path):
 
 
 def test_files_of_others_stay(study: Path):
-    """In the pairs' folders may be anything: the list's own images, a person's notes, other
-    folders.
-    """
+    """Folders of pairs may hold anything: the list's own images, notes, other folders."""
     lines = study.read_text(encoding="utf-8").splitlines()
     for id_ in ("full", "plain"):
         (study.parent / id_).mkdir()
@@ -214,8 +212,7 @@ def test_files_of_others_stay(study: Path):
     )
     assert sorted(os.listdir(study.parent / "plain")) == sorted([*OUTPUTS, "notes", "notes.txt"])
 
-    # A pair that fails keeps the results that were there, finished as they are with the files that
-    # they are of.
+    # A pair that fails keeps its earlier results, which still belong to the files of that run.
     whole = (study.parent / "fixed_labels.nii.gz").read_bytes()
     (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
     assert states(register_cohort(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
@@ -250,7 +247,7 @@ def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
 
 @pytest.mark.parametrize("header", ["slices.mhd", "list.mhd", "slices.nhdr", "list.nhdr"])
 def test_headers_and_slices(header: str, tmp_path: Path):
-    """One file a slice, by a pattern or a list."""
+    """One file for each slice, named by a pattern or in a list."""
     array = blob((5, 6, 7))
     for k, plane in enumerate(array, 1):
         plane.tofile(tmp_path / f"s{k:02d}.raw")
@@ -415,7 +412,7 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
     done = register_cohort(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
     assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
     assert states(register_cohort(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
-    # in other words, and as they are anyway
+    # the same values in other forms, and defaults
     same = register_cohort(
         study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0}
     )
@@ -447,7 +444,7 @@ def test_a_list_is_not_written_over(study: Path):
 
 
 def test_a_pair_that_another_call_is_at(study: Path, tmp_path: Path):
-    """It is left alone, and so are the files under way; those of a process that was killed go."""
+    """The pair and its unfinished files are left alone; those of a killed process are removed."""
     pytest.importorskip("fcntl")
     folder = tmp_path / "out" / "plain"
     folder.mkdir(parents=True)
@@ -478,7 +475,7 @@ def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     assert states(register_cohort(study, out, **QUICK))[0] == "skipped"
 
 
-SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # a good part of a second
+SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # takes a good part of a second
 
 
 def many(folder: Path, pairs: int) -> Path:
@@ -571,8 +568,8 @@ def test_reports_have_the_command_only_where_one_was_given(
 
 @pytest.mark.thorough
 def test_cluster_that_loses_a_worker(tmp_path: Path):
-    """Every pair is done once: what was finished before the loss is not touched, what was under way
-    is done by the other worker.
+    """Every pair is done once. Pairs that were finished before the loss are not touched; the one
+    that the lost worker was at is done by the other worker.
     """
     distributed = pytest.importorskip("distributed")
     study, out = many(tmp_path, 5), tmp_path / "out"
@@ -623,7 +620,7 @@ def test_a_defect_keeps_its_traceback(
     assert done.pairs[1].error == "ZeroDivisionError"
     log = (out / "plain" / "error.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "in defect" in log and "in the middle of it" in log
-    assert not (out / "broken").exists()  # a file that is not there is no defect
+    assert not (out / "broken").exists()  # a missing file is not a defect of the program
     assert "pair plain failed" in caplog.text and "in defect" in caplog.text
     monkeypatch.undo()
     assert register_cohort(study, out, **QUICK).pairs[1].status == "done"

@@ -1,4 +1,4 @@
-"""The benchmark against the peers: its table, its rows of failures, its scores and its measuring of
+"""The benchmark against the peers: its table, its rows of failures, its scores, and how it measures
 processes.
 """
 
@@ -32,8 +32,8 @@ def compare(out: Path, *arguments: str) -> str:
 
 @pytest.mark.thorough
 def test_table(tmp_path: Path):
-    """Two pairs, one with a broken image: ours and a peer run, the failure is a row that counts,
-    and nothing runs twice.
+    """With two pairs, one of them with a broken image, ours and a peer run. The failure is a row
+    that counts, and nothing runs twice.
     """
     folder, out = tmp_path / "torsos", tmp_path / "out"
     data_sets.make_phantom(folder, 2, 40)
@@ -112,7 +112,7 @@ def test_unknown_method_is_named(tmp_path: Path):
 
 
 def cube(first: int, spacing: tuple[float, float, float] = (1.0, 1.5, 2.0)) -> sitk.Image:
-    """Label 3 on 8 x 8 x 8 voxels from (first, 6, 6) in x, y, z."""
+    """Return a map with label 3 on 8 x 8 x 8 voxels from (first, 6, 6) in x, y, z."""
     array = np.zeros((20, 20, 24), np.uint8)
     array[6:14, 6:14, first : first + 8] = 3
     image = sitk.GetImageFromArray(array)
@@ -146,7 +146,7 @@ def test_score():
 
 @pytest.mark.parametrize("turn", [0.0, 0.4])
 def test_jacobian_of_a_linear_map(turn: float):
-    """det A everywhere, border included, on an axis-aligned and on an oblique grid."""
+    """It is det A everywhere, also at the border, on an axis-aligned and on an oblique grid."""
     image = cube(6)
     c, s = np.cos(turn), np.sin(turn)
     image.SetDirection((c, -s, 0, s, c, 0, 0, 0, 1))
@@ -158,7 +158,7 @@ def test_jacobian_of_a_linear_map(turn: float):
 
 
 def test_wilcoxon_against_the_best_peer():
-    """Five differences of one sign: p = 2/2^5."""
+    """With five differences of one sign, p = 2/2^5."""
 
     def rows(dice: list[float], ours: bool) -> list[dict]:
         return [
@@ -182,7 +182,7 @@ def test_wilcoxon_against_the_best_peer():
 
 
 def test_cost_is_of_the_child_and_its_children(tmp_path: Path):
-    ballast = np.ones(2**26)  # 512 MiB here must not show there
+    ballast = np.ones(2**26)  # 512 MiB in this process, which must not count for the child
     busy = "import time\nwhile time.process_time() < 0.4: pass"
     code = (
         "import subprocess, sys; b = bytearray(2**27); subprocess.run([sys.executable, '-c',"
@@ -214,8 +214,8 @@ def test_every_stage_has_a_row_of_its_own():
 
 
 def test_floor_of_a_stage():
-    """Arithmetic bounds what stays in the cache; beyond it the bytes may. A pass counts as often as
-    it is made.
+    """In the cache arithmetic sets the bound, beyond it bytes may. A pass counts as often as it
+    runs.
     """
     small, large = (stages.Pass("p", n, operations=10, bytes=8, times=3) for n in (1e6, 1e7))
     assert (small.gflop, small.gbyte) == (pytest.approx(0.03), pytest.approx(0.024))
@@ -231,13 +231,13 @@ def test_floor_of_a_stage():
 
 
 def test_counts_of_the_stages():
-    """The grids are the engine's, and work grows with what was done."""
+    """The grids are the engine's, and the counts grow with the work."""
     fixed, moving = (
         stages.Grid((157, 210, 164), (1.0, 1.0, 1.0)),
         stages.Grid((159, 198, 166), (1.0, 1.0, 1.0)),
     )
     ffts = next(p for p in stages.align(fixed, moving) if p.what == "FFTs")
-    # as an instrumented build counts them
+    # counts of an instrumented build
     assert (ffts.elements, ffts.times) == (72 * 90 * 72, 117)
     assert [stages.fast_size(n, 2) for n in (7, 11, 30, 97)] == [8, 12, 30, 100]
     levels = [

@@ -1,5 +1,5 @@
-"""The benchmark of the best of J trajectories: that it chooses as it says, that its referee is the
-engine's, and that it goes on where it stopped.
+"""The benchmark of the best of J trajectories: it chooses as documented, its referee agrees with
+the engine's, and an interrupted run is continued.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def test_sizes(most: int, expected: list[int]):
         ("overlap", 4, {"oracle": 0.9, "reward": 0.9, "referee": 0.7, "average": 0.75}),
         ("overlap", 2, {"oracle": 0.7, "reward": 0.7, "referee": 0.7, "average": 0.0}),
         ("overlap", 1, {"oracle": 0.7, "reward": 0.7, "referee": 0.7, "average": 0.7}),
-        # of points the least is the best, whatever the judges say
+        # for points the smallest error is the best
         ("points", 4, {"oracle": 0.6, "reward": 0.9, "referee": 0.7, "average": 0.75}),
         ("points", 2, {"oracle": 0.6, "reward": 0.7, "referee": 0.7, "average": 0.0}),
     ],
 )
 def test_choice(which: str, j: int, expected: dict[str, float]):
-    # the referee's greatest is met twice: a tie goes to the first, the mean
+    # two candidates tie for the referee: the first one, the mean, wins
     r = row(which, [0.7, 0.6, 0.9, 0.8], [1, 0, 3, 2], [0.0, -1, -2, 0.0])
     found = best.chosen(r, j)
     assert {k: v for k, v in found.items() if k != "sample"} == expected
@@ -63,7 +63,7 @@ def test_choice(which: str, j: int, expected: dict[str, float]):
 
 
 def test_share_and_gain():
-    """By hand: the oracle gains .2 and .1 in Dice, the reward .2 and -.1: a third."""
+    """Computed by hand: the oracle gains .2 and .1 in Dice, the reward .2 and -.1: a third."""
     rows = [
         row("overlap", [0.7, 0.6, 0.9, 0.8], [1, 0, 3, 2], [0, 1, 0, 0]),
         row("overlap", [0.7, 0.6, 0.8, 0.7], [1, 3, 2, 0], [0, -1, 1, 0]),
@@ -71,7 +71,7 @@ def test_share_and_gain():
     assert best.gains(rows, "oracle", 4) == pytest.approx([0.2, 0.1])
     assert best.share(rows, "reward", 4) == pytest.approx((0.2 - 0.1) / 0.3)
     assert best.share(rows, "referee", 4) == pytest.approx(0, abs=1e-9)
-    assert np.isnan(best.share(rows, "reward", 1))  # no ceiling with the mean alone
+    assert np.isnan(best.share(rows, "reward", 1))  # with only the mean nothing can be gained
     points = [{**r, "set": "points"} for r in rows]
     assert best.gains(points, "reward", 4) == pytest.approx([-0.2, 0.1])
     low, high = best.interval(np.array([0.2, 0.1]))
@@ -80,7 +80,7 @@ def test_share_and_gain():
 
 def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BENCHMARKS / "best.py"), "--out", str(out), *arguments]
-    # Wide, for a path of any length stays on one line of a message.
+    # Wide, so that a path of any length stays on one line of a message.
     environment = {**os.environ, "COLUMNS": "1000", "NO_COLOR": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
@@ -94,8 +94,8 @@ def needs_data() -> None:
 
 
 def test_end_to_end(tmp_path: Path):
-    """One pair of each set by two trajectories. The mean's field and the referee's gain are those
-    that the engine finds by itself; a line that a kill cut is run again, the other is not.
+    """One pair of each set with two trajectories. The mean's field and the referee's gain are those
+    that the engine computes itself. A line that was cut off by a kill is run again, the other not.
     """
     needs_data()
     asked = ["--data", str(DATA), "--j", "2", "--n", "1"]

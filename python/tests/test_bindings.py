@@ -29,7 +29,7 @@ def register(mask: Any = None, initial: Any = None, landmarks: Any = None, chann
 
 
 def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
-    """Calls, each with one array that does not fit."""
+    """Return calls, each with one array that does not fit."""
     wrong, other = errors.InvalidArgumentError, errors.GridMismatchError
     b = bindings
     return [

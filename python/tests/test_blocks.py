@@ -1,4 +1,4 @@
-"""Images that are resampled block by block, against those that are resampled at once."""
+"""Compares images that are resampled block by block with those that are resampled at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fixed() -> Image:
 
 @pytest.fixture(scope="module")
 def turned(fixed: Image) -> Transform:
-    """Across the axes, so that a slice is read from many."""
+    """Return a turn across the axes, so that one slice reads many."""
     middle = fixed.index_to_physical @ [15, 13, 11, 1]
     rotation = sitk.Euler3DTransform(middle[:3].tolist(), 0.7, 0.4, 0.9)
     return Transform(sitk.CompositeTransform([A, rotation, bend_of(fixed)]), fixed.grid)
@@ -55,7 +55,7 @@ def test_as_in_one_piece(
     assert got.array.dtype == want.array.dtype == image.array.dtype
     np.testing.assert_allclose(got.grid, fixed.grid, atol=1e-5)
     differ = got.array.astype(np.int64) - want.array
-    # numbers at half may be rounded to either side, for a block's corner is another origin
+    # values halfway may be rounded either way, because a block has another origin
     assert (differ != 0).mean() < 1e-3 and (
         interpolation in ("nearest", "label") or np.abs(differ).max() <= 1
     )

@@ -26,7 +26,7 @@ SHIFTS = [(4.0, -3.0, 2.0), (-2.5, 1.0, 3.0)]
 
 
 def moved(path: Path, *shifts: tuple[float, float, float]) -> Path:
-    """Write the body, shifted in LPS mm by its place alone."""
+    """Write the body, shifted in LPS mm only by its origin."""
     image = sitk.GetImageFromArray(blob((24, 28, 32)))
     image.SetSpacing((2.0, 2.0, 2.5))
     image.SetOrigin(tuple(np.sum([(0.0, 0.0, 0.0), *shifts], axis=0).tolist()))
@@ -36,7 +36,7 @@ def moved(path: Path, *shifts: tuple[float, float, float]) -> Path:
 
 @pytest.fixture
 def chain(tmp_path: Path) -> list[Path]:
-    """An atlas, a centre image, and another image of the same person."""
+    """Write an atlas, a centre image, and another image of the same person."""
     return [
         moved(tmp_path / "atlas.nii.gz"),
         moved(tmp_path / "t1.nii.gz", SHIFTS[0]),
@@ -51,8 +51,9 @@ def shift_of(path: Path) -> np.ndarray:
 
 
 def test_register_chain_and_back(chain: list[Path], tmp_path: Path):
-    """Known shifts: each transform leads from the fixed to the moving place; two of them, in the
-    order in which they act on the image, bring it onto the atlas; the inverse brings a mask back.
+    """With known shifts, each transform leads from the fixed to the moving place. Two of them, in
+    the order in which they act on the image, bring it onto the atlas. The inverse brings a mask
+    back.
     """
     atlas, t1, flair = chain
     registrator = MorphSeekRegistrator()

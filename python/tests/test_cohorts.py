@@ -1,5 +1,5 @@
-"""Cohorts: which images there are, which pairs are made of them, labels by several atlases, and the
-pairs that are unlike the others.
+"""Cohorts: the images that are found, the pairs made of them, labels from several atlases, and
+outlying pairs.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def test_who_does_not_reach_does_not_vote():
 
 @pytest.mark.parametrize("search", [0, 1])
 def test_joint_weights_are_those_of_the_paper(search: int):
-    """Voxel by voxel, as the paper writes it down."""
+    """Compared voxel by voxel with the paper's formula."""
     rng = np.random.default_rng(0)
     shape, radius, alpha = (7, 8, 9), 2, 0.1
     target = rng.normal(size=shape).cumsum(0)
@@ -265,7 +265,7 @@ def test_outliers_are_those_of_the_robust_score():
     assert [bool(f) for f in found] == [False] * 9 + [True, False]
     assert found[9][0].startswith("error 2, the cohort has 0.5 (robust z +")
     assert float(found[9][0].split("+")[1][:-1]) == pytest.approx(score, rel=2e-3)
-    # most are alike: the mean deviation counts; all alike, nobody stands out
+    # if most are equal, the mean deviation counts; if all are, there is no outlier
     assert cohort.outliers({"a": [1.0] * 30 + [9.0]})[30] and not any(
         cohort.outliers({"a": [1.0] * 30})
     )
@@ -286,7 +286,7 @@ def test_page_names_outliers(tmp_path: Path):
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    """A BIDS folder of three people, the first with two sessions; one with labels."""
+    """A BIDS folder of three subjects, the first with two sessions; one has labels."""
     root = tmp_path / "bids"
     for name, shift in (("1_ses-1", 0.0), ("1_ses-2", 0.1), ("2_ses-1", 0.2), ("3_ses-1", -0.1)):
         place = root / f"sub-{name.replace('_', '/')}" / "anat"
@@ -322,7 +322,7 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
         )
     )  # fmt: skip
     assert (theirs != back.array).mean() < 1e-3
-    # the same again is not done; without the labels it is another batch
+    # a repeated call does nothing; without the labels it is another batch
     again = command.json(
         "batch", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
     )
@@ -330,7 +330,7 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
 
 
 def test_bids_app(people: Path, tmp_path: Path, command: Command):
-    """The derivatives' names, and that ITK brings the image onto the template and back by them."""
+    """The derivatives have BIDS names; ITK maps the image onto the template and back by them."""
     anat, out = people / "sub-1" / "ses-1" / "anat", tmp_path / "out"
     template, labels = (
         tmp_path / f"tpl-Ours_res-01_{kind}.nii.gz" for kind in ("T1w", "dseg")
@@ -375,7 +375,7 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
 
     forward = out / f"{stem}_from-Ours_to-T1w_mode-image_xfm.h5"
     before = forward.stat().st_mtime_ns
-    command(*words)  # finished: nothing is made anew
+    command(*words)  # all is finished: nothing is made again
     assert forward.stat().st_mtime_ns == before
     assert "group_xfm.tsv" in command("bids", people, out, "group")
     table = (out / "group_xfm.tsv").read_text().splitlines()

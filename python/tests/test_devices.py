@@ -1,4 +1,4 @@
-"""What networks can run on, as Python, the command and a panel get to see it."""
+"""The devices on which networks can run, as Python, the command and a panel show them."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_device_option(command: Command):
     )
     assert "--device" in text and "tensorrt, plugin:..." in text
     assert "plugin:..." in command("register", "--help")
-    # goes on to the images, which are missing
+    # fails at the images, which are missing, not at the device
     command("register", "a", "b", "--out", "c", "--device", "plugin:/no/such.so", expect=3)

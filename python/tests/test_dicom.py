@@ -1,4 +1,4 @@
-"""DICOM registrations: what is written obeys PS3.3, by its equations in numpy and by pydicomrt."""
+"""DICOM registrations: the files obey PS3.3, checked by its equations in numpy and by pydicomrt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ TURN[:, 1:] /= np.linalg.norm(TURN[:, 1:], axis=0)
 def write_series(
     folder: Path, image: images.Image, study: str = "", **more: str | None
 ) -> dict[str, str]:
-    """Write slices as a scanner does; return the UIDs. None of ``more`` leaves an element out."""
+    """Write slices as a scanner does; return the UIDs. An element of ``more`` that is None is left
+    out.
+    """
     folder.mkdir(parents=True)
     uids = {name: generate_uid() for name in ("frame", "series")} | {
         "study": study or generate_uid()
@@ -70,7 +72,7 @@ class Case(NamedTuple):
     bent: sitk.Transform
     linear: sitk.Transform
     points: np.ndarray
-    """Anywhere in the fixed image, between voxels, too."""
+    """Points anywhere in the fixed image, also between voxels."""
 
     @property
     def given(self) -> dict[str, Path]:
@@ -95,7 +97,7 @@ def make(
     shape: tuple[int, int, int] = (15, 18, 21),
     **more: Any,
 ) -> Case:
-    """Oblique, anisotropic images; the field's own axes may be others than the fixed image's."""
+    """Make oblique, anisotropic images; the field may have other axes than the fixed image."""
     fixed = oblique(blob(shape))
     center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
@@ -132,13 +134,13 @@ def make(
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """One for all: its images do not change, and what is saved is saved anew."""
+    """One case for all tests, which do not change its images."""
     return make(tmp_path_factory.mktemp("case"))
 
 
 def by_the_standard(found: Any, points: np.ndarray) -> np.ndarray:
-    """Map points as PS3.3 C.20.3.1.1 says, from raw elements: Post(Pre x + u(x)), linear between
-    the points of the grid, whose third axis is the cross product of the others.
+    """Map points as in PS3.3 C.20.3.1.1, from raw elements: Post(Pre x + u(x)), with linear
+    interpolation on the grid, whose third axis is the cross product of the others.
     """
     from scipy.ndimage import map_coordinates
 
@@ -176,7 +178,7 @@ def test_field_by_the_standard(tmp_path: Path, axes: np.ndarray | None):
     found = pydicom.dcmread(case.save())
     assert found.SOPClassUID.name == "Deformable Spatial Registration Storage"
     assert off(by_the_standard(found, case.points), case.truth()) < 1e-3
-    # what a reader that errs would see is far off: the other way, a mirrored grid, RAS
+    # a wrong reading would be far off: the inverse, a mirrored grid, RAS
     turned = np.array([case.bent.TransformPoint(p) for p in (case.points * [-1, -1, 1]).tolist()])
     for wrong in (turned * [-1, -1, 1], 2 * case.points - case.truth()):
         assert off(wrong, case.truth()) > 1
@@ -184,7 +186,7 @@ def test_field_by_the_standard(tmp_path: Path, axes: np.ndarray | None):
 
 
 def test_any_chain_becomes_a_field(case: Case):
-    """An inverse, whose matrix acts first, and several fields, on the grid of the reference."""
+    """An inverse, whose matrix acts first, and several fields become one on the reference."""
     inverse = case.transform().inverse()
     given = {"reference": case.folder / "moving", "moving": case.folder / "fixed"}
     inverse.save(case.folder / "t.dcm", **given)
@@ -233,7 +235,7 @@ def need(name: str) -> Any:
 
 
 def test_pydicomrt_reads_both(case: Case):
-    """Its formula is ours, its parser is not."""
+    """pydicomrt uses the same formula but its own parser."""
     parser, check = need("pydicomrt.reg.parser"), need("pydicomrt.reg.check")
     bent, linear = (pydicom.dcmread(case.save(bends)) for bends in (True, False))
     assert check.check_deformable_reg_iod(bent) == {"result": True, "content": []}
@@ -258,7 +260,7 @@ def test_pydicomrt_reads_both(case: Case):
 
 
 def test_whose_it_is(case: Case):
-    """The patient and the study are the fixed image's, the UIDs are new, nothing is made up."""
+    """Patient and study are the fixed image's, the UIDs are new, and no other value is invented."""
     found, again = (pydicom.dcmread(case.save()) for _ in range(2))
     fixed = pydicom.dcmread(case.folder / "fixed" / "000.dcm")
     for key in ("PatientName", "PatientID", "StudyInstanceUID", "StudyDate", "StudyID"):
@@ -275,7 +277,7 @@ def test_whose_it_is(case: Case):
 
 
 def test_without_a_name(tmp_path: Path):
-    """De-identified images, of two studies."""
+    """The images are de-identified and of two studies."""
     case = make(tmp_path, PatientName=None, PatientID=None, SpecificCharacterSet=None)
     uids = write_series(tmp_path / "later", case.moving, PatientName=None, PatientID=None)
     case.transform().save(tmp_path / "t.dcm", None, tmp_path / "fixed", tmp_path / "later")
@@ -287,7 +289,7 @@ def test_without_a_name(tmp_path: Path):
 
 
 def test_command(case: Case, tmp_path: Path):
-    """From a registration's transform to DICOM, and an image through it."""
+    """Convert a registration's transform to DICOM, and apply that to an image."""
     command = Command(tmp_path / "cache")
     h5, dcm = case.folder / "t.h5", case.folder / "t.dcm"
     case.transform().save(h5)
@@ -299,7 +301,7 @@ def test_command(case: Case, tmp_path: Path):
                 case.folder / "fixed", "-o", case.folder / out)  # fmt: skip
     one, other = (images.read(case.folder / out).array for out in ("a.nii.gz", "b.nii.gz"))
     assert np.ptp(one) > 500 and np.abs(one.astype(float) - other).max() <= 1
-    # the wrong way round, or of somebody else
+    # the inverse direction, or another patient
     message = command("apply", "-t", f"{dcm}@inverse", "-i", case.folder / "moving", "-r",
                       case.folder / "fixed", "-o", case.folder / "c.nii.gz", expect=2)  # fmt: skip
     assert "another frame of reference" in message and "give its inverse" in message
@@ -373,7 +375,7 @@ def test_damaged_objects(case: Case, what: str):
 
 
 def test_unpacks_to_too_much(case: Case, tmp_path: Path):
-    """A hundredth of what it claims; refused before memory is taken."""
+    """A file that unpacks to a hundred times its size is refused before memory is taken."""
     found = pydicom.dcmread(case.save())
     found.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     path = tmp_path / "packed.dcm"
@@ -397,7 +399,7 @@ def test_cut_short(case: Case, share: float):
 
 
 def test_refused_series(case: Case, tmp_path: Path):
-    """What a registration cannot refer to; nothing is written."""
+    """A series that a registration cannot refer to is refused, and nothing is written."""
     transform, out = case.transform(), tmp_path / "new" / "t.dcm"
     out.parent.mkdir()
     images.write(tmp_path / "fixed.nii.gz", case.fixed)

@@ -84,7 +84,7 @@ PAGES = [PYTHON / "docs" / "install.md", *sorted((PYTHON / "docs" / "install").g
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_install_pages(page: Path):
-    """A screen each, and their links lead somewhere."""
+    """Each page fits a screen, and its links lead somewhere."""
     text = page.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 50
     links = [target.partition("#") for target in re.findall(r"\]\(([^)]+)\)", text)]

@@ -1,4 +1,4 @@
-"""`morphseek doctor`: what it finds where one thing is broken, and what it never tells."""
+"""`morphseek doctor`: what it finds when one thing is broken, and what it never tells."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def all_there(package: str) -> str:
 
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """An installation where all is well, and the trial's result, to be changed."""
+    """A sound installation; tests change the returned result of its trial registration."""
     trial = copy.deepcopy(WORKS)
     monkeypatch.setattr(diagnosis, "_trial", lambda: copy.deepcopy(trial))
     monkeypatch.setattr(importlib.metadata, "version", all_there)
@@ -63,7 +63,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, **changed: str | None) -> None:
-    """Let packages have another version, or none."""
+    """Pretend that packages have other versions or are missing."""
 
     def version(package: str) -> str:
         found = changed.get(package.replace("-", "_"), all_there(package))
@@ -133,14 +133,14 @@ def test_packages_of_an_extra(
     installed(monkeypatch, **changed)
     report = diagnosis.doctor()
     found = feature(report, name)
-    assert report["well"]  # an extra is a choice
+    assert report["well"]  # a missing extra is no problem
     assert not found["ready"] and found["missing"] == missing
     assert found["remedy"] == f"pip install 'morphseek[{name}]'"
 
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_onnxruntime(healthy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, gone: bool):
-    """Missing it is a choice. Being there without working is a problem."""
+    """A missing ONNX Runtime is no problem, but one that does not work is."""
     healthy["devices"] |= {"library": "", "version": "", "providers": [], "devices": [NO_RUNTIME]}
     if gone:
         installed(monkeypatch, onnxruntime=None, onnxruntime_gpu=None)
@@ -208,7 +208,7 @@ def broken_runtime(command: Command, folder: Path) -> None:
 
 
 def broken_numpy(command: Command, folder: Path) -> None:
-    """One that ends the process, as a wheel for another processor does."""
+    """Install a NumPy that ends the process, as a wheel for another processor does."""
     (folder / "numpy.py").write_text("import os; os._exit(132)")
     command.environment["PYTHONPATH"] = str(folder)
 
@@ -235,7 +235,7 @@ def test_command_where_something_is_broken(
 
 
 def test_tells_nothing_about_anybody(command: Command, tmp_path: Path):
-    """Names of user, machine, patient and home are in the environment, and not in what is said."""
+    """The names of user, computer, patient and home are in the environment, not in the output."""
     home = tmp_path / "Jane Quintrel"
     library = home / "Müller, Anna 1957" / "libonnxruntime.so.1"
     library.parent.mkdir(parents=True)
@@ -290,12 +290,12 @@ def test_features_are_extras():
     assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
         "numpy", "SimpleITK", "click", "rich", "packaging"
     }  # fmt: skip
-    # an extra that has another one brings that one's packages, too
+    # an extra that includes another one brings that one's packages, too
     assert {"torch", "onnxruntime", "tensorboard"} <= _features.brings("training")
 
 
 def test_what_pages_and_errors_say_to_install():
-    """Every extra that anybody is told to install is one."""
+    """Every extra that a page or an error names exists."""
     places = [
         *REPOSITORY.glob("*.md"),
         *(REPOSITORY / "python").rglob("*.md"),

@@ -1,4 +1,4 @@
-"""Echo-planar images of opposite phase encodings, made from a body and a field that are known."""
+"""Echo-planar images with opposite phase encodings, made from a known body and a known field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morphseek import errors, images, phantoms
 
 
 def shown(body: np.ndarray, shift: np.ndarray, axis: int) -> np.ndarray:
-    """Return what an image shows that shifts x to x + shift(x): squeezed tissue is brighter."""
+    """Return the image in which x is shifted to x + shift(x); squeezed tissue is brighter."""
     lines = np.moveaxis(body, axis, -1).reshape(-1, body.shape[axis]).astype(np.float64)
     moved = np.moveaxis(shift, axis, -1).reshape(lines.shape)
     n = lines.shape[1]
@@ -56,15 +56,15 @@ def test_the_field_is_found(scan: dict[str, np.ndarray]):
         np.abs(a - scan["body"])[tissue].mean() for a in (found.mean.array, 0.5 * (first + second))
     )
     assert wrong < 0.5 * before
-    # A registration along the axis knows nothing of the brightness: it misses more of it.
+    # A plain registration along the axis ignores the brightness, so its error is larger.
     plain = morphseek.register(first, second, along="j", initial="none", model="none")
     other = np.abs(-0.5 * plain.displacement[1] - shift)[tissue]
     assert np.percentile(off, 95) < 0.75 * np.percentile(other, 95)
-    # The transform carries another image of the encoding.
+    # The transform also corrects another image with the same encoding.
     transform = found.transform()
     assert not transform.displacement[0].any() and not transform.displacement[2].any()
     np.testing.assert_allclose(transform.displacement[1], found.shift.array)
-    # The other way round, the shift is turned, and the field in Hz is not.
+    # With the images swapped, the shift changes its sign but the field in Hz does not.
     turned = morphseek.correct_epi(second, first, phase_encoding="j-", readout_time=0.05)
     assert turned.fieldmap is not None
     np.testing.assert_allclose(turned.shift.array, -found.shift.array, atol=0.02)
@@ -90,7 +90,7 @@ def test_the_command_reads_bids(tmp_path: Path, scan: dict[str, np.ndarray], com
     np.testing.assert_allclose(
         images.read(out / "fieldmap.nii.gz").array, shift.array / 0.04, atol=1e-3
     )
-    # Its transform is ITK's: with the modulation of apply it gives the corrected image.
+    # ITK reads its transform; modulated by the Jacobian, it gives the corrected image.
     transform = sitk.ReadTransform(str(out / "first.h5"))
     at = (5 + 2 * 30, -7 + 2 * 28, 9 + 3 * 31)
     got = transform.TransformPoint(at)
@@ -101,7 +101,7 @@ def test_the_command_reads_bids(tmp_path: Path, scan: dict[str, np.ndarray], com
     )
     one, other = images.read(again).array[tissue], images.read(out / "first.nii.gz").array[tissue]
     assert np.abs(one - other).mean() < 0.03 * other.mean()
-    # Against what the files say nothing is done.
+    # An option that contradicts the files is refused.
     command("epi", *paths, "--phase-encoding", "i", "--out", tmp_path / "no", expect=2)
     command("epi", *reversed(paths), "--readout-time", "0.09", "--out", tmp_path / "no", expect=2)
     (tmp_path / "second.json").write_text(json.dumps({"PhaseEncodingDirection": "j"}))

@@ -1,5 +1,5 @@
-"""Every failure has its class, through Python, and its exit code, through the command; nothing is
-left behind.
+"""Every failure has its class in Python and its exit code in the command, and leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_builtin_bases(name: str, builtin: type):
 def tampered(folder: Path) -> Path:
     content = bytearray((BUNDLES / "tiny.onnx").read_bytes())
     key = b'"sha256": "'
-    # what the manifest promises, so that it is not what the weights give
+    # change the manifest, so that it disagrees with the weights
     at = content.index(key) + len(key)
     content[at] = ord("0") if content[at] != ord("0") else ord("1")
     path = folder / "tampered.onnx"

@@ -1,4 +1,4 @@
-"""Scores against numpy, scipy and SimpleITK on a tiny data set."""
+"""Compares scores with numpy, scipy and SimpleITK on a tiny data set."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_dice_by_the_inverse_is_simpleitks(data: Path):
 
 
 def test_volumes_are_simpleitks(data: Path):
-    """The Jacobian determinant by SimpleITK, from the transform; on grids with other voxels and
-    another order of axes.
+    """Compared with SimpleITK's Jacobian determinant of the transform, on grids with other voxels
+    and another order of axes.
     """
     fixed, moving = (sitk.ReadImage(str(data / "images" / f"{name}.nii.gz")) for name in PAIRS[0])
     labels, there = (sitk.ReadImage(str(data / "labels" / f"{name}.nii.gz")) for name in PAIRS[0])
@@ -220,14 +220,14 @@ def test_wilcoxon(data: Path, scored: morphseek.cohort.Evaluation, tmp_path: Pat
 
 def test_merging(data: Path, tmp_path: Path):
     table = tmp_path / "labels.csv"
-    # as spreadsheets write it
+    # with the byte order mark of spreadsheets
     table.write_text("\ufeffid,name,structure\n1,shell,body\n5,core,body\n", encoding="utf-8")
     merged = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert merged.names == {1: "body"} and [s.label for s in merged.pairs[0].labels] == [1]
     table.write_text("id,name\n5,core\n")
     named = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
     assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
-    # as Excel does where the comma is the decimal one
+    # as Excel writes it where the decimal separator is a comma
     table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
     assert morphseek.cohort.read_labels_csv(table) == ({5: 5}, {5: "core"})
     for text, says in (
@@ -356,8 +356,8 @@ def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
 
 
 def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
-    """True shows a bar, as elsewhere; what cannot be called is told before the first pair, and
-    False stops.
+    """True shows a bar. A value that cannot be called is refused before the first pair, and a
+    callback that returns False stops.
     """
     run = evaluate(PAIRS[:2], data, progress=True, **RUN)
     assert capsys.readouterr().err.splitlines() == [
@@ -377,7 +377,7 @@ def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
     assert (seen[-1].done, seen[-1].total) == (1, len(PAIRS))
     fractions = [report.fraction for report in seen]
     assert fractions == sorted(fractions) and fractions[-1] == 1 / len(PAIRS)
-    with pytest.raises(ZeroDivisionError):  # the caller's own error is no pair's
+    with pytest.raises(ZeroDivisionError):  # an error of the caller's function is not a pair's
         evaluate(PAIRS, data, progress=lambda report: 1 / 0, **RUN)
 
 
@@ -401,7 +401,7 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
 
 
 def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.cohort.Evaluation):
-    """Labels that differ by 2^32 are not one."""
+    """Labels that differ by 2^32 stay apart."""
     shutil.copytree(data, tmp_path / "data")
     for name in "ab":
         path = tmp_path / "data" / "labels" / f"{name}.nii.gz"
@@ -451,8 +451,7 @@ def test_command(data: Path, tmp_path: Path, command: Command):
         == 1
     )
 
-    # Nothing takes the place of a finished evaluation but another one; its list is not written over
-    # either.
+    # Only another evaluation overwrites a finished one, and its list is never overwritten.
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     text = command(
         "evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "run", expect=3
@@ -508,7 +507,7 @@ def test_command(data: Path, tmp_path: Path, command: Command):
 def test_list_in_the_data_folder(
     data: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ):
-    """The documented command, from anywhere; a list that is where it is said to be comes first."""
+    """The documented command works from anywhere; a list at the given path is preferred."""
     monkeypatch.chdir(tmp_path)
     command(
         "evaluate",
@@ -536,7 +535,7 @@ def test_list_in_the_data_folder(
     assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
     text = command("evaluate", "nosuch.json", "--data", data, "--out", "other", expect=3)
     assert "pairs: nosuch.json cannot be read" in " ".join(text.split())
-    # In the data folder, too, a list is not written over.
+    # A list in the data folder is not overwritten either.
     (tmp_path / "listed").mkdir()
     (tmp_path / "listed" / "results.csv").write_text("a,b\n")
     command(

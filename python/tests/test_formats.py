@@ -1,4 +1,4 @@
-"""Transforms in other programs' formats: what is written is read by them, and the other way round.
+"""Transforms in other programs' formats: they read what we write, and we read what they write.
 
 The truth is SimpleITK's composite of a matrix and a field, made here by numpy. `pytest -s` prints
 the table of docs/transforms.md. ANTs, greedy and elastix are in the extra morphseek[benchmark].
@@ -27,7 +27,7 @@ LINEAR = np.array(
 
 
 def need(name: str) -> ModuleType:
-    """Import another program's package, or skip; what it warns of is not ours."""
+    """Import another program's package without its warnings, or skip the test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -43,7 +43,7 @@ class Case(NamedTuple):
     bent: sitk.Transform
     linear: sitk.Transform
     points: np.ndarray
-    """Some of the fixed image's voxels, where interpolation plays no part."""
+    """Return some voxel centres of the fixed image, where nothing is interpolated."""
 
     def transform(self, bends: bool) -> Transform:
         return Transform(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
@@ -59,7 +59,7 @@ class Case(NamedTuple):
 
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
-    """Oblique grids, of which one is right-handed and one is left-handed."""
+    """A case with oblique grids, one right-handed and one left-handed."""
     fixed = oblique(blob((15, 18, 21)))
     a = 0.25
     turn = np.array([[0, -np.cos(a), np.sin(a)], [-1, 0, 0], [0, np.sin(a), np.cos(a)]])
@@ -91,7 +91,7 @@ def case(tmp_path: Path) -> Case:
 
 
 def agree(name: str, found: Any, truth: np.ndarray, most: float) -> None:
-    """See that points agree, mm, and print by how much."""
+    """Check that points agree, mm, and print the largest difference."""
     off = np.linalg.norm(np.asarray(found, dtype=np.float64) - truth, axis=1)
     assert np.linalg.norm(truth - truth.mean(axis=0), axis=1).max() > 5
     print(f"| {name} | {off.max():.1e} |")
@@ -107,7 +107,7 @@ def sitk_points(transform: sitk.Transform, points: np.ndarray) -> np.ndarray:
 
 
 def back(case: Case, path: Any, bends: bool, most: float, format: str | None = None) -> None:
-    """See that we read a file as it was meant."""
+    """Check that we read a file as it was meant."""
     ours = Transform.load(path, format, **case.given)
     agree(f"{Path(path).name} read", ours.transform_points(case.points), case.truth(bends), most)
 
@@ -148,7 +148,7 @@ def test_field_by_nitransforms(case: Case):
 
 
 def test_field_in_ras(case: Case):
-    """Slicer's NIfTI: the numbers in the file are RAS, its intent says displacements."""
+    """In Slicer's NIfTI the numbers are RAS, and the intent says that they are displacements."""
     path = case.folder / "t.nii.gz"
     case.transform(True).save(path, "field-ras")
     image = nibabel.load(path)
@@ -279,7 +279,7 @@ def test_greedy(case: Case, bends: bool):
 
 
 def test_greedys_own(case: Case):
-    """What greedy found is read as greedy applies it."""
+    """We read a transform of greedy's as greedy applies it."""
     greedy = need("picsl_greedy").Greedy3D()
     fixed, moving, out = (case.folder / n for n in ("fixed.nii.gz", "moving.nii.gz", "total.mha"))
     common = f"-i {fixed} {moving} -threads 1 -m NCC 2x2x2 -n 10"
@@ -312,7 +312,7 @@ def test_lta(case: Case):
 
 @pytest.mark.parametrize("kind", [0, 1])
 def test_lta_by_the_formula(case: Case, kind: int):
-    """RAS to RAS (1) and voxel to voxel (0), moving to fixed, as lta_convert has them."""
+    """RAS to RAS (1) and voxel to voxel (0), moving to fixed, as in lta_convert."""
     to_fixed = np.linalg.inv(RAS @ LINEAR @ RAS)
     if kind == 0:
         voxels = [RAS @ i.index_to_physical for i in (case.fixed, case.moving)]
@@ -348,7 +348,7 @@ def test_x5(case: Case, bends: bool):
 
 
 def transformix(itk: Any, case: Case, parameters: list[Path]) -> sitk.DisplacementFieldTransform:
-    """Return the field that elastix makes of parameter files."""
+    """Return the field that transformix makes of parameter files."""
     found = itk.ParameterObject.New()
     for path in parameters:
         found.AddParameterFile(str(path))
@@ -375,7 +375,7 @@ def test_elastix(case: Case):
 
 @pytest.mark.parametrize("kinds", [["translation"], ["rigid", "affine"], ["affine", "bspline"]])
 def test_elastix_own(case: Case, kinds: list[str]):
-    """What elastix found is read as transformix applies it, the chain of files, too."""
+    """We read elastix's result, also a chain of files, as transformix applies it."""
     itk = need("itk")
     if not hasattr(itk, "ParameterObject"):
         pytest.skip("needs itk-elastix")

@@ -1,5 +1,5 @@
-"""The benchmark of a general network: its configuration, a step of batched pairs, the curve's
-arithmetic, and what it says of bad input.
+"""The benchmark of a general network: its configuration, a step of batched pairs, the arithmetic of
+its curve, and its messages for bad input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL = {
 
 
 def test_one_step_of_the_configuration(tmp_path: Path):
-    """It loads, is what the page says of it, and one visit changes the weights."""
+    """The configuration loads and is as the page says, and one iteration changes the weights."""
     torch = pytest.importorskip("torch", reason="needs morphseek[training]")
     from morphseek.training.config import load
     from morphseek.training.run import Trainer
@@ -44,8 +44,8 @@ def test_one_step_of_the_configuration(tmp_path: Path):
 
 
 def test_pairs_together_are_pairs_apart(tmp_path: Path):
-    """Without the distance to the truth, whose mean is over other voxels, the gradient of a batch
-    is the mean of the pairs' gradients.
+    """The gradient of a batch is the mean of the pairs' gradients. The distance to the truth is
+    left out, because its mean is over other voxels.
     """
     torch = pytest.importorskip("torch", reason="needs morphseek[training]")
     from morphseek.training.config import load
@@ -95,7 +95,7 @@ def test_the_line_is_numpys():
 
 def test_extrapolation_of_a_known_curve():
     """Every kind falls as minutes^-0.5 from its own height, and the goal is the curve's value at
-    100 minutes: so says the line, whatever kinds are drawn.
+    100 minutes. The fitted line must find these, whatever kinds are drawn.
     """
     minutes, heights = np.array([5.0, 10.0, 20.0]), np.array([0.9, 1.2, 2.0])
     shares = heights / np.sqrt(minutes)[:, None]
@@ -105,8 +105,8 @@ def test_extrapolation_of_a_known_curve():
 
 
 def test_table_by_hand():
-    """Two pairs of a kind: geometric mean of 1/2 and 1/8 is 1/4; a pair that a method lacks is left
-    out.
+    """For two pairs of a kind, the geometric mean of 1/2 and 1/8 is 1/4. A pair that a method lacks
+    is left out.
     """
     rows = [
         {"kind": "x", "seed": 1, "pair": p, "method": m, "error": e, "dice": d}

@@ -27,8 +27,8 @@ def gpu():
 
 @pytest.mark.thorough
 def test_end_to_end_on_the_cpu(tmp_path):
-    """A bundle that loops, through ONNX Runtime and through the engine; one that is not there is a
-    row that says so.
+    """A bundle with a loop runs in ONNX Runtime and in the engine. A missing bundle becomes a row
+    that says so.
     """
     bundle = REPOSITORY / "engine" / "internal" / "network" / "testdata" / "loop.onnx"
     networks = f"{bundle},{tmp_path / 'nosuch.onnx'}"
@@ -63,7 +63,7 @@ def test_end_to_end_on_the_cpu(tmp_path):
 
 
 def test_stops_without_the_provider(gpu, tmp_path, monkeypatch):
-    """A table of one and the same failure helps nobody: the remedy does."""
+    """It stops with the remedy instead of a table of equal failures."""
     import onnxruntime
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
@@ -74,7 +74,7 @@ def test_stops_without_the_provider(gpu, tmp_path, monkeypatch):
 
 
 def test_the_card_that_cuda_shows(gpu, tmp_path, monkeypatch):
-    """CUDA's first card is another one than nvidia-smi's: name and memory are that one's."""
+    """If CUDA's first card is not nvidia-smi's first, name and memory are those of CUDA's."""
     bytes16 = bytes(range(16))
 
     class Driver:
@@ -146,9 +146,7 @@ def test_times_over_the_floor(gpu):
 
 
 def test_placement(gpu):
-    """Nodes that ran on the CPU are counted once, by kind; a loop's own time is that of the nodes
-    in it.
-    """
+    """Nodes that ran on the CPU are counted once, by kind. A loop's time is that of its nodes."""
 
     def event(name, kind, provider, microseconds, size):
         args = {
@@ -182,8 +180,8 @@ def test_placement(gpu):
 
 @pytest.mark.thorough
 def test_a_visit_of_training(gpu):
-    """T steps with an update each, of one of the paper's networks, by the trainer's own code; a row
-    of the table.
+    """T steps of one of the paper's networks, each with an update, by the trainer's own code, are a
+    row of the table.
     """
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
     row = gpu.one_training("voxelmorph-l", "2", "32,32,32", "cpu")
@@ -223,7 +221,7 @@ def test_floor_without_peaks(gpu):
 @pytest.mark.thorough
 def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
-    # one voxel at its coarsest
+    # one voxel at the coarsest level
     gpu.run(
         tmp_path,
         device="cpu",
@@ -273,8 +271,8 @@ def test_counting(gpu):
 
 
 def test_operators():
-    """Two nodes, one in the loop: the warm-up is left out, the fastest run counts, a convolution is
-    counted from its shapes.
+    """Two nodes, one of them in the loop. The warm-up is left out, the fastest run counts, and a
+    convolution's operations follow from its shapes.
     """
     sys.path.insert(0, str(SCRIPT.parent))
     try:

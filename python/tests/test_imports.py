@@ -1,4 +1,4 @@
-"""Which module may import which: the rules between the rooms of the package, and no circles."""
+"""Which module may import which: the rules between the subpackages, and no import cycles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "morphseek"
-# what training may use of the rest: its public rooms, and the one writer of files
+# what training may use of the rest: the public subpackages and the writer of files
 OPEN = {"", "errors", "images", "transforms", "scoring", "cohort", "_files", "_json", "_moved"}
 
 
@@ -18,10 +18,10 @@ class Import(NamedTuple):
     importer: str
     target: str
     name: str
-    """What is imported of the target; empty for the module itself."""
+    """The name that is imported from the target; empty for the module itself."""
     line: int
     lazy: bool
-    """Within a function, or for the type checker alone."""
+    """Whether the import is inside a function, or only for the type checker."""
 
 
 def module_of(path: Path) -> str:
@@ -104,14 +104,14 @@ def test_torch_stays_below_training():
 
 
 def test_no_private_name_crosses_rooms():
-    """A name with an underscore is its file's own."""
+    """A name with an underscore is private to its file."""
     for i in IMPORTS:
         if i.target.startswith("morphseek") and i.name.startswith("_"):
             assert i.name == "__version__", i
 
 
 def edges() -> dict[str, set[str]]:
-    """What each module loads as it is imported; importing a file runs its package, too."""
+    """Return what each module loads when it is imported; importing a file runs its package, too."""
     found: dict[str, set[str]] = {module: set() for module in FILES}
     for i in IMPORTS:
         if i.lazy or i.target not in FILES:

@@ -1,4 +1,4 @@
-"""Images of every kind give the same voxels in the same place; files are whole or not there."""
+"""Images of every kind give the same voxels in the same place; files are complete or absent."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def as_nibabel(image: images.Image):
 def write_dicom(
     image: images.Image, folder: Path, drift: tuple[float, ...] = (0.0, 0.0, 0.0)
 ) -> Path:
-    """A series; ``drift`` is by how much each slice lies further off its place than the one
-    before.
-    """
+    """Write a series; each slice lies by ``drift`` further off its place than the one before."""
     folder.mkdir()
     volume = image.to_sitk()
     direction = np.array(image.direction).reshape(3, 3)
@@ -97,7 +95,7 @@ def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
 def test_on_windows_itk_gets_names_in_ascii(
     kind: str, reference: images.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """There ITK opens no other; where it is told is as if it did so here."""
+    """On Windows ITK opens only names in ASCII; here the test makes it behave so."""
     seen: list[str] = []
     for name, place in (("ReadImage", 0), ("WriteImage", 1)):
         call = getattr(sitk, name)
@@ -135,7 +133,7 @@ def test_no_copy_on_the_way_in():
 
 
 def test_what_was_read_stays_when_the_image_is_copied_changed_and_dropped():
-    """SimpleITK copies on write; a view of memory that an image has left must not outlive it."""
+    """SimpleITK copies on write: a view must not keep memory that the image has left."""
     array = np.ascontiguousarray(np.random.default_rng(0).random((60, 60, 60), np.float32))
     image = sitk.GetImageFromArray(array)
     read = images.read(image)
@@ -162,7 +160,7 @@ def test_view_outlives_its_image():
     array = blob()
     read = images.read(sitk.GetImageFromArray(array)).float32()
     gc.collect()
-    # would take the memory if it were free
+    # would reuse the memory if it were free
     ballast = [sitk.GetImageFromArray(np.full_like(array, 7)) for _ in range(20)]
     np.testing.assert_array_equal(read, array)
     assert len(ballast) == 20
@@ -225,7 +223,7 @@ def nifti_form(
     units: int = 2,
     kind: type = nibabel.Nifti1Image,
 ):
-    """A NIfTI whose sform may be sheared and whose qform is not; codes are of the sform and of the
+    """Make a NIfTI whose sform may be sheared and whose qform is not; codes are those of sform and
     qform.
     """
     image = kind(1000 * blob((7, 9, 11)).T, None)
@@ -257,7 +255,9 @@ def nifti_form(
     ids=str,
 )
 def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
-    """Two forms that differ, none, a sheared one beside a sound one, and other units than mm."""
+    """Also with two different forms, no form, a sheared one beside a sound one, and units other
+    than mm.
+    """
     nibabel.save(nifti_form(**form), tmp_path / "image.nii.gz")
     image = nibabel.load(tmp_path / "image.nii.gz")
     by_path = images.read(tmp_path / "image.nii.gz")
@@ -271,7 +271,7 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
     if form == {}:
         other = nifti_form(kind=nibabel.Nifti2Image)  # which SimpleITK does not read
         np.testing.assert_array_equal(images.read(other).grid, by_path.grid)
-        image.affine[0, 3] += 5  # in place: the header does not know of it
+        image.affine[0, 3] += 5  # in place: the header is not updated
         assert images.read(image).origin[0] == pytest.approx(by_path.origin[0] - 5)
 
 
@@ -356,7 +356,7 @@ def test_cut_pair_is_refused(data: str, by_header: bool, tmp_path: Path, referen
 
 @pytest.mark.parametrize("name", ["a.mha", "a.MHD", "a.nrrd", "a.NHDR"])
 def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: images.Image):
-    """Any of these headers may name a file with the voxels, and hold them itself."""
+    """Each of these headers may name a file with the voxels or hold them itself."""
     attached = tmp_path / ("whole.mha" if "m" in name.lower() else "whole.nrrd")
     sitk.WriteImage(reference.to_sitk(), str(attached))
     assert images.parts(attached) == [attached]
@@ -420,8 +420,8 @@ def test_dicom_with_rounded_directions_is_read(tmp_path: Path):
 
 
 def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
-    """As PET has them: the first slice's slope, a whole number, makes ITK read all as integers of
-    the first one's size.
+    """Such as in PET. If the first slice's slope is a whole number, ITK reads all slices as
+    integers of the first one's size.
     """
     folder = write_dicom(
         images.Image((1000 * blob((6, 9, 11))).astype(np.int16)), tmp_path / "series"
@@ -444,7 +444,7 @@ def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
     assert read.max() > 2**15
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="its paths are text")
+@pytest.mark.skipif(sys.platform == "win32", reason="paths are always text on Windows")
 def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (
@@ -537,7 +537,7 @@ def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
 
 
 def test_no_module_that_few_calls_need():
-    """Every process pays for what the package imports."""
+    """Every process pays for the modules that the package imports."""
     script = (
         "import sys, numpy, SimpleITK; before = set(sys.modules); import morphseek.images;"
         " print(*set(sys.modules) - before)"
@@ -611,9 +611,7 @@ def test_transforms(tmp_path: Path):
 def test_header_finds_its_data(
     suffix: str, compress: bool, tmp_path: Path, reference: images.Image
 ):
-    """Where the voxels are in a file of their own, both files have the image's name, and can be
-    moved together.
-    """
+    """If header and voxels are two files, both have the image's name and can be moved together."""
     folder = tmp_path / "first"
     folder.mkdir()
     images.write(folder / f"image{suffix}", reference, compress=compress)
@@ -626,8 +624,8 @@ def test_header_finds_its_data(
 
 
 def test_images_are_read_while_transforms_are_written(tmp_path: Path):
-    """Of a batch, one worker may read while another writes: ITK asks HDF5 about every file, and
-    HDF5 is not made for threads.
+    """In a batch one worker may read while another writes. ITK tries HDF5 on every file, and HDF5
+    is not thread-safe.
     """
     code = """if True:
         import sys, threading
@@ -651,11 +649,11 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
 
 
 def test_at_once():
-    """All are waited for, whichever fails; the first one's error comes out."""
+    """All are waited for, whichever fails; the first one's error is raised."""
     met, done = threading.Barrier(3, timeout=30), []
 
     def work(number: int, error: type[Exception] | None = None):
-        met.wait()  # so they run together
+        met.wait()  # passes only if they run at the same time
         if error:
             raise error(number)
         time.sleep(0.05)
@@ -676,7 +674,7 @@ def test_unwritable(tmp_path: Path):
         images.write(tmp_path / "file" / "image.nrrd", noise(4))
     with pytest.raises(errors.OutputUnwritableError, match="no image format .*; use .nii.gz"):
         images.write(tmp_path / "image.unknown", noise(4))
-    # they lose the grid, or end the process where the disk is full
+    # these formats lose the grid, or end the process on a full disk
     for name in ("image.tif", "image.vtk", "image.h5", "image.mnc"):
         with pytest.raises(errors.OutputUnwritableError, match="keeps a volume's grid"):
             images.write(tmp_path / name, noise(4))
@@ -704,7 +702,7 @@ def test_unwritable(tmp_path: Path):
 
 
 def test_voxels_behind_itks_header(tmp_path: Path):
-    """Files that we write ourselves are to their readers what ITK's own are: nibabel and ITK."""
+    """ITK and nibabel read files that we write ourselves as they read ITK's."""
     rng = np.random.default_rng(5)
     turn = sitk.Euler3DTransform()
     turn.SetRotation(0.3, -0.2, 0.1)
@@ -730,7 +728,7 @@ def test_voxels_behind_itks_header(tmp_path: Path):
 
 
 def test_write_replaces_only_when_whole(tmp_path: Path):
-    """A limit on the file's size stands for the full disk: ITK does not notice it while it writes a
+    """A limit on the file's size simulates a full disk. ITK does not notice it while it writes a
     compressed NIfTI.
     """
     resource = pytest.importorskip("resource", reason="no limit on a file's size")
@@ -794,8 +792,8 @@ def test_full_disk(tmp_path: Path):
 
 
 def interrupted(folder: Path, at: int) -> bool:
-    """Begin to write to a folder, with Ctrl-C at that line of Python; return whether it came before
-    there was a place to write to.
+    """Write to a folder with Ctrl-C at that line of Python; return whether the interrupt came
+    before the staging folder existed.
     """
     lines = 0
 
@@ -846,13 +844,13 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]
     with _files.output_folder(target, ("a", "b"), "b"):
-        pass  # who writes nothing removes nothing
+        pass  # a call that writes nothing removes nothing
     assert (target / "b").read_text(encoding="utf-8") == "2"
 
 
 def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
-    """Those of the living stay: another call in this process, another process, another host that
-    was there a moment ago.
+    """Staging folders in use stay: those of another call in this process, of another process, and
+    of another host that was active a moment ago.
     """
     pytest.importorskip("fcntl")
     stay = tmp_path / ".morphseek-another-host-x"
@@ -880,7 +878,7 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
 
 
 def test_seal(tmp_path: Path):
-    """What says that the files are whole stays until there are others."""
+    """The file that says that the results are complete stays until there are new results."""
     for name in ("seal", "a"):
         (tmp_path / name).write_text("old")
     with pytest.raises(ValueError), _files.output_folder(tmp_path, ("a",), "seal"):
@@ -910,7 +908,7 @@ def test_inputs_are_not_written_over(tmp_path: Path):
             images.check_apart(
                 tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path}
             )
-    # the voxels of either may be in a file that both write
+    # two headers may share one file of voxels
     for kind, other in ((".hdr", ".img"), (".nhdr", ".nrrd"), (".mhd", ".mha")):
         images.write(out / f"pair{kind}", images.Image(blob()))
         shutil.copy(out / f"pair{kind}", tmp_path / f"copy{kind}")

@@ -31,7 +31,7 @@ def mrk(space: str | None = "LPS", points: list = POINTS, status: str = "defined
 
 
 def fcsv(space: str | None, points: list = POINTS) -> str:
-    """As 3D Slicer 4.11 writes it."""
+    """Return a file as 3D Slicer 4.11 writes it."""
     head = "# Markups fiducial file version = 4.11\n"
     head += f"# CoordinateSystem = {space}\n" if space else ""
     head += "# columns = id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
@@ -132,7 +132,7 @@ def test_a_file_that_is_missing(tmp_path: Path):
     "names, others, order",
     [
         (["a", "b"], ["b", "a"], [1, 0]),
-        (["F-1", "F-2"], ["M-1", "M-2"], [0, 1]),  # as Slicer calls them
+        (["F-1", "F-2"], ["M-1", "M-2"], [0, 1]),  # Slicer's names
         (["a", "b"], [], [0, 1]),
         ([], [], [0, 1]),
         (["0", "0"], ["0", "0"], [0, 1]),  # no names
@@ -180,7 +180,7 @@ def test_points_outside():
     inside = [
         [10.9, 0.4, -0.4],
         [-0.9, -4.4, 3.4],
-    ]  # half a voxel beyond the centres at the corners
+    ]  # half a voxel beyond the corner voxels' centres
     assert check_inside(Landmarks(inside), grid, "fixed") == ""
     warned = check_inside(Landmarks([*inside, [11.1, 0, 0]], ["a", "b", "c"]), grid, "fixed")
     assert warned == "Landmarks outside the fixed image, where the transform only goes on: c."
@@ -189,7 +189,7 @@ def test_points_outside():
 
 
 def test_errors_by_hand():
-    """A shift of (4, 0, 0) voxels of 1 mm: what the distances are can be told without a program."""
+    """With a shift of (4, 0, 0) voxels of 1 mm, the distances can be computed by hand."""
     grid = images.Image(np.zeros((10, 8, 16))).grid
     shift = np.zeros((3, 10, 8, 16), np.float32)
     shift[2] = 4
@@ -209,7 +209,7 @@ def test_errors_by_hand():
 
 @pytest.fixture
 def shifted(tmp_path: Path) -> dict[str, Path]:
-    """A pair that differs by a shift of 5 mm along x alone, with landmarks that know it."""
+    """A pair that differs only by a shift of 5 mm along x, with matching landmarks."""
     array = blob()
     image = images.Image(array, (1.5, 1.5, 2.0), (-20.0, 10.0, 5.0))
     moved = images.Image(array, image.spacing, (-15.0, 10.0, 5.0))
@@ -311,7 +311,7 @@ def test_points_of_one_image_are_carried(tmp_path: Path, shifted: dict[str, Path
 
 
 def bend(points: np.ndarray) -> np.ndarray:
-    """The shift, and up to 3 mm more that the images do not show."""
+    """Apply the shift and a bend of up to 3 mm that the images do not show."""
     bow = np.zeros_like(points)
     bow[:, 2] = 3 * np.sin(points[:, 0] / 6)
     return points + [5, 0, 0] + bow
@@ -321,8 +321,8 @@ STILL = {**QUICK, "initial": "rigid", "refine": 0}
 
 
 def test_landmarks_steer(tmp_path: Path, shifted: dict[str, Path], command: Command):
-    """What the images do not show comes from the landmarks, in Python and in the command; and
-    points that were not given gain.
+    """Landmarks add a motion that the images do not show, in Python and in the command. The error
+    falls also at points that were not given.
     """
     rng = np.random.default_rng(0)
     points = rng.uniform([-10, 15, 10], [10, 35, 35], (40, 3))

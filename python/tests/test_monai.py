@@ -1,4 +1,4 @@
-"""Tensors of PyTorch and MONAI, and registration as MONAI's transform, against SimpleITK."""
+"""Tensors of PyTorch and MONAI, and registration as a MONAI transform, compared with SimpleITK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from morphseek import errors, images
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (extra morphseek[monai])")
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what MONAI warns of as it loads is not ours
+    warnings.simplefilter("ignore")  # MONAI's own warnings at import
     pytest.importorskip("monai", reason="needs MONAI (extra morphseek[monai])")
     from monai.data import DataLoader, Dataset, MetaTensor
     from monai.networks.blocks import Warp
@@ -94,7 +94,7 @@ def test_warp_is_what_simpleitk_resamples(paths: dict[str, str]):
         truth = moving.TransformPhysicalPointToContinuousIndex(point)
         ours = np.array(index) + found["ddf"][(slice(None), *index)].numpy()
         np.testing.assert_allclose(ours, truth, atol=0.01)
-        assert np.abs(ours - index).max() > 0.5  # it is no identity
+        assert np.abs(ours - index).max() > 0.5  # the transform is not the identity
     truth = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkLinear, 0.0)).T
     warped = Warp()(data["moving"].as_tensor()[None].float(), found["ddf"][None])[0, 0].numpy()
     inner = (slice(4, -4),) * 3

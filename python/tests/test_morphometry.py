@@ -1,4 +1,4 @@
-"""Morphometry against volumes that are known, and against SciPy's Gaussian."""
+"""Compares morphometry with known volumes and with SciPy's Gaussian."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS[3:5, 3:20, 3:9] = 7
 
 
 def scaled(factor: float) -> DenseTransform:
-    """A map that scales all by a factor: the moving image is that much larger."""
+    """Return a map that scales by a factor: the moving image is larger by it."""
     matrix = np.diag([factor, factor, factor, 1.0])
     index = np.moveaxis(np.indices(SHAPE)[::-1], 0, -1) * SPACING
     moved = (factor - 1) * index
@@ -31,7 +31,7 @@ def scaled(factor: float) -> DenseTransform:
 
 
 def larger(factor: float) -> Image:
-    """The labels of an image that is larger by a factor."""
+    """Return the labels of an image that is larger by a factor."""
     return Image(LABELS, tuple(factor * s for s in SPACING))
 
 
@@ -88,7 +88,7 @@ def test_the_gaussian_is_scipys(tmp_path: Path):
     sigma = 5 / np.sqrt(8 * np.log(2)) / np.array(SPACING[::-1])
     want = ndimage.gaussian_filter(plain, sigma, mode="nearest", truncate=6)
     assert np.abs(plain).max() > 0.3
-    # ITK's is recursive
+    # ITK's Gaussian is recursive, hence the tolerance
     np.testing.assert_allclose(smooth, want, atol=0.02 * np.abs(want).max())
 
 

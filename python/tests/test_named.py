@@ -1,4 +1,6 @@
-"""Atlases by name: found where their programs keep them, lying as anatomy says; no downloads."""
+"""Atlases by name: found where their programs keep them, in the right orientation, without
+downloads.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folders of both programs, empty."""
+    """Make empty folders for both programs."""
     monkeypatch.setenv("TEMPLATEFLOW_HOME", str(tmp_path / "templateflow"))
     config = tmp_path / "config"
     config.mkdir()
@@ -61,7 +63,7 @@ def nifti(path: Path, array: np.ndarray, affine: np.ndarray | None = None) -> Pa
 
 
 def template(home: Path, name: str, value: float = 0.0) -> Path:
-    """Write a file of TemplateFlow: a body, with a value that tells it from others."""
+    """Write a file of TemplateFlow: a body with a value that identifies it."""
     parts = name.split("_")
     folder = home / "templateflow" / parts[0]
     if parts[1].startswith("cohort-"):
@@ -80,7 +82,7 @@ def tiff_atlas(
     version: str = "1.2",
     **more: Any,
 ) -> Path:
-    """Write an atlas as BrainGlobe's client up to version 2 leaves it: arrays as they lie."""
+    """Write an atlas as BrainGlobe's client up to version 2 stores it: arrays as they are."""
     folder = home / "brainglobe" / f"{name}_v{version}"
     folder.mkdir(parents=True)
     shape = next(iter(arrays.values())).shape
@@ -96,8 +98,8 @@ def tiff_atlas(
 
 
 def zarr_atlas(home: Path, template: np.ndarray, annotation: np.ndarray) -> Path:
-    """Write an atlas as BrainGlobe's client of version 3 leaves it: OME-Zarr 0.5, two levels of
-    which the finer was not fetched.
+    """Write an atlas as version 3 of BrainGlobe's client stores it: OME-Zarr 0.5 with two levels,
+    of which the finer was not fetched.
     """
     zarr = pytest.importorskip("zarr", reason="needs morphseek[brainglobe]", minversion="3")
     root = home / "brainglobe" / "brainglobe-atlasapi"
@@ -148,7 +150,7 @@ def marked(shape: tuple[int, ...], index: tuple[int, ...]) -> np.ndarray:
 
 
 def lps_of_brightest(image: images.Image) -> np.ndarray:
-    """By SimpleITK alone."""
+    """Return the place of the brightest voxel, computed only by SimpleITK."""
     of_sitk = image.to_sitk()
     array = sitk.GetArrayFromImage(of_sitk)
     z, y, x = np.unravel_index(int(array.argmax()), array.shape)
@@ -160,7 +162,7 @@ def lps_of_brightest(image: images.Image) -> np.ndarray:
 
 def test_templateflow_lies_where_nibabel_says(home: Path):
     array = np.zeros((9, 11, 13), np.float32)
-    array[7, 2, 10] = 1.0  # of RAS: towards the right, back and top
+    array[7, 2, 10] = 1.0  # in RAS: towards the right, back and top
     affine = np.array([[1.0, 0, 0, -4], [0, 1.0, 0, -5], [0, 0, 1.0, -6], [0, 0, 0, 1]])
     nifti(
         home / "templateflow/tpl-MNI152NLin2009cAsym/tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz",
@@ -178,7 +180,7 @@ def test_brainglobe_axes_go_where_nibabel_reads_them(home: Path, orientation: st
     tiff_atlas(home, {"reference": marked((6, 7, 8), (0, 0, 0))}, orientation=orientation)
     image = images.read(ALLEN)
     affine = np.diag([-1.0, -1.0, 1.0, 1.0]) @ image.index_to_physical
-    of_array = affine[:, [2, 1, 0, 3]]  # columns of the array's axes, which begin with z
+    of_array = affine[:, [2, 1, 0, 3]]  # the columns in the order of the array's axes: z first
     assert "".join(nibabel.aff2axcodes(of_array)) == towards
     np.testing.assert_allclose(nibabel.affines.voxel_sizes(of_array), [0.025, 0.05, 0.1])
     assert np.linalg.det(np.reshape(image.direction, (3, 3))) == pytest.approx(
@@ -187,7 +189,7 @@ def test_brainglobe_axes_go_where_nibabel_reads_them(home: Path, orientation: st
 
 
 def test_brainglobe_marker_at_a_known_place(home: Path):
-    """A spot far back, near the top, on the left: +y, little of -z, +x."""
+    """A spot far back, near the top and on the left lies at large y, small -z, positive x."""
     tiff_atlas(home, {"reference": marked((20, 10, 16), (18, 1, 14))})
     np.testing.assert_allclose(
         lps_of_brightest(images.read(ALLEN)), [14 * 0.1, 18 * 0.025, -1 * 0.05], atol=1e-9
@@ -199,7 +201,7 @@ def test_brainglobe_space_agrees(home: Path):
     array = marked((20, 10, 16), (18, 1, 14))
     tiff_atlas(home, {"reference": array})
     place = lps_of_brightest(images.read(ALLEN))
-    # an array whose axes are (z, y, x) of LPS begins below, in front, on the right
+    # an array with axes (z, y, x) of LPS begins at the bottom, front and right
     turned = space.AnatomicalSpace("asr", shape=array.shape).map_stack_to("iar", array)
     z, y, x = np.unravel_index(int(turned.argmax()), turned.shape)
     first = np.array([0.0, 0.0, -(array.shape[1] - 1) * 0.05])  # of the turned array, LPS
@@ -312,7 +314,7 @@ def test_ome_zarr_as_its_client_reads_it(home: Path):
 
 
 def test_hemispheres(home: Path):
-    """The third axis begins on the right."""
+    """The third axis starts on the right."""
     array = np.full((4, 4, 6), 7, np.uint16)
     tiff_atlas(home, {"reference": array, "annotation": array})
     left, right = (images.read(f"{ALLEN}:hemisphere-{side}").array for side in ("left", "right"))
@@ -424,7 +426,7 @@ def test_zarr_that_was_not_fetched(home: Path):
     array = np.ones((12, 10, 8), np.uint16)
     manifest = zarr_atlas(home, array, array.astype(np.uint32))
     said = json.loads(manifest.read_text())
-    said["resolution"] = [12.5, 25.0, 50.0]  # whose chunks are not there: they would read as zeros
+    said["resolution"] = [12.5, 25.0, 50.0]  # a level without chunks, which would read as zeros
     manifest.write_text(json.dumps(said))
     with pytest.raises(errors.InputUnreadableError, match="was not fetched"):
         images.read(ALLEN, "fixed")
@@ -467,7 +469,7 @@ def test_label_names(flow: Path):
         ("Index\tAbbreviation\tFull_Name\n1\ttel\ttelencephalon\n", {1: "telencephalon"}),
         ("label\ttissue\tname\n2\tGM\tcortex\n", {2: "cortex"}),
         ("index\tname\n0\tUnknown\n4\tpons\n", {4: "pons"}),
-        # counts from 0, as the Harvard-Oxford table that tells sides apart does
+        # numbered from 0, as the Harvard-Oxford table with separate sides
         ("index\tname\n0\tLeft Frontal Pole\n1\tRight Frontal Pole\n", {}),
         ("Component\tnames\n1\tx\n", {}),
         ("index\tname\none\tx\n", {}),
@@ -481,7 +483,7 @@ def test_tables_of_templateflow(home: Path, table: str, expected: dict[int, str]
 
 
 def test_register_to_an_atlas(flow: Path, tmp_path: Path):
-    """In one command; the atlas's labels are called by their names."""
+    """It takes one command; results name the atlas's labels."""
     body = 90 * blob(shift=0.1).T
     patient = nifti(tmp_path / "patient.nii.gz", body)
     own = nifti(tmp_path / "own.nii.gz", ((body > 40) + 2 * (body > 65)).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""The napari plugin: places against napari and SimpleITK, known answers, the panel in a viewer.
+"""The napari plugin: places as in napari and SimpleITK, known shifts, the panel in a viewer.
 
 The test hosts-napari runs it in the environment that has napari; the tests in a window need OpenGL,
 too, and are skipped without it (xvfb-run).
@@ -24,7 +24,7 @@ from morphseek._engine.table import option_table
 from pace import limit
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what napari warns of as it loads is not ours
+    warnings.simplefilter("ignore")  # napari's own warnings at import
     for needs in ("napari", "pytestqt", "qtpy.QtWidgets"):
         pytest.importorskip(
             needs,
@@ -97,14 +97,14 @@ def as_it_is() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
 
 
 def mirrored() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
-    """The rows stored from the other end; it looks the same in the world."""
+    """Store the rows in reverse order; in world coordinates the image is the same."""
     last = BODY.shape[1] - 1
     there = {"scale": SPACING * (1, -1, 1), "translate": SHIFT + (0, last * SPACING[1], 0)}
     return BODY[:, ::-1].copy(), there, POINTS * (1, -1, 1) + (0, last, 0)
 
 
 def swapped() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
-    """The axes stored in another order, and put right by the layer's affine."""
+    """Store the axes in another order, which the layer's affine corrects."""
     order = [2, 0, 1]
     affine = np.eye(4)
     affine[:3, :3] = np.eye(3)[:, order] * SPACING[order]
@@ -114,7 +114,7 @@ def swapped() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
 
 @pytest.mark.parametrize("stored", [as_it_is, mirrored, swapped])
 def test_a_known_shift(stored: Callable[[], tuple[np.ndarray, dict[str, Any], np.ndarray]]):
-    """One body in two places: points and labels come back to the first, as napari's world says."""
+    """With one body in two places, points and labels return to the first in napari's world."""
     array, place, points = stored()
     fixed = layers.Image(BODY, scale=SPACING)
     moving = layers.Image(array, **place)
@@ -134,7 +134,7 @@ def test_a_known_shift(stored: Callable[[], tuple[np.ndarray, dict[str, Any], np
 
 
 def test_fields_are_of_the_fixed_layer_s_indices():
-    """A moving image two voxels farther along y and one along x, where a voxel is 1.5 x 0.5 mm."""
+    """The moving image is shifted by two voxels of 1.5 mm along y and one of 0.5 mm along x."""
     body = BODY[12]
     fixed = layers.Image(body, scale=(1.5, 0.5))
     moving = layers.Image(body, scale=(1.5, 0.5), translate=(3.0, 0.5))
@@ -169,7 +169,7 @@ def test_morphseek_alone_loads_no_napari():
 
 @pytest.fixture
 def model(qtbot: Any) -> ViewerModel:
-    """A viewer without a window."""
+    """Return a viewer without a window."""
     return ViewerModel()
 
 
@@ -181,7 +181,7 @@ def panel(viewer: Any, **options: str) -> RegisterWidget:
 
 
 def press(widget: RegisterWidget, qtbot: Any) -> str:
-    """Press Register, and return what is said in the end."""
+    """Press Register and return the final message."""
     widget.start.native.click()
     qtbot.waitUntil(lambda: widget.start.enabled, timeout=int(1000 * limit(120)))
     return widget.said.value
@@ -278,7 +278,7 @@ def test_what_cannot_be_registered_is_said(model: ViewerModel, qtbot: Any):
 
 
 def big_pair(viewer: Any) -> None:
-    """Two volumes that take seconds."""
+    """Add two volumes whose registration takes seconds."""
     pair = phantoms.make_pair(size=96)
     for name, image in (("A", pair.fixed), ("B", pair.moving)):
         viewer.add_image(image.array, name=name, **layer_place(image))
@@ -299,7 +299,7 @@ def test_cancel(model: ViewerModel, qtbot: Any):
 
 @pytest.fixture
 def make_viewer(qapp: Any, request: pytest.FixtureRequest) -> Callable[[], Any]:
-    """napari's own fixture, where it can draw."""
+    """Return napari's own fixture, if it can draw here."""
     if not QOpenGLContext().create():
         pytest.skip("napari's window needs OpenGL; on a machine without a display: xvfb-run -a")
     return request.getfixturevalue("make_napari_viewer")
@@ -326,7 +326,7 @@ def test_the_window_is_closed_during_a_run(make_viewer: Callable[[], Any], qtbot
     widget.start.native.click()
     qtbot.waitUntil(lambda: widget.bar.value > 0, timeout=int(1000 * limit(60)))
     viewer.close()
-    WorkerBase.await_workers(int(1000 * limit(10)))  # as napari does as it ends; raises if late
+    WorkerBase.await_workers(int(1000 * limit(10)))  # as napari does at its end; raises if late
     qtbot.wait(50)
 
 

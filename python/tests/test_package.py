@@ -1,4 +1,4 @@
-"""What the wheel says of itself."""
+"""The wheel's metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_licences():
         if ".dist-info/licenses" in str(path)
     }
     assert texts["LICENSE"] == (REPOSITORY / "LICENSE").read_text(encoding="utf-8")
-    for model in core.models():  # every network's licence and credit is told
+    for model in core.models():  # every network's licence and credit is given
         manifest = model["manifest"]
         assert manifest["name"] in texts["NOTICE"] and manifest["licence"] in texts["NOTICE"]
         credit = manifest["credit"].split(";")[0]

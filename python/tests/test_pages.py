@@ -1,5 +1,5 @@
-"""Every code block of every page: Python runs, the tutorials run whole, and what a shell is told
-names commands, flags, scripts, presets and extras that exist.
+"""Every code block of every page: Python runs, the tutorials run from end to end, and shell
+commands use only commands, flags, scripts, presets and extras that exist.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ def test_a_page_is_short(page: Path):
 
 
 def test_the_site_has_every_page():
-    """The site's own build says what it lacks; this holds where it is not installed."""
+    """The site's build checks this, too; this test works without mkdocs."""
     listed = (PYTHON / "mkdocs.yml").read_text(encoding="utf-8")
     for page in sorted(DOCS.rglob("*.md")):
         assert re.search(rf"[ :]{page.relative_to(DOCS).as_posix()}$", listed, re.M), page
 
 
-# -------------------------------------------------------------------------- The tutorials, whole
+# ----------------------------------------------------------------- The tutorials from end to end
 
 
 @pytest.mark.parametrize("name", ["first-pair", "cohort"])
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Block after block in one folder, as a reader would."""
+    """Its blocks run one after the other in one folder, as a reader would do it."""
     monkeypatch.chdir(tmp_path)
     bin_folder = str(Path(sys.executable).parent)
     environment = {
@@ -108,7 +108,7 @@ def read(tutorial: str) -> str:
 
 
 def test_the_itk_tutorial_is_the_example():
-    """Which the tests of the plugin build against an installed library, and run."""
+    """The plugin's tests build the example against an installed library and run it."""
     folder = REPOSITORY / "plugin" / "examples" / "external"
     shown = [b.text for b in blocks_of(DOCS / "tutorials" / "itk.md") if b.language != "sh"]
     files = ("registration.h", "registration.cxx", "main.cxx", "CMakeLists.txt")
@@ -119,7 +119,7 @@ def test_the_itk_tutorial_is_the_example():
 
 
 def images_named(*names: str, size: int = 32) -> dict[str, Any]:
-    """The two sides of made-up patients by turns."""
+    """Return the two sides of made-up patients by turns."""
     found: dict[str, Any] = {}
     for k, name in enumerate(names):
         pair = morphseek.phantoms.make_pair(size=size, seed=k // 2)
@@ -201,8 +201,8 @@ PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "templates.md": for_templates,
     "training/synthetic.md": needs("torch"),
 }
-#: Run elsewhere: by test_docs.py, above, and what asks for the application of 3D Slicer, whose
-#: logic `slicer/Testing` calls.
+#: Pages that test_docs.py or the tests above run, and that of 3D Slicer, which needs the
+#: application: `slicer/Testing` tests its calls.
 ELSEWHERE = ("README.md", "python/README.md", "slicer/README.md", "python/docs/tutorials/")
 ALONE = [
     page
@@ -229,7 +229,7 @@ def test_python_is_python():
 
 
 def test_every_page_with_a_prompt_is_run():
-    """test_docs.py runs them, each by name."""
+    """test_docs.py runs each of them by name."""
     run = (PYTHON / "tests" / "test_docs.py").read_text(encoding="utf-8")
     for page in PAGES:
         if re.search(r"^>>> ", page.read_text(encoding="utf-8"), re.M):
@@ -240,7 +240,7 @@ def test_every_page_with_a_prompt_is_run():
 
 
 def commands() -> Iterator[tuple[Block, list[str]]]:
-    """Every command of every block that a shell would read, in words."""
+    """Yield every command of every shell block, split into words."""
     for block in BLOCKS:
         if block.language not in ("", "sh"):
             continue
@@ -272,7 +272,7 @@ def test_the_command_has_what_pages_say():
         command: click.Command = app
         context, words = click.Context(app), words[1:]
         while hasattr(command, "get_command") and words and re.match(r"[a-z]", words[0]):
-            if words[0] == "train":  # hands its arguments on, where PyTorch is
+            if words[0] == "train":  # passes its arguments on to a command that needs PyTorch
                 typer = pytest.importorskip("typer")
                 found = typer.main.get_command(pytest.importorskip("morphseek.training.cli").app)
             else:

@@ -1,6 +1,4 @@
-"""The made-up pair keeps its promise: the truth maps anatomy to the same anatomy, and never
-folds.
-"""
+"""The made-up pair's truth maps anatomy to the same anatomy and never folds."""
 
 from __future__ import annotations
 
@@ -50,8 +48,8 @@ def test_seed(pair: PhantomPair):
 
 @pytest.mark.parametrize("contrasts", [("CT", "CT"), ("MR", "MR"), ("CT", "MR")])
 def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
-    """Another contrast is the same anatomy in the same place; CT has air at -1000, MR has no
-    negative value.
+    """Another contrast shows the same anatomy in the same place. CT has air at -1000; MR has no
+    negative values.
     """
     other = phantoms.make_pair(40, 0, contrasts)
     np.testing.assert_array_equal(other.moving_labels.array, pair.moving_labels.array)
@@ -69,7 +67,7 @@ def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
 
 
 def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.RegistrationResult):
-    """By SimpleITK's transforms, organ by organ; where the answer lies inside the moving image."""
+    """Compared with SimpleITK's transforms, organ by organ, inside the moving image."""
     errors = pair.errors(result)
     points = pair.target_points()
     true = pair.truth(points)

@@ -47,7 +47,7 @@ def run(*words: object) -> Result:
 
 
 def test_in_the_command(tmp_path: Path):
-    """The file's options hold; what the command says goes before them, a default too."""
+    """The file's options hold, but those of the command override them, even by a default."""
     for name, shift in (("f", 0.0), ("m", 0.1)):
         image = sitk.GetImageFromArray(blob(shift=shift))
         sitk.WriteImage(image, str(tmp_path / f"{name}.nii.gz"))

@@ -22,7 +22,7 @@ from morphseek.scoring import learn2reg_hd95
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "protocols.md"
 SHAPE, SPACING = (24, 26, 28), (2.0, 2.0, 2.0)
-#: A deformation in a second or two; QUICK alone only moves.
+#: Options of a deformation that takes a second or two; QUICK alone only aligns.
 DEFORM = {**QUICK, "refine": 10}
 
 
@@ -48,7 +48,7 @@ def learn2reg(
     labels: bool = True,
     masks: bool = False,
 ) -> Path:
-    """Write a data set as Learn2Reg packs it."""
+    """Write a data set in Learn2Reg's layout."""
     for number, name in enumerate(sorted({name for pair in pairs for name in pair})):
         file = f"{task}_{name}.nii.gz"
         beside = root / folder.replace("images", "labels") / file if labels else None
@@ -214,7 +214,7 @@ def listed(name: str, root: Path) -> Path | None:
 def test_layout(
     name: str, make: Callable[[Path], Path], pairs: list[tuple[str, ...]], tmp_path: Path
 ):
-    """The pairs that the data set's owners list, and a run of them to the table."""
+    """The pairs are those of the data set's own list, and a run gives the table."""
     root = make(tmp_path / "data")
     rows = protocol_pairs(name, root, pairs=listed(name, root))
     assert [(row["id"], row["fixed"], row["moving"], row.get("moving_labels")) for row in rows] == [
@@ -272,14 +272,14 @@ def rough() -> np.ndarray:
     ],
 )
 def test_hd95_is_surface_distances(one: np.ndarray, other: np.ndarray, voxels: float):
-    """Golden: compute_robust_hausdorff of surface-distance 0.1, which Learn2Reg calls."""
+    """Reference: compute_robust_hausdorff of surface-distance 0.1, which Learn2Reg calls."""
     assert learn2reg_hd95(one, other) == pytest.approx(voxels, abs=1e-6)
     assert learn2reg_hd95(other, one) == pytest.approx(voxels, abs=1e-6)
 
 
 def test_hd95_is_surface_distances_of_noise():
-    """Every one of the 256 ways in which eight voxels are inside or outside occurs. Golden: squared
-    distances of the same noise by surface-distance 0.1.
+    """All 256 ways in which eight voxels are inside or outside occur. Reference: squared distances
+    of the same noise by surface-distance 0.1.
     """
     random, squared = np.random.default_rng(7), []
     for _ in range(40):
@@ -290,8 +290,8 @@ def test_hd95_is_surface_distances_of_noise():
 
 
 def test_scores_are_learn2regs(tmp_path: Path):
-    """Dice, SDlogJ and folds from the field as submitted, by numpy and scipy: the rules of
-    Learn2Reg's evaluation.
+    """Dice, SDlogJ and folds equal those of the submitted field by the rules of Learn2Reg's
+    evaluation, in numpy and scipy.
     """
     root, out = oasis(tmp_path / "data"), tmp_path / "out"
     scores = run_protocol("oasis", root, out, fields=True, **DEFORM)
@@ -339,11 +339,11 @@ def test_mindboggle_counts_both_spaces(tmp_path: Path):
     here = overlap(fixed.array, result.apply(moving, interpolation="nearest").array)
     there = overlap(moving.array, result.inverse().apply(fixed, interpolation="nearest").array)
     assert pair.dice == pytest.approx((here + there) / 2, abs=5e-3)
-    assert abs(here - there) > 1e-4  # or the test could not tell
+    assert abs(here - there) > 1e-4  # otherwise the test would prove nothing
 
 
 def test_a_label_that_is_lost_counts(tmp_path: Path):
-    """Learn2Reg's Dice of it is 0, its distance infinite; nor is it left out of the mean."""
+    """As in Learn2Reg, its Dice of 0 counts in the mean and its distance is infinite."""
     root = oasis(tmp_path / "data")
     path = root / "labelsTr" / "OASIS_0396_0000.nii.gz"
     labels = images.read(path).array.copy()
@@ -361,7 +361,7 @@ def test_a_label_that_is_lost_counts(tmp_path: Path):
 
 
 def test_command(tmp_path: Path):
-    """The table with the published rows; the second time nothing is registered again."""
+    """The table has the published rows; a second call registers nothing again."""
     root, out = mrct(tmp_path / "data"), tmp_path / "out"
     command = Command(tmp_path / "cache")
     options = [f"--{name}={value}" for name, value in QUICK.items()]
@@ -398,7 +398,7 @@ def test_a_pair_that_fails_is_said(tmp_path: Path):
 
 
 def spoil(make: Callable[[Path], Path], file: str, text: str | None) -> Callable[[Path], Path]:
-    """Make data of which one file holds something else, or is gone."""
+    """Make data in which one file is replaced or missing."""
 
     def made(root: Path) -> Path:
         make(root)

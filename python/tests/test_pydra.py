@@ -1,5 +1,5 @@
-"""The tasks of pydra, run by pydra: a workflow gives what the Python API gives, bit for bit. The
-test hosts-back-ends runs it in the environment that has pydra.
+"""The pydra tasks, run by pydra: a workflow gives the Python API's result, bit for bit. The test
+hosts-back-ends runs it in the environment that has pydra.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_workflow_gives_what_python_gives(files: dict[str, Path], tmp_path: Pa
 def test_every_option_comes_to_the_command(files: dict[str, Path]):
     given: dict[str, Any] = {}
     for option in option_table():
-        if option["name"] == "cache":  # pydra has its own
+        if option["name"] == "cache":  # pydra has its own cache
             continue
         numbers = {"int": int, "float": float}
         if "number" in option:
@@ -137,7 +137,7 @@ def cohort_of(fixed: File, moving: list[File], labels: File) -> Any:
 
 
 def test_over_a_cohort(files: dict[str, Path], tmp_path: Path):
-    """Files of one name are numbered, and keep their ending."""
+    """Files with the same name are numbered and keep their ending."""
     cohort = cohort_of(
         fixed=files["fixed"],
         moving=[files["moving"], files["fixed"]],

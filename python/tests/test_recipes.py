@@ -1,5 +1,5 @@
-"""The recipes of containers, packages and hosted runners: linted, and one with the rest of the
-repository.
+"""The recipes of containers, packages and hosted runners pass linters and agree with the rest of
+the repository.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def tool(name: str) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_version_is_repeated(path: Path):
-    """engine.go has it; who needs it reads it there, or is told."""
+    """Only engine.go has the version; everything else reads it there or is given it."""
     assert morphseek.__version__ not in path.read_text(encoding="utf-8")
 
 
@@ -66,7 +66,7 @@ def test_files_fit_their_schema(schema: str, path: Path):
 
 
 def test_images_have_the_same_steps():
-    """The Dockerfile's, which recipe_steps.py runs, and apptainer.def's."""
+    """The Dockerfile's steps, which recipe_steps.py runs, equal apptainer.def's."""
     assert [*recipe_steps.steps(), "rm -r /wheels"] == recipe_steps.apptainer("post")
     (python,) = re.findall(r"ARG PYTHON=(\S+)", (recipe_steps.RECIPES / "Dockerfile").read_text())
     assert f"From: python:{python}-slim" in (recipe_steps.RECIPES / "apptainer.def").read_text()
@@ -75,7 +75,7 @@ def test_images_have_the_same_steps():
 
 
 def test_conda_recipe(monkeypatch: pytest.MonkeyPatch):
-    """It renders, and asks for what the wheel asks for."""
+    """It renders, and has the wheel's requirements."""
     rattler_build = pytest.importorskip("rattler_build", reason="pip install morphseek[lint]")
     monkeypatch.setenv("MORPHSEEK_VERSION", morphseek.__version__)
     monkeypatch.setenv("MORPHSEEK_WHEELS", str(REPOSITORY))
@@ -101,7 +101,7 @@ def test_workflows_say_that_they_are_unproven():
 
 
 def test_the_workflow_publishes_wheels_and_the_sdist_alone():
-    """The index refuses an archive that is no sdist, and then the whole release."""
+    """The index refuses other archives, and with them the whole release."""
     publish = (REPOSITORY / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8")
     globs = re.findall(r"^ +(!?build/dist/\S+)$", publish, re.MULTILINE)
     made = [

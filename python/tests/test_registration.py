@@ -272,7 +272,7 @@ def test_uncertainty_ranks_the_error(uncertain: morphseek.RegistrationResult, pa
     error = np.linalg.norm(uncertain.transform_points(points) - pair.truth(points), axis=1)
     said = uncertain.uncertainty[tuple(where.T)]
     assert spearmanr(said, error).statistic > 0.2
-    # calibrated by 0.16.0, whose errors were larger: it errs on the safe side
+    # the estimate is on the safe side
     assert 0.3 < np.sqrt((error**2).mean() / (said**2).mean()) < 3
 
 
@@ -310,7 +310,7 @@ def test_load_refuses_grids_that_are_none(
 
 
 def unlist(folder: Path) -> None:
-    """Make a report as older versions wrote it, without a list of its files."""
+    """Turn a report into that of an older version, without a list of its files."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     del report[_manifest.KEY]
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
@@ -376,7 +376,7 @@ def test_exception_in_progress_comes_back(pair: PhantomPair):
 
 
 def test_ctrl_c(tmp_path: Path):
-    """SIGINT during a registration: KeyboardInterrupt, soon, and the interpreter goes on."""
+    """SIGINT during a registration soon raises KeyboardInterrupt, and the interpreter goes on."""
     script = (
         "import morphseek, time\npair = morphseek.phantoms.make_pair(size=64)\nstarted = []\n"
         "try:\n    morphseek.register(pair.fixed, pair.moving, progress=lambda p: started or"
@@ -399,7 +399,7 @@ def test_ctrl_c(tmp_path: Path):
         assert process.stdout.readline() == "interrupted\n"
         # on a loaded machine; the engine looks ten times a second
         assert time.monotonic() - sent < limit(20)
-        # communicate() would not see what the reading of lines has taken already
+        # communicate() would miss the lines that were read before
         out = process.stdout.read()
         assert process.wait(timeout=limit(60)) == 0, process.stderr.read()
     assert out == "(16, 16, 16)\n"
@@ -417,7 +417,7 @@ def assert_prints(script: str, text: str, folder: Path) -> None:
 
 
 def test_ctrl_c_inside_a_callback(tmp_path: Path):
-    """A registration in the callback of another ends as soon."""
+    """A registration in the callback of another ends as soon as an outer one."""
     script = (
         "import morphseek, sys, threading, time, signal, os\npair ="
         " morphseek.phantoms.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
@@ -444,11 +444,11 @@ def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
 
 
 def test_fork_is_refused(tmp_path: Path):
-    """In a process of its own: pytest's has the threads of whatever ran before."""
+    """In a new process, because pytest's has threads of earlier tests."""
     script = (
         "import os, numpy as np, morphseek\n"
         "image = np.random.default_rng(0).random((16, 16, 16))\n"
-        "morphseek.devices()\n"  # which loads the engine
+        "morphseek.devices()\n"  # loads the engine
         "if (child := os.fork()) == 0:\n"
         "    try:\n"
         "        morphseek.register(image, image)\n"
@@ -502,7 +502,7 @@ def test_memory_is_flat():
 def test_a_bar_shows_paths_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.delenv("CI", raising=False)  # under which a bar is silent
+    monkeypatch.delenv("CI", raising=False)  # under CI a bar is silent
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
@@ -525,7 +525,7 @@ def test_time_left_is_from_the_measured_speed():
     slower = progress.TimeLeft()
     for second in range(16):  # fast at first, then ten times as slow
         told = slower(0.05 * min(second, 5) + 0.005 * max(0, second - 5), 100.0 + second)
-    # on average over all of it, 35 s; as it went lately, 140 s
+    # 35 s by the average speed, 140 s by the recent one
     minutes, _, seconds = told.split()[0].rpartition(":")
     assert 45 < 60 * int(minutes or 0) + int(seconds) < 120
     assert progress.duration(3599.7) == "1:00 h" and progress.duration(59.6) == "1:00 min"
@@ -536,7 +536,7 @@ def test_the_bar_is_quiet_under_ci(
     variables: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
-    """Also where CI has a terminal; and colours are left out where nobody wants them."""
+    """Also if CI has a terminal. Without colours if they are switched off."""
     for name in ("CI", "TERM", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {**variables, "FORCE_COLOR": "1", "TERM": "xterm"}.items():

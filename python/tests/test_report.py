@@ -1,4 +1,4 @@
-"""The page holds everything itself, shows what it should, and reads in the right orientation."""
+"""The report is self-contained, has the right content, and shows the right orientation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def written(path: Path, *arguments: Any, **more: Any) -> str:
 
 
 def data_of(page: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return what the viewer gets: its description, and the volumes as it unpacks them."""
+    """Return the viewer's data: the description, and the volumes as the viewer unpacks them."""
     found = re.search(r'<script type="application/json" id="meta">(.*?)</script>', page)
     assert found
     meta = json.loads(found[1])
@@ -46,7 +46,7 @@ def data_of(page: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def pixels(url: str) -> np.ndarray:
-    """Return the palette indices of one of our PNG files, by the format's own rules."""
+    """Return the palette indices of one of our PNG files, decoded by the format's rules."""
     file = base64.b64decode(url.partition(",")[2])
     assert file[:8] == b"\x89PNG\r\n\x1a\n"
     at, content, size = 8, b"", (0, 0)
@@ -94,7 +94,7 @@ def page(
         result.metrics["warnings"].pop()
 
 
-# ------------------------------------------------------------------------------------ how it packs
+# ---------------------------------------------------------------------------------------- packing
 
 
 @pytest.mark.parametrize("bits", [8, 7])
@@ -142,12 +142,12 @@ def test_pictures_without_a_drawing_library():
     assert picture.borders(np.array([[1, 1, 2], [1, 1, 2]])).tolist() == [[False, True, False]] * 2
 
 
-# -------------------------------------------------------------------------- what becomes of volumes
+# ---------------------------------------------------------------------------------------- volumes
 
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
-    """Every voxel is where its place in mm says, whatever the grid."""
+    """Every voxel is at its place in mm, whatever the grid."""
     array = blob((21, 34, 27))
     direction = (0, -1, 0, 0, 0, 1, -1, 0, 0) if flip else (1, 0, 0, 0, 1, 0, 0, 0, 1)
     fixed = images.Image(array, (1.5, 2, 3), (-7, 8, 9), direction)
@@ -208,7 +208,7 @@ def test_a_page_is_made_to_fit(
 
 
 def test_labels_are_counted_in_bytes(tmp_path: Path):
-    """Labels that a byte does not hold are numbered; of too many the rest shares a number."""
+    """Labels above 255 are renumbered; if there are too many, the rest shares a number."""
     array = blob()
     result = morphseek.register(array, array, **QUICK)
     labels = np.zeros(array.shape, np.int64)
@@ -228,7 +228,7 @@ def test_labels_are_counted_in_bytes(tmp_path: Path):
 
 
 def test_the_field_is_behind_the_initial_transform(tmp_path: Path):
-    """What the grid shows is what is left of the transform, along the page's axes."""
+    """The grid shows the transform without its initial part, along the page's axes."""
     fixed = oblique(blob())
     result = morphseek.register(fixed, oblique(blob(shift=0.2)), **{**QUICK, "refine": 10})
     meta, volumes = data_of(written(tmp_path, result, fixed, oblique(blob(shift=0.2))))
@@ -296,7 +296,7 @@ def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.Registration
         score_landmarks(result, points, there[:1])
 
 
-# ------------------------------------------------------------------------------------- what it says
+# ---------------------------------------------------------------------------------------- content
 
 
 def test_is_self_contained(page: str):
@@ -331,7 +331,7 @@ def test_the_picture_shows_both_and_the_outlines(page: str):
 
 
 def test_a_small_page(pair: PhantomPair, uncertain: morphseek.RegistrationResult, tmp_path: Path):
-    """One picture and the numbers, below 200 kB however noisy the images are."""
+    """It has one picture and the numbers, below 200 kB even with noisy images."""
     page = written(tmp_path, uncertain, pair.fixed, pair.moving, size="small")
     assert len(page) < 200_000 and "<script" not in page and "Uncertainty" in page
     noise = np.random.default_rng(1).normal(size=(60, 61, 62)).astype(np.float32)
@@ -381,7 +381,7 @@ def test_the_plan_is_shown_with_its_reasons(plan: dict | None, words: list[str],
 
 
 def test_errors_to_the_truth_are_shown(tmp_path: Path):
-    """What ends worse than by the initial transform is marked, all and organ by organ."""
+    """Errors above those of the initial transform are marked, in all and organ by organ."""
 
     def errors(before: float, initial: float, after: float) -> dict:
         return {
@@ -426,9 +426,7 @@ def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
     ],
 )
 def test_odd_images(shape: tuple[int, int, int], bad: float | None, tmp_path: Path):
-    """No voxel of the moving image is where the fixed one is at the start, and some are no numbers;
-    a long thin one.
-    """
+    """Images that do not overlap at first, have voxels without a number, or are long and thin."""
     fixed, array = images.Image(blob(shape)), blob(shape)
     if bad is not None:
         array[:, :4] = bad
@@ -440,11 +438,11 @@ def test_odd_images(shape: tuple[int, int, int], bad: float | None, tmp_path: Pa
     assert data_of(page)[0]["ranges"]["moving"][1] < 10
 
 
-# -------------------------------------------------------------------------------------- orientation
+# ------------------------------------------------------------------------------------ orientation
 
 
 def test_orientation():
-    """A bright voxel towards the patient's left, back and head is where a radiologist looks for it,
+    """A bright voxel towards the patient's left, back and head is where a radiologist expects it,
     whatever the grid.
     """
     flipped = np.zeros((8, 9, 10), np.float32)
@@ -488,7 +486,7 @@ def test_oblique_grids_are_said(tmp_path: Path):
     assert meta["letters"] == [["RA", "LP"], ["AL", "PR"], ["I", "S"]]
 
 
-# --------------------------------------------------------------------------------- what it must not
+# --------------------------------------------------------------------------------- what is absent
 
 
 def test_a_patient_in_a_header_never_reaches_the_page(tmp_path: Path):
@@ -529,7 +527,7 @@ def test_names_are_no_markup(tmp_path: Path, command: Command):
     )  # fmt: skip
     assert "<script>alert" not in page and "<b>x</b>" not in page and "<img src=x" not in page
     assert data_of(page)[0]["labels"][0]["name"] == names[1]
-    # texts of the page itself come into the document by textContent alone
+    # the page's scripts insert text only by textContent
     for script in ("viewer.js", "drawing.js", "volumes.js", "cohort.js"):
         text = (Path(viewer_data.__file__).parent / script).read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
@@ -542,7 +540,7 @@ def test_markup_escapes_what_is_no_markup():
 
 
 def test_the_page_needs_no_drawing_library(tmp_path: Path):
-    """Neither Matplotlib nor SciPy, pandas, Jinja2 or Pillow load for it."""
+    """It loads neither Matplotlib nor SciPy, pandas, Jinja2 or Pillow."""
     program = """
 import sys, numpy as np, morphseek
 from morphseek.report import write_report
@@ -560,7 +558,7 @@ print(sorted(heavy & set(sys.modules)))
     assert done.stdout.strip() == "[]"
 
 
-# --------------------------------------------------------------------------------------- notebooks
+# -------------------------------------------------------------------------------------- notebooks
 
 
 def test_a_result_shows_itself(

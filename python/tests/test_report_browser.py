@@ -1,4 +1,4 @@
-"""The pages in real browsers: Chromium, which refuses neighbours on file://, and Firefox."""
+"""The pages in real browsers: Chromium, which refuses other files on file://, and Firefox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATE = "({...document.getElementById('viewer').dataset})"
 
 
 def needs(name: str) -> None:
-    """Skip, and say so among the warnings, where a browser is missing; CI can forbid it."""
+    """Skip with a warning if a browser is missing; CI can forbid that."""
     if INSTALLED[name]:
         return
     said = f"{name} is not installed: the page was not tested in it"
@@ -44,7 +44,7 @@ def folder(
     result: morphseek.RegistrationResult,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Pages of two contrasts, of one, and an index of many."""
+    """Make pages of a pair with two contrasts and of one with one, and an index of many pairs."""
     made = tmp_path_factory.mktemp("pages")
     points = np.array([[0.0, 0, 0], [12, -9, 20]])
     write_report(
@@ -100,7 +100,7 @@ def opened(browser: browsers.Browser, page: Path) -> dict[str, str]:
 
 
 def state_after(browser: browsers.Browser, script: str) -> dict[str, str]:
-    """Return the viewer's state when it has drawn what a script asked for."""
+    """Return the viewer's state after it has drawn the result of a script."""
     browser.run(f"(() => {{ {script} }})()")
     return drawn(browser)
 
@@ -146,7 +146,7 @@ def test_it_opens_and_says_the_verdict(browser: browsers.Browser, folder: Path):
     assert browser.run("document.querySelectorAll('#views canvas').length") == 6
     assert ink(browser) > 5
     assert browser.requests() == [] and browser.complaints() == []
-    # all of the first screen is on it
+    # everything that belongs on the first screen is there
     for part in ("h1", ".tiles", "#modes", "#jumps", "#readout"):
         bottom = browser.run(f"document.querySelector('{part}').getBoundingClientRect().bottom")
         assert 0 < bottom <= 900, part
@@ -279,7 +279,7 @@ def test_it_prints_one_page(browser: browsers.Browser, folder: Path):
 
 
 def test_print_cuts_no_reason(folder: Path):
-    """Three reasons of two lines, as the longest that there are."""
+    """Three reasons of two lines, which are the longest ones, fit the page."""
     needs("chromium")
     with browsers.chromium() as browser:
         browser.window(1026, 720)  # A4

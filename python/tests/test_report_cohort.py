@@ -1,4 +1,4 @@
-"""The index of many pairs: in which order, with which numbers, and what of names stays text."""
+"""The index of many pairs: its order, its numbers, and that names stay text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_those_to_look_at_come_first(tmp_path: Path):
     assert re.findall(r"<tr data-grade=\"[^\"]*\"><td>(\w+)</td>", page) == order
     assert "<h1>My &lt;study&gt;</h1>" in page and "a&amp;b.csv" in page
     assert "It folds." in page and "7 pairs" in page and "not registered" in page
-    # what nobody knows has no column, and no histogram
+    # a number that no pair has gets no column and no histogram
     assert (
         page.count("<svg") == 2
         and "points mm" not in page

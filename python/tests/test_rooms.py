@@ -1,4 +1,4 @@
-"""The rooms of the package: what moved is still found, and says where it is now."""
+"""Names that moved to other subpackages are still found and say where they are now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schemas, by the package jsonschema, against a real report, options and failures."""
+"""Checks a real report, options and failures against the schemas by the package jsonschema."""
 
 from __future__ import annotations
 

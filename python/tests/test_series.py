@@ -1,4 +1,4 @@
-"""Time series: frames moved by motions that are known."""
+"""Time series whose frames were moved by known motions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RAS = np.diag([-1.0, -1.0, 1.0])
 
 
 def moved(body: Image, shift: np.ndarray, turn: np.ndarray, rng: np.random.Generator) -> Image:
-    """Return a body that was turned (radians about x, y, z, one after the other) about the image's
-    centre and shifted (mm), both in RAS, by SimpleITK and scipy alone; with noise.
+    """Return a body, with noise, after a rotation about the image's centre (radians about x, y, z
+    in this order) and a shift (mm), both in RAS, computed only by SimpleITK and scipy.
     """
     to = sitk.AffineTransform(3)
     to.SetCenter(center_of(body).tolist())
@@ -82,19 +82,19 @@ def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
         np.testing.assert_allclose(frame.motion[:3], head["shifts"][k], atol=0.47)  # .1 voxel
         np.testing.assert_allclose(frame.motion[3:], head["turns"][k], atol=0.004)
         assert frame.grade == "good"
-    # what lies still now did not before
+    # after the correction the tissue lies still
     tissue = measures.tissue_of(found.reference, None)
     before = np.std([f.array[tissue] for f in head["frames"]], axis=0).mean()
     after = np.std([f.array[tissue] for f in found.corrected], axis=0).mean()
     assert after < 0.6 * before, (before, after)
-    # direct and frame to frame agree, where the anchor has one way alone
+    # direct and frame-to-frame motions agree; the anchor has only one of them
     assert found.frames[0].start == "reference" and found.frames[0].disagreement is None
     apart = [f.disagreement.mean for f in found.frames if f.disagreement]
     assert len(apart) == 3 and max(apart) < 0.2 * min(body.spacing)
 
 
 def test_onto_the_mean(head: dict[str, Any]):
-    """The mean lies where the middle frame does, so motions differ by that frame's alone."""
+    """The mean lies at the middle frame's place, so motions differ only by that frame's."""
     found = morphseek.series(head["frames"])
     body = head["body"]
     at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid[:3]
@@ -117,7 +117,7 @@ def test_parameters_are_scipys(seed: int):
     matrix[:3, 3] = center + RAS @ shift - matrix[:3, :3] @ center
     got = measures.parameters(matrix, center)
     np.testing.assert_allclose(got, [*shift, *turn.as_euler("xyz")], atol=1e-9)
-    stretched = matrix.copy()  # the nearest turn, not the stretch
+    stretched = matrix.copy()  # only the nearest rotation must count
     stretched[:3, :3] = matrix[:3, :3] @ np.diag([1.01, 1.01, 1.01])
     np.testing.assert_allclose(measures.parameters(stretched, center)[3:], got[3:], atol=1e-9)
 
@@ -157,7 +157,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     )
     got = sitk.GetArrayFromImage(corrected)[3]
     np.testing.assert_allclose(got, sitk.GetArrayFromImage(made), atol=1e-3)
-    # ITK takes the sequence's frames for channels; the times are in the header
+    # ITK reads the sequence's frames as channels; the times are in the header
     sequence = sitk.ReadImage(str(out / "corrected.seq.nrrd"))
     assert sequence.GetNumberOfComponentsPerPixel() == 4
     np.testing.assert_array_equal(sitk.GetArrayFromImage(sequence)[..., 3], got)
@@ -179,7 +179,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
 
 
 def test_a_deformation(tmp_path: Path):
-    """Tissue that moves by a known bend: the table's displacements are the truth's."""
+    """For tissue with a known bend, the table's displacements are the true ones."""
     body = phantoms.make_pair(size=48).fixed
     z, y, x = np.indices(body.array.shape) / 47
     push = 1.5 * np.exp(-12 * ((x - 0.5) ** 2 + (y - 0.5) ** 2 + (z - 0.5) ** 2))
@@ -193,7 +193,7 @@ def test_a_deformation(tmp_path: Path):
     found = morphseek.series(frames, reference=1, motion="deformable", consistent=True)
     assert found.kind == "deformable" and found.frames[1].start == "reference"
     tissue = measures.tissue_of(found.reference, None)
-    # from the bent frame to the plain one, the resampling's own map is the truth
+    # the map of the resampling is the truth from the bent frame to the plain one
     got = found.frames[0].transform.displacement_mm(body)[tissue]
     truth = vectors[tissue]
     assert np.linalg.norm(got - truth, axis=1).mean() < 0.15 * np.linalg.norm(truth, axis=1).max()
@@ -206,7 +206,7 @@ def test_a_deformation(tmp_path: Path):
 
 @pytest.mark.thorough
 def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, command: Command):
-    """A frame that shows something else is said, and does not pass for one that fits."""
+    """A frame that shows something else is reported and does not count as good."""
     noise = np.random.default_rng(3).normal(0, 100, head["body"].array.shape).astype(np.float32)
     frames = [*head["frames"][:2], head["body"].like(noise), head["frames"][3]]
     found = morphseek.series(frames, reference="first", consistent=True)
@@ -228,7 +228,7 @@ def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, comma
 
 @pytest.mark.thorough
 def test_a_frame_that_failed_starts_from_the_concatenated_one(head: dict[str, Any]):
-    """A body that turns on and on: directly the last frame is too far, step by step it is not."""
+    """The body keeps turning: the last frame is far from the first, but near its neighbour."""
     rng, none = np.random.default_rng(4), np.zeros(3)
     body = phantoms.make_pair(size=48).fixed
     frames = [moved(body, none, np.array([0, 0, 0.35 * k]), rng) for k in range(5)]
@@ -371,7 +371,7 @@ def test_it_is_cancelled_and_tells_how_far_it_is():
 
 
 def test_arrays_and_nibabel():
-    """One array (time, z, y, x), and nibabel's image in milliseconds, are the list's series."""
+    """An array (time, z, y, x) and a nibabel image in milliseconds give the list's series."""
     nibabel = pytest.importorskip("nibabel")
     frames = np.stack([blob(shift=0.02 * k) for k in range(3)])
     wanted = morphseek.series(list(frames), reference="first", threads=1)

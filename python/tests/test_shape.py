@@ -1,4 +1,4 @@
-"""What is asked of a deformation's shape: axes, rigid regions, symmetry."""
+"""Constraints on a deformation: axes, rigid regions, symmetry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def textured(shape: tuple[int, int, int], seed: int = 1) -> np.ndarray:
 
 
 def moved(image: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return the image whose voxel x shows what the other has at x + u(x)."""
+    """Return the image whose voxel x has the value of the other at x + u(x)."""
     at = np.indices(image.shape) + u
     return ndimage.map_coordinates(image, at, order=3, mode="nearest").astype(np.float32)
 
@@ -36,7 +36,7 @@ def bump(shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def test_axes_are_those_of_the_file(tmp_path: Path):
-    # nibabel's first array axis is i, whichever way it runs in the body; numpy's last one.
+    # i is the first axis of nibabel's array and the last one of numpy's, whatever its direction.
     image = textured((36, 40, 32))
     u = np.zeros((3, *image.shape))
     u[1] = 3 * bump(image.shape)  # along nibabel's second axis: j

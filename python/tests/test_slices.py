@@ -1,4 +1,4 @@
-"""Slices: images of two axes, and of three of which one has one voxel."""
+"""Slices: images with two axes, or with three of which one has one voxel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPACING = (0.8, 1.2)  # x, y
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A slice, what it looks like after a known motion, and that motion, voxels (2, y, x)."""
+    """Return a slice, the same after a known motion, and that motion in voxels (2, y, x)."""
     body = morphseek.phantoms.make_pair(size=96).fixed.array[48].astype(np.float32)
     rng = np.random.default_rng(3)
     u = np.stack([gaussian_filter(rng.normal(size=body.shape), 14) for _ in range(2)])
@@ -71,7 +71,9 @@ def test_transform_of_a_volume_has_three_dimensions():
 
 
 def test_files(pair, tmp_path: Path):
-    """PNG in colour, its brightness; and a coronal slice in a NIfTI, through the command."""
+    """The command takes a PNG in colour, of which the brightness counts, and a coronal slice in a
+    NIfTI.
+    """
     fixed, moving, _ = pair
     grey = np.clip(255 * fixed / fixed.max(), 0, 255).astype(np.uint8)
     colour = sitk.GetImageFromArray(np.stack([grey] * 3, axis=-1), isVector=True)
@@ -108,7 +110,9 @@ def test_files(pair, tmp_path: Path):
 
 
 def test_pictures_are_read_every_time(tmp_path: Path):
-    """In a process of their own with limits, which the engine's runtime needs room beside."""
+    """Pictures are read in a child process with memory limits, which must leave room for the
+    engine's runtime.
+    """
     sitk.WriteImage(sitk.Image(64, 48, sitk.sitkUInt8), str(tmp_path / "a.png"))
     for _ in range(6):
         assert images.read(tmp_path / "a.png", "fixed").array.shape == (1, 48, 64)

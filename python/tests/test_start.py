@@ -1,4 +1,4 @@
-"""Starting from a deformation in every form that one has, against SimpleITK's own sampling."""
+"""Starts from a deformation in every form, compared with SimpleITK's sampling of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from helpers import QUICK, blob, oblique
 from morphseek import DenseTransform, Image, RegistrationResult, Transform, errors, images
 from morphseek.cli import app
 
-ALONE = {**QUICK, "initial": "affine"}  # what was given is the result
+ALONE = {**QUICK, "initial": "affine"}  # the given transform is the result
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def bent(pair: tuple[Image, Image]) -> sitk.Transform:
 
 
 def on_grid(transform: sitk.Transform, image: Image) -> np.ndarray:
-    """The displacements at an image's voxels, mm, by SimpleITK."""
+    """Return the displacements at an image's voxels, mm, by SimpleITK."""
     like = image.to_sitk()
     field = sitk.TransformToDisplacementField(
         transform,

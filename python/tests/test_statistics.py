@@ -1,4 +1,4 @@
-"""The signed-rank test against SciPy's, percentiles against numpy's."""
+"""Compares the signed-rank test with SciPy's, and percentiles with numpy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RT structure sets, carried by a transform: spheres of known place, outlined and read back."""
+"""RT structure sets carried by a transform: spheres of known place are outlined and read back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def center(case: Case) -> np.ndarray:
-    """The middle of the fixed image, in moving space."""
+    """Return the centre of the fixed image in moving space."""
     m = case.fixed.index_to_physical
     middle = (m @ [*(np.array(case.fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
     return np.array(case.bent.TransformPoint(middle.tolist()))
@@ -42,7 +42,7 @@ def item(**values: Any) -> Dataset:
 
 
 def write_structures(path: Path, case: Case, **more: Any) -> Path:
-    """Draw spheres on the moving slices, as circles; an inner one is a hole. And a point."""
+    """Draw spheres as circles on the moving slices, an inner one as a hole, and a point."""
     m, middle = case.moving.index_to_physical, center(case)
     axes = np.array(case.moving.direction).reshape(3, 3)
     angles = np.linspace(0, 2 * np.pi, 90, endpoint=False)
@@ -98,7 +98,7 @@ def write_structures(path: Path, case: Case, **more: Any) -> Path:
 
 
 def distances(case: Case) -> np.ndarray:
-    """From the spheres' centre to where the fixed image's voxels come from, mm: the truth."""
+    """Return the true distance from the spheres' centre to the origin of each fixed voxel, mm."""
     m = case.fixed.index_to_physical
     index = np.moveaxis(np.indices(case.fixed.array.shape)[::-1], 0, -1).reshape(-1, 3)
     places = index @ m[:3, :3].T + m[:3, 3]
@@ -113,7 +113,7 @@ def inside(case: Case, name: str) -> np.ndarray:
 
 
 def mask_of(case: Case, found: Any, number: int) -> np.ndarray:
-    """Fill contours by matplotlib's test of points in polygons, by the even-odd rule."""
+    """Fill contours by Matplotlib's test of points in polygons with the even-odd rule."""
     path = pytest.importorskip("matplotlib.path", reason="needs matplotlib")
     to_index = np.linalg.inv(case.fixed.index_to_physical)
     mask = np.zeros(case.fixed.array.shape, bool)
@@ -139,7 +139,7 @@ def dice(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def test_spheres(case: Case, tmp_path: Path):
-    """Onto the fixed slices, holes as holes; what is drawn and whose stays."""
+    """Contours come onto the fixed slices, holes as holes; names and patient are kept."""
     path = write_structures(tmp_path / "rs.dcm", case)
     done = structures.carry(path, tmp_path / "out.dcm", case.transform(), case.folder / "fixed")
     assert (done.structures, done.outside) == (["shell", "ball", "point"], ["far"])
@@ -150,7 +150,7 @@ def test_spheres(case: Case, tmp_path: Path):
         assert dice(made, truth) > 0.94, name
         far = distances(case)[made != truth]  # half a slice of the moving image, at most
         assert np.min([np.abs(far - radius) for radius in RADII[name] if radius], axis=0).max() < 1
-        # the mirrored, and what the opposite direction would give, is not that
+        # mirrored results, or those of the inverse transform, would differ
         assert dice(made[::-1], truth) < 0.93 and dice(made[:, ::-1], truth) < 0.93
     points = {
         int(r.ReferencedROINumber): r.ContourSequence[0]
@@ -174,7 +174,7 @@ def test_spheres(case: Case, tmp_path: Path):
 
 
 def test_there_and_back(case: Case, tmp_path: Path):
-    """By a transform and its inverse: within a voxel of where they were."""
+    """After a transform and its inverse, contours are within a voxel of their place."""
     path = write_structures(tmp_path / "rs.dcm", case)
     there, back = case.transform(), case.transform().inverse()
     structures.carry(path, tmp_path / "a.dcm", there, case.folder / "fixed")
@@ -190,7 +190,7 @@ def test_there_and_back(case: Case, tmp_path: Path):
 
 
 def _with_images(path: Path, folder: Path, case: Case) -> list[Path]:
-    """Carry by nothing, which says for each contour on which slice it lies."""
+    """Carry by the identity, which adds to each contour the slice on which it lies."""
     nothing = Transform(np.eye(4), case.fixed.grid, case.fixed.grid)
     structures.carry(path, folder / "same.dcm", nothing, folder / "fixed")
     return [folder / "same.dcm", folder / "b.dcm"]
@@ -210,7 +210,7 @@ def test_pydicomrt_reads_them(case: Case, tmp_path: Path):
 
 
 def test_command(case: Case, tmp_path: Path):
-    """Through a transform that is DICOM itself."""
+    """The transform is a DICOM object, too."""
     command, path = Command(tmp_path / "cache"), write_structures(tmp_path / "rs.dcm", case)
     given = ("apply", "-t", case.save(), "-i", path, "-o", tmp_path / "out.dcm")
     said = command.json(*given, "-r", case.folder / "fixed")
@@ -222,7 +222,7 @@ def test_command(case: Case, tmp_path: Path):
 
 
 def test_refused(case: Case, tmp_path: Path):
-    """What cannot be carried, a sentence each; no file appears."""
+    """Each input that cannot be carried is refused in a sentence, and no file appears."""
     (tmp_path / "out").mkdir()
     write_series(tmp_path / "other", case.fixed, PatientID="0816")
 
@@ -262,7 +262,7 @@ def test_refused(case: Case, tmp_path: Path):
 
 
 def test_lines_of_an_area():
-    """A hole becomes part of the line around it, and is a hole for both ways to fill."""
+    """A hole is joined to the line around it, and stays a hole by both fill rules."""
     from skimage.draw import polygon2mask
 
     from morphseek.transforms.contours import outlines, rasterised

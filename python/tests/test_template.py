@@ -1,4 +1,4 @@
-"""Templates: the mean of bodies whose places and shapes are known."""
+"""Templates: the mean of bodies with known places and shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def affine(rng: np.random.Generator, scale: float = 0.3) -> np.ndarray:
 
 
 def pushed(body: Image, voxels: float) -> Image:
-    """Return a body whose middle moved along x, by SimpleITK alone."""
+    """Return a body whose middle is moved along x, computed only by SimpleITK."""
     z, y, x = np.indices(body.array.shape) / (np.array(body.array.shape)[:, None, None, None] - 1)
     push = np.exp(-12 * ((x - 0.5) ** 2 + (y - 0.5) ** 2 + (z - 0.5) ** 2))
     vectors = np.zeros((*body.array.shape, 3))
@@ -52,7 +52,7 @@ def body() -> Image:
 
 @pytest.fixture(scope="module")
 def people(body: Image, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Three bodies that were shifted by whole voxels, with labels, as files."""
+    """Write three bodies, shifted by whole voxels, with labels."""
     folder = tmp_path_factory.mktemp("people")
     (folder / "labels").mkdir()
     found: dict[str, Any] = {"images": [], "labels": folder / "labels"}
@@ -80,7 +80,7 @@ def test_the_mean_of_matrices():
     mean = means.mean_matrix(some)
     left = np.mean([scipy.linalg.logm(np.linalg.solve(mean, m)).real for m in some], axis=0)
     np.testing.assert_allclose(left, 0, atol=1e-9)
-    turned = means.mean_matrix([np.linalg.inv(m) for m in some])  # whichever way the maps go
+    turned = means.mean_matrix([np.linalg.inv(m) for m in some])  # also for the inverse maps
     np.testing.assert_allclose(turned, np.linalg.inv(mean), atol=1e-8)
     volumes = [np.log(np.linalg.det(m)) for m in some]
     assert np.log(np.linalg.det(mean)) == pytest.approx(np.mean(volumes), abs=1e-9)
@@ -99,7 +99,7 @@ def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
     assert last.mean_voxels is not None and last.mean_voxels < 0.05
     assert [i.kind for i in found.iterations] == ["mean", "rigid", "affine", "deformable"]
     assert found.labels is not None and found.mean_dice() > 0.9  # type: ignore[operator]
-    # the template is the body itself, where it lay before it was shifted
+    # the template is the body itself at its place before the shifts
     there = images.read(found.image).to_sitk()
     again = sitk.GetArrayFromImage(sitk.Resample(there, body.to_sitk(), sitk.Transform()))
     inner = (slice(8, -8),) * 3
@@ -107,8 +107,8 @@ def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
 
 
 def test_bends_cancel_out(body: Image):
-    """Of a body pushed left and right, as far, the template is pushed to neither side, though it
-    starts from one of them.
+    """The template of a body pushed equally far to the left and to the right is pushed to neither
+    side, although it starts from one of them.
     """
     people = [pushed(body, v) for v in (-2.0, 2.0)]
     found = morphseek.template(
@@ -139,7 +139,7 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     page = (out / "template.html").read_text()
     assert page.count("<img") == 4 + 3 and page.count("<circle") >= 12 and "<script" not in page
     assert "http" not in page.replace("http-equiv", "") and "person-2" in page
-    # each warped image is what ITK makes of its transform
+    # each warped image is ITK's result with its transform
     template = sitk.ReadImage(str(out / "template.nii.gz"))
     moving = sitk.ReadImage(str(people["images"][2]))
     there = sitk.ReadTransform(str(out / "transform_person-2.h5"))
@@ -149,7 +149,7 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     np.testing.assert_allclose(
         sitk.GetArrayFromImage(warped), sitk.GetArrayFromImage(made), atol=1e-3
     )
-    # the same call reads the result; another one is refused and changes nothing
+    # a repeated call reads the result; another one is refused and changes nothing
     stamp = os.stat(out / "template.json").st_mtime_ns
     command("template", *people["images"], "--labels", people["labels"], "--out", out, *options)
     text = command("template", *people["images"][:2], "--out", out, *options, expect=6)
@@ -209,7 +209,7 @@ def test_votes():
     votes, there = Votes((5,)), np.ones(5, bool)
     for labels in maps[:2]:
         votes.add(labels, there)
-    votes.add(maps[2], np.array([True, True, True, False, True]))  # abstains where it is not
+    votes.add(maps[2], np.array([True, True, True, False, True]))  # abstains where False
     np.testing.assert_array_equal(votes.result(), [1, 1, 2, 0, 5])
     np.testing.assert_array_equal(votes.result((maps[0], there)), [1, 2, 0, 0, 0])
     stack = [sitk.GetImageFromArray(m[None, :3].astype(np.uint8)) for m in maps]
@@ -315,7 +315,7 @@ def test_a_median_and_sharpening():
 
 def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Path],
                                                   tmp_path: Path):  # fmt: skip
-    """The column that the rounds use is the list's, for everybody."""
+    """The column of initial transforms, which the template's rounds use, works in any list."""
     shift = np.eye(4)
     shift[0, 3] = 7.0
     morphseek.Transform(shift).save(tmp_path / "start.tfm")

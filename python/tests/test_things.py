@@ -1,4 +1,4 @@
-"""Transforms as things: composed, inverted, applied to images, points, surfaces and tracts."""
+"""Transform objects: composed, inverted, applied to images, points, surfaces and tracts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from morphseek.transforms import carried
 
 
 def bend_of(image: Image, size: float = 2.0) -> sitk.DisplacementFieldTransform:
-    """A smooth field that is none at the border."""
+    """Return a smooth field that is zero at the border."""
     index = np.moveaxis(np.indices(image.array.shape)[::-1], 0, -1)
     m = image.index_to_physical
     p = index @ m[:3, :3].T + m[:3, 3]
@@ -121,7 +121,7 @@ def test_a_result_gives_its_transform(result: morphseek.RegistrationResult, tmp_
     )
     transform.save(tmp_path / "t.h5")
     result.write_transform(tmp_path / "r.h5")
-    for name in ("t.h5", "r.h5"):  # both grids come along
+    for name in ("t.h5", "r.h5"):  # both files have both grids
         read = Transform.load(tmp_path / name)
         np.testing.assert_array_equal(read.grid, result.grid)
         np.testing.assert_array_equal(read.moving_grid, result.moving_grid)
@@ -129,7 +129,7 @@ def test_a_result_gives_its_transform(result: morphseek.RegistrationResult, tmp_
 
 
 def test_many_parts_are_kept(bent: sitk.Transform, inside: np.ndarray, tmp_path: Path):
-    """More than a node of our own writer of HDF5 holds."""
+    """There are more parts than one node of our HDF5 writer holds."""
     whole, expected = Transform(bent), inside
     for _ in range(5):
         expected = by_itk(bent, expected)
@@ -148,7 +148,7 @@ HOW = {
 
 @pytest.mark.parametrize("how", HOW)
 def test_the_type_stays(bent: sitk.Transform, fixed: Image, how: str):
-    """Integers are rounded and clamped: SimpleITK's floats, by numpy."""
+    """Integers are SimpleITK's floats, rounded and clamped by numpy."""
     hounsfield = fixed.like((fixed.array * 2500 - 1000).astype(np.int16))
     floats = sitk.GetArrayFromImage(
         sitk.Resample(
@@ -164,7 +164,7 @@ def test_the_type_stays(bent: sitk.Transform, fixed: Image, how: str):
 
 
 def test_no_value_wraps(fixed: Image):
-    """A cubic overshoots at an edge."""
+    """Cubic interpolation overshoots at an edge; values are clamped, not wrapped."""
     array = np.zeros(fixed.array.shape, np.uint8)
     array[:, :, 8:12] = 255
     shift = Transform(sitk.TranslationTransform(3, (0.3, 0.2, 0.0)))
@@ -198,7 +198,7 @@ def test_a_result_keeps_the_type(result: morphseek.RegistrationResult, pair: Any
 
 
 def bodies(points: np.ndarray) -> np.ndarray:
-    """Four bodies with known borders, one of them small."""
+    """Return the labels of four bodies with known borders, one of them small."""
     x, y, z = np.moveaxis(points, -1, 0)
     found = np.zeros(x.shape, np.uint8)
     found[(x / 28) ** 2 + (y / 22) ** 2 + (z / 18) ** 2 < 1] = 1
@@ -215,7 +215,7 @@ def on_cube(size: int, spacing: float) -> tuple[Image, np.ndarray]:
 
 
 def test_labels_without_staircase():
-    """Of 2 mm voxels on 1 mm: fewer are wrong, borders are smoother, and no small label goes."""
+    """From 2 mm to 1 mm voxels: fewer are wrong, borders are smoother, and small labels stay."""
     moving, places = on_cube(36, 2.0)
     fixed, points = on_cube(66, 1.0)
     turn = sitk.Euler3DTransform()
@@ -245,7 +245,7 @@ def test_labels_without_staircase():
 
 
 def test_modulated_sums_stay(fixed: Image):
-    """The sum over space, times the voxel's volume, of a body that a map shrinks by a third."""
+    """The sum times the voxel's volume is kept for a body that a map shrinks by a third."""
     moving, places = on_cube(48, 1.0)
     density = moving.like(np.exp(-(places**2).sum(axis=-1) / 50).astype(np.float32))
     larger = Transform(np.diag([1.2, 1.1, 1.15, 1.0]))
@@ -254,7 +254,7 @@ def test_modulated_sums_stay(fixed: Image):
     kept = larger.apply(density, moving, modulate=True).array.sum(dtype=np.float64)
     assert plain < 0.7 * before and abs(kept / before - 1) < 2e-3
     bend = Transform(bend_of(moving, 3.0))
-    x, y, z = np.moveaxis(places - [8, 4, 0], -1, 0)  # beside the middle
+    x, y, z = np.moveaxis(places - [8, 4, 0], -1, 0)  # away from the centre
     blot = moving.like(np.exp(-(x**2 + y**2 + z**2) / 30).astype(np.float32))
     before, plain = blot.array.sum(), bend.apply(blot).array.sum()
     kept = bend.apply(blot, modulate=True).array.sum()
@@ -370,7 +370,7 @@ def test_tracts(
 
 @pytest.mark.parametrize("ending", [".vtk", ".vtp", ".stl", ".ply"])
 def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_path: Path):
-    """Without a note of their space they are in LPS; Slicer's note says RAS."""
+    """Without a note of their space surfaces are in LPS; Slicer's note says RAS."""
     pytest.importorskip("vtkmodules", reason="needs morphseek[surfaces]")
     from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
     from vtkmodules.vtkCommonCore import vtkPoints
@@ -425,7 +425,7 @@ def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_pat
     assert not (tmp_path / f"o{ending}").exists()
 
 
-# What is wrong, how it is made, what is asked of it, and what is said.
+# For each defect: how the file is made, what is done with it, and the message.
 
 
 def nan_field(folder: Path, fixed: Image) -> Path:
@@ -582,7 +582,7 @@ def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tm
     moving = tmp_path / "moving.nii.gz"
     images.write(moving, fixed.like((fixed.array * 1000).astype(np.int16)))
 
-    # several, in the order in which a point goes through them, as antsApplyTransforms
+    # several transforms, in the order of antsApplyTransforms
     Landmarks(inside).write(tmp_path / "p.csv")
     run("apply", "-t", t, "-t", f"{shift}@inverse", "-i", tmp_path / "p.csv",
         "-o", tmp_path / "q.csv")  # fmt: skip

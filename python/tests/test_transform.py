@@ -1,4 +1,4 @@
-"""A field does what SimpleITK does with it."""
+"""Compares the results of a field with SimpleITK's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fixed() -> images.Image:
 
 @pytest.fixture(scope="module")
 def moving(fixed: images.Image) -> images.Image:
-    """On a grid of its own, turned by 90 degrees, with the same centre."""
+    """The moving image, on another grid, turned by 90 degrees, with the same centre."""
     turn = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
     center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
@@ -39,7 +39,7 @@ def moving(fixed: images.Image) -> images.Image:
 
 @pytest.fixture(scope="module")
 def transform(fixed: images.Image, moving: images.Image) -> DenseTransform:
-    """A linear map and a smooth bend behind it, made in mm by numpy."""
+    """A linear map followed by a smooth bend, made in mm by numpy."""
     linear = np.array(
         [[1.05, 0.06, 0, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0, 1.02, 1.0], [0, 0, 0, 1]]
     )
@@ -88,7 +88,7 @@ DISTANCES = (0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 50.0, 200.0)  # mm outside the 
 
 
 def outside(grid: np.ndarray, distance: float, count: int = 60) -> np.ndarray:
-    """Points so far outside a grid's outermost voxels: beyond a face, an edge or a corner, LPS."""
+    """Return points at a distance outside a grid: beyond a face, an edge or a corner, LPS."""
     rng = np.random.default_rng(6)
     extent = (grid[:3] - 1) * grid[3:6]
     mm = rng.uniform(0, extent, (count, 3))
@@ -104,8 +104,8 @@ def outside(grid: np.ndarray, distance: float, count: int = 60) -> np.ndarray:
 def test_one_answer_outside_the_grid(
     transform: DenseTransform, which: str, linear: bool, tmp_path: Path
 ):
-    """The package, SimpleITK's object and the file say the same wherever a point lies: from the
-    border on, the displacement fades, and far out the linear part remains.
+    """The package, SimpleITK's object and the file agree wherever a point lies. Beyond the border
+    the displacement fades, and far out the linear part remains.
     """
     if not linear:
         transform = DenseTransform(
@@ -214,8 +214,8 @@ def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: images.Im
 
 
 def test_apply_in_threads():
-    """Each on a grid of its own: one thread's geometry must not become another's while the engine
-    reads it.
+    """Each thread has another grid: while the engine reads one geometry, it must not become
+    another thread's.
     """
     rng = np.random.default_rng(0)
     made = [
@@ -249,7 +249,7 @@ def test_large_labels_survive(transform: DenseTransform, moving: images.Image):
 
 def test_large_labels_that_are_floats_survive(transform: DenseTransform, moving: images.Image):
     small = (moving.array > 0.4).astype(np.int64)
-    # as nibabel's get_fdata gives them
+    # floats, as from nibabel's get_fdata
     warped = transform.apply(small * float(2**24 + 1), interpolation="nearest")
     assert warped.dtype == np.float64
     np.testing.assert_array_equal(
@@ -325,7 +325,7 @@ def test_pickle(transform: DenseTransform, moving: images.Image):
 
 
 def test_the_file_is_itks(transform: DenseTransform, tmp_path: Path):
-    """SimpleITK reads what it would have written, with and without a linear part."""
+    """SimpleITK reads the file as its own, with and without a linear part."""
     whole, alone = tmp_path / "whole.h5", tmp_path / "alone.h5"
     bent = DenseTransform(transform.displacement, transform.grid, transform.moving_grid)
     transform.write_transform(whole)

@@ -1,4 +1,4 @@
-"""The types of the public package: strict, and those of the options as the engine has them."""
+"""The public package's types are strict, and those of the options are the engine's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_options_are_the_engines():
 
 
 def test_the_tables_are_the_engines():
-    """They are written down, so that a help needs no engine."""
+    """The tables are committed, so that the help needs no engine."""
     assert core.option_table() == json.loads(core.gopy.OptionTable())
     assert errors.TABLE == json.loads(core.gopy.FaultTable())
 

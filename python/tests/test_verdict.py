@@ -26,7 +26,7 @@ CHECK = {
     "error_mm": 3.14,
 }
 FAILED = {"grade": "failed", "reasons": ["Nothing speaks for this place."], "error_mm": 21.0}
-OLD = {"grade": "", "reasons": None, "error_mm": 0}  # what the engine makes of an old snapshot
+OLD = {"grade": "", "reasons": None, "error_mm": 0}  # the engine's verdict for an old result
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_the_report_begins_with_it(verdict: dict | None, says: list[str], tmp_pa
     write_report(tmp_path / "report.html", result, blob(), blob(shift=0.1))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for words in says:
-        assert page.count(words) == 1, words  # the reasons are not said again among the notes
+        assert page.count(words) == 1, words  # the notes do not repeat the reasons
     assert "<li>A note.</li>" in page
     head = page.index("Verdict: ")
     assert head < page.index("<img") and head < page.index('class="tiles"')
@@ -260,7 +260,7 @@ def test_no_failure_has_the_exit_code_of_strict():
 
 @pytest.fixture
 def noise(tmp_path: Path) -> tuple[Path, Path]:
-    """Return two images that have nothing to do with each other."""
+    """Return two unrelated images."""
     for seed, name in enumerate(("a.nrrd", "b.nrrd")):
         array = np.random.default_rng(seed).normal(size=(24, 24, 24)).astype(np.float32)
         images.write(tmp_path / name, images.Image(array, (2.0, 2.0, 2.0)))
@@ -271,7 +271,7 @@ FAST = ["--model", "none", "--search", "off", "--refine", "0"]
 
 
 def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, command: Command):
-    """Also where the exit code is that of --strict, with all results written."""
+    """Also with the exit code of --strict; all results are written."""
     ends = {}
     for flags, expect in (([], 0), (["--strict"], 7), (["--strict", "--quiet"], 7)):
         out = tmp_path / "-".join(["out", *flags])
@@ -329,7 +329,7 @@ def test_batch_counts_them(
     assert re.search(r"^verdict +1 good, \d check, \d failed$", text, re.MULTILINE), text
     header, *_ = (tmp_path / "out" / "summary.csv").read_text(encoding="utf-8").splitlines()
     assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
-    # what was finished before keeps its own
+    # pairs that were finished before keep their verdicts
     assert command.json(*arguments, "--strict", expect=7)["pairs"][1]["verdict"] == other["verdict"]
     (tmp_path / "pairs.csv").write_text(
         f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n"

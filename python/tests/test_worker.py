@@ -1,5 +1,5 @@
-"""The worker process: the same answer as register(), one clear line for every failure, and an end
-when its caller wants one.
+"""The worker process gives the result of register(), reports every failure in one clear line, and
+ends when its caller wants it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def start(folder: Path) -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen, expect: int = 0) -> list[dict[str, Any]]:
-    """Read to the end, standard input open all the while as a living caller's is."""
+    """Read all output while standard input stays open, as it is while the caller lives."""
     with process:
         out = process.stdout.read()
         assert process.wait(60) == expect, out + process.stderr.read()
@@ -167,8 +167,8 @@ def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_pat
 
 
 def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
-    """Between the coarse vectors, ITK's linear interpolation gives what the full field has: the
-    field is linear here.
+    """The field is linear, so ITK's linear interpolation between the coarse vectors gives the full
+    field.
     """
     z, y, x = np.indices(images[0].array.shape)
     u = np.stack([0.05 * z, 0.1 * x - 0.5, 0.02 * y]).astype(np.float32)

@@ -1,5 +1,5 @@
-"""The bench of all kinds: its truths by SimpleITK, its scores by hand, its tables, and bounds on
-what the default gives.
+"""The benchmark of all kinds: its truths checked by SimpleITK, its scores by hand, its tables, and
+bounds on the default's results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ STILL = truth.Motion((0.0, 1.0), (0.5, 4.0), 0.1, 2.0, 0.0)
 
 
 def body(noise: float = 0.0) -> sitk.Image:
-    """Smooth structure at several scales on an oblique grid of 2 x 2 x 2.5 mm, background 0."""
+    """Return smooth structure at several scales on an oblique grid of 2 x 2 x 2.5 mm, with
+    background 0.
+    """
     rng = np.random.default_rng(3)
     image = sitk.Image(36, 40, 32, sitk.sitkFloat32)
     image.SetSpacing((2.0, 2.0, 2.5))
@@ -49,7 +51,7 @@ def body(noise: float = 0.0) -> sitk.Image:
 
 
 def values_at(image: sitk.Image, points: np.ndarray) -> np.ndarray:
-    """The intensities at points in mm: SimpleITK's."""
+    """Return the intensities at points in mm, by SimpleITK."""
     return np.array([image.EvaluateAtPhysicalPoint(point) for point in points.tolist()])
 
 
@@ -64,8 +66,8 @@ def labels_at(image: sitk.Image, points: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("regrid", [False, True])
 def test_fixed_intensities_lie_at_their_true_places(regrid: bool):
-    """The intensities of the fixed image at its points are the moving image's at the answers, and
-    nowhere near them before.
+    """The fixed image has at its points the intensities of the moving image at their true places,
+    but not those at the same positions.
     """
     motion = truth.Motion((3.0, 15.0), (0.5, 6.0), 0.1, 5.0, 0.0)
     pair = truth.moved(body(), motion, False, regrid, np.random.default_rng(1), "one")
@@ -94,7 +96,7 @@ def test_contrast_is_another_one_and_keeps_the_places():
 
 
 def test_a_map_does_not_fold():
-    """By SimpleITK's determinant of the Jacobian, on a grid along the axes, where it is right."""
+    """Checked by SimpleITK's Jacobian determinant, on an axis-aligned grid, where it is right."""
     image = sitk.Image(30, 30, 30, sitk.sitkFloat32)
     for seed in range(3):
         # would fold
@@ -167,8 +169,8 @@ TORSO = truth.torso(40, 3, ("CT", "CT"))
 
 @pytest.mark.parametrize("name", truth.DISTURBANCES)
 def test_disturbances_keep_the_truth(name: str):
-    """At a point of the fixed image and at its answer is the same organ, as the undisturbed labels
-    say; and a seed is a pair.
+    """By the undisturbed labels, a point of the fixed image and its true place are in the same
+    organ. The same seed gives the same pair.
     """
     pair, again, other = (
         truth.DISTURBANCES[name](TORSO, np.random.default_rng(seed)) for seed in (1, 1, 2)
@@ -278,7 +280,7 @@ def test_disturbances_do_what_they_say(name: str, holds: Any):
 
 
 def _base(pair: truth.Pair) -> np.ndarray:
-    """z of the same points before they slid, found by their answers, which stay."""
+    """Return the z of the points before they slid, by their true places, which are unchanged."""
     at = {
         tuple(answer): point[2]
         for answer, point in zip(np.round(TORSO.moving_points, 6), TORSO.fixed_points, strict=True)
@@ -287,8 +289,8 @@ def _base(pair: truth.Pair) -> np.ndarray:
 
 
 def test_what_slides_is_seen_where_it_lies():
-    """Where organs slid, the intensities at a point and at its answer are alike, and they were not
-    before.
+    """Where organs slid, the intensities at a point and at its true place agree; at the place
+    before the slide they do not.
     """
     pair = truth.sliding(TORSO, np.random.default_rng(5))
     here, there = (
@@ -327,7 +329,7 @@ def test_a_pair_travels_through_a_folder(tmp_path: Path):
 
 
 def field_of(u: np.ndarray, spacing: tuple[float, float, float]) -> sitk.Image:
-    """u: (z, y, x, 3) mm, x first."""
+    """Return a field from u: (z, y, x, 3) mm, x first."""
     field = sitk.GetImageFromArray(u, isVector=True)
     field.SetSpacing(spacing)
     return field
@@ -448,8 +450,8 @@ def test_stored_pairs_are_the_made_ones(tmp_path: Path):
 
 
 def test_a_run_of_the_program(tmp_path: Path):
-    """By the script, as it is used: the table, the figures, the pair's folder, and the comparison
-    with itself.
+    """Run the script and check the table, the figures, the pair's folder, and a comparison with
+    itself.
     """
     script = [
         sys.executable,
@@ -487,7 +489,7 @@ def test_a_run_of_the_program(tmp_path: Path):
     line = next(line for line in first.stdout.splitlines() if line.startswith("| torso CT (1) |"))
     assert f"| {before:.2f} / " in line and f"| {final:.2f} / " in line
 
-    # What was kept is what was scored.
+    # The kept files are those that were scored.
     index, folder = sorted((tmp_path / "kept").iterdir(), key=Path.is_dir)
     assert f'href="{folder.name}/final/report.html"' in index.read_text(encoding="utf-8")
     points = np.load(folder / "points.npz")
@@ -615,9 +617,7 @@ def test_harm_is_more_than_five_percent_above_the_affine():
 
 
 def test_comparison():
-    """Five differences of one sign: p = 2/2^5; a pair that only one of the two has does not
-    count.
-    """
+    """With five differences of one sign, p = 2/2^5. A pair that only one run has does not count."""
     old = [row("k", str(i), "final", 2 + i, dice=0.5) for i in range(5)] + [
         row("l", "0", "final", 1)
     ]
@@ -652,8 +652,8 @@ def test_comparison():
 
 
 def smoothed(error: float, dice: float, **peers: tuple[float, float]) -> list[dict[str, Any]]:
-    """A run's rows of two brain pairs with a truth and one of two people, and of peers on the
-    same.
+    """Return a run's rows: two brain pairs with a truth and one of two people, by ours and by
+    peers.
     """
     rows = []
     for method, (mean, overlap) in {zoo.OURS: (error, dice), **peers}.items():
@@ -673,7 +673,7 @@ def test_the_frontier(tmp_path: Path):
         "10": smoothed(0.15, 0.7),
     }
     found = frontier.curves(runs)
-    assert list(found) == ["brain"]  # of the others there is nothing
+    assert list(found) == ["brain"]  # the others have no rows
     assert {name: pytest.approx(at) for name, at in found["brain"].items()} == {
         "auto": (0.2, 0.77),
         "2": (0.3, 0.78),
@@ -703,9 +703,9 @@ def test_the_frontier(tmp_path: Path):
 
 # ----------------------------------------------------------- Bounds on the default, all kinds small
 
-# Over the seeds 1 to n, one pair each, 48 voxels a side (a torso's are 8 x 6.3 x 7 mm): kind: n,
-# mean error, 95th percentile (mm; means over the pairs), mean Dice at least. Behind it what there
-# was when the bound was set.
+# For each kind: n, and bounds of the mean error, its 95th percentile (mm) and the mean Dice over
+# the seeds 1 to n, one pair each, with 48 voxels a side (a torso's are 8 x 6.3 x 7 mm). Comments
+# give the values when the bound was set.
 BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
     "torso MR <- CT": (3, 7.6, 17.4, 0.84),  # 5.87, 13.4, 0.871
     "torso CT": (3, 1.4, 3.2, 0.89),  # 1.10, 2.5, 0.922
@@ -735,7 +735,7 @@ REAL_BOUNDS = {"hippocampus": (0.6, 1.5), "hippocampus, two contrasts": (1.1, 2.
 
 
 def registered(pair: truth.Pair) -> dict[str, dict[str, Any]]:
-    """Register in this process; score before, the affine and the end."""
+    """Register in this process; score the start, the affine and the result."""
     result = morphseek.register(pair.fixed, pair.moving)
     affine = sitk.AffineTransform(
         result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist()

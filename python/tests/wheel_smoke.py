@@ -1,8 +1,8 @@
-"""What a fresh install of the wheel must do.
+"""Checks what a fresh installation of the wheel must do.
 
-The ctest "wheel" runs this in an environment that has the wheel and its dependencies alone: the
-main job works, a network says which extra to install, and all is well. Then it installs that extra
-and runs it with the argument "network": the network runs, with no path set.
+The ctest "wheel" runs this in an environment that has only the wheel and its dependencies: the main
+job works, and a network says which extra to install. Then the test installs that extra and runs
+this with the argument "network": the network runs without any path set.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ import numpy as np
 
 
 def blobs(shift: float) -> np.ndarray:
-    """A body with a spot on it, moved along x by shift (the volume is 2 wide)."""
+    """Return a body with a spot on it, moved along x by shift (the volume is 2 wide)."""
     z, y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in (24, 32, 28)), indexing="ij")
     body = np.exp(-((x - shift) ** 2 + 2 * y**2 + 1.5 * z**2) / 0.2)
     return (body + 0.5 * np.exp(-((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02)).astype(
@@ -26,7 +26,7 @@ def blobs(shift: float) -> np.ndarray:
 
 
 LIMIT_MB = 400
-"""What may lie in site-packages beside pip: SimpleITK alone is 260 (engine/RATIONALE.md)."""
+"""MB that site-packages may hold beside pip: SimpleITK alone has 260 (engine/RATIONALE.md)."""
 
 
 def run(*arguments: str) -> str:
@@ -35,7 +35,7 @@ def run(*arguments: str) -> str:
 
 
 def main_job(folder: Path) -> None:
-    """Registers files, applies the transform, does a list of pairs, by the command."""
+    """Register files, apply the transform and run a list of pairs, by the command."""
     import morphseek
 
     for name, shift in (("fixed", 0.0), ("moving", 0.2)):
@@ -56,7 +56,7 @@ def main_job(folder: Path) -> None:
 
 
 def installed_mb() -> float:
-    """What lies in site-packages, without pip and its kin and what Python compiles as it runs."""
+    """Return the size of site-packages without pip, its tools and Python's compiled files."""
     import morphseek
 
     place = Path(morphseek.__file__).parents[1]
@@ -87,7 +87,7 @@ def main(network: bool) -> None:
     ready = {feature["name"]: feature["ready"] for feature in report["features"]}
     assert ready["registration"] and ready["network"] == network, report["features"]
     if network:
-        # of another organ; what counts is that it runs
+        # trained for another organ: the test is only that it runs
         deformed = morphseek.register(fixed, moving, model="hippocampus")
         assert deformed.metrics["model"] == "hippocampus" and deformed.metrics["steps"], (
             deformed.metrics

@@ -1,9 +1,9 @@
 """The MorphSeek module of 3D Slicer: its panel, and the logic that the panel and scripts call.
 
-The widget moves values between the panel (Resources/UI/MorphSeek.ui) and the parameter node; what
-is asked for is a MorphSeekLib.request.RegistrationRequest, whose field names are the parameter
-node's. The work is MorphSeekLib's. It is imported where it is used: if that fails, the panel still
-opens and says why.
+The widget moves values between the panel (Resources/UI/MorphSeek.ui) and the parameter node. The
+logic turns the parameter node into a MorphSeekLib.request.RegistrationRequest, whose fields have
+the same names. MorphSeekLib does the work. It is imported only where it is used: if the import
+fails, the panel still opens and says why.
 """
 
 import concurrent.futures
@@ -36,15 +36,14 @@ from slicer.util import VTKObservationMixin
 
 HOMEPAGE = "https://github.com/morphseek/morphseek"
 POLL_MS = 100
-# Slicer's event loop keeps Python's lock: other threads (the worker's reader) run while a poll
-# sleeps
+# Slicer's event loop holds Python's global lock. Each poll sleeps so long, so that other threads
+# (the worker's reader) can run.
 YIELD_S = 0.005
 FLICKER_MS = 600
-MOST = 2**31 - 1  # a spin box's
+MOST = 2**31 - 1  # the largest value of a spin box
 
-# What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that a failed
-# import leaves the menu; the others translate to the engine's words, where None leaves it to the
-# preset.
+# What the menus show. PRESETS repeats the keys of MorphSeekLib.request.PRESETS, so that the menu is
+# there even if that import fails. The others map to the engine's values; None: as the preset says.
 PRESETS = ["Automatic", "Brain MR", "Abdomen CT", "MR <- CT", "Fast", "Best"]
 AS_PRESET = "as the preset"
 INITIAL = {
@@ -72,8 +71,8 @@ Markups = Optional[
 
 
 def registerSampleData():
-    """Offer the made-up pair in the module Sample Data. It is computed here: nothing is downloaded,
-    and nothing but its nodes is left behind.
+    """Offer the made-up pair in the module Sample Data. It is computed, not downloaded, and leaves
+    nothing behind but its nodes.
     """
     import os
 
@@ -124,8 +123,8 @@ class MorphSeek(ScriptedLoadableModule):
 
 @parameterNodeWrapper
 class MorphSeekParameterNode:
-    """The panel's choices, saved with the scene. Names are RegistrationRequest's; what differs is
-    said here.
+    """The panel's choices, saved with the scene. The names are those of RegistrationRequest;
+    comments tell what differs.
     """
 
     fixed: vtkMRMLScalarVolumeNode
@@ -158,7 +157,7 @@ class MorphSeekParameterNode:
     rigid_regions: Labels
     fixed_landmarks: vtkMRMLMarkupsFiducialNode
     moving_landmarks: vtkMRMLMarkupsFiducialNode
-    # further volumes that drive, as RegistrationRequest.channels has them
+    # a second pair of volumes that drives the registration: RegistrationRequest.channels
     second_fixed: vtkMRMLScalarVolumeNode
     second_moving: vtkMRMLScalarVolumeNode
     initial_transform: vtkMRMLTransformNode
@@ -179,11 +178,11 @@ class MorphSeekParameterNode:
     last_moving: vtkMRMLScalarVolumeNode
     last_transformed_volume: vtkMRMLScalarVolumeNode
     last_transform: vtkMRMLGridTransformNode
-    last_places: str = "[]"  # JSON, as MorphSeekLib.registration.Registration.places
+    last_places: str = "[]"  # JSON of MorphSeekLib.registration.Registration.places
 
 
 class MorphSeekLogic(ScriptedLoadableModuleLogic):
-    """What the module does, without its panel.
+    """The module's functions, without its panel.
 
     >>> from MorphSeek import MorphSeekLogic
     >>> logic = MorphSeekLogic()
@@ -244,7 +243,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         )
 
     def loadPreset(self, path, parameters: MorphSeekParameterNode, table: list[dict[str, Any]]):
-        """Take the options of a preset's file; what it does not name goes back to its default.
+        """Take the options of a preset's file; options that it does not name get their default.
 
         Raises
         ------
@@ -277,23 +276,23 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         return registration
 
     def register(self, fixed, moving, **fields):
-        """Register, and return when it is done. For many pairs see MorphSeekLib.batch.
+        """Register and wait for the result. For many pairs see MorphSeekLib.batch.
 
         Parameters
         ----------
         fixed, moving : vtkMRMLScalarVolumeNode
         **fields
-            RegistrationRequest's: preset, transfer, inverse_transform=True and so on.
+            Fields of RegistrationRequest: preset, transfer, inverse_transform=True and so on.
 
         Returns
         -------
         Registration
-            Finished: its ``nodes`` and its ``result``.
+            The finished registration, with its ``nodes`` and its ``result``.
 
         Raises
         ------
         ValueError
-            The request cannot run; says why.
+            The request cannot run; the message says why.
         MorphSeekLib.registration.RegistrationError
             The registration failed.
         """
@@ -317,9 +316,8 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         """Return a hidden volume, on the fixed grid, of cubes taken in turn from the fixed volume
         and from another.
 
-        The other's window is mapped onto the fixed volume's; along the longest side there are
-        `squares` cubes. The node is made once, filled anew after that, and not saved with the
-        scene.
+        The other volume's window is mapped onto the fixed volume's. The longest side has `squares`
+        cubes. The node is made once and reused, and it is not saved with the scene.
         """
         import numpy as np
         from MorphSeekLib import geometry, transfer
@@ -356,7 +354,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
 
 
 def _window(volume, array) -> tuple[float, float]:
-    """Return a volume's window and level: its display's or, without one, its range's."""
+    """Return window and level of a volume's display; without a display, of its range of values."""
     display = volume.GetDisplayNode()
     if display is not None and display.GetWindow() > 0:
         return display.GetWindow(), display.GetLevel()
@@ -371,21 +369,21 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
     def __init__(self, parent=None):
         ScriptedLoadableModuleWidget.__init__(self, parent)
-        VTKObservationMixin.__init__(self)  # the base does not call it
+        VTKObservationMixin.__init__(self)  # the base class does not call it
         self.logic = None
         self._parameters = None
         self._guiTag = None
         self._registration = None
-        self._outcome = ""  # of the last registration, in words
-        # what the installed package offers, and the thread that asks
+        self._outcome = ""  # how the last registration ended, as text
+        # what the installed package offers, and the thread that asks for it
         self._package = self._asking = None
         self._packageError = ""
-        self._optionWidgets = {}  # by name, of options for which the file has no widget
-        self._shownOptions = {}  # by name, what they show
+        self._optionWidgets = {}  # by option name; for options without a widget in the .ui file
+        self._shownOptions = {}  # by option name, the values that these widgets show
         self._entered = self._reviewing = self._flickered = False
-        self._unseen = False  # a result that came while the user was in another module
-        self._layoutBefore = None  # the layout that the comparison took the place of
-        self._places = None  # what placeComboBox lists
+        self._unseen = False  # whether a result came while the user was in another module
+        self._layoutBefore = None  # the layout to return to after the comparison
+        self._places = None  # the places that placeComboBox lists
 
     # -------------------------------------------------------------- life of the panel and the scene
 
@@ -434,15 +432,15 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self.initializeParameterNode()
 
     def cleanup(self):
-        """The application closes, or the module is reloaded."""
+        """Clean up when the application closes or the module is reloaded."""
         self._askTimer.stop()
         self._stop()
         self.setParameterNode(None)
         self.removeObservers()
 
     def enter(self):
-        """The user comes to this module. A running registration goes on while they are in
-        another.
+        """Update the panel when the user enters this module. A running registration goes on while
+        they are in another.
         """
         self._entered = True
         self.initializeParameterNode()
@@ -452,20 +450,20 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self.onReview()
 
     def exit(self):
-        """The user goes to another module: the slice views are theirs."""
+        """Leave the slice views alone when the user goes to another module."""
         self._entered = False
         self._endReview()
 
     def onSceneStartClose(self, caller=None, event=None):
         self._stop()
-        self.ui.compareCheckBox.setChecked(False)  # nothing is left to compare
+        self.ui.compareCheckBox.setChecked(False)  # there is nothing left to compare
         self.setParameterNode(None)
 
     def onSceneEndClose(self, caller=None, event=None):
         self.initializeParameterNode()
 
     def onSceneEndImport(self, caller=None, event=None):
-        """A scene was loaded over this one: its parameters are the panel's."""
+        """Show the parameters of a scene that was loaded over this one."""
         self.setParameterNode(None)
         self.initializeParameterNode()
 
@@ -484,7 +482,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self.updatePanel()
 
     def _stop(self):
-        """End what runs: the worker and the timers."""
+        """Stop the worker and the timers."""
         self._pollTimer.stop()
         self._endReview()
         if self._registration is not None:
@@ -535,7 +533,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._showPlaces(p.last_places)
 
     def _showPlaces(self, text: str):
-        """List the worst places of the last result, if they are others than those listed."""
+        """List the worst places of the last result, if they have changed."""
         ui = self.ui
         if text != self._places:
             self._places = text
@@ -548,7 +546,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         return getattr(self.ui, first + "".join(word.capitalize() for word in rest) + "Selector")
 
     def _updateRegisterButton(self, reason: str):
-        """Register, and under it why it cannot be clicked; or Cancel."""
+        """Update the button Register, or Cancel while it runs, and the reason if it is disabled."""
         ui, running = self.ui, self._registration is not None
         ui.registerButton.setText("Cancel" if running else "Register")
         ui.registerButton.setEnabled(running or not reason)
@@ -620,7 +618,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self._end()
 
     def _end(self):
-        """The registration has ended: show how."""
+        """Show how the registration ended."""
         registration, self._registration = self._registration, None
         self._pollTimer.stop()
         if registration.state == "failed":
@@ -745,7 +743,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self._showReview(fit=True)
 
     def onReviewMode(self, chosen: bool):
-        if chosen:  # the button that was left reports, too
+        if chosen:  # the radio button that was left sends the signal, too
             self.onReviewChanged()
 
     def onReviewChanged(self, value=None):
@@ -777,12 +775,12 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self._flickerTimer.start()
 
     def _showModes(self, shown: bool):
-        """Show or hide what only one view of both volumes needs."""
+        """Show or hide the controls that only the view of both volumes in one needs."""
         self.ui.reviewModes.setVisible(shown)
         self.ui.beforeCheckBox.setVisible(shown)
 
     def _showComparison(self, fit: bool):
-        """Show the fixed volume, before and after side by side; the slider fades into the fixed."""
+        """Show fixed, before and after side by side; the slider fades in the fixed volume."""
         from MorphSeekLib import compare
 
         p, ui = self._parameters, self.ui
@@ -802,9 +800,9 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             slicer.util.setSliceViewerLayers(fit=True)
 
     def onCompare(self, chosen: bool):
-        """Side by side, or one view again in the layout that was."""
+        """Compare side by side, or return to the layout from before."""
         if chosen:
-            self.ui.fadeSlider.setValue(100)  # the volumes themselves; to the left, the fixed one
+            self.ui.fadeSlider.setValue(100)  # 100: the volumes themselves; 0: the fixed one
             self.onReview()
             return
         if self._layoutBefore is not None:
@@ -837,7 +835,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
     # ----------------------------------------------------------------------- package and model file
 
     def _askPackage(self):
-        """Ask the installed package, in a thread, what it offers: its first start takes seconds."""
+        """Ask the installed package what it offers, in a thread: its first start takes seconds."""
         if self._package is None and self._asking is None:
             self._asking = concurrent.futures.ThreadPoolExecutor(1).submit(self.logic.package)
             self._askTimer.start()
@@ -867,7 +865,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self.updatePanel()
 
     def _makeFurtherOptions(self, table: list[dict[str, Any]]):
-        """Make a widget, once, for each of the engine's options that the panel has none for."""
+        """Make a widget, once, for each of the engine's options without one in the .ui file."""
         from MorphSeekLib.request import further
 
         for option in [] if self._optionWidgets else further(table):
@@ -884,7 +882,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
                 widget = qt.QSpinBox()
                 widget.setRange(option["min"], option.get("max", MOST))
                 widget.setValue(default)
-                # Qt has this signal twice, with the number and with its text.
+                # Qt overloads this signal: one sends the number, the other its text.
                 widget.valueChanged.connect(
                     lambda value, name=name, default=default: self.onFurtherOption(
                         name, None if int(value) == default else int(value)
@@ -906,7 +904,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         self.ui.furtherOptionsGroupBox.setVisible(bool(self._optionWidgets))
 
     def onFurtherOption(self, name: str, value: Any):
-        """An option was chosen; None leaves it to the preset."""
+        """Store the chosen value of an option; None: as the preset says."""
         self._shownOptions[name] = value
         if self._parameters is not None:
             chosen = json.loads(self._parameters.further_options)
@@ -916,7 +914,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             )
 
     def _showFurtherOptions(self):
-        """Show the parameter node's further options where their widgets show something else."""
+        """Update the widgets whose values differ from the parameter node's further options."""
         chosen = json.loads(self._parameters.further_options)
         for name, (widget, option) in self._optionWidgets.items():
             value = chosen.get(name)
@@ -933,7 +931,7 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             widget.blockSignals(False)
 
     def _unsuitable(self) -> str:
-        """Return why this Slicer cannot have the package, or else why that does not run."""
+        """Return why this Slicer cannot have the package, or why the installed one does not run."""
         from MorphSeekLib.install import unsuitable
 
         return unsuitable() or self._packageError
@@ -956,8 +954,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             self._install(path)
 
     def _install(self, *source: str):
-        """Install the package, after asking, from the package index or from a wheel; then see what
-        it offers.
+        """Ask, then install the package from the package index or from a wheel; then ask it what it
+        offers.
         """
         from MorphSeekLib import install
 
@@ -1013,12 +1011,12 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
 
 
 def _is_menu(option: dict[str, Any]) -> bool:
-    """Whether an option of the engine's table takes its choices and nothing else."""
+    """Whether an option of the engine's table takes only its listed choices."""
     return bool(option.get("choices")) and not option.get("prefix") and not option.get("number")
 
 
 def _number(text: str) -> Union[float, str]:
-    """Return a number; a text that is none as it is, for the engine to say what it wants."""
+    """Return a text as number, or unchanged: then the engine's message says what it expects."""
     try:
         return float(text)
     except ValueError:
@@ -1036,7 +1034,7 @@ def _stages_html(stages: list[str]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a time left, no more exact than the estimate is."""
+    """Return a time left as text, rounded because it is an estimate."""
     if seconds < 60:
         return f"about {max(5, 5 * round(seconds / 5))} s"
     return f"about {round(seconds / 60)} min"

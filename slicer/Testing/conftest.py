@@ -1,6 +1,4 @@
-"""What the tests share: the extension's folder on the path, and the real Slicer core as the
-application would have set it up.
-"""
+"""Puts the extension's folder on the path and sets the Slicer core up as the application does."""
 
 from __future__ import annotations
 
@@ -11,6 +9,6 @@ import slicer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "MorphSeek"))
 
-# The application does this as it starts: with it, segmentations know their representations.
+# The application does this at start: it registers the representations of segmentations.
 SEGMENTATIONS = slicer.vtkSlicerSegmentationsModuleLogic()
 SEGMENTATIONS.SetMRMLScene(slicer.vtkMRMLScene())

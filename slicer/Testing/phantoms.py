@@ -1,5 +1,5 @@
-"""A small oblique, anisotropic pair written by SimpleITK, and the same anatomy as label maps: known
-to ITK before Slicer sees it.
+"""A small oblique, anisotropic pair and its label maps, written by SimpleITK, so that the tests can
+compare Slicer with ITK.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def _grid(
 
 
 def points_of(image: sitk.Image) -> np.ndarray:
-    """LPS mm of every voxel, shape (z, y, x, 3)."""
+    """Return every voxel's position in LPS mm, shape (z, y, x, 3)."""
     z, y, x = np.indices(image.GetSize()[::-1])
     matrix = np.reshape(image.GetDirection(), (3, 3)) * image.GetSpacing()
     return np.stack([x, y, z], axis=-1) @ matrix.T + image.GetOrigin()
 
 
 def _anatomy(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Intensities, 0 outside the body, and labels 1 to 3."""
+    """Return intensities, 0 outside the body, and labels 1 to 3."""
     values, labels = np.zeros(p.shape[:-1]), np.zeros(p.shape[:-1], np.uint8)
     for label, (center, radii, value) in enumerate(
         [

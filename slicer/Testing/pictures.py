@@ -5,9 +5,8 @@ and without a window.
     python slicer/Testing/pictures.py fixed.nii.gz moving.nii.gz --labels fl.nii.gz ml.nii.gz
     --preset "Brain MR" --out brain.png
 
-Slices are cut as Slicer's slice views cut them: the moving volume itself, under the transform node,
-through vtkImageReslice. Needs what Testing/requirements.txt lists, the morphseek wheel and
-matplotlib.
+Slices are cut as in Slicer's slice views: vtkImageReslice cuts the moving volume itself, under the
+transform node. Needs the packages in Testing/requirements.txt, the morphseek wheel and matplotlib.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from MorphSeekLib.request import PRESETS, RegistrationRequest
 import conftest  # noqa: F401, sets the core up
 
 BACKGROUND, TEXT, FIXED, MOVING = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a"
-# Plane: RAS axes of the picture's right and down, as a radiologist looks at it.
+# For each plane, the RAS axes of the picture's right and down, in radiological convention.
 PLANES = {
     "axial": ((-1, 0, 0), (0, -1, 0)),
     "coronal": ((-1, 0, 0), (0, 0, -1)),
@@ -55,14 +54,14 @@ def phantom(folder: Path) -> list[Path]:
 
 
 def center_and_size(volume: Any) -> tuple[np.ndarray, np.ndarray]:
-    """RAS mm: the middle of a volume, and its extent along R, A, S."""
+    """Return a volume's centre and its extent along R, A, S, in mm."""
     bounds = np.zeros(6)
     volume.GetRASBounds(bounds)
     return bounds.reshape(3, 2).mean(axis=1), np.diff(bounds.reshape(3, 2), axis=1)[:, 0]
 
 
 def cut(volume: Any, plane: str, center: np.ndarray, size: np.ndarray, step: float) -> np.ndarray:
-    """Return a slice of a volume through `center`, what its parent transform does included."""
+    """Return a slice of a volume through `center`, with its parent transform applied."""
     right, down = (np.array(axis, dtype=float) for axis in PLANES[plane])
     columns, rows = (int(abs(size @ axis) / step) for axis in (right, down))
     xy_to_ras = np.eye(4)

@@ -1,5 +1,5 @@
-"""Draws Screenshots/panel.png: the panel after a real registration of the demonstration pair,
-through its own button; beside it the panel with its options opened.
+"""Draws Screenshots/panel.png: the panel after a real registration of the demonstration pair by its
+own button, and beside it the panel with its options opened.
 
     QT_QPA_PLATFORM=offscreen python slicer/Testing/render_panel.py OUT.png
 
@@ -39,7 +39,7 @@ def picture(panel):
     """Return the panel laid out as in a narrow dock, as an image."""
     app = stand_ins.application()
     panel.show()
-    for _ in range(2):  # labels that wrap know their height once they know their width
+    for _ in range(2):  # a label that wraps gets its height only after its width
         panel.resize(WIDTH, panel.layout().totalHeightForWidth(WIDTH))
         app.processEvents()
     image = QtGui.QImage(panel.size() * SCALE, QtGui.QImage.Format_RGB32)

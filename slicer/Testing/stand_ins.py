@@ -1,11 +1,11 @@
-"""What the Slicer application adds to its core, as far as the module uses it, on PySide6: for
-tests, never shipped.
+"""Stand-ins, on PySide6, for the parts of the Slicer application that the module uses and the core
+lacks: for tests, never shipped.
 
-`install` puts `qt`, `slicer.ScriptedLoadableModule`, `slicer.parameterNodeWrapper` and the
-application's parts of `slicer` beside the real core (slicer-core on PyPI), and takes them away
-again. They speak PythonQt's dialect and keep its rules: a Qt property is an attribute (so
-`label.text()` fails here as it does in Slicer), a misspelt one is an error, and a parameter
-connects only to the widget classes that Slicer's own connectors take.
+`install` adds `qt`, `slicer.ScriptedLoadableModule`, `slicer.parameterNodeWrapper` and the
+application's parts of `slicer` to the real core (slicer-core on PyPI), and removes them again. They
+behave as PythonQt does: a Qt property is an attribute (so `label.text()` fails here as in Slicer),
+a misspelt one is an error, and a parameter connects only to the widget classes that Slicer's own
+connectors take.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ MODULE = Path(__file__).resolve().parents[1] / "MorphSeek"
 
 
 def application() -> QtWidgets.QApplication:
-    """Return the one application, without a display and with a look like Slicer's on a plain
-    desktop.
-    """
+    """Return the one Qt application, without a display and styled as on a plain desktop."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     app = QtWidgets.QApplication.instance()
     if app is None:
@@ -46,9 +44,7 @@ def application() -> QtWidgets.QApplication:
 
 
 class Dialect:
-    """A PySide6 object as PythonQt shows it: properties are attributes, everything else is the
-    object's own.
-    """
+    """A PySide6 object as PythonQt shows it: its properties are attributes."""
 
     def __init__(self, wrapped: QtCore.QObject):
         object.__setattr__(self, "wrapped", wrapped)
@@ -67,7 +63,7 @@ class Dialect:
 
 
 class QFileDialog:
-    """The file dialog: answers what the test put into `answer`. PythonQt returns the path alone."""
+    """The file dialog: returns the test's `answer`. PythonQt returns only the path."""
 
     answer = ""
 
@@ -82,7 +78,7 @@ class QFileDialog:
 
 
 class ctkCollapsibleButton(QtWidgets.QWidget):
-    """A header with an arrow over its contents."""
+    """A header with an arrow, above its contents."""
 
     HEADER = 24
 
@@ -97,7 +93,9 @@ class ctkCollapsibleButton(QtWidgets.QWidget):
 
     def _set_collapsed(self, collapsed: bool) -> None:
         self._collapsed = collapsed
-        self.setMaximumHeight(self.HEADER if collapsed else 16777215)  # clips the contents
+        self.setMaximumHeight(
+            self.HEADER if collapsed else 16777215
+        )  # the header's height hides the contents
         self.updateGeometry()
 
     text = QtCore.Property(str, lambda self: self._text, _set_text)
@@ -135,7 +133,7 @@ def _kept(kind: Any, name: str) -> QtCore.Property:
 
 
 class qMRMLNodeComboBox(QtWidgets.QWidget):
-    """The scene's nodes of some classes in a combo box, "none" first where it is allowed."""
+    """A combo box of the scene's nodes of some classes, with "none" first if that is allowed."""
 
     currentNodeChanged = QtCore.Signal(object)
 
@@ -185,7 +183,7 @@ class qMRMLNodeComboBox(QtWidgets.QWidget):
             ]
         )
         self._box.blockSignals(False)
-        self.setCurrentNode(self._current)  # reports it if it is gone
+        self.setCurrentNode(self._current)  # sends the signal if the node is gone
 
     def _accepts(self, node: Any) -> bool:
         if node.GetHideFromEditors():
@@ -220,7 +218,7 @@ class qMRMLNodeComboBox(QtWidgets.QWidget):
 
 
 class qMRMLWidget(QtWidgets.QWidget):
-    """The panel's root, which hands the scene on."""
+    """The panel's root widget, which passes the scene on."""
 
     def setMRMLScene(self, scene: Any) -> None:
         for box in self.findChildren(qMRMLNodeComboBox):
@@ -249,8 +247,8 @@ class Loader(QUiLoader):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Swallow the loader's remark that it cannot connect the scene's signal, which
-    qMRMLWidget.setMRMLScene stands for.
+    """Suppress the loader's warning that it cannot connect the scene's signal: here
+    qMRMLWidget.setMRMLScene does that.
     """
     previous = QtCore.qInstallMessageHandler(
         lambda kind, context, text: (
@@ -264,7 +262,7 @@ def _quiet() -> Iterator[None]:
 
 
 def child_widgets(panel: Dialect) -> types.SimpleNamespace:
-    """Return the panel's named widgets as attributes: slicer.util.childWidgetVariables."""
+    """Return the panel's named widgets as attributes, as slicer.util.childWidgetVariables does."""
     children = [
         child for child in panel.wrapped.findChildren(QtWidgets.QWidget) if child.objectName()
     ]
@@ -465,7 +463,7 @@ class ScriptedLoadableModuleWidget:
 
 
 class ScriptedLoadableModuleLogic:
-    """Keeps one parameter node a scene, with the module's name as its singleton tag."""
+    """Keeps one parameter node for each scene, with the module's name as its singleton tag."""
 
     def getParameterNode(self) -> Any:
         name = type(self).__name__.removesuffix("Logic")
@@ -484,12 +482,12 @@ class ScriptedLoadableModuleTest(unittest.TestCase):
         pass
 
 
-# --------------------------------------------------------------------------------------- putting in
+# ------------------------------------------------------------------------------------- installation
 
 
 @contextlib.contextmanager
 def install() -> Iterator[types.SimpleNamespace]:
-    """Make `import MorphSeek` work; yield (errors, confirm): the messages shown, and what the user
+    """Make `import MorphSeek` work; yield (errors, confirm): the messages shown, and the user's
     answers to questions.
     """
     application()
@@ -553,6 +551,6 @@ def install() -> Iterator[types.SimpleNamespace]:
     try:
         yield said
     finally:
-        slicer.mrmlScene.RemoveAllObservers()  # of panels that are gone
+        slicer.mrmlScene.RemoveAllObservers()  # those of panels that no longer exist
         sys.modules.pop("MorphSeek", None)
         patch.undo()

@@ -1,4 +1,4 @@
-"""What the extensions catalogue and Slicer's build need of the folder."""
+"""Checks what the extensions catalogue and Slicer's build require of the folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PySide6 import QtGui
 
 EXTENSION = Path(__file__).resolve().parents[1]
 
-# Of slicer-extension-catalog-entry-schema-v1.0.1: required, and all that may be there.
+# From slicer-extension-catalog-entry-schema-v1.0.1: the required keys, and all that are allowed.
 REQUIRED = {"$schema", "category", "scm_url"}
 ALLOWED = REQUIRED | {
     "scm_revision",
@@ -44,14 +44,14 @@ def test_catalogue_entry() -> None:
 def test_extension_variables(name: str) -> None:
     text = (EXTENSION / "CMakeLists.txt").read_text(encoding="utf-8")
     (value,) = re.findall(rf'set\(EXTENSION_{name} "([^"]+)"\)', text)
-    if name.endswith(("URL", "URLS")):  # the file behind the address is in this folder
+    if name.endswith(("URL", "URLS")):  # the address leads to a file of this folder
         for address in value.split():
             assert (EXTENSION / address.partition("/slicer/")[2]).is_file()
 
 
 def test_what_the_catalogue_looks_for() -> None:
-    """The folder is the root of the catalogue's repository: its licence, its project's name, and
-    lines that end as Unix's do.
+    """The folder will be the root of the catalogue's repository. The catalogue checks its licence,
+    its project's name and its line endings.
     """
     ours = EXTENSION.parent / "LICENSE"
     assert (EXTENSION / "LICENSE.txt").read_bytes() == ours.read_bytes()
@@ -71,8 +71,8 @@ SCRIPTS = sorted((EXTENSION / "MorphSeek").rglob("*.py"))
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_load_in_every_slicer(path: Path) -> None:
-    """Slicer 5.8 has Python 3.9: there the panel opens, to say what it needs. Nothing is imported
-    at file scope that Slicer does not bring.
+    """In Slicer 5.8, which has Python 3.9, the panel must open to say what it needs. At file scope,
+    only what Slicer brings is imported.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
     brought = {"slicer", "vtk", "qt", "ctk", "numpy", "MorphSeekLib", *sys.stdlib_module_names}
@@ -81,7 +81,7 @@ def test_scripts_load_in_every_slicer(path: Path) -> None:
             assert {alias.name.partition(".")[0] for alias in node.names} <= brought
         elif isinstance(node, ast.ImportFrom) and not node.level:
             assert (node.module or "").partition(".")[0] in brought
-        else:  # nothing is done, either, beyond definitions and constants
+        else:  # file scope holds only definitions and constants
             assert not isinstance(node, (ast.For, ast.While, ast.With)), ast.dump(node)
 
 

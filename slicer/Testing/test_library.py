@@ -79,7 +79,7 @@ class Study:
         return node
 
     def nodes(self) -> list[tuple[str, str]]:
-        """Every node, as what must not change when nothing is made."""
+        """List every node, to check that nothing was added or changed."""
         return [(node.GetID(), node.GetName()) for node in outputs.nodes_of(self.scene)]
 
 
@@ -105,7 +105,7 @@ LANDMARKS = (
 
 @pytest.fixture(scope="module")
 def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
-    """One registration with every output, and everything transferred."""
+    """One registration with every output and every transfer."""
     study = Study(paths)
     everything = [
         study.moving_labels,
@@ -127,7 +127,7 @@ def expected(images: dict[str, sitk.Image]) -> morphseek.RegistrationResult:
 
 
 def to_itk(node: Any) -> sitk.Image:
-    """A volume node as SimpleITK's, its parent transform aside."""
+    """Return a volume node as SimpleITK's image, without its parent transform."""
     image = sitk.GetImageFromArray(np.array(slicer.util.arrayFromVolume(node)))
     matrix = vtk.vtkMatrix4x4()
     node.GetIJKToRASDirectionMatrix(matrix)
@@ -139,12 +139,12 @@ def to_itk(node: Any) -> sitk.Image:
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Mean absolute difference, as part of the range."""
+    """Return the mean absolute difference as a fraction of the range."""
     return float(np.abs(a.astype(float) - b).mean() / np.ptp(b))
 
 
 def from_world(node: Any, ras: np.ndarray) -> np.ndarray:
-    """Where a transform node takes points of the world: what it does is the way back from there."""
+    """Return where a transform node's inverse takes points of the world."""
     transform = vtk.vtkGeneralTransform()
     node.GetTransformFromWorld(transform)
     return np.array([transform.TransformPoint(p) for p in ras])
@@ -163,7 +163,7 @@ def resampled(node: Any, transform: Any, reference: Any) -> Any:
 
 
 def segment_array(node: Any, index: int, reference: Any) -> np.ndarray:
-    """Where a segment is on a volume's grid, as Slicer's own export says."""
+    """Return where a segment is on a volume's grid, by Slicer's own export."""
     labels = node.GetScene().AddNewNodeByClass("vtkMRMLLabelMapVolumeNode")
     name = node.GetSegmentation().GetNthSegmentID(index)
     assert slicer.vtkSlicerSegmentationsModuleLogic.ExportSegmentsToLabelmapNode(
@@ -173,7 +173,7 @@ def segment_array(node: Any, index: int, reference: Any) -> np.ndarray:
 
 
 def inside(image: sitk.Image, margin: int = 3) -> np.ndarray:
-    """Some voxel centres away from the border, RAS."""
+    """Return some voxel centres away from the border, RAS."""
     return (
         points_of(image)[margin:-margin:4, margin:-margin:5, margin:-margin:5].reshape(-1, 3)
     ) * FLIP
@@ -226,18 +226,18 @@ def test_grid_transform_resamples_as_itk(
 def test_moving_side_is_what_moves(
     finished: tuple[Study, Registration], images: dict[str, sitk.Image]
 ):
-    """A landmark of the moving image under the node lies where ITK's transform brings it back
-    from.
+    """Under the node, a landmark of the moving image lies at the point that ITK's transform maps to
+    the landmark.
     """
     _, done = finished
     moved = slicer.util.arrayFromMarkupsControlPoints(done.nodes["transferred"][2])
     back = itk_points(as_itk_reads(done.nodes["transform"]), moved)
     assert np.linalg.norm(back - LANDMARKS, axis=1).max() < 0.01
-    assert np.linalg.norm(moved - LANDMARKS, axis=1).min() > 1  # there was something to do
+    assert np.linalg.norm(moved - LANDMARKS, axis=1).min() > 1  # the landmarks do move
 
 
 def as_itk_reads(node: Any) -> sitk.Transform:
-    """A transform node as SimpleITK's, by way of its file."""
+    """Return a transform node as SimpleITK's, by way of its file."""
     with tempfile.TemporaryDirectory() as folder:
         batch.save(node, Path(folder, "t.h5"))
         return sitk.ReadTransform(str(Path(folder, "t.h5")))
@@ -250,7 +250,7 @@ def test_one_answer_outside_the_grids(
     study: Study,
     tmp_path: Path,
 ):
-    """Slicer's nodes, made or read from the package's file, and SimpleITK say the same of a point
+    """Slicer's nodes, made here or read from the package's file, and SimpleITK map a point alike,
     wherever it lies.
     """
     rng = np.random.default_rng(4)
@@ -272,7 +272,7 @@ def test_one_answer_outside_the_grids(
             points = np.array([on.TransformContinuousIndexToPhysicalPoint(i) for i in index]) * FLIP
             itk = itk_points(transform.to_sitk(), points)
             ours = transform.transform_points(points * FLIP) * FLIP
-            # Slicer reads a file's field by cubic interpolation: between its vectors it differs.
+            # Slicer interpolates a file's field cubically: between its vectors it differs.
             for reader, other, most in (
                 ("node", from_world(finished[1].nodes[name], points), 0.01),
                 ("file", from_world(read, points), 0.3),
@@ -284,7 +284,7 @@ def test_one_answer_outside_the_grids(
 
 
 def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, sitk.Image]):
-    """A matrix, which Slicer edits, far outside too."""
+    """It is a matrix, which Slicer can edit, and it holds far outside the volume, too."""
     done = register(study.request(refine=0, initial="affine", inverse_transform=True))
     expected = morphseek.register(
         images["fixed"], images["moving"], **{**QUICK, "refine": 0, "initial": "affine"}
@@ -360,8 +360,8 @@ def test_dice(finished: tuple[Study, Registration], images: dict[str, sitk.Image
 
 
 def test_a_label_that_is_gone_counts_as_missed(study: Study):
-    """Labels of both label maps are scored, also where warping or the fixed grid leaves no voxel of
-    one; those of one map alone are not.
+    """Labels of both label maps are scored, even if warping or the fixed grid leaves no voxel of
+    one. Labels of one map alone are not scored.
     """
     fixed, moving = geometry.array_of(study.fixed_labels), geometry.array_of(study.moving_labels)
     fixed[:], moving[:] = 0, 1
@@ -472,7 +472,7 @@ def test_magnitude_and_jacobian(
 def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
     study, done = finished
     node = done.nodes["uncertainty"]
-    # mm; the geometry went through MRML
+    # mm; MRML rounds the geometry
     np.testing.assert_allclose(geometry.array_of(node), expected.uncertainty, atol=0.02)
     np.testing.assert_allclose(geometry.matrix_of(node), geometry.matrix_of(study.fixed), atol=1e-6)
     assert done.result["uncertainty"]["source"] == "search" and node.GetName().endswith(
@@ -492,7 +492,7 @@ def test_worst_places(
     size = images["fixed"].GetSize()
     for place, other in zip(done.places, wanted):
         assert place["text"] == other["text"]
-        # the geometry went through MRML
+        # MRML rounds the geometry
         np.testing.assert_allclose(place["lps"], other["lps"], atol=1e-3)
         index = images["fixed"].TransformPhysicalPointToIndex(place["lps"])
         assert all(0 <= i < n for i, n in zip(index, size))
@@ -573,7 +573,7 @@ def test_scene_saved_and_loaded(
     )
 
 
-# -------------------------------------------------------------------- what the user's nodes are due
+# ------------------------------------------------------------- what happens to the user's own nodes
 
 
 def test_inputs_stay_as_they_are(
@@ -599,7 +599,7 @@ def turned(angle: float = 0.2, shift: tuple[float, ...] = (5.0, -3.0, 2.0)) -> n
 
 
 def itk_turned(image: sitk.Image, ras: np.ndarray) -> sitk.Image:
-    """An image as it lies under a rigid RAS matrix."""
+    """Return an image moved by a rigid RAS matrix."""
     lps = geometry.RAS_LPS @ ras @ geometry.RAS_LPS
     image = sitk.Image(image)
     image.SetOrigin((lps @ (*image.GetOrigin(), 1))[:3].tolist())
@@ -608,8 +608,8 @@ def itk_turned(image: sitk.Image, ras: np.ndarray) -> sitk.Image:
 
 
 def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
-    """Linear parents, one of them under another: as if the scans had been taken there. The user's
-    nodes keep their parents.
+    """Under linear parents, one of them under another, volumes count as if they had been scanned
+    there. The user's nodes keep their parents.
     """
     first, second, other = (
         turned(0.2),
@@ -657,7 +657,7 @@ def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
 def test_volume_under_a_grid_transform(
     finished: tuple[Study, Registration], study: Study, images: dict[str, sitk.Image]
 ):
-    """A bending parent: the copy is resampled by it, as ITK does; the node itself is left alone."""
+    """A grid transform resamples a copy of the volume, as ITK does; the node is unchanged."""
     scratch = slicer.vtkMRMLScene()
     parent = study.scene.AddNewNodeByClass("vtkMRMLGridTransformNode")
     parent.CopyContent(finished[1].nodes["transform"])
@@ -679,7 +679,7 @@ def test_volume_under_a_grid_transform(
 
 
 def curved(study: Study, image: sitk.Image) -> Any:
-    """A grid transform node that bends the space of an image by up to 4 mm, under a linear one."""
+    """Make a grid transform node that bends an image's space by up to 4 mm, under a linear one."""
     where = points_of(image)[::4, ::4, ::4]
     grid = {
         "spacing": (4 * np.array(image.GetSpacing())).tolist(),
@@ -695,8 +695,8 @@ def curved(study: Study, image: sitk.Image) -> Any:
 
 
 def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Image]):
-    """Resampled once, as by Transfer now, through the parent as it was at the start; Dice is that
-    of what is transferred.
+    """Labels are resampled once, as by Transfer now, through the parent as it was at the start.
+    Dice is that of the transferred labels.
     """
     labels, parent = study.moving_labels, curved(study, images["moving"])
     segmentation = study.segmentation(labels)
@@ -755,7 +755,7 @@ def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Imag
 
 
 def within(grid: sitk.Image, other: sitk.Image) -> np.ndarray:
-    """Which voxels of one grid lie well inside another's: there ITK and Slicer both know the
+    """Return which voxels of one grid lie well inside another, where both ITK and Slicer know the
     displacement.
     """
     index = np.linalg.inv(np.reshape(other.GetDirection(), (3, 3)) * other.GetSpacing())
@@ -764,8 +764,8 @@ def within(grid: sitk.Image, other: sitk.Image) -> np.ndarray:
 
 
 def wide(paths: dict[str, Path], folder: Path, kind: int) -> dict[str, Path]:
-    """Label maps written as arrays of numpy's default integer type are, which Slicer loads as
-    such.
+    """Write label maps with an integer type of 64 bits, numpy's default, which Slicer keeps when it
+    loads them.
     """
     made = dict(paths)
     for name in ("fixed_labels", "moving_labels"):
@@ -778,7 +778,7 @@ def wide(paths: dict[str, Path], folder: Path, kind: int) -> dict[str, Path]:
 def test_labels_of_64_bits(
     kind: int, finished: tuple[Study, Registration], paths: dict[str, Path], tmp_path: Path
 ):
-    """As those of 8 bits, on every way: Slicer's resampling crashes on them."""
+    """They work as those of 8 bits everywhere, although Slicer's resampling crashes on them."""
     study = Study(wide(paths, tmp_path, kind))
     fixed, moving = study.fixed_labels, study.moving_labels
     assert moving.GetImageData().GetScalarTypeAsString().endswith("long")
@@ -804,7 +804,7 @@ def test_labels_of_64_bits(
 
 
 def test_segments_of_64_bits(study: Study, finished: tuple[Study, Registration]):
-    """Slicer's own import makes none, but a script can."""
+    """Slicer's own import makes no such segments, but a script can."""
     image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(
         study.moving_labels
     )
@@ -838,7 +838,7 @@ def test_segments_of_64_bits(study: Study, finished: tuple[Study, Registration])
     ],
 )
 def test_voxels_of_64_bits(kind: int, study: Study):
-    """A copy has none, and lies where the volume does; nor has what is filled with them."""
+    """Neither a copy, which lies where the volume does, nor a filled volume has 64 bits."""
     values = geometry.array_of(study.moving_labels).copy()
     for node, narrow in ((study.moving, np.float64), (study.moving_labels, np.int32)):
         node.GetImageData().AllocateScalars(kind, 1)
@@ -883,8 +883,8 @@ def test_numbers_of_more_than_32_bits_are_refused(
 
 @pytest.mark.parametrize("kind", ["segmentation", "label map"])
 def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
-    """A mask on the labels' grid, under a transform of its own, is the nearest resampling onto the
-    fixed volume.
+    """A mask on the labels' grid, under its own transform, is resampled by nearest neighbours onto
+    the fixed volume.
     """
     matrix = turned(0.05, (2.0, 1.0, 0.0))
     labels = itk_turned(images["moving_labels"], matrix)
@@ -918,7 +918,7 @@ def test_rigid_regions(kind: str, study: Study, images: dict[str, sitk.Image]):
 
 
 def test_landmarks_steer(study: Study, images: dict[str, sitk.Image]):
-    """Points with the same label belong together, and what is not placed is none; as in Python."""
+    """Points with the same label belong together and unplaced points do not count, as in Python."""
     here = study.points(LANDMARKS)
     there = study.points((LANDMARKS + np.array([3.0, 0.0, 0.0]) * FLIP)[::-1])
     for i in range(5):
@@ -943,11 +943,11 @@ def test_landmarks_steer(study: Study, images: dict[str, sitk.Image]):
 
 @pytest.mark.parametrize("kind", ["segmentation", "label map"])
 def test_labels_drive(kind: str, study: Study, images: dict[str, sitk.Image]):
-    """Structures of one name or number are brought onto each other, as by Python's channel."""
+    """Structures of the same name or number are brought onto each other, as in Python."""
     nodes = [study.fixed_labels, study.moving_labels]
     if kind == "segmentation":
         nodes = [study.segmentation(node) for node in nodes]
-        for i, name in enumerate(("spleen", "kidney", "liver")):  # by name, in whatever order
+        for i, name in enumerate(("spleen", "kidney", "liver")):  # matched by name, not by order
             nodes[1].GetSegmentation().GetNthSegment(2 - i).SetName(name)
     labels = dict(zip(("fixed_labels", "moving_labels"), nodes))
     done = register(study.request(labels_drive=True, **labels))
@@ -961,7 +961,7 @@ def test_labels_drive(kind: str, study: Study, images: dict[str, sitk.Image]):
 
 
 def test_second_volumes_drive(study: Study, images: dict[str, sitk.Image]):
-    """A second pair of volumes, one of them under a transform."""
+    """A second pair of volumes drives the registration; one of them is under a transform."""
     volumes = [slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, node, f"{node.GetName()} 2")
                for node in (study.fixed, study.moving)]  # fmt: skip
     for node in volumes:
@@ -989,7 +989,7 @@ def test_empty_mask_is_refused(study: Study):
 
 
 def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Image]):
-    """Alone, it is the result: the same as the moving volume put under it."""
+    """Without any stage it is the result: the same as the moving volume under that transform."""
     node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
     done = register(study.request(initial_transform=node, initial="none", refine=0))
     points = inside(images["fixed"])
@@ -1004,7 +1004,7 @@ def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Imag
 
 
 def test_a_mended_result_goes_on(study: Study, images: dict[str, sitk.Image]):
-    """A grid transform under a linear one, as a result that was put under another transform."""
+    """The refinement starts from a grid transform under a linear one: a corrected result."""
     lifted = study.linear(turned(0.05, (-6.0, 4.0, 4.0)))
     node = study.scene.AddNode(bent(images["fixed"]))
     node.SetAndObserveTransformNodeID(lifted.GetID())
@@ -1014,7 +1014,7 @@ def test_a_mended_result_goes_on(study: Study, images: dict[str, sitk.Image]):
     done = register(request)
     points = inside(images["fixed"])
     there, asked = from_world(done.nodes["transform"], points), from_world(node, points)
-    # between voxels what was sampled is linear
+    # between voxels the sampled field is interpolated linearly
     assert np.linalg.norm(there - asked, axis=1).max() < 0.05
     assert np.linalg.norm(asked - from_world(lifted, points), axis=1).max() > 1
     again = register(study.request(initial_transform=done.nodes["transform"], refine=0))
@@ -1026,7 +1026,7 @@ def test_coarser_field(
     study: Study, finished: tuple[Study, Registration], images: dict[str, sitk.Image]
 ):
     done = register(study.request(field_spacing=5.0, transformed_volume=None))
-    assert "transformed_volume" not in done.nodes  # a transform alone is an answer, too
+    assert "transformed_volume" not in done.nodes  # a transform as the only output is enough
     coarse, full = (
         node.GetTransformFromParent().GetConcatenatedTransform(0).GetDisplacementGrid()
         for node in (done.nodes["transform"], finished[1].nodes["transform"])
@@ -1059,9 +1059,7 @@ def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Regist
 
 
 def test_nodes_deleted_while_it_runs(study: Study):
-    """The user removes inputs and a node for an output: the results come all the same, in new
-    nodes.
-    """
+    """The user removes inputs and a node for an output. The results still come, in new nodes."""
     mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
     registration = Registration(
         study.request(transformed_volume=mine, transfer=[study.moving_labels])
@@ -1079,8 +1077,8 @@ def test_nodes_deleted_while_it_runs(study: Study):
 
 
 def test_markups_changed_while_it_runs(study: Study):
-    """They are transferred as they were at the start, points and parent: a bending one, which a
-    copy could follow.
+    """Points are transferred as they were at the start, through their parent as it was: a grid
+    transform, which could have changed, too.
     """
     landmarks, parent = study.points(LANDMARKS), study.scene.AddNode(bent())
     landmarks.SetAndObserveTransformNodeID(parent.GetID())
@@ -1103,7 +1101,7 @@ def test_markups_changed_while_it_runs(study: Study):
 
 
 def test_segmentation_changed_while_it_runs(study: Study):
-    """As at the start: the segments and their order, which is not that of the layers."""
+    """Segments are transferred as at the start, in their order, which is not that of the layers."""
     node = study.segmentation(study.moving_labels)
     body = slicer.vtkSlicerVolumesLogic.CloneVolume(study.scene, study.moving_labels, "body")
     geometry.array_of(body)[:] = geometry.array_of(body) > 0
@@ -1171,7 +1169,7 @@ def test_empty_segments(study: Study, finished: tuple[Study, Registration]):
 
 
 def test_segmentation_made_of_surfaces(study: Study, finished: tuple[Study, Registration]):
-    """As from a DICOM structure set: it is moved as label maps, but the user's node gets none."""
+    """Such as from a DICOM structure set: it moves as label maps, but the user's node gets none."""
     node = study.segmentation(study.moving_labels)
     segmentation = node.GetSegmentation()
     assert segmentation.CreateRepresentation("Closed surface")
@@ -1232,7 +1230,7 @@ def alive(pid: int) -> bool:
 
 @pytest.fixture
 def clean(study: Study) -> Iterator[None]:
-    """Nothing is left: no node, no temporary folder."""
+    """Check that nothing is left: no node, no temporary folder."""
     nodes, folders = study.nodes(), leftovers()
     yield
     assert study.nodes() == nodes and leftovers() <= folders
@@ -1305,13 +1303,10 @@ def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch
         (b"\xff\xfe garbage\n", "ended unexpectedly"),
         (b'\xff\n{"error": {"name": "x", "code": 1, "message": "mine"}}\n', "mine"),
         (b"5\nnull\n[1]\n", "ended unexpectedly"),
-        (b'{"progress": 5}\n', "cannot be understood"),
-        (
-            b'{"progress": {"stage": "a", "fraction": "b", "message": "c"}}\n',
-            "cannot be understood",
-        ),
-        (b'{"error": {}}\n', "cannot be understood"),
-        (b'{"error": "no"}\n', "cannot be understood"),
+        (b'{"progress": 5}\n', "cannot be read"),
+        (b'{"progress": {"stage": "a", "fraction": "b", "message": "c"}}\n', "cannot be read"),
+        (b'{"error": {}}\n', "cannot be read"),
+        (b'{"error": "no"}\n', "cannot be read"),
         (b'{"result": {}}\n', "could not be brought into the scene"),
         (b'{"result": {"metrics": {}, "files": {}, "labels": []}}\n', "could not be brought"),
         (b'{"result": null}\n', "could not be brought"),
@@ -1326,9 +1321,7 @@ def test_what_others_print_does_no_harm(
     monkeypatch: pytest.MonkeyPatch,
     clean: None,
 ):
-    """A launcher, or a message of the system in another encoding, on the worker's standard
-    output.
-    """
+    """A launcher or the system may print to the worker's standard output, in any encoding."""
     fake = tmp_path / "python"
     fake.write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.buffer.write({said!r})\n")
     fake.chmod(0o755)
@@ -1340,7 +1333,7 @@ def test_what_others_print_does_no_harm(
 def test_a_worker_that_hangs(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: None
 ):
-    """It says nothing, takes nothing, and fills the file of its errors: the panel says so."""
+    """The panel reports a worker that writes nothing, reads nothing and fills its error file."""
     fake = tmp_path / "python"
     fake.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(100)\n")
     fake.chmod(0o755)
@@ -1349,10 +1342,10 @@ def test_a_worker_that_hangs(
     hanging = Registration(study.request(initial="none"))
     hanging.start()
     deadline, said = time.monotonic() + 10, []
-    while not any("said nothing for" in text for text in said) and time.monotonic() < deadline:
+    while not any("not reported for" in text for text in said) and time.monotonic() < deadline:
         said += [event.message for event in hanging.poll()]
         time.sleep(0.05)
-    assert sum("said nothing for" in text for text in said) == 1 and hanging.running
+    assert sum("not reported for" in text for text in said) == 1 and hanging.running
     pid = hanging.pid
     hanging.cancel()
     with pytest.raises(ProcessLookupError):
@@ -1429,7 +1422,7 @@ def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
         (lambda s, r: landmarks(s, r, s.fixed), "are no markups of points"),
         (lambda s, r: landmarks(s, r, s.points(LANDMARKS)), "Set the landmark error"),
         (lambda s, r: setattr(r, "channels", [(s.moving, None)]), "second moving volume, too"),
-        (lambda s, r: setattr(r, "channels", [(s.fixed, s.moving)]), "first ones again"),
+        (lambda s, r: setattr(r, "channels", [(s.fixed, s.moving)]), "same as the first ones"),
         (
             lambda s, r: setattr(r, "channels", [(s.points(LANDMARKS), s.moving)]),
             "second fixed volume (landmarks) is no scalar volume",
@@ -1439,7 +1432,7 @@ def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
         (lambda s, r: already_there(s, r), "on the moving volume already"),
         (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
         (lambda s, r: no_common_segment(s, r), "none in common"),
-        (lambda s, r: segment_twice(s, r), "one is there twice"),
+        (lambda s, r: segment_twice(s, r), "one occurs twice"),
         (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be transferred"),
         (
             lambda s, r: setattr(
@@ -1492,7 +1485,7 @@ def new(study: Study) -> Any:
 
 
 def bent(over: sitk.Image | None = None) -> Any:
-    """A grid transform; over an image, of waves of 2 mm."""
+    """Make a grid transform; over an image, one with waves of 2 mm."""
     node = slicer.vtkMRMLGridTransformNode()
     shape, spacing, origin = (3, 3, 3), 5.0, [0.0, 0.0, 0.0]
     vectors = np.ones((*shape, 3), np.float32)
@@ -1523,7 +1516,7 @@ def already_there(study: Study, request: RegistrationRequest) -> None:
 
 
 def under_its_own_output(study: Study, request: RegistrationRequest) -> None:
-    """As after a first registration whose result was put on the moving volume."""
+    """Put the result of a first registration on the moving volume."""
     request.transform = study.scene.AddNode(bent())
     request.transform.SetName("earlier")
     study.moving.SetAndObserveTransformNodeID(request.transform.GetID())
@@ -1636,7 +1629,7 @@ def test_batch_carries_labels_that_nothing_is_compared_with(paths: dict[str, Pat
 
 
 class Environment:
-    """Stands for Slicer's Python: what is installed, in which version, and pip."""
+    """Stands in for Slicer's Python: the installed packages with their versions, and pip."""
 
     REQUIRES = {
         "morphseek": [
@@ -1684,7 +1677,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
 
 @pytest.fixture
 def newer(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Slicer from 5.11 on: with slicer.packaging.pip_ensure, whose calls are listed."""
+    """Slicer from 5.11 on, with slicer.packaging.pip_ensure; returns the list of its calls."""
     calls: list[dict[str, Any]] = []
 
     def pip_ensure(requirements: list[str], **how: Any) -> None:
@@ -1727,7 +1720,7 @@ def test_without_a_network_all_comes_from_the_folder(
         [*local, "onnxruntime>=1.26"],
         [*local, "flatbuffers"],
     ]
-    # what is not there is asked for
+    # requirements without a wheel in the folder come from the index
     assert install.beside(wheel, ["onnxruntime>=1.26", "rich>=13"]) == local[2:]
     assert install.beside(wheel, ["rich>=13"]) == []
 
@@ -1812,13 +1805,13 @@ def test_what_pip_says_has_a_meaning(said: str, sentence: str) -> None:
     assert sentence in found and bool(found) == bool(sentence)
 
 
-# What Slicers bring that one of our requirements names, too, as far as its repository tells.
+# Packages that Slicer brings and that we require, too, from Slicer's repository.
 BROUGHT = {"5.10": {"numpy": "2.0.2"}, "preview of 2026, pull request 9161": {"SimpleITK": "2.5.5"}}
 
 
 @pytest.mark.parametrize("release", BROUGHT)
 def test_what_slicer_brings_can_stay(release: str, tmp_path: Path) -> None:
-    """pip finds versions of all that we require, for Slicer's Python, beside what Slicer has."""
+    """pip finds versions of all our requirements that fit Slicer's Python and its packages."""
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("".join(f"{n}=={v}\n" for n, v in BROUGHT[release].items()))
     wanted = []
@@ -1889,7 +1882,7 @@ def test_every_demand_on_a_package_counts(
 
 def test_a_package_that_does_not_run_is_installed_anew(environment: Environment):
     environment.installed |= {"morphseek": "1.0", "onnxruntime": "1.26"}
-    # for want of flatbuffers, perhaps
+    # it may lack a dependency, such as flatbuffers
     assert install.ensure(lambda question: True, environment.pip, runs=False)
     assert install.ensure(lambda question: True, environment.pip, runs=False)
     assert not install.ensure(lambda question: False, environment.pip, runs=False)

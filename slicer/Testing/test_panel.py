@@ -1,6 +1,4 @@
-"""The panel's .ui file against Qt, against MorphSeek.py, and against the engine's own table of
-options.
-"""
+"""Checks the panel's .ui file against Qt, MorphSeek.py and the engine's table of options."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ TREE = ast.parse((MODULE / "MorphSeek.py").read_text(encoding="utf-8"))
 XML = {widget.get("name"): widget for widget in ElementTree.parse(UI).iter("widget")}
 # parameters that no widget shows
 KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform", "last_places"}
-# and one whose widgets are made while the panel runs
+# the one parameter whose widgets are made while the panel runs
 MADE = {"further_options"}
 INPUTS = (
     "QPushButton",
@@ -63,7 +61,7 @@ def panel(module: typing.Any) -> stand_ins.Dialect:
 
 
 def parameters() -> dict[str, ast.expr]:
-    """The annotated fields of MorphSeekParameterNode, from the source."""
+    """Return the annotated fields of MorphSeekParameterNode, from the source."""
     (cls,) = (
         node
         for node in TREE.body
@@ -73,7 +71,7 @@ def parameters() -> dict[str, ast.expr]:
 
 
 def used_widgets() -> set[str]:
-    """The names X of `self.ui.X` and `ui.X` in MorphSeek.py."""
+    """Return the names X of `self.ui.X` and `ui.X` in MorphSeek.py."""
     found = set()
     for node in ast.walk(TREE):
         if isinstance(node, ast.Attribute):
@@ -89,7 +87,7 @@ def used_widgets() -> set[str]:
 
 
 def engine_options() -> dict[str, dict[str, typing.Any]]:
-    """The engine's options, from its own table."""
+    """Return the engine's options, from its own table."""
     from MorphSeekLib import process
 
     return {option["name"]: option for option in process.describe()["options"]}
@@ -120,7 +118,7 @@ def test_names_are_unique() -> None:
 
 def test_every_widget_that_the_module_uses_is_in_the_file() -> None:
     assert used_widgets() <= XML.keys()
-    assert len(used_widgets()) > 20  # the search finds them
+    assert len(used_widgets()) > 20  # the search does find widgets
 
 
 def test_every_widget_that_a_user_can_operate_is_bound_or_used() -> None:
@@ -235,7 +233,7 @@ def test_everything_a_user_can_operate_has_a_tool_tip() -> None:
     for name, widget in XML.items():
         if widget.get("class") in INPUTS:
             tip = property_of(widget, "toolTip")
-            # these two say what is missing
+            # the tool tips of these two say what is missing
             assert tip and tip[-1] in ".:" or name in ("registerButton", "reviewButton"), name
 
 

@@ -1,5 +1,5 @@
-"""The panel's wiring: MorphSeek.py on the real Slicer core, with real Qt widgets and a scripted
-registration in the worker's place.
+"""Tests the panel's wiring: MorphSeek.py on the real Slicer core, with real Qt widgets and a
+scripted registration instead of the worker.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ DESCRIPTION = {
     "models": [],
     "devices": {"cpu": "8 cores", "cuda": "NVIDIA H100"},
 }
-describe = MorphSeekLib.process.describe  # what the tests replace
+describe = MorphSeekLib.process.describe  # kept, because the tests replace it
 
 
 class ScriptedRegistration:
-    """Says what the test wrote into `script`: lists of events, one a poll; then it is `end`."""
+    """Returns the test's `script`, one list of events for each poll; then its state is `end`."""
 
     script: list[Any] = []
     end = "finished"
@@ -112,7 +112,7 @@ class ScriptedRegistration:
 
 
 class Panel:
-    """The module's widget as a user has it, and what it said to the user."""
+    """The module's widget as a user operates it, and the messages that it showed."""
 
     def __init__(self, said: Any):
         import MorphSeek
@@ -130,7 +130,7 @@ class Panel:
 
     @property
     def layers(self) -> tuple[Any, ...]:
-        """Background, foreground and opacity of the slice views."""
+        """Return background, foreground and opacity of the slice views."""
         view = slicer.mrmlScene.GetFirstNodeByClass("vtkMRMLSliceCompositeNode")
         names = [
             slicer.mrmlScene.GetNodeByID(i).GetName() if i else None
@@ -141,7 +141,7 @@ class Panel:
     def wait(self, ready: Any, seconds: float = 20) -> None:
         end = time.monotonic() + seconds
         while not ready():
-            assert time.monotonic() < end, "the panel does not get there"
+            assert time.monotonic() < end, "the panel does not reach that state"
             stand_ins.application().processEvents()
             time.sleep(0.005)
 
@@ -321,7 +321,7 @@ def test_every_widget_reaches_the_request(panel: Panel) -> None:
     request = panel.widget.logic.request(panel.parameters)
     assert vars(request) == expected
     assert expected.keys() == vars(RegistrationRequest()).keys()
-    defaults = {"transformed_volume"}  # left as it was
+    defaults = {"transformed_volume"}  # not changed by operate()
     assert {
         name for name, value in vars(RegistrationRequest()).items() if expected[name] == value
     } == defaults
@@ -394,7 +394,7 @@ def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.Monk
     panel.ui.modelButton.click()
     assert panel.parameters.model == panel.ui.modelLineEdit.text == "/models/knee.onnx"
     assert panel.ui.statusLabel.text == "There is no model file /models/knee.onnx"
-    monkeypatch.setattr(stand_ins.QFileDialog, "answer", "")  # the dialog was closed
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", "")  # the user closes the dialog
     panel.ui.modelButton.click()
     assert panel.parameters.model == "/models/knee.onnx"
 
@@ -637,14 +637,14 @@ def test_review(panel: Panel) -> None:
     panel.widget.exit()
     assert not panel.widget._flickerTimer.isActive()
     ui.fadeRadioButton.setChecked(True)
-    assert panel.layers[2] == 1.0  # in another module, the views are left alone
+    assert panel.layers[2] == 1.0  # while the user is in another module the views stay
     ui.reviewButton.click()
     assert panel.layers == ("fixed", "moving", 0.8)
 
 
 def slice_views() -> dict[str, tuple[Any, Any]]:
-    """Make the slice views of the comparison layout, as the application does, and two of its own;
-    return slice and composite node by name.
+    """Make the slice views of the comparison layout and two of Slicer's own, as the application
+    does; return slice and composite node by name.
     """
     from MorphSeekLib import compare
 
@@ -768,7 +768,7 @@ def test_a_result_that_comes_in_another_module_is_shown_on_return(
     )
     panel.widget.exit()
     panel.widget.enter()
-    # once: what the user has seen is for the Review button
+    # only once: a result that the user has seen is shown by the Review button
     assert not panel.widget._flickerTimer.isActive()
 
 
@@ -830,7 +830,7 @@ def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
     assert board.GetOrigin() == (30.0, 0.0, 0.0) and board.GetTransformNodeID() is None
     array = slicer.util.arrayFromVolume(board)
     assert array[1, 1, 1] == 0 and array[1, 1, 5] == 1
-    # the user's nodes are as they were
+    # the user's nodes are unchanged
     assert fixed.GetTransformNodeID() == other.GetTransformNodeID() == transform.GetID()
 
 
@@ -991,7 +991,7 @@ def test_every_option_of_the_engine_is_on_the_panel(
     made["tau"].setText(" 0.5 ")
     made["cache"].setText("/somewhere")
     assert asked() == {**before, "similarity": "mind", "foo": 8, "tau": 0.5, "cache": "/somewhere"}
-    made["tau"].setText("much")  # the engine says what it wants
+    made["tau"].setText("much")  # the engine's message says what it expects
     assert asked()["tau"] == "much"
     made["similarity"].setCurrentIndex(0)
     made["foo"].setValue(7)
@@ -999,7 +999,7 @@ def test_every_option_of_the_engine_is_on_the_panel(
     made["cache"].setText(" ")
     assert asked() == before
 
-    # As a scene that is loaded does.
+    # A scene that is loaded sets the parameter in this way.
     values = '{"similarity": "ncc", "foo": 3, "tau": 2.0, "cache": "here"}'
     panel.parameters.further_options = values
     assert (
@@ -1159,7 +1159,7 @@ def test_an_installation_that_fails_is_a_message(
 
 
 def test_sample_data_is_offered(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the module Sample Data asks for it, and without an address that would be opened."""
+    """The module Sample Data finds the pair and opens no address for it."""
     offered: list[dict[str, Any]] = []
 
     class SampleDataLogic:
@@ -1178,7 +1178,7 @@ def test_sample_data_is_offered(said: Any, monkeypatch: pytest.MonkeyPatch) -> N
     register()
     (source,) = offered
     assert source["category"] == "MorphSeek" and Path(source["thumbnailFileName"]).is_file()
-    # one text each, or the module refuses it
+    # the module Sample Data refuses lists here
     assert all(isinstance(source[name], str) for name in ("uris", "fileNames", "nodeNames"))
     assert source["customDownloader"] is MorphSeek.makeSampleData
 
@@ -1280,7 +1280,7 @@ def test_the_worker_is_heard_although_slicer_s_event_loop_keeps_python_s_lock() 
             "do not search",
             0,
         )
-        sys.setswitchinterval(1000)  # no thread gets the lock unless this one gives it up
+        sys.setswitchinterval(1000)  # other threads get the lock only if this one releases it
         try:
             panel.ui.registerButton.click()
             end = time.monotonic() + 60

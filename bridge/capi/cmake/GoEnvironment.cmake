@@ -1,7 +1,7 @@
-# After project(), for `cmake -E env`: sets go_environment, what every Go build with C in it gets, and go_here, what a tool does that
-# runs on this machine, whatever system the library is for.
+# Include it after project(). Sets two lists for `cmake -E env`: go_environment for every Go build with C code, and go_here for tools
+# that run on this machine, whatever system the library is for.
 
-# Go knows gcc only under its own name, which `cc` hides (and for -asan it wants to know).
+# Go recognises gcc only by its name, which `cc` hides; with -asan Go must recognise it.
 set(go_cc ${CMAKE_C_COMPILER})
 get_filename_component(name ${CMAKE_C_COMPILER} NAME)
 get_filename_component(folder ${CMAKE_C_COMPILER} DIRECTORY)
@@ -10,7 +10,7 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND name STREQUAL "cc" AND EXISTS ${folder
 endif()
 set(go_environment CGO_ENABLED=1 CC=${go_cc})
 
-# Hardened on Linux, as distributions build: what C there is guards its stack, and no table of functions can be written after the start.
+# Hardening on Linux, as in distributions: the C code has stack protectors, and after the start relocated tables are read-only.
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   foreach(kind CFLAGS LDFLAGS)
     set(given "-O2 -g") # Go's default
@@ -35,8 +35,8 @@ if(CMAKE_CROSSCOMPILING)
   list(APPEND go_environment GOOS=${system} GOARCH=${processor})
 endif()
 
-# go_flags, of every such build. On arm64 Go fuses products with sums, in other people's packages too: not here, so that all
-# processors give the same bits (engine/RATIONALE.md).
+# go_flags, for every such build. On arm64 Go fuses products with sums, also in packages that we import. The flag below forbids it, so
+# that all processors give the same bits (engine/RATIONALE.md).
 set(go_flags -buildvcs=false -trimpath)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   list(APPEND go_flags -gcflags=all=-d=fmahash=qn)

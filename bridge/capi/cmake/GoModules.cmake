@@ -1,4 +1,4 @@
-# Fetches the Go modules that the build, the tests and the tools need, and says in one sentence why that failed where it does.
+# Fetches the Go modules that the build, the tests and the tools need. If that fails, says why in one sentence.
 execute_process(
   COMMAND ${GO_EXECUTABLE} list -deps -test ./engine/... ./bridge/... github.com/go-python/gopy golang.org/x/tools/cmd/goimports
   WORKING_DIRECTORY ${go_module} RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE go_said)

@@ -1,4 +1,4 @@
-# What every target built by Go shares: the module's root, its version, and the files on which such a target depends.
+# Sets what every target built by Go shares: the module's root, its version, and the files on which such a target depends.
 
 get_filename_component(MORPHSEEK_ROOT ${CMAKE_CURRENT_LIST_DIR}/../../.. ABSOLUTE)
 
@@ -8,7 +8,7 @@ if(NOT version_line MATCHES "\"([0-9]+\\.[0-9]+\\.[0-9]+)")
 endif()
 set(MORPHSEEK_VERSION ${CMAKE_MATCH_1})
 
-# engine/ whole, for what it embeds; tests and their data build nothing.
+# All files of engine/, because Go embeds some; tests and their data are no sources.
 file(GLOB_RECURSE MORPHSEEK_GO_SOURCES CONFIGURE_DEPENDS ${MORPHSEEK_ROOT}/engine/*)
 list(FILTER MORPHSEEK_GO_SOURCES EXCLUDE REGEX "_test\\.go$|/testdata/")
 list(APPEND MORPHSEEK_GO_SOURCES ${MORPHSEEK_ROOT}/go.mod ${MORPHSEEK_ROOT}/go.sum)

@@ -1,12 +1,12 @@
-# The one Go of a build, found here alone: sets GO_EXECUTABLE, and go_missing to what is wrong where there is none to use.
+# The only place that looks for Go: sets GO_EXECUTABLE or, if there is no usable Go, go_missing to the reason.
 #
-# The first on PATH counts, then the usual places. One that is too old is passed over: a good one may lie behind it.
+# Searches PATH first, then the usual places. A Go that is too old is skipped: a newer one may follow.
 
 set(go_least 1.25)
 set(go_missing "")
-set(go_module ${CMAKE_CURRENT_LIST_DIR}/../../..) # where Go reads go.mod, which may make it fetch a newer self
+set(go_module ${CMAKE_CURRENT_LIST_DIR}/../../..) # where Go reads go.mod, which may make Go fetch a newer Go
 
-# Go's own version at a path; what else it says, where it says none.
+# The version of the Go at a path or, if it prints none, its output.
 function(go_version result program)
   execute_process(COMMAND ${program} env GOVERSION WORKING_DIRECTORY ${go_module}
     OUTPUT_VARIABLE version ERROR_VARIABLE error OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
@@ -31,7 +31,7 @@ set(go_fits TRUE)
 if(NOT go_any)
   set(go_missing "Go >= ${go_least} (https://go.dev/dl, or your distribution's golang package), with `go` on PATH")
 else()
-  is_new_enough(go_fits ${go_any}) # one named by -DGO_EXECUTABLE or found earlier, too
+  is_new_enough(go_fits ${go_any}) # also checks one from -DGO_EXECUTABLE or from an earlier configure
 endif()
 if(NOT go_fits)
   go_version(go_says ${go_any})

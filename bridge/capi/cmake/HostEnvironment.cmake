@@ -1,5 +1,5 @@
-# Makes one environment of HostTests.cmake: VENV with the wheel of WHEEL_DIR and its EXTRAS, then REQUIREMENTS and ALONE. That those
-# cannot be installed here is noted in VENV/unavailable; everything else is an error.
+# Makes one environment of HostTests.cmake: VENV with the wheel of WHEEL_DIR and its EXTRAS, then REQUIREMENTS and ALONE. If those two
+# cannot be installed, VENV/unavailable says why; any other failure is an error.
 file(REMOVE ${VENV}/unavailable)
 execute_process(COMMAND ${PYTHON} ${ENVIRONMENT} ${VENV} --wheel ${WHEEL_DIR} --extras "${EXTRAS}" COMMAND_ERROR_IS_FATAL ANY)
 set(alone "")

@@ -1,5 +1,5 @@
-# One test of HostTests.cmake: pytest in VENV with the arguments TESTS, unless its program could not be installed there, or Qt (the
-# package QT) does not load.
+# Runs one test of HostTests.cmake: pytest in VENV with the arguments TESTS. Skips it if its program could not be installed there, or
+# if Qt (the package QT) does not load.
 if(EXISTS ${VENV}/unavailable)
   file(READ ${VENV}/unavailable reason)
   message("SKIPPED: no environment here, so ${SUBJECT} was NOT tested: without ${reason}")
@@ -7,7 +7,7 @@ if(EXISTS ${VENV}/unavailable)
 endif()
 set(ENV{QT_QPA_PLATFORM} offscreen)
 set(ENV{PYTHONPYCACHEPREFIX} ${VENV}/pycache)
-if(QT) # its wheel needs libraries of the system, which a server may lack: then it says which, or that its plugin does not load
+if(QT) # Qt's wheel needs system libraries that a server may lack; its error names them, or says that its plugin does not load
   execute_process(COMMAND ${VENV}/bin/python -c "from ${QT} import QtWidgets; QtWidgets.QApplication([])"
     RESULT_VARIABLE failed ERROR_VARIABLE reason)
   if(failed AND reason MATCHES "cannot open shared object file|Qt platform plugin")

@@ -1,9 +1,9 @@
-# Tests inside the programs that MorphSeek is an adapter for: each with the wheel just built in an environment of its own, for those
-# programs bring packages of their own versions. Where they cannot be installed, the tests say so and are skipped.
+# Tests inside the programs for which MorphSeek has adapters. Each has an environment of its own with the new wheel, because these
+# programs require other versions of packages. If a program cannot be installed, its tests say so and are skipped.
 set(host_scripts ${CMAKE_CURRENT_LIST_DIR})
 
-# add_host_environment(NAME): build/NAME-venv, with the wheel's EXTRAS, the REQUIREMENTS, and the packages of ALONE without what they
-# ask for. PROGRAM is what the messages call it.
+# add_host_environment(NAME) makes build/NAME-venv with the wheel's EXTRAS, the REQUIREMENTS, and the packages of ALONE without their
+# dependencies. PROGRAM is its name in messages.
 function(add_host_environment name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROGRAM;EXTRAS;REQUIREMENTS;ALONE" "")
   set(host ${CMAKE_BINARY_DIR}/${name}-venv)
@@ -20,8 +20,8 @@ function(add_host_environment name)
   add_dependencies(test-environment ${name}-environment)
 endfunction()
 
-# add_host_test(NAME): pytest with the arguments TESTS in FOLDER, in the environment HOST. SUBJECT is what a skipped test names. QT is the
-# package of Qt that has to load. DISPLAY runs the windows on a virtual display, where the system has xvfb-run.
+# add_host_test(NAME) runs pytest with the arguments TESTS in FOLDER, in the environment HOST. A skipped test names SUBJECT. QT is the
+# package of Qt that must load. DISPLAY opens windows on a virtual display, if the system has xvfb-run.
 function(add_host_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "DISPLAY" "HOST;SUBJECT;QT;FOLDER" "TESTS")
   set(display "")

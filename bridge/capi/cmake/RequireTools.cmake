@@ -1,5 +1,5 @@
-# Looks for every tool that the build needs and names all the missing ones at once, a line each. Included before project(),
-# whose own complaints about a missing compiler are long. Sets GO_EXECUTABLE and PYTHON_EXECUTABLE.
+# Looks for every tool that the build needs and names all missing ones at once, one a line. Include it before project(), whose own
+# messages about a missing compiler are long. Sets GO_EXECUTABLE and PYTHON_EXECUTABLE.
 
 set(missing "")
 
@@ -46,7 +46,7 @@ if(NOT MORPHSEEK_MAKE)
   list(APPEND missing "${make_missing}")
 endif()
 
-# Go keeps what it fetches and what it compiles below HOME, unless told otherwise.
+# Go's caches of modules and compiled packages lie below HOME, unless GOCACHE and GOMODCACHE say otherwise.
 if(NOT go_missing)
   foreach(cache GOCACHE GOMODCACHE)
     execute_process(COMMAND ${GO_EXECUTABLE} env ${cache} OUTPUT_VARIABLE folder ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -61,7 +61,7 @@ if(NOT go_missing)
   endforeach()
 endif()
 
-if(CMAKE_SOURCE_DIR MATCHES "[\"':;\\]") # Go's linker flags, PATH and CMake's lists would be cut there
+if(CMAKE_SOURCE_DIR MATCHES "[\"':;\\]") # Go's linker flags, PATH and CMake's lists would break at these
   string(REPLACE ";" "," folder "${CMAKE_SOURCE_DIR}")
   list(APPEND missing "a folder whose name has no quote, colon, semicolon or backslash: this is ${folder}")
 endif()
@@ -71,5 +71,5 @@ if(missing)
   message(FATAL_ERROR "MorphSeek needs, and did not find:\n  - ${missing}\n")
 endif()
 
-# What Go fetches comes now, in seconds, and not minutes into the build.
+# Fetch Go's modules now, so that a failure shows in seconds and not minutes into the build.
 include(${CMAKE_CURRENT_LIST_DIR}/GoModules.cmake)

@@ -1,4 +1,5 @@
-# The tests "source-tree" and, with AFTER, "source-tree-tidy": LIST keeps which caches of Python and pytest lay in TREE before the tests.
+# The tests "source-tree" and, with AFTER, "source-tree-tidy". LIST is the file with the caches of Python and pytest that lay in TREE
+# before the tests.
 set(found "")
 foreach(part bridge engine plugin python slicer)
   file(GLOB_RECURSE inside LIST_DIRECTORIES true ${TREE}/${part}/*)

@@ -1,5 +1,5 @@
-# The test "wheel": a fresh environment, the wheel and nothing but its own dependencies in it, a registration there; then the same with
-# what networks need.
+# The test "wheel": makes a fresh environment with only the wheel and its dependencies, and registers there. Then does the same with
+# the extra for networks.
 file(REMOVE_RECURSE ${VENV})
 execute_process(COMMAND ${PYTHON} ${ENVIRONMENT} ${VENV} --wheel ${WHEEL_DIR} COMMAND_ERROR_IS_FATAL ANY)
 set(run ${CMAKE_COMMAND} -E env --unset=PYTHONPATH --unset=VIRTUAL_ENV --unset=MORPHSEEK_ORT_LIBRARY ${VENV}/bin/python ${SCRIPT})

@@ -1,5 +1,5 @@
 # The test "capi-abi": compares the library's exported symbols and the header's struct layouts with the committed list. After a
-# deliberate addition, bring the lines that this prints into abi.txt; a removal or a changed line needs a new SONAME.
+# deliberate addition, add the printed lines to abi.txt; a removal or a changed line needs a new SONAME.
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${NM} -D --defined-only --format=posix ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")

@@ -1,5 +1,5 @@
-# The test "capi-install": installs the library into a folder, moves that, and builds and runs ../example against it, by
-# find_package and, where there is a pkg-config, by that.
+# The test "capi-install": installs the library into a folder, moves the folder, and builds and runs ../example against it with
+# find_package and, if there is one, with pkg-config.
 file(REMOVE_RECURSE ${WORK})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --component capi --prefix ${WORK}/first COMMAND_ERROR_IS_FATAL ANY)
 file(RENAME ${WORK}/first ${WORK}/prefix)

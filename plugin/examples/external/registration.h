@@ -1,4 +1,4 @@
-// The example's own layer over MorphSeek: two images in, the moving one on the fixed grid out.
+// The example's own layer over MorphSeek: it takes two images and returns the moving one on the fixed grid.
 #pragma once
 
 #include "itkImage.h"
@@ -11,6 +11,6 @@ struct Registered
   double             foldingPercentage;
 };
 
-// Registers and prints progress. model "none" needs no ONNX Runtime.
+// Registers and prints progress. The model "none" needs no ONNX Runtime.
 Registered
 RegisterImages(const ImageType * fixed, const ImageType * moving, const char * model);

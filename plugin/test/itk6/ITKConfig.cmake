@@ -1,5 +1,5 @@
-# Stands for ITK 6, of which no package is to be had here: the ITK 5 of ITK5_DIR with the targets of 6 (ITK::<module>Module, and
-# ITK::ITKImageIO and ITK::ITKTransformIO) and its macro, and without what 6 deprecates.
+# Stands in for ITK 6 where only ITK 5 is installed: the ITK 5 of ITK5_DIR with the targets of ITK 6 (ITK::<module>Module,
+# ITK::ITKImageIO and ITK::ITKTransformIO) and its macro, and without what ITK 6 deprecates.
 set(components ${ITK_FIND_COMPONENTS})
 set(ITK_DIR_OF_6 ${ITK_DIR})
 set(ITK_DIR ${ITK5_DIR})

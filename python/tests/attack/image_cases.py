@@ -1,6 +1,7 @@
-"""Image files by strangers, made as they are needed: which are sound, and what a refusal says.
+"""Untrusted image files, made when they are needed: sound ones, and unsound ones with the message
+of their refusal.
 
-The tests of Python and of the command-line module read the same.
+The tests of Python and of the command-line module read the same files.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def nifti(sizes: tuple[int, ...] = SHAPE[::-1], data: bytes = RAW) -> bytes:
 
 
 def formed(code: int, number: float) -> bytes:
-    """Return a file whose rows hold a number, used or not."""
+    """Return a file whose matrix rows hold a number, whether or not the rows are used."""
     data = bytearray(nifti())
     struct.pack_into("<2h", data, 252, 0, code)
     struct.pack_into("<12f", data, 280, 1, 0, 0, 0, 0, 1, 0, 0, 0, number, 2.5, 0)
@@ -74,7 +75,7 @@ def flipped(data: bytes, place: float) -> bytes:
 
 
 def run_on(packed: bytes) -> bytes:
-    """Return a stream whose end is no end: the last bytes before the checksum are others."""
+    """Return a stream without an end mark: the last bytes before the checksum are changed."""
     return packed[:-12] + b"\xff" * 4 + packed[-8:]
 
 
@@ -100,7 +101,7 @@ SOUND = {
 }
 
 UNSOUND = {
-    # a header that is none
+    # invalid headers
     "dims.mha": (meta("NDims = 3", "NDims = 1e308"), "NDims is '1e308'"),
     "negative.mha": (meta("NDims = 3", "NDims = -3"), "NDims is '-3'"),
     "many.mha": (meta("NDims = 3", "NDims = 300"), "NDims is '300'"),
@@ -150,7 +151,7 @@ UNSOUND = {
     "kinds.nrrd": (nrrd("domain domain domain", "domain"), "'kinds' has 1 words; it needs 3"),
     "field.nrrd": (nrrd("type: short", "type: short\nnonsense: 1"), "sets no field of NRRD"),
     "twice.nrrd": (nrrd("sizes: 8 7 6", "sizes: 8 7 6\nsizes: 9 7 6"), "'sizes' twice"),
-    # voxels that are not those that were written
+    # damaged voxels
     **{
         f"flip-{place}.{end}": (make(flipped(stream, place)), "is damaged" if end == "mha" else "")
         for end, make, stream in (("mha", packed_meta, ZLIB), ("nrrd", packed_nrrd, GZIP))

@@ -1,8 +1,8 @@
-"""Damaged files for every reader: one generator, and a process that reads one after another.
+"""Generates damaged files for every reader and reads them one after another.
 
-``python mutants.py --count 10000 [--module MorphSeekRegistration]`` reads so many, a fifth of them
-by the command-line module where it is given, and prints what was found. The process that reads is a
-child: where it dies, the file that it died of is named and another goes on.
+``python mutants.py --count 10000 [--module MorphSeekRegistration]`` reads that many files, a fifth
+of them by the command-line module if it is given, and prints the defects. A child process reads
+them. If it dies, the file that killed it is named and another child continues.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Seed:
     reader: str
     """A key of READERS."""
     text: int = -1
-    """How many bytes at its beginning are text; -1: all."""
+    """How many of its first bytes are text; -1: all."""
     gzipped: bool = False
-    """Its content may be damaged before it is packed."""
+    """Whether its content may be damaged before it is compressed."""
     beside: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    """What else must be in the folder."""
+    """Other files that must be in the folder."""
     read: str = ""
-    """The file to read, where it is another."""
+    """The file to read, if it is another one."""
 
 
 def _fcsv() -> bytes:
@@ -71,7 +71,7 @@ def _markups() -> bytes:
 
 
 def make_seeds(folder: Path) -> dict[str, Seed]:
-    """Return the sound files by name; those that a writer makes are written in the folder."""
+    """Return the sound files by name; some are made by writers in the folder."""
     import numpy as np
     import SimpleITK as sitk
 
@@ -217,7 +217,7 @@ Way = Callable[[bytes, int, random.Random], bytes]
 def _flip(data: bytes, text: int, chance: random.Random) -> bytes:
     out = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 8)) if out else 0):
-        # headers are short and at the beginning
+        # half of the damage hits headers, which are short and at the beginning
         most = min(len(out), 400) if chance.random() < 0.5 else len(out)
         out[chance.randrange(most)] ^= 1 << chance.randrange(8)
     return bytes(out)
@@ -294,7 +294,7 @@ class Mutant:
     data: bytes
 
     def put(self, folder: Path) -> Path:
-        """Write it, and what belongs to it; return the file to read."""
+        """Write it and the files that belong to it; return the file to read."""
         for name, data in {**self.seed.beside, self.name: self.data}.items():
             (folder / name).write_bytes(data)
         return folder / (self.seed.read or self.name)
@@ -382,8 +382,8 @@ _FAILURES = {3, 4}  # exit codes: an input, a model
 
 
 def _expected(mutant: Mutant, array: Any) -> str:
-    """Say what is wrong with voxels that were read: they must be those in the file, and where these
-    have a checksum it must be right.
+    """Return what is wrong with the voxels that were read: they must be those in the file, and a
+    checksum of the file must match.
     """
     data = mutant.data
     if array.tobytes() in (cases.RAW, cases.BIG):
@@ -429,7 +429,7 @@ def _expected(mutant: Mutant, array: Any) -> str:
 
 
 def _trailing(data: bytes, mutant: Mutant) -> bool:
-    """Whether a stream is whole and only what follows it is not."""
+    """Whether a stream is complete and only bytes after it are damaged."""
     stream = zlib.decompressobj(31)
     try:
         stream.decompress(data)
@@ -445,7 +445,7 @@ def _swapped(raw: bytes, size: int) -> bytes:
 
 
 def _peak(reset: bool = False) -> int:
-    """Return the greatest memory since the last reset, in kB; 0 where the system does not say."""
+    """Return the peak memory since the last reset, in kB; 0 if the system does not report it."""
     with contextlib.suppress(OSError):
         if reset:
             Path("/proc/self/clear_refs").write_text("5")
@@ -456,20 +456,20 @@ def _peak(reset: bool = False) -> int:
 
 
 def _names(mutant: Mutant) -> tuple[str, ...]:
-    """Return what a message may call a file: its name, or that of what it belongs to."""
+    """Return the names that a message may use for a file: its own, or that of its image."""
     files = (mutant.name, mutant.seed.read or mutant.name, *mutant.seed.beside)
-    if mutant.seed.reader == "request":  # of images that have no file for the caller
+    if mutant.seed.reader == "request":  # the caller knows no files of its images
         return (*files, "fixed", "moving", "there is no output")
     return files
 
 
 def read_one(mutant: Mutant, folder: Path) -> str:
-    """Read a mutant in this process; return what is wrong, empty where nothing is."""
+    """Read a mutant in this process; return what is wrong, or an empty string."""
     from morphseek import errors
 
     path = mutant.put(folder)
     before = _peak(reset=True)
-    started = sum(os.times()[:4])  # of the processor, its children's too: others may be at work
+    started = sum(os.times()[:4])  # CPU time, also of children: the machine may be busy
     wrong = ""
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
@@ -477,7 +477,7 @@ def read_one(mutant: Mutant, folder: Path) -> str:
         if mutant.seed.reader == "image":
             wrong = _expected(mutant, value)
     except errors.MorphSeekError as error:
-        # a request may ask for what there is not
+        # a damaged request may ask for something that does not exist
         usage = mutant.seed.reader in ("request", "split") and error.exit_code == 2
         if error.exit_code not in _FAILURES and not usage:
             wrong = f"exit code {error.exit_code}: {error}"
@@ -508,11 +508,11 @@ def _child(first: int, last: int, salt: str) -> None:
             print(json.dumps({"end": mutant.index, "wrong": wrong}), flush=True)
 
 
-# ---------------------------------------------------------------------- runs
+# ------------------------------------------------------------------------ runs
 
 
 def run_python(count: int, salt: str = "", first: int = 0) -> list[str]:
-    """Read so many in a child; return what was found."""
+    """Read ``count`` files in a child process; return the defects."""
     found, last = [], first + count
     names = {}
     with tempfile.TemporaryDirectory() as name:
@@ -558,7 +558,7 @@ def run_python(count: int, salt: str = "", first: int = 0) -> list[str]:
 
 
 def run_module(count: int, module: str, salt: str = "", first: int = 0) -> list[str]:
-    """Let the command-line module read so many; return what was found."""
+    """Let the command-line module read ``count`` files; return the defects."""
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -569,7 +569,7 @@ def run_module(count: int, module: str, salt: str = "", first: int = 0) -> list[
             place.mkdir()
             path = mutant.put(place)
             sound, size = folder / "sound.nii", len(mutant.data) / 2**20
-            # what comes after the mutant is missing, so that nothing is registered
+            # the other image is missing, so that nothing is registered
             arguments = [path.parent / "absent.nii", path]
             if mutant.seed.reader == "transform":
                 arguments = [sound, sound, "--initial-transform", path]
@@ -587,7 +587,7 @@ def _watched(command: list[str], size: float, path: Path) -> str:
 
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
-        end = time.monotonic() + 6 * _SECONDS  # others may be at work
+        end = time.monotonic() + 6 * _SECONDS  # the machine may be busy
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
@@ -602,7 +602,7 @@ def _watched(command: list[str], size: float, path: Path) -> str:
         words = said.read().decode(errors="replace")
     if usage.ru_utime + usage.ru_stime > _SECONDS:
         return f"{usage.ru_utime + usage.ru_stime:.0f} s"
-    # until it is another program, a child counts as large as what started it
+    # before exec a child counts as large as its parent
     started_by = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if usage.ru_maxrss > started_by and usage.ru_maxrss / 1024 > 2 * size + _MEGABYTES:
         return f"{usage.ru_maxrss / 1024:.0f} MB"

@@ -1,5 +1,6 @@
-"""DICOM registrations and structure sets by strangers: each works, or is refused in words that name
-it and say what to do; in time, within memory, and without half a file. The same ones every time.
+"""Untrusted DICOM registrations and structure sets: each works or is refused with a message that
+names it and says what to do, within limits of time and memory, and without a partial file. The
+files are the same every time.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from pydicom.dataelem import RawDataElement  # noqa: E402
 from pydicom.dataset import Dataset  # noqa: E402
 from pydicom.tag import Tag  # noqa: E402
 
-# what pydicom says of odd values as they are made; a warning of NumPy is an error all the same
+# pydicom warns of odd values when the tests make them; NumPy's warnings are still errors
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 _SECONDS = 10
-_MEGABYTES = 700  # of memory that a small file may take
+_MEGABYTES = 700  # the memory that reading a small file may take
 _KINDS = ("linear", "bent", "structures")
 _FAILURES = {2, 3}  # exit codes: another frame of reference or patient; an input
 _REMEDY = re.compile(
@@ -45,7 +46,7 @@ _REMEDY = re.compile(
 
 
 class Objects(NamedTuple):
-    """Sound objects, and the series that they refer to."""
+    """Sound objects and the series that they refer to."""
 
     case: test_dicom.Case
     files: dict[str, bytes]
@@ -53,7 +54,7 @@ class Objects(NamedTuple):
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
-    """With UIDs that are the same every time, or the damage would fall elsewhere."""
+    """The UIDs are the same every time, so that the damage hits the same places."""
     count = itertools.count(10001)
 
     def uid(*_: Any, **__: Any) -> Any:
@@ -89,7 +90,7 @@ def in_time() -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(6 * _SECONDS)  # others may be at work
+    signal.alarm(6 * _SECONDS)  # the machine may be busy
     try:
         yield
     finally:
@@ -98,7 +99,7 @@ def in_time() -> Iterator[None]:
 
 
 def steps(kind: str, path: Path, out: Path, case: test_dicom.Case) -> Iterator[Callable[[], Any]]:
-    """Give what a user does with a file; what comes later needs what came before."""
+    """Yield a user's steps with a file; later ones need the earlier ones."""
     fixed, moving = case.given["reference"], case.given["moving"]
     if kind == "structures":
 
@@ -116,7 +117,7 @@ def steps(kind: str, path: Path, out: Path, case: test_dicom.Case) -> Iterator[C
         points = case.points[:5]
         again = Transform.load(out / name).transform_points(points)
         there = loaded[0].transform_points(points)
-        if np.abs(there).max() < 1e4:  # DICOM's numbers have 16 characters, its vectors 32 bits
+        if np.abs(there).max() < 1e4:  # numbers in DICOM have 16 characters, vectors 32 bits
             assert np.abs(again - there).max() < 0.1
 
     yield lambda: loaded.append(Transform.load(path))
@@ -129,7 +130,7 @@ def steps(kind: str, path: Path, out: Path, case: test_dicom.Case) -> Iterator[C
 
 
 def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case) -> str:
-    """Use a file; return what is wrong with that, empty where nothing is."""
+    """Use a file; return what went wrong, or an empty string."""
     folder.mkdir(exist_ok=True)
     path, out = folder / "odd.dcm", folder / "out"
     path.write_bytes(data)
@@ -154,7 +155,7 @@ def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case) -> str:
             if "Müller" in text or "0815" in text:
                 said = said or f"it names the patient: {text}"
             if not there and not isinstance(error, errors.InvalidArgumentError):
-                break  # it was not read
+                break  # the file was refused
         except Hang:
             said = said or "a hang"
         except Exception as error:
@@ -172,7 +173,7 @@ def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case) -> str:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_sound_ones_work(objects: Objects, tmp_path: Path, kind: str):
-    """Or else nothing is attacked."""
+    """Otherwise the attacks would prove nothing."""
     out = tmp_path / "out"
     out.mkdir()
     (tmp_path / "odd.dcm").write_bytes(objects.files[kind])
@@ -203,13 +204,13 @@ SEQUENCES = ("gone", "empty", "an empty item", "doubled", "reversed", "a value",
 
 
 def raw(data: Dataset, tag: Any, value: bytes) -> None:
-    """Put bytes that need not be those of the element's kind."""
+    """Set bytes that may be invalid for the element's type."""
     tag = Tag(tag)
     data._dict[tag] = RawDataElement(tag, None, len(value), value, 0, True, True)
 
 
 def places(data: Dataset, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], bool]]:
-    """Give the way to every element, and whether it is a sequence; of many items the first."""
+    """Yield the path to every element, of sequences in their first item, and whether it is one."""
     for element in data:
         yield (*path, element.tag), element.VR == "SQ"
         if element.VR == "SQ":
@@ -218,7 +219,7 @@ def places(data: Dataset, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
 
 
 def nested(depth: int) -> bytes:
-    """A sequence in a sequence in a sequence, of undefined length."""
+    """Return nested sequences of undefined length."""
     begin = struct.pack("<HHIHHI", 0x0070, 0x0308, 0xFFFFFFFF, 0xFFFE, 0xE000, 0xFFFFFFFF)
     return struct.pack("<HHI", 0xFFFE, 0xE000, 0xFFFFFFFF) + begin * depth
 
@@ -249,7 +250,7 @@ def change(data: Dataset, path: tuple[Any, ...], way: str, chance: random.Random
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_damaged_elements(objects: Objects, tmp_path: Path, kind: str):
-    """Every element of the object's own, and a choice of the ways to damage it."""
+    """Damages every element of the object itself in some of the ways."""
     sound = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
     cases = [
         (path, way)
@@ -276,7 +277,7 @@ def _put(path: Path, data: bytes) -> Path:
     return path
 
 
-# ------------------------------------------------------------------- by thought
+# --------------------------------------------------------------- chosen by hand
 
 
 def _grid(data: Any) -> Any:
@@ -307,7 +308,7 @@ def _vectors(number: float) -> Callable[[Any], None]:
 
 
 def _contours(*lines: Any, kind: str = "CLOSED_PLANAR", number: int = 5) -> Callable[[Any], None]:
-    """Leave a structure these contours alone."""
+    """Give a structure only these contours."""
 
     def set_all(data: Any) -> None:
         data.ROIContourSequence = [
@@ -460,7 +461,7 @@ def test_thought_of(objects: Objects, tmp_path: Path, what: str):
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_explicit_kinds_of_values(objects: Objects, tmp_path: Path, kind: str):
-    """In the other way to write DICOM each element says what kind of value it has: another one."""
+    """In explicit DICOM each element names its type of value; here it is a wrong one."""
     data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
     data.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
     data.save_as(tmp_path / "made.dcm", implicit_vr=False, little_endian=True)
@@ -478,7 +479,7 @@ def test_explicit_kinds_of_values(objects: Objects, tmp_path: Path, kind: str):
 
 
 def test_packed_without_end(objects: Objects, tmp_path: Path):
-    """A megabyte that unpacks to more than one thousand."""
+    """A file of one megabyte that unpacks to more than a thousand."""
     kind = "structures"
     data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
     data.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian

@@ -1,6 +1,6 @@
-"""Nothing that a header says in words leaves the image: no name of a patient, a clinic or a study
-reaches a result, a message, the cache or the doctor. Of a header's content there is, in all that is
-written, only what ALLOWED lists.
+"""No text of a header leaves the image: no name of a patient, a clinic or a study reaches a result,
+a message, the cache or the doctor. Everything written has only the content of headers that ALLOWED
+lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import SimpleITK as sitk
 from helpers import Command
 from morphseek import images, phantoms
 
-NAME = "QUXMANN^ZYPHORA"  # long enough that no voxels spell it by chance
+NAME = "QUXMANN^ZYPHORA"  # long enough that voxels do not spell it by chance
 ALLOWED = {
     "size, spacing, origin, direction": "report.json, transform.h5, images, messages",
     "type and number of the voxels": "images, messages",
@@ -93,7 +93,7 @@ MAKERS: dict[str, Callable[[images.Image, Path], Path]] = {
 
 
 def content_of(folder: Path) -> bytes:
-    """Return all that is in a folder's files, unpacked."""
+    """Return the unpacked content of a folder's files."""
     found = b""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -133,7 +133,7 @@ def test_no_name_leaves(kind: str, command: Command, tmp_path: Path):
 
 
 def test_a_message_has_no_name(command: Command, tmp_path: Path):
-    """Each of these files is refused, by us, by ITK or by GDCM."""
+    """MorphSeek, ITK or GDCM refuses each of these files."""
     image = images.Image(np.random.default_rng(0).random((6, 7, 8)).astype(np.float32) * 900)
     broken = {kind: MAKERS[kind](image, tmp_path / f"{i}-{kind}") for i, kind in enumerate(MAKERS)}
     dicom(image, broken["series"], UID + ".2")  # two in one folder

@@ -1,5 +1,5 @@
-"""A process that is killed at any operation on its files, or whose operation fails: what was there
-before is whole, or what is new is, and the next call works.
+"""Kills a process at any operation on its files, or lets the operation fail: either the old results
+are complete or the new ones, and the next call works.
 
 ``killer.c`` counts the operations. A few points of each command are tried here, all of them with
 ``-m nightly``.
@@ -34,7 +34,7 @@ ERRORS = {
     "EACCES": errno.EACCES,
 }
 OWN = "notes.txt"  # a file of the user's, in every folder
-DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # what a run writes the same every time
+DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # files that are equal in every run
 FLAGS = [part for key, value in QUICK.items() for part in (f"--{key}", str(value))] + ["--quiet"]
 Folder = dict[str, bytes]
 
@@ -73,7 +73,7 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
 
 
 def content(folder: Path) -> Folder:
-    """What a user sees in a folder."""
+    """Return the files that a user sees in a folder."""
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
@@ -83,18 +83,18 @@ def content(folder: Path) -> Folder:
 
 @dataclasses.dataclass
 class Scene:
-    """A command whose results take the place of others."""
+    """A command whose results replace others."""
 
     command: list[Any]
     root: Path
     old: dict[str, Folder]
-    """What lies in the folders below ``root`` before, and is kept in ``before``."""
+    """The first contents of the folders below ``root``; a copy is in ``before``."""
     new: dict[str, Folder]
     before: Path
 
     @classmethod
     def of(cls, root: Path, first: list[Any], then: list[Any], *folders: str) -> Scene:
-        """See what two commands leave, the second over the first one's."""
+        """Record the results of two commands, the second of which replaces those of the first."""
         before = root.with_name("before")
         run(first)
         for name in folders:
@@ -113,7 +113,7 @@ class Scene:
         shutil.copytree(self.before, self.root)
 
     def check(self, clean: bool) -> None:
-        """See that each folder has files of one run alone, and all of them once somebody reads."""
+        """Check that each folder has files of only one run, and all of them after a read."""
         for name in self.old:
             self._check_one(name, whole=False)
             _files.settle(self.root / name)
@@ -148,7 +148,7 @@ def attack(
     choose: Callable[[list[str]], Iterable[int]],
     codes: tuple[int, ...],
 ) -> None:
-    """End, or disturb, the command at the chosen ones of its operations."""
+    """Kill or disturb the command at the chosen operations."""
     scene.reset()
     done = killer(scene.root, "count", 0, scene.command)
     assert done.returncode == 0, done.stderr
@@ -181,11 +181,11 @@ def every(operations: list[str]) -> Iterable[int]:
 
 
 def some(count: int) -> Callable[[list[str]], Iterable[int]]:
-    """A choice of so many points among those that change names."""
+    """Choose ``count`` of the operations that rename files."""
 
     def choose(operations: list[str]) -> Iterable[int]:
         renames = [i for i, line in enumerate(operations, 1) if not line.startswith("write")]
-        # the last ones, where files change places, tell the most
+        # mostly the last ones, where files are moved to their places
         return sorted({renames[-1 - int(i**1.7)] for i in range(count) if i**1.7 < len(renames)})
 
     return choose
@@ -214,7 +214,7 @@ def test_no_write_fails_in_silence(killer: Killer, tmp_path: Path, name: str, pa
 def test_the_last_write_fails_not_in_silence(
     killer: Killer, tmp_path: Path, name: str, packed: str
 ):
-    """The one by which a file is closed, of which ITK does not ask."""
+    """The write that happens when a file is closed, whose error ITK does not check."""
     check_writes(killer, tmp_path / "out", name, packed, lambda writes: writes[-1:])
 
 
@@ -247,7 +247,7 @@ except errors.MorphSeekError as error:
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    """Nothing but the way in which all commands write."""
+    """Only the writer that all commands use."""
     root = tmp_path_factory.mktemp("writer") / "out"
     first, then = ([sys.executable, "-c", WRITER, root, names] for names in ("abcx", "abc"))
     return Scene.of(root, first, then, "")
@@ -331,7 +331,7 @@ def test_a_command_is_killed(killer: Killer, scenes: Callable[[str], Scene], nam
 
 @contextlib.contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A small disk in place of a folder, with what is in it and one page more."""
+    """Mount a small disk over a folder, with the folder's files and one free page."""
     kept = folder.with_name("kept")
     shutil.copytree(folder, kept)
     mount = ["mount", "-t", "tmpfs", "tmpfs", folder]
@@ -354,7 +354,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 )
 @pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
-    """A disk that takes no more: a sentence, exit code 6, and what was there before."""
+    """On a full disk there are a message, exit code 6, and the old results."""
     scene = scenes(name)
     scene.reset()
     with mounted(scene.root, "ro," if kind == "read-only" else "") as root:
@@ -381,7 +381,7 @@ def test_a_command_is_killed_everywhere(killer: Killer, scenes: Callable[[str], 
 def attack_the_cache(
     killer: Killer, folder: Path, mode: str, choose: Callable[[list[str]], Iterable[int]]
 ) -> None:
-    """Disturb what the engine keeps; the result is there all the same, unless it was killed."""
+    """Disturb the engine's cache: the result is still written, unless the process is killed."""
     fixed, moving, *_ = study(folder)
     cache, out = folder / "cache", folder / "out"
     command = [sys.executable, "-m", "morphseek", "register", fixed, moving, "--out", out]

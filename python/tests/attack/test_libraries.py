@@ -1,6 +1,6 @@
-"""The engine more than once in a process: the Python extension, the C library and another copy of
-it (two versions, say), from several threads, also after dlclose. Each Go runtime is its own, and
-none can be unloaded.
+"""The engine several times in one process: the Python extension, the C library and a copy of it (as
+with two versions), from several threads, also after dlclose. Each has its own Go runtime, and none
+can be unloaded.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A stranger's word neither fills the memory nor keeps the processor: what is too large for what it
-is gets a sentence at once.
+"""An untrusted file's claims neither fill the memory nor occupy the processor: input that is too
+large is refused at once.
 """
 
 from __future__ import annotations

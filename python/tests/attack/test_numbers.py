@@ -1,4 +1,4 @@
-"""Numbers beyond any image, and surroundings beyond any sense: each has a defined answer."""
+"""Extreme numbers and a broken environment: each case has a defined result."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_refused(name: str, role: str):
     [(-1, 0, 0, 0, 1, 0, 0, 0, 1), (0, 0, 1, 1, 0, 0, 0, 1, 0), (0, -1, 0, -1, 0, 0, 0, 0, -1)],
 )
 def test_left_handed_and_permuted_axes_are_the_same_body(direction: tuple[float, ...]):
-    """The same voxels with other axes, in two files: they lie on each other as they are."""
+    """Two files with the same voxels on other axes describe the same body."""
     fixed = image(direction=direction, origin=(5, -3, 2))
     result = register(fixed)
     np.testing.assert_allclose(result.displacement, 0, atol=1e-3)
@@ -140,7 +140,7 @@ def test_many_threads_give_the_same():
 
 
 def test_surroundings_with_rubbish(files: dict[str, Path], command: Command, tmp_path: Path):
-    """No variable that another program left, and no letter, stops the command."""
+    """No environment variable of another program, and no letter in a name, stops the command."""
     fixed = tmp_path / "f\u00fcr \u8111.nii.gz"
     shutil.copy(files["fixed"], fixed)
     command.environment.update(

@@ -1,4 +1,4 @@
-"""What is no regular file is refused with a sentence before it is opened: nobody writes to it."""
+"""Anything but a regular file is refused before it is opened: a pipe would block for ever."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ MakePipe = Callable[[Path], None]
 
 @pytest.fixture
 def make_pipe() -> Iterator[MakePipe]:
-    """Makes pipes; who waits for one all the same is let go after a while, and fails."""
+    """Make pipes. A reader that still blocks on one is released after a while and fails."""
     over = threading.Event()
 
     def let_go(path: Path) -> None:
         over.wait(8)
         while not over.wait(0.1):  # a reader may try again
-            with contextlib.suppress(OSError):  # nobody reads
+            with contextlib.suppress(OSError):  # there is no reader
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
     def make(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Processes that share the engine, a folder or a file: each goes on, or is told in a sentence."""
+"""Processes that share the engine, a folder or a file: each works or fails with a clear message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 def said(script: str, folder: Path) -> str:
-    """What a script of its own prints: pytest's process has the threads of whatever ran before."""
+    """Return the output of a script in a new process, without the threads of other tests."""
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, timeout=120,
         check=False,
@@ -76,7 +76,7 @@ def test_a_data_loader_that_forks(tmp_path: Path):
 
 @needs_fork
 def test_what_needs_no_engine_works_after_a_fork(tmp_path: Path):
-    """A thread that writes as the process forks holds ITK's lock, which the child must not have."""
+    """If a thread holds the lock for ITK's HDF5 at the fork, the child must not wait for it."""
     script = """
 import os, threading, time, numpy as np, morphseek
 from morphseek import _itk, images, transforms
@@ -116,7 +116,7 @@ def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, 
     deadline = time.monotonic() + 60
     while not list(out.glob(".morphseek-*")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    first.send_signal(signal.SIGSTOP)  # or it may be done before the other begins
+    first.send_signal(signal.SIGSTOP)  # otherwise it may finish before the other starts
     text = command("register", *pair, "--refine", 0, expect=6)
     assert f"another call of morphseek is writing to {out}; wait until it is done" in text
     first.terminate()
@@ -147,7 +147,7 @@ def saved(result: morphseek.RegistrationResult, tmp_path: Path) -> Path:
 
 
 def damage(path: Path, count: int = 2000) -> None:
-    """Change bytes in the middle, and neither the size nor the time."""
+    """Change bytes in the middle of a file, but neither its size nor its time."""
     state = path.stat()
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
@@ -180,7 +180,7 @@ def test_the_command_says_so(saved: Path, files: dict[str, Path], command: Comma
     assert "transform.h5 is not the file that" in text and not (tmp_path / "a.nrrd").exists()
     alone = tmp_path / "alone"
     alone.mkdir()
-    shutil.copy(saved / "transform.h5", alone)  # where no list is, nothing is compared
+    shutil.copy(saved / "transform.h5", alone)  # without a list of files nothing is compared
     assert (saved / "transform.h5").stat().st_size == (alone / "transform.h5").stat().st_size
 
 
@@ -201,7 +201,7 @@ def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_p
 
 
 def test_files_of_others_stay(saved: Path, uncertain: morphseek.RegistrationResult):
-    """What a run left goes with it; what is not its, or was changed since, stays."""
+    """Files of an earlier run are replaced; other files, and changed ones, stay."""
     uncertain.save(saved)
     (saved / "warped_labels.nii.gz").write_text("drawn by hand")
     (saved / "notes.txt").write_text("mine")
@@ -283,7 +283,7 @@ def test_an_input_that_is_written_while_it_is_read(
 def test_an_input_of_a_batch_that_is_written_meanwhile(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Or its result would count as the new file's."""
+    """Otherwise its result would count as that of the new file."""
     path, real = tmp_path / "a.nii.gz", jobs.Job.fingerprint
     shutil.copy(files["fixed"], path)
 
@@ -320,7 +320,7 @@ def test_an_id_that_is_a_name(name: str):
 
 
 def test_the_lock_is_gone_with_its_process(tmp_path: Path):
-    """Whatever ended it."""
+    """However it ended."""
     script = (
         "import os, sys\nfrom morphseek import _files\nwith _files.output_folder(sys.argv[1]):\n"
         "    os._exit(1)"
@@ -332,7 +332,7 @@ def test_the_lock_is_gone_with_its_process(tmp_path: Path):
 
 
 def test_threads_that_save_into_one_folder(result: morphseek.RegistrationResult, tmp_path: Path):
-    """Each is all there, or was told."""
+    """Each result is complete, or the call raised an error."""
     outcomes: list[str] = []
 
     def save() -> None:

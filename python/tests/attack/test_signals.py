@@ -1,4 +1,4 @@
-"""What ends a process in order: nothing of the images stays behind, and the exit code tells why."""
+"""Signals that end a process: no image data is left behind, and the exit code tells the signal."""
 
 from __future__ import annotations
 

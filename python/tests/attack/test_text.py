@@ -1,4 +1,4 @@
-"""Names by strangers neither steer a terminal nor become a spreadsheet's formulas."""
+"""Untrusted names neither control a terminal nor become formulas in a spreadsheet."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Transform files by strangers: each is read right or refused in words that name it, and the
-process lives.
+"""Untrusted transform files: each is read correctly or refused with a message that names it, and
+the process survives.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def made(path: Path, sealed: bool = True) -> bytes:
 def test_every_flip_in_a_sealed_transform_is_found(tmp_path: Path):
     path = tmp_path / "t.h5"
     data = made(path)
-    want = sitk.ReadTransform(str(path))  # ITK passes over the checksum
+    want = sitk.ReadTransform(str(path))  # ITK ignores the checksum
     mapped = [want.TransformPoint(point) for point in POINTS.tolist()]
     place = data.index(np.random.default_rng(1).normal(size=1).astype("<f4").tobytes())
     for at in range(place, place + 180 * 4, 41):

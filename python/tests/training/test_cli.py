@@ -413,7 +413,9 @@ def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
     for path in (root / "labels").iterdir():
         sitk.WriteImage(sitk.ReadImage(str(path)) * 10, str(path))
     r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "b"), *data])
-    assert r.exit_code == 3 and "its labels are 10, 20, none of the 1 to 2" in r.output, r.output
+    assert r.exit_code == 3 and "its labels are 10, 20, none of them from 1 to 2" in r.output, (
+        r.output
+    )
     # No labels are needed to warm up; without them its Dice is worth a word, and no more.
     r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "c"), *data])
     assert r.exit_code == 0 and "label 20 is above" in caplog.text, r.output

@@ -37,17 +37,17 @@ from morphseek.training.config import Config, ConfigError, load, presets
         ("[loss]\nwindow = 4\n", "'loss.window' must be odd"),
         (
             "base = 'paper'\n[loss]\nmoving_share = 0.5\n[run]\nstage = 'finetune'\n",
-            "no place in the policy as printed",
+            "cannot be combined with 'policy.kind' = 'paper'",
         ),
         ("[optim]\nclip = -1\n", "'optim.clip' must be 0 or more, not -1"),
         ("[model]\nscale = 0\n", "'model.scale' must be 0.001 or more, not 0"),
         (
             "[model]\nlog_sigma_range = [-10]\n",
-            "'model.log_sigma_range' must be two numbers that rise",
+            "'model.log_sigma_range' must be two rising numbers",
         ),
         (
             "[model]\nlog_sigma_range = [3, -10]\n",
-            "'model.log_sigma_range' must be two numbers that rise",
+            "'model.log_sigma_range' must be two rising numbers",
         ),
         (
             "base = 'paper'\n[policy]\ntau_min = 0\ntau_every = 10\n",

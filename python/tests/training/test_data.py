@@ -230,7 +230,7 @@ def test_learn2reg_layout(phantoms, tmp_path):
 
 def test_constant_volumes_are_refused(tmp_path):
     sitk.WriteImage(sitk.Image(8, 8, 8, sitk.sitkFloat32), str(tmp_path / "c.nii.gz"))
-    with pytest.raises(ValueError, match="c.nii.gz: constant"):
+    with pytest.raises(ValueError, match="c.nii.gz: all intensities are equal"):
         d.read_case(tmp_path / "c.nii.gz")
 
 

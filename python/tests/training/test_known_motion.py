@@ -139,7 +139,7 @@ def test_the_share_of_visits_and_the_seed(tiny):
     [
         ("best", {}, "'known.share' = 0.5 has no effect without a weight 'loss.truth'"),
         ("warmup", {"loss__truth": 0.3}, "'known.share' = 0.5 has no effect"),
-        ("synthetic", {"loss__truth": 0.3}, "'known.share' is of a data folder's volumes"),
+        ("synthetic", {"loss__truth": 0.3}, "'known.share' needs the volumes of a data folder"),
     ],
 )
 def test_a_share_without_effect_is_refused(tiny, tmp_path, preset, changes, message):

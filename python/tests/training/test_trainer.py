@@ -773,19 +773,19 @@ def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
         (
             "policy",
             {"loss__segmentation": 0.3},
-            "'loss.segmentation' has no place beside a policy .*'structured'",
+            "'loss.segmentation' cannot be combined with a policy .*'structured'",
         ),
         (
             "paper",
             {"loss__phases": [{"visit": 1, "segmentation": 0.3}]},
-            "'loss.segmentation' has no place",
+            "'loss.segmentation' cannot be combined",
         ),
         ("policy", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
         ("paper", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
         (
             "best",
             {"data__limit": 3},
-            "'data.limit' is of a list of pairs, and 'data.pairs' = 'people:train' has none",
+            "'data.limit' needs a list of pairs, and 'data.pairs' = 'people:train' is none",
         ),
     ],
 )

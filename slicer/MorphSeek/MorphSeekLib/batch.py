@@ -1,4 +1,4 @@
-"""A study list: many pairs from files, one after the other, each row with its own answer.
+"""Registers a study list: many pairs of files, one after the other, each with its own result.
 
 >>> from MorphSeekLib.batch import run
 >>> rows = run("study.csv", "results", preset="MR <- CT", show=print)
@@ -26,9 +26,9 @@ ENDINGS = {
     "jacobian": "-jacobian.nii.gz",
     "uncertainty": "-uncertainty.nii.gz",
 }
-"""Output to how its file's name ends."""
+"""The ending of each output's file name."""
 LABELS, LANDMARKS = "-labels.nii.gz", "-landmarks.mrk.json"
-"""How the names of what was transferred end."""
+"""The endings of the file names of transferred nodes."""
 RESULTS = (
     "name",
     "error",
@@ -59,24 +59,25 @@ def run(
         rigid_regions, fixed_labels, moving_labels (label maps) and landmarks (.mrk.json, of the
         moving side). Paths are relative to the file.
     out : path
-        Folder; each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume)
-        and NAME.h5 (transform) unless `fields` says otherwise; and, where given, NAME-labels.nii.gz
-        and NAME-landmarks.mrk.json. results.csv has a line for every row.
+        Folder. Each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume)
+        and NAME.h5 (transform) unless `fields` says otherwise. Labels and landmarks, if given,
+        become NAME-labels.nii.gz and NAME-landmarks.mrk.json. results.csv has a line for every row.
     show : callable
-        Called with a line a row.
+        Called with one line of text for each row.
     fields
-        Of RegistrationRequest, for every row: preset="Abdomen CT", refine=20, ...
+        Fields of RegistrationRequest, for every row: preset="Abdomen CT", refine=20, ...
 
     Returns
     -------
     list of dict
-        RESULTS of every row. A row that fails has its error and no files; the others go on.
+        The columns RESULTS for every row. A row that fails has an error and no files; the others go
+        on.
 
     Raises
     ------
     ValueError
-        The list lacks a column, a name is there twice or is none for files, or two rows would write
-        one file.
+        The list lacks a column, a name occurs twice or cannot be a file name, or two rows would
+        write one file.
     """
     study, out = Path(study), Path(out)
     with open(study, newline="", encoding="utf-8-sig") as file:
@@ -131,7 +132,7 @@ def run(
 
 
 def _harmless(cell: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula; numbers stay."""
+    """Return a cell that no spreadsheet takes for a formula; numbers are unchanged."""
     formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@"))
     return f"'{cell}" if formula else cell
 
@@ -139,7 +140,7 @@ def _harmless(cell: Any) -> Any:
 def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[str, Any]:
     import slicer
 
-    scene = slicer.vtkMRMLScene()  # of its own: a hundred pairs do not fill the application's
+    scene = slicer.vtkMRMLScene()  # a separate one, so that the pairs do not fill the user's scene
     try:
         nodes = {
             key: load(
@@ -161,7 +162,7 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
         )
         labels = [nodes["moving_labels"]] if "moving_labels" in nodes else []
         if "fixed_labels" not in nodes:
-            nodes.pop("moving_labels", None)  # carried over, with nothing to measure Dice against
+            nodes.pop("moving_labels", None)  # only carried over: Dice needs the fixed labels
         done = register(
             RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene
         )
@@ -187,7 +188,7 @@ def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[s
 def _verdict(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict's three columns."""
     verdict = metrics.get("verdict") or {}
-    if not verdict.get("grade"):  # of an older package
+    if not verdict.get("grade"):  # from an older package
         return {"verdict": "unknown", "error_mm": "", "reasons": ""}
     return {
         "verdict": verdict["grade"],
@@ -222,8 +223,7 @@ def save(node: Any, path: str | Path) -> None:
 def _storage(node: Any) -> Any:
     import slicer
 
-    # A scene of our own does not know the classes that the application's modules registered with
-    # its scene.
+    # A new scene lacks the node classes that modules registered with the application's scene.
     return (
         slicer.vtkMRMLMarkupsJsonStorageNode()
         if node.IsA("vtkMRMLMarkupsNode")

@@ -1,5 +1,5 @@
 """The comparison layout: the fixed volume beside the moving one before and after, three planes
-each, in linked slice views; and the way to a place in all of them.
+each, in linked slice views. Also moves all slice views to a place.
 """
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 LAYOUT = 7351  # the layout's number in the scene; Slicer's own are below 1,000
-VIEW_GROUP = 51  # the views follow each other, not Slicer's red, green and yellow
+VIEW_GROUP = 51  # links the views with each other, not with Slicer's red, green and yellow
 COLUMNS = {"Fixed": "#6e9bd1", "Before": "#8c8c8c", "After": "#e0a458"}
 PLANES = ("Axial", "Coronal", "Sagittal")
 
 
 def description() -> str:
-    """Return the layout's XML: a row a plane, a column a volume."""
+    """Return the layout's XML: one row for each plane, one column for each volume."""
     rows = "".join(
         '<item><layout type="horizontal">'
         + "".join(_view(column, plane, color) for column, color in COLUMNS.items())
@@ -51,7 +51,7 @@ def open_layout(scene: Any) -> int:
 
 
 def close_layout(scene: Any, before: int) -> None:
-    """Show another layout again, unless the user has chosen one meanwhile."""
+    """Return to the layout `before`, unless the user has chosen one meanwhile."""
     node = _layout(scene)
     if node.GetViewArrangement() == LAYOUT:
         node.SetViewArrangement(before)
@@ -82,7 +82,7 @@ def show(scene: Any, fixed: Any, before: Any, after: Any, fade: float) -> None:
 
 
 def _composites(scene: Any) -> list[tuple[str, Any]]:
-    """Return (column, composite node) of the layout's slice views that are there."""
+    """Return (column, composite node) for those of the layout's slice views that exist."""
     found = []
     for i in range(scene.GetNumberOfNodesByClass("vtkMRMLSliceCompositeNode")):
         node = scene.GetNthNodeByClass(i, "vtkMRMLSliceCompositeNode")
@@ -92,7 +92,7 @@ def _composites(scene: Any) -> list[tuple[str, Any]]:
 
 
 def go_to(scene: Any, lps: list[float]) -> None:
-    """Move every slice view and the crosshair to a place, which is then in their middle."""
+    """Center every slice view on a place and move the crosshair there."""
     import slicer
 
     r, a, s = -lps[0], -lps[1], lps[2]

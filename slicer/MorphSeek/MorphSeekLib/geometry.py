@@ -1,8 +1,8 @@
-"""MRML volumes <-> arrays and LPS geometry, in world coordinates.
+"""Converts MRML volumes to arrays and LPS geometry, and back, in world coordinates.
 
-Slicer is RAS, MorphSeek LPS: x and y change sign. The user's nodes are only read. What needs a node
-to work on gets a copy in a scene of our own (`scratch`), with the copy's transform to the world as
-its parent there.
+Slicer uses RAS, MorphSeek LPS: x and y change sign. The user's nodes are only read. Functions that
+must change a node work on a copy in a scene of their own (`scratch`), under a copy of the node's
+transform to the world.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def add(scratch: Any, kind: str) -> Any:
 
 
 def in_world(scratch: Any, node: Any) -> Any:
-    """Return a volume as it lies in the world: itself, or a hardened copy in the scratch scene if
-    it is under a transform.
+    """Return a volume in world coordinates: itself or, if it is under a transform, a hardened copy
+    in the scratch scene.
     """
     if node.GetParentTransformNode() is None:
         return node
@@ -37,9 +37,9 @@ def in_world(scratch: Any, node: Any) -> Any:
 
 def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
     """Return a copy of a volume in the scratch scene, under a copy of its transform to the world,
-    and that under `above`.
+    which in turn is under `above`.
 
-    It is narrowed; ValueError where a label map's numbers do not fit.
+    The copy is narrowed. Raises ValueError if a label map's numbers do not fit.
     """
     import slicer
 
@@ -54,8 +54,8 @@ def copy_volume(scratch: Any, node: Any, above: Any = None) -> Any:
 
 
 def labels_problem(node: Any) -> str:
-    """Return why a label map cannot be copied, in words for the user; an empty string for what can,
-    and for other nodes.
+    """Return why a label map cannot be copied, in words for the user; an empty string if it can, or
+    if the node is none.
     """
     if not (node.IsA("vtkMRMLLabelMapVolumeNode") and _is_wide(node)):
         return ""
@@ -69,9 +69,7 @@ def labels_problem(node: Any) -> str:
 
 
 def narrow(volume: Any) -> None:
-    """Turn 64-bit integers into int32 in a label map, into double in an image; leave every other
-    type.
-    """
+    """Convert 64-bit integers to int32 in a label map, to double in an image; leave other types."""
     import slicer
 
     if _is_wide(volume):
@@ -79,8 +77,8 @@ def narrow(volume: Any) -> None:
 
 
 def _is_wide(volume: Any) -> bool:
-    """Whether a volume's voxels are of an integer type that ResampleVolumeToReferenceVolume crashes
-    on: VTK's long and longer ones.
+    """Whether ResampleVolumeToReferenceVolume crashes on a volume's integer type: VTK's long and
+    longer ones.
     """
     import vtk
 
@@ -96,17 +94,15 @@ def _is_wide(volume: Any) -> bool:
 
 
 def _narrowed(volume: Any, array: np.ndarray) -> np.ndarray:
-    """Return an array as a volume node can hold it and Slicer resample it: without 64-bit
-    integers.
-    """
+    """Return an array without 64-bit integers, as Slicer can resample it."""
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
         return array
     return array.astype(np.int32 if volume.IsA("vtkMRMLLabelMapVolumeNode") else np.float64)
 
 
 def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
-    """Put a node of the scratch scene under what the transform node `parent` of another scene does
-    to the world, and under `above`.
+    """Put a node of the scratch scene under a copy of the transform to the world of `parent`, a
+    node of another scene, and that under `above`.
     """
     copy.SetAndObserveTransformNodeID(above.GetID() if above else None)
     if parent is None:
@@ -117,12 +113,12 @@ def put_under(scratch: Any, copy: Any, parent: Any, above: Any = None) -> None:
 
 
 def copy_transform(scratch: Any, node: Any) -> Any:
-    """Return what a transform node of another scene does to the world as one node of the scratch
-    scene.
+    """Return the transform to the world of another scene's transform node as one node of the
+    scratch scene.
     """
     import vtk
 
-    # said so by its class: a general transform hides it from hardening
+    # a linear node: inside a general transform, hardening would not see that it is linear
     if node.IsTransformToWorldLinear():
         copy = add(scratch, "vtkMRMLLinearTransformNode")
         matrix = vtk.vtkMatrix4x4()
@@ -137,8 +133,8 @@ def copy_transform(scratch: Any, node: Any) -> Any:
 
 
 def keep_transform(scratch: Any, node: Any) -> Any:
-    """Return what copy_transform does, as it is now: it does not follow the node's changes, nor
-    those of the transforms above it.
+    """Return copy_transform's result as it is now: it does not follow later changes of the node or
+    of the transforms above it.
     """
     kept, copy = add(scratch, "vtkMRMLTransformNode"), copy_transform(scratch, node)
     kept.CopyContent(copy, True)
@@ -155,8 +151,8 @@ def array_of(volume: Any) -> np.ndarray:
 
 
 def matrix_of(volume: Any) -> np.ndarray:
-    """Return the 4x4 matrix from a volume's index (x, y, z) to LPS mm, its parent transform
-    aside.
+    """Return the 4x4 matrix from a volume's index (x, y, z) to LPS mm, without its parent
+    transform.
     """
     import slicer
     import vtk
@@ -167,7 +163,9 @@ def matrix_of(volume: Any) -> np.ndarray:
 
 
 def to_geometry(matrix: np.ndarray) -> dict[str, list[float]]:
-    """Return a 4x4 index to LPS matrix as it travels: spacing, origin, row-major direction."""
+    """Return a 4x4 index to LPS matrix as the worker takes it: spacing, origin and row-major
+    direction.
+    """
     spacing = np.linalg.norm(matrix[:3, :3], axis=0)
     return {
         "spacing": spacing.tolist(),
@@ -177,7 +175,7 @@ def to_geometry(matrix: np.ndarray) -> dict[str, list[float]]:
 
 
 def to_matrix(geometry: dict[str, Any]) -> np.ndarray:
-    """Return the 4x4 index to LPS matrix of a geometry that travelled."""
+    """Return the 4x4 index to LPS matrix of a geometry from the worker."""
     matrix = np.eye(4)
     matrix[:3, :3] = np.reshape(geometry["direction"], (3, 3)) * geometry["spacing"]
     matrix[:3, 3] = geometry["origin"]
@@ -185,7 +183,7 @@ def to_matrix(geometry: dict[str, Any]) -> np.ndarray:
 
 
 def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
-    """Give a volume node voxels, (z, y, x), on the grid of a 4x4 index to LPS matrix."""
+    """Set the voxels (z, y, x) of a volume node and its grid, a 4x4 index to LPS matrix."""
     import slicer
 
     slicer.util.updateVolumeFromArray(volume, _narrowed(volume, array))
@@ -193,8 +191,8 @@ def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
 
 
 def initial_matrix(node: Any) -> np.ndarray:
-    """Return a linear transform node that brings moving nodes near the fixed ones as 4x4 LPS matrix
-    from fixed to moving space.
+    """Return a linear transform node as 4x4 LPS matrix from fixed to moving space. The node brings
+    moving nodes near the fixed ones.
     """
     import slicer
     import vtk
@@ -205,8 +203,9 @@ def initial_matrix(node: Any) -> np.ndarray:
 
 
 def field_on(node: Any, volume: Any) -> np.ndarray:
-    """Return what a transform node that brings moving nodes near the fixed ones does, from fixed to
-    moving space, at a volume's voxels: float32 (z, y, x, 3), LPS mm, components x, y, z.
+    """Return the displacements of a transform node from fixed to moving space at a volume's voxels:
+    float32 (z, y, x, 3), LPS mm, components x, y, z. The node brings moving nodes near the fixed
+    ones.
     """
     import vtk
     from vtk.util.numpy_support import numpy_to_vtk, vtk_to_numpy
@@ -216,7 +215,7 @@ def field_on(node: Any, volume: Any) -> np.ndarray:
     shape, matrix = array_of(volume).shape, RAS_LPS @ matrix_of(volume)
     out = np.empty((*shape, 3), np.float32)
     index = np.indices(shape[1:]).reshape(2, -1)[::-1].T
-    for z in range(shape[0]):  # a slice at a time, for the memory's sake
+    for z in range(shape[0]):  # one slice at a time, to save memory
         places = np.c_[index, np.full(len(index), z)] @ matrix[:3, :3].T + matrix[:3, 3]
         points, moved = vtk.vtkPoints(), vtk.vtkPoints()
         for each in (points, moved):
@@ -229,15 +228,14 @@ def field_on(node: Any, volume: Any) -> np.ndarray:
 
 
 def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
-    """Return displacements as a vtkOrientedGridTransform, which MRML takes as transform FROM
-    parent.
+    """Return displacements as a vtkOrientedGridTransform, for MRML's transform from parent.
 
     Parameters
     ----------
     vectors : numpy.ndarray
         float32 (z, y, x, 3), LPS mm, components x, y, z.
     geometry : dict
-        Of their grid, LPS.
+        Their grid's spacing, origin and direction, LPS.
     """
     import slicer
     import vtk
@@ -255,7 +253,7 @@ def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
     transform = slicer.vtkOrientedGridTransform()
     transform.SetDisplacementGridData(image)
     transform.SetGridDirectionMatrix(slicer.util.vtkMatrixFromArray(direction))
-    # mm; landmarks go through the inverse, and VTK's 1e-3 leaves them up to 0.01 mm off
+    # mm; landmarks are moved by the inverse, which VTK's default of 1e-3 makes too coarse
     transform.SetInverseTolerance(1e-4)
     return transform
 
@@ -271,8 +269,8 @@ def linear_transform(matrix: np.ndarray) -> Any:
 
 
 def before_linear(first: Any, matrix: np.ndarray) -> Any:
-    """Return a transform and a linear one that acts after it, a 4x4 LPS matrix, as one, which MRML
-    takes as transform FROM parent.
+    """Return `first` followed by a linear transform, a 4x4 LPS matrix, as one transform, for MRML's
+    transform from parent.
     """
     import vtk
 

@@ -1,9 +1,9 @@
-"""The Python package `morphseek` in Slicer's own Python: installed once, with consent, without
+"""Installs the Python package `morphseek` into Slicer's own Python, once, after asking, without
 touching what Slicer brings.
 
-By Slicer's own `slicer.packaging.pip_ensure` where there is one (from 5.11 on), which shows its
-progress; elsewhere package after package by `slicer.util.pip_install`. Either way nothing is
-installed that another requirement would drag in over Slicer's builds.
+From Slicer 5.11 on `slicer.packaging.pip_ensure` does it and shows its progress; before, one
+package after the other by `slicer.util.pip_install`. Either way no requirement replaces Slicer's
+own builds.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from typing import Callable, Iterator, Optional
 
 PACKAGE = "morphseek"
 EXTRA = "network"
-"""Of the package: what the panel's menus for models and devices need."""
+"""The extra of the package that the panel's menus for models and devices need."""
 KEEP = ("numpy", "scipy", "simpleitk")
 """Slicer's own builds: never installed, upgraded or replaced, whatever a requirement says."""
 PYTHON = (3, 10)
-"""The oldest that the package is built for. Slicer 5.8 has 3.9, Slicer 5.10 has 3.12."""
+"""The oldest Python that the package is built for. Slicer 5.8 has 3.9, Slicer 5.10 has 3.12."""
 TIMEOUT_S = 120
 
 REASONS = (
     (
         "CERTIFICATE_VERIFY_FAILED|certificate verify failed|SSLCertVerificationError",
-        "Slicer does not trust the certificate that answered in the place of the Python Package"
-        " Index; a proxy may have put in its own. Set PIP_CERT to the file of your institution's"
-        " certificates and start Slicer anew",
+        "Slicer does not trust the certificate that it got for the Python Package Index; a proxy"
+        " may have replaced it. Set PIP_CERT to the file of your institution's certificates and"
+        " restart Slicer",
     ),
     (
         "ProxyError|407 Proxy",
         "the proxy refused the connection to the Python Package Index. Set HTTPS_PROXY"
-        " (http://user:password@host:port) and start Slicer anew",
+        " (http://user:password@host:port) and restart Slicer",
     ),
     (
         "NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|timed out"
         "|Temporary failure in name resolution|Connection refused|Network is unreachable",
-        "the Python Package Index cannot be reached. Behind a proxy, set HTTPS_PROXY and start"
-        " Slicer anew. Without a network, take 'Install from a file': the page of the extension"
-        " says how to bring the files",
+        "the Python Package Index cannot be reached. Behind a proxy, set HTTPS_PROXY and restart"
+        " Slicer. Without a network, use 'Install from a file': the page of the extension says"
+        " which files to bring",
     ),
     ("No space left on device|Errno 28", "the disk is full; make room where Slicer is installed"),
     (
@@ -54,7 +54,7 @@ REASONS = (
     ),
     (r"No matching distribution found for (\S+)", r"there is no \1 for this system and Python"),
 )
-"""What pip says, and what that means; the first that fits counts."""
+"""Patterns of pip's output and what they mean for the user; the first that matches counts."""
 
 
 def unsuitable() -> str:
@@ -79,8 +79,8 @@ def _canonical(name: str) -> str:
 
 
 def missing(package: str = PACKAGE) -> list[str]:
-    """Return the requirements, of an installed package with EXTRA and of theirs in turn, that what
-    is installed does not meet; KEEP's are passed over.
+    """Return the requirements of an installed package with EXTRA, and in turn of its requirements,
+    that are not met; those in KEEP are skipped.
     """
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
@@ -108,13 +108,13 @@ def missing(package: str = PACKAGE) -> list[str]:
                 met = False
             if met:
                 waiting.append(name)
-            else:  # two packages may ask for different versions of a third
+            else:  # two packages may require different versions of a third
                 found[name] = found.get(name, SpecifierSet()) & requirement.specifier
     return [f"{name}{specifier}" for name, specifier in found.items()]
 
 
 def kept() -> list[str]:
-    """Return the lines of a constraints file that holds Slicer's own builds as they are."""
+    """Return the lines of a constraints file that pins Slicer's own builds."""
     lines = []
     for name in KEEP:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -131,8 +131,8 @@ def _constraints() -> Iterator[Path]:
 
 
 def beside(source: str, wanted: list[str]) -> list[str]:
-    """Return pip's arguments for requirements whose wheels may lie beside the file that was picked;
-    where all do, no network is asked.
+    """Return pip's arguments for requirements whose wheels may lie beside the chosen file. If all
+    do, pip does not use the network.
     """
     folder = Path(source).parent
     there = {_canonical(path.name.partition("-")[0]) for path in folder.glob("*.whl")}
@@ -142,7 +142,7 @@ def beside(source: str, wanted: list[str]) -> list[str]:
 
 
 def reason(output: str) -> str:
-    """Return in a sentence why pip failed; empty where its own words must do."""
+    """Return a sentence that says why pip failed; empty if no pattern matches."""
     for pattern, sentence in REASONS:
         if found := re.search(pattern, output):
             return found.expand(sentence)
@@ -150,7 +150,9 @@ def reason(output: str) -> str:
 
 
 def why(arguments: list[str]) -> str:
-    """Ask pip, which installs nothing now, why it failed: Slicer's own call keeps its words."""
+    """Return why pip failed, by running it again without installing: Slicer's call hides its
+    output.
+    """
     from MorphSeekLib.process import python
 
     command = [python(), "-m", "pip", "install", "--dry-run", "--disable-pip-version-check"]
@@ -169,7 +171,7 @@ def why(arguments: list[str]) -> str:
 
 
 def _slicers() -> Optional[Callable[..., object]]:
-    """Return slicer.packaging.pip_ensure, where Slicer has it."""
+    """Return slicer.packaging.pip_ensure, if this Slicer has it."""
     try:
         from slicer.packaging import pip_ensure
     except ImportError:
@@ -185,30 +187,31 @@ def ensure(
     progress: Callable[[int, int, str], object] = lambda done, total, what: None,
     explain: Optional[Callable[[list[str]], str]] = None,
 ) -> bool:
-    """See that the package is there and complete; return whether it is.
+    """Install the package if it is missing or incomplete; return whether it is complete.
 
     Parameters
     ----------
     confirm : callable
-        Asked once, with the question in words, and only if there is something to install.
+        Called once with the question for the user, and only if there is something to install.
     install : callable, optional
         Takes pip's arguments; slicer.util.pip_install by default.
     source : str
         What pip installs: the package's name, or the path of a wheel, which replaces what is
         installed. What else is needed may lie beside the wheel.
     runs : bool
-        Whether the installed package runs. One that is complete and does not is installed anew.
+        Whether the installed package runs. One that is complete but does not run is reinstalled.
     progress : callable, optional
-        Told before each package how many are done, how many are known, and which one comes.
+        Called before each package with how many are done, how many are known, and its name.
     explain : callable, optional
-        Says from pip's arguments, in a sentence or not at all, why they failed; `why` by default.
+        Returns from pip's arguments a sentence that says why pip failed, or an empty string; `why`
+        by default.
 
     Raises
     ------
     RuntimeError
-        This Slicer cannot have the package, or pip failed for a reason that can be said.
+        This Slicer cannot have the package, or pip failed for a known reason.
     Exception
-        What `install` raises for any other.
+        What `install` raises for any other reason.
     """
     complete = bool(installed()) and not missing()
     anew = source != PACKAGE or complete and not runs
@@ -218,7 +221,7 @@ def ensure(
         raise RuntimeError(problem)
     origin = "from the Python Package Index" if source == PACKAGE else "or taken from that folder"
     question = (
-        f"MorphSeek needs its Python package ({source}) and the libraries that it builds on (ONNX"
+        f"MorphSeek needs its Python package ({source}) and the libraries that it needs (ONNX"
         f" Runtime among them, about 50 MB in all). They are downloaded {origin} into Slicer's own"
         " Python; Slicer's numpy, scipy and SimpleITK stay as they are. Install them now?"
     )
@@ -258,11 +261,11 @@ def ensure(
                 raise
     elif not installed():
         step(0, 1, "--no-deps", source)
-    elif anew:  # pip takes the same version for installed, broken or not
+    elif anew:  # pip skips a version that is installed, even if it is broken
         step(0, 1, "--no-deps", "--force-reinstall", source)
     before: list[str] = []
     done = 1
-    # what was installed may itself miss something
+    # a newly installed package may have requirements of its own
     while (wanted := missing()) and wanted != before:
         options = beside(source, wanted) if source != PACKAGE else []
         for requirement in wanted:

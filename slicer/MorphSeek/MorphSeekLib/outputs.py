@@ -1,5 +1,5 @@
-"""Results into the user's scene: nodes are built whole in the scratch scene, then published, all of
-them or none.
+"""Puts results into the user's scene. All nodes are first built in the scratch scene; then all are
+published, or none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORKER = {
     "jacobian": "jacobian",
     "uncertainty": "uncertainty",
 }
-"""Output to what the worker calls it."""
+"""The worker's name of each output."""
 
 
 def build(
@@ -54,7 +54,7 @@ def publish(scene: Any, made: Any, target: Any) -> Any:
     """Bring a node of the scratch scene into the user's: into a new node, or into `target` where
     that is a node still there.
 
-    Voxels and vectors are handed over, not copied: the scratch scene goes.
+    Voxels and vectors are handed over, not copied, since the scratch scene is deleted afterwards.
     """
     new = target is True or target.GetScene() is None
     node = (
@@ -63,7 +63,7 @@ def publish(scene: Any, made: Any, target: Any) -> Any:
         else target
     )
     node.CopyContent(made, False)
-    node.SetAndObserveTransformNodeID(None)  # results lie in the world
+    node.SetAndObserveTransformNodeID(None)  # results are in world coordinates
     node.CreateDefaultDisplayNodes()
     return node
 
@@ -74,7 +74,7 @@ def nodes_of(scene: Any) -> list[Any]:
 
 
 def refer(node: Any, fixed: Any, moving: Any) -> None:
-    """Say on a transform node which volumes it came from and goes to."""
+    """Note on a transform node which volumes it maps from and to."""
     node.SetNodeReferenceID(node.GetFixedNodeReferenceRole(), fixed.GetID())
     node.SetNodeReferenceID(node.GetMovingNodeReferenceRole(), moving.GetID())
 

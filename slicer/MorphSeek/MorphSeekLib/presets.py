@@ -25,7 +25,7 @@ def save(path: str | Path, request: RegistrationRequest, table: list[dict[str, A
     Raises
     ------
     OSError
-        The file cannot be written; one that was there is as it was.
+        The file cannot be written; an existing one is unchanged.
     """
     defaults = {option["name"]: option["default"] for option in table}
     chosen = {
@@ -50,7 +50,8 @@ def load(path: str | Path, table: list[dict[str, Any]]) -> dict[str, Any]:
     OSError
         The file cannot be read.
     ValueError
-        It is no object of options, or has one that the engine does not know, or not its value.
+        It is no JSON object of options, or it has an option or a value that the engine does not
+        know.
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8-sig"))

@@ -1,5 +1,5 @@
-"""The worker process: `python -m morphseek.worker` in a temporary folder, its lines read by a
-thread.
+"""The worker process: `python -m morphseek.worker` in a temporary folder. A thread reads its
+output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-_LONGEST = 1 << 24  # characters of a line; what has no end must not fill the memory
+_LONGEST = 1 << 24  # characters of a line, so that one without an end does not fill the memory
 HIDDEN = (
     {"creationflags": subprocess.CREATE_NO_WINDOW}
     if os.name == "nt"
@@ -29,9 +29,7 @@ HIDDEN = (
 
 
 def python() -> str:
-    """Return the Python to run: inside Slicer its own, PythonSlicer, whatever the process is
-    called.
-    """
+    """Return the Python to run: inside Slicer PythonSlicer, whatever sys.executable is."""
     return shutil.which("PythonSlicer") or sys.executable
 
 
@@ -40,8 +38,8 @@ def describe() -> dict[str, Any]:
     """Return what the installed package offers: version, options (the engine's table), models and
     devices.
 
-    Raises RuntimeError if it is not installed or does not run. Takes about a second the first time;
-    MorphSeek is not loaded into this process.
+    Raises RuntimeError if it is not installed or does not run. It is asked in a process of its own,
+    which takes about a second the first time.
     """
     done = subprocess.run(
         [python(), "-m", "morphseek.worker", "--describe"],
@@ -58,8 +56,8 @@ def describe() -> dict[str, Any]:
 
 
 class Worker:
-    """One worker and its folder. Put arrays, start, take lines; close() ends the process and
-    removes the folder, always.
+    """One worker and its folder: put() arrays, start(), then read lines(). close() always ends the
+    process and removes the folder.
     """
 
     def __init__(self) -> None:
@@ -73,12 +71,12 @@ class Worker:
         return {"file": f"{name}.npy", **grid}
 
     def get(self, entry: dict[str, Any]) -> np.ndarray:
-        """Return an output array, mapped into memory: gone once the worker is closed."""
+        """Return an output array, mapped into memory; it is invalid once the worker is closed."""
         return np.load(self.folder / entry["file"], mmap_mode="r", allow_pickle=False)
 
     def start(self, request: dict[str, Any]) -> None:
-        """Write the request and start the process. Standard input stays open as long as we live:
-        the worker ends with it.
+        """Write the request and start the process. The worker ends when its standard input closes,
+        so it ends with this process, too.
         """
         (self.folder / "request.json").write_text(
             json.dumps({**request, "temporary": True}), encoding="utf-8"
@@ -100,7 +98,7 @@ class Worker:
         try:
             with process.stdout:
                 while line := process.stdout.readline(_LONGEST):
-                    # a line cut off by the worker's death, or another's
+                    # a line that was cut off as the worker ended, or one of another program
                     with contextlib.suppress(ValueError):
                         if isinstance(said := json.loads(line), dict):
                             self._lines.put(said)
@@ -118,13 +116,11 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The process's id."""
         return self._process.pid
 
     def why(self) -> str:
-        """Return how a process ended that said nothing itself, and the last line it wrote to
-        standard error.
-        """
+        """Return how a process ended that reported nothing, and its last line on standard error."""
         code = self._process.returncode
         name = f"signal {-code}" if code < 0 else f"exit code {code}"
         with contextlib.suppress(ValueError):
@@ -138,11 +134,11 @@ class Worker:
         return f"{name}: {last}" if last else name
 
     def close(self) -> None:
-        """End the process, whatever it does, and remove the folder."""
+        """End the process, whatever it is doing, and remove the folder."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             with contextlib.suppress(OSError):
-                process.stdin.close()  # reaches the worker behind a launcher, too
+                process.stdin.close()  # ends the worker even if a launcher started it
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
             process.wait()

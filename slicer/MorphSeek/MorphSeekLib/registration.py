@@ -1,5 +1,5 @@
-"""Runs a request: inputs out, worker, progress, nodes in. A Qt timer or a loop drives it; nothing
-here blocks but start() and wait().
+"""Runs a request: writes the inputs, starts the worker, reports its progress and makes the nodes. A
+Qt timer or a loop calls poll(); only start() and wait() block.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from . import geometry, outputs, transfer
 from .process import Worker
 from .request import OUTPUTS, Event, RegistrationRequest
 
-_SILENCE = 60.0  # seconds; while it registers the worker speaks once a second
-_SHARE = (0.03, 0.95)  # of the whole time: where the worker's part begins and ends
+_SILENCE = 60.0  # seconds; while it registers, the worker writes a line each second
+_SHARE = (0.03, 0.95)  # fractions of the whole progress where the worker's part begins and ends
 
 
 class RegistrationError(RuntimeError):
@@ -35,7 +35,7 @@ class Registration:
     ----------
     request : RegistrationRequest
     scene : vtkMRMLScene, optional
-        Where new nodes go: by default that of the fixed volume.
+        The scene of new nodes: by default that of the fixed volume.
 
     Attributes
     ----------
@@ -45,12 +45,11 @@ class Registration:
         seconds, warnings, verdict, ...) and, where labels were given, ``dice`` (label to [before,
         after]), ``dice_before`` and ``dice_after`` (means).
     places : list of dict
-        When finished: the worst places, what speaks most against the result first, as
-        morphseek.report.worst_places has them: ``kind``, ``text``, ``tip``, ``lps`` (mm). Empty
-        with an older package.
+        When finished: morphseek.report.worst_places, the worst first, with ``kind``, ``text``,
+        ``tip`` and ``lps`` (mm). Empty with an older package.
     nodes : dict
-        When finished: output name (of ``request.OUTPUTS``) to node, and "transferred" to the list
-        of nodes from ``request.transfer``.
+        When finished: the node of each output (names as in ``request.OUTPUTS``), and under
+        "transferred" the list of nodes that ``request.transfer`` led to.
     error : RegistrationError or None
         When failed.
     """
@@ -68,22 +67,22 @@ class Registration:
         self._began = self._fraction = self._heard = 0.0
         self._silence = _SILENCE
         self._layers: dict[Any, list[transfer.Layer]] = {}
-        # of the nodes of _layers, those under a transform that is not linear, and it as it was at
-        # the start
+        # the nodes of _layers under a transform that is not linear, each with a copy of that
+        # transform as it was at the start
         self._bent: dict[Any, Any] = {}
         self._reference: Any = None  # the fixed volume's grid in the world
-        self._markups: list[Any] = []  # of request.transfer, as they were at the start
+        self._markups: list[Any] = []  # those in request.transfer, as they were at the start
         self._fixed_labels: dict[str, tuple[np.ndarray, int]] = {}
         self._dice_before: dict[str, float] = {}
 
     @property
     def running(self) -> bool:
-        """Whether poll() has still something to wait for."""
+        """Whether the registration still runs, so that poll() must be called."""
         return self.state == "running"
 
     @property
     def pid(self) -> int:
-        """Of the worker process, while running."""
+        """The id of the worker process, while it runs."""
         return self._worker.pid
 
     def start(self) -> None:
@@ -121,7 +120,7 @@ class Registration:
         self.state = "running"
 
     def _prepare(self) -> dict[str, Any]:
-        """Write the arrays, all of it as it is now; return the worker's request."""
+        """Write the arrays as all nodes are now; return the worker's request."""
         r, put = self.request, self._worker.put
         job: dict[str, Any] = {"options": r.options(), "field_spacing": r.field_spacing}
         for side in ("fixed", "moving"):
@@ -162,7 +161,9 @@ class Registration:
         return job
 
     def _prepare_channels(self) -> list[dict[str, Any]]:
-        """Write what drives the registration beside the first volumes; the labels are prepared."""
+        """Write the second volumes and labels that drive the registration; _prepare_labels comes
+        first.
+        """
         r, scratch, entries = self.request, self._scratch, []
 
         def put(side: str, array: np.ndarray, volume: Any) -> dict[str, Any]:
@@ -188,8 +189,8 @@ class Registration:
         return entries
 
     def _prepare_labels(self) -> list[dict[str, Any]]:
-        """Write the label arrays that the worker brings onto the fixed grid, keep those that we do;
-        measure Dice as it is before.
+        """Write the label arrays that the worker brings onto the fixed grid, and keep those that
+        this process resamples. Measure Dice before the registration.
         """
         r, entries, kept = self.request, [], {}
         nodes = [
@@ -209,7 +210,7 @@ class Registration:
             if node in self._layers:
                 continue
             self._layers[node] = layers = transfer.layers(self._scratch, node)
-            if _is_bent(node):  # brought into the world first, its labels would be resampled twice
+            if _is_bent(node):  # resampled here: for the worker they would be resampled twice
                 parent = node.GetParentTransformNode()
                 if parent not in kept:
                     kept[parent] = geometry.keep_transform(self._scratch, parent)
@@ -236,9 +237,7 @@ class Registration:
         if not self._fraction:
             self._fraction = _SHARE[0]
             events.append(
-                Event(
-                    "prepare", self._fraction, None, "the volumes are with the worker, which starts"
-                )
+                Event("prepare", self._fraction, None, "the worker has the volumes and starts")
             )
         lines = self._worker.lines()
         for line in lines:
@@ -246,9 +245,9 @@ class Registration:
                 events += self._taken(line)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 self._fail(
-                    "The registration process gave an answer that cannot be understood"
-                    f" ({type(error).__name__}: {error}). Is the Python package of another version"
-                    " than the extension? Install it again; then click Register again"
+                    "The answer of the registration process cannot be read"
+                    f" ({type(error).__name__}: {error}). The Python package may not match the"
+                    " extension's version. Install it again; then click Register again"
                 )
             if not self.running:
                 return events
@@ -258,14 +257,14 @@ class Registration:
         elif now - self._heard > self._silence:
             self._silence += 10.0
             said = (
-                f"the registration process has said nothing for {now - self._heard:.0f} s; it may"
-                " hang, and Cancel ends it"
+                f"the registration process has not reported for {now - self._heard:.0f} s; it may"
+                " hang. Cancel ends it"
             )
             events.append(Event("prepare", self._fraction, None, said))
         return events
 
     def _taken(self, line: dict[str, Any] | None) -> list[Event]:
-        """Do what a line of the worker's asks for."""
+        """Handle one line of the worker's output; None: it has ended."""
         if line is None:
             self._fail(
                 f"The registration process ended unexpectedly ({self._worker.why()}). If memory"
@@ -364,16 +363,16 @@ class Registration:
                 )
             else:
                 metrics["warnings"].append(
-                    "Dice was not measured: the labels of the two sides have none in common on the"
-                    " fixed volume"
+                    "Dice was not measured: the two sides have no label in common on the fixed"
+                    " volume"
                 )
         return built, metrics
 
     def _moved_labels(
         self, entries: list[dict[str, Any]], transform: Any
     ) -> dict[Any, tuple[list[np.ndarray], np.ndarray]]:
-        """Return, for every node with labels, its layers' arrays on the fixed grid and that grid's
-        4x4 index to LPS matrix.
+        """Return for every node with labels the arrays of its layers on the fixed grid, and that
+        grid's 4x4 index to LPS matrix.
         """
         moved, rest = {}, iter(entries)
         for node, layers in self._layers.items():
@@ -401,15 +400,15 @@ class Registration:
                 outputs.show_like(node, source)
 
     def cancel(self) -> None:
-        """End the worker at once; no node was made, none will be."""
+        """End the worker at once. No node is made."""
         if self.running:
             self._end("cancelled")
 
     def wait(
         self, show: Callable[[Event], Any] | None = None, interval: float = 0.05
     ) -> dict[str, Any]:
-        """Drive the run to its end, for scripts; return the result. An exception, Ctrl-C too,
-        cancels.
+        """Poll until the registration ends, for scripts; return the result. An exception, also by
+        Ctrl-C, cancels it.
 
         Raises
         ------
@@ -448,7 +447,7 @@ def _is_bent(node: Any) -> bool:
 def register(
     request: RegistrationRequest, show: Callable[[Event], Any] | None = None, scene: Any = None
 ) -> Registration:
-    """Run a request to its end, for scripts; return the finished Registration.
+    """Run a request and wait for it, for scripts; return the finished Registration.
 
     >>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, transfer=[labelsNode])
     >>> done = register(request)

@@ -1,19 +1,19 @@
-"""What a registration is asked to do: the contract between the panel (or a script) and the library.
+"""What a registration shall do: the interface between the panel, or a script, and the library.
 
-A script, and the panel, do this:
+The panel and scripts use it in this way:
 
 >>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, preset="MR <- CT")
 >>> reason = request.validate()            # "" when it can run, otherwise why it cannot
 >>> registration = Registration(request)   # MorphSeekLib.registration
 >>> registration.start()                   # writes the inputs, starts the worker, returns
 >>> while registration.running:            # by a QTimer in the panel; .wait() in a script
-...     for event in registration.poll():  # since the last call; the last of them makes the nodes
+...     for event in registration.poll():  # events since the last call; the last makes the nodes
 ...         show(event)
 >>> registration.state                     # "finished", "failed" or "cancelled"
 >>> registration.result                    # metrics (dict) when finished
 >>> registration.nodes                     # output name -> node; "transferred" -> list of nodes
 >>> registration.error                     # when failed: RegistrationError with name and code
->>> registration.cancel()                  # the worker is gone when it returns, no node was made
+>>> registration.cancel()                  # ends the worker before it returns; makes no node
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Union
 from . import geometry
 
 Output = Union[None, bool, Any]
-"""None or False: not wanted. True: a new node. A node: this one is filled."""
+"""None or False: no output. True: a new node. A node: this one is overwritten."""
 
 
 class Event(NamedTuple):
@@ -37,7 +37,7 @@ class Event(NamedTuple):
     :data:`STAGES` has their names for the user.
     """
     fraction: float
-    """Of the whole registration, 0 to 1, never decreasing."""
+    """Fraction of the whole registration, 0 to 1, never decreasing."""
     eta: float | None
     """Seconds left; None while that is unknown."""
     message: str
@@ -56,7 +56,7 @@ STAGES = {
     "finish": "Measuring",
     "outputs": "Making the outputs",
 }
-"""Stage to its name on the progress bar."""
+"""The name of each stage on the progress bar."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Preset:
 
     name: str
     description: str
-    """For whom it is: a sentence for the tool tip."""
+    """What it is for: a sentence for the tool tip."""
     options: dict[str, Any]
-    """Engine options that it sets; all others keep the engine's defaults."""
+    """The engine options that it sets; all others keep the engine's defaults."""
 
 
 PRESETS = {
@@ -109,7 +109,7 @@ PRESETS = {
         ),
     )
 }
-"""Name to :class:`Preset`, in the order of the menu."""
+"""The presets by name, in the order of the menu."""
 
 OVERRIDES = (
     "initial",
@@ -129,13 +129,13 @@ are not None. Their types, ranges, defaults and help texts are the engine's own:
 
 
 def further(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return those of the engine's options that no other field of a request stands for."""
+    """Return the engine's options that have no field of their own in a request."""
     elsewhere = {*OVERRIDES, "preset", "uncertainty"}
     return [option for option in table if option["name"] not in elsewhere]
 
 
 SMOOTHNESS = ("auto", "low", "high")
-"""The words that smoothness may be; else it is a number of mm."""
+"""The words that smoothness may be; otherwise it is a number of mm."""
 
 OUTPUTS = (
     "transformed_volume",
@@ -145,13 +145,13 @@ OUTPUTS = (
     "jacobian",
     "uncertainty",
 )
-"""Fields of :class:`RegistrationRequest` that are an :data:`Output`."""
+"""Fields of :class:`RegistrationRequest` whose type is :data:`Output`."""
 
 
 @dataclasses.dataclass
 class RegistrationRequest:
-    """One registration. Nodes are MRML nodes; everything is understood in world coordinates, parent
-    transforms included.
+    """One registration. Nodes are MRML nodes. They count in world coordinates, that is, with their
+    parent transforms.
     """
 
     fixed: Any = None
@@ -161,31 +161,34 @@ class RegistrationRequest:
     preset: str = "Automatic"
     """Key of :data:`PRESETS`."""
     fixed_mask: Any = None
-    """Label map or segmentation: where it is not zero (any segment), the fixed volume counts."""
+    """Label map or segmentation: only voxels of the fixed volume inside it (in any segment) are
+    compared.
+    """
     moving_mask: Any = None
     rigid_regions: Any = None
-    """Label map or segmentation of the fixed volume: each label moves as one body."""
+    """Label map or segmentation of the fixed volume: each label moves as one rigid body."""
     fixed_landmarks: Any = None
-    """Markups of points that mark the same places in both volumes, paired by the labels that both
-    have, else in their order: they steer. The option ``landmark_error`` must be set.
+    """Markups of points that mark the same places in both volumes and steer the registration. They
+    are paired by the labels that both have, otherwise in their order. The option ``landmark_error``
+    must be set.
     """
     moving_landmarks: Any = None
     channels: list = dataclasses.field(default_factory=list)
-    """Pairs (fixed, moving) of further scalar volumes of the two sides, FLAIR beside T1: they drive
-    the registration, too. Each may have a grid of its own.
+    """Pairs (fixed, moving) of further scalar volumes, such as FLAIR beside T1, that also drive the
+    registration. Each may have a grid of its own.
     """
     labels_drive: bool = False
-    """Whether fixed_labels and moving_labels drive the registration, too: structures of one name
-    (of one number in label maps) are brought onto each other.
+    """Whether fixed_labels and moving_labels drive the registration, too: structures of the same
+    name (in label maps, of the same number) are brought onto each other.
     """
     initial_transform: Any = None
-    """Linear transform node that, set on the moving volume, brings it near the fixed one: where the
-    alignment starts.
+    """Transform node that, set on the moving volume, brings it near the fixed one. The alignment
+    starts from a linear one; from any other the refinement starts.
     """
 
     initial: str | None = None
-    """none, com, rigid or affine: the initial alignment. This and the next ones: None leaves it to
-    the preset.
+    """The initial alignment: none, com, rigid or affine. Here and in the next fields, None leaves
+    the choice to the preset.
     """
     steps: int | None = None
     """Network steps; 0 takes the model's own number."""
@@ -196,7 +199,7 @@ class RegistrationRequest:
     search: str | None = None
     """auto, on or off."""
     smoothness: str | None = None
-    """auto, low, high, or a number of mm as text: over which distance tissue moves together."""
+    """The distance over which tissue moves together: auto, low, high, or a number of mm as text."""
     model: str | None = None
     """Built-in name, path of a .onnx bundle, "default" or "none"."""
     device: str | None = None
@@ -204,23 +207,23 @@ class RegistrationRequest:
     threads: int | None = None
     """CPU threads; 0 uses every core."""
     further_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Engine options that no other field stands for, by name: those that :func:`further` lists."""
+    """Engine options without a field of their own, by name: those that :func:`further` lists."""
     field_spacing: float = 0.0
-    """mm between the vectors of the transforms that are made; 0 takes the fixed volume's grid. Does
-    not change the transformed volume; points, and labels under a transform that is not linear, go
-    through these vectors.
+    """mm between the vectors of the output transforms; 0 takes the fixed volume's grid. It does not
+    change the transformed volume. Points, and labels under a transform that is not linear, are
+    moved by these vectors.
     """
 
     transformed_volume: Output = True
     """Moving volume resampled once onto the fixed grid."""
     transform: Output = True
-    """Grid transform node, and the affine after it: brings moving nodes that are put under it
+    """Grid transform node with the affine after it. It brings moving nodes that are put under it
     onto the fixed volume.
     """
     inverse_transform: Output = None
-    """Grid transform node, likewise: brings fixed nodes onto the moving volume."""
+    """Grid transform node of the same kind that brings fixed nodes onto the moving volume."""
     displacement_magnitude: Output = None
-    """Volume on the fixed grid, mm, of the whole displacement (initial alignment included)."""
+    """Volume on the fixed grid: length of the displacement in mm, initial alignment included."""
     jacobian: Output = None
     """Volume on the fixed grid: Jacobian determinant of the map from fixed to moving; below 0 where
     it folds.
@@ -231,22 +234,22 @@ class RegistrationRequest:
     """
 
     transfer: list = dataclasses.field(default_factory=list)
-    """Segmentations, label maps and markups of the moving side: each gives a new node on the fixed
-    side.
+    """Segmentations, label maps and markups of the moving side: for each, a new node on the fixed
+    side is made.
     """
     fixed_labels: Any = None
     """Segmentation or label map of each side: their Dice is measured before and after. With
-    ``labels_drive`` it says how well the labels were followed, and no more.
+    ``labels_drive`` it only says how well the registration follows the labels.
     """
     moving_labels: Any = None
 
     def options(self) -> dict[str, Any]:
-        """Return the engine options: the preset's, and over them those that were set."""
+        """Return the engine options: the preset's, overridden by those that are set."""
         own = {name: getattr(self, name) for name in OVERRIDES if getattr(self, name) is not None}
         return {**PRESETS[self.preset].options, **self.further_options, **own}
 
     def stages(self) -> list[str]:
-        """Return what will run, one line a stage, in plain words; for the Advanced section."""
+        """Return what will run, one line a stage, in plain words for the Advanced section."""
         option = {
             "initial": "affine",
             "search": "auto",
@@ -374,7 +377,9 @@ class RegistrationRequest:
         return ""
 
     def _channel_names(self) -> list[str]:
-        """Return what messages call the channels that are whole: by their fixed volumes."""
+        """Return the channels' names in messages, from their fixed volumes; incomplete channels are
+        left out.
+        """
         return [fixed.GetName() for fixed, moving in self.channels if fixed and moving]
 
     def _channels_problem(self) -> str:
@@ -385,9 +390,9 @@ class RegistrationRequest:
                 if reason := _volume_problem(node):
                     return f"The second {name} volume ({node.GetName()}) {reason}"
             if pair[0] is self.fixed and pair[1] is self.moving:
-                return "The second volumes are the first ones again: select others"
+                return "The second volumes are the same as the first ones: select others"
         if self.labels_drive and (self.fixed_labels is None or self.moving_labels is None):
-            return "To let labels drive, select the labels of both sides (under Transfer)"
+            return "To let labels drive the registration, select the labels of both sides"
         return ""
 
     def _initial_problem(self) -> str:
@@ -398,7 +403,7 @@ class RegistrationRequest:
             return "is no transform: select a transform node"
         if is_under(self.moving, node):
             return (
-                "is on the moving volume already: take it off the volume, or leave the initial"
+                "is on the moving volume already: remove it from the volume, or leave the initial"
                 " transform empty"
             )
         return ""
@@ -406,7 +411,7 @@ class RegistrationRequest:
     def _dice_problem(self) -> str:
         fixed, moving = self.fixed_labels, self.moving_labels
         if (fixed is None) != (moving is None):
-            return "To measure Dice, select the labels of both sides or of none"
+            return "To measure Dice, select the labels of both sides; else select none"
         if fixed is None:
             return ""
         if fixed.GetClassName() != moving.GetClassName():
@@ -415,15 +420,13 @@ class RegistrationRequest:
             ours, theirs = _segment_names(fixed), _segment_names(moving)
             if not {*ours} & {*theirs}:
                 return (
-                    "To measure Dice, give the segments of both sides the same names: they have"
+                    "To measure Dice, give the segments of both sides the same names: now they have"
                     " none in common"
                 )
             if twice := next(
                 (name for names in (ours, theirs) for name in names if names.count(name) > 1), None
             ):
-                return (
-                    f"To measure Dice, give each segment a name of its own: {twice} is there twice"
-                )
+                return f"To measure Dice, give each segment a name of its own: {twice} occurs twice"
         return ""
 
     def _outputs_problem(self) -> str:
@@ -460,13 +463,13 @@ class RegistrationRequest:
             ):
                 return (
                     f"{under.GetName()} lies under {node.GetName()}, which would be overwritten:"
-                    " take it off that transform, or select another output"
+                    " remove it from that transform, or select another output"
                 )
         return ""
 
 
 def is_under(node: Any, transform: Any) -> bool:
-    """Whether a transform is among a node's parents."""
+    """Whether a transform is one of the transforms above a node."""
     parent = node.GetParentTransformNode() if node.IsA("vtkMRMLTransformableNode") else None
     return parent is not None and (parent is transform or parent.IsTransformNodeMyParent(transform))
 

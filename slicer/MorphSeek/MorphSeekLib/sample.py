@@ -1,4 +1,4 @@
-"""The made-up pair of the package as nodes: a fixed MR-like and a moving CT-like torso, different
+"""Loads the package's made-up pair as nodes: a fixed MR-like and a moving CT-like torso that differ
 in pose, size, grid and shape, with ten organs each.
 """
 
@@ -14,7 +14,7 @@ from .process import HIDDEN, python
 VOLUMES = {"fixed": "Torso MR", "moving": "Torso CT"}
 LABELS = {"fixed_labels": "Torso MR organs", "moving_labels": "Torso CT organs"}
 
-# In the package's own process, as every registration is.
+# Runs in a process of its own, as every registration does.
 _MAKE = """
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ for name in sys.argv[2:]:
 
 
 def load(volume: Callable[..., Any], labels: Callable[..., Any]) -> list[Any]:
-    """Compute the pair and load it by Slicer's two functions; return the nodes.
+    """Compute the pair and load it by Slicer's functions `volume` and `labels`; return the nodes.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Segmentations, label maps and landmarks, from the moving to the fixed side.
+"""Carries segmentations, label maps and landmarks from the moving to the fixed side.
 
-Label maps are resampled by nearest neighbours, once, from their own grid. Segmentations are never
-hardened (on oblique grids that loses their shape): each of their layers is moved as a label map, so
-that overlapping segments survive. During a registration the worker resamples them, except under a
-transform that is not linear; afterwards `transfer` does, through a transform node:
+Label maps are resampled once, by nearest neighbours, from their own grid. Segmentations are never
+hardened, because on oblique grids that loses their shape. Each of their layers is moved as a label
+map, so that overlapping segments survive. During a registration the worker resamples them, except
+under a transform that is not linear. Afterwards `transfer` does it through a transform node:
 
 >>> new = transfer(segmentationNode, transformNode, reference=fixedVolumeNode)
 """
@@ -23,8 +23,8 @@ _NAME = "{} (registered)"
 
 
 def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> Any:
-    """Make a new node that is a segmentation, label map or markups of the moving side brought onto
-    the fixed side.
+    """Bring a segmentation, label map or markups of the moving side onto the fixed side, as a new
+    node.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     reference : vtkMRMLScalarVolumeNode
         The fixed volume: label maps and segmentations get its grid.
     scene : vtkMRMLScene, optional
-        Where the new node goes; the reference's by default.
+        The scene of the new node; the reference's by default.
 
     Returns
     -------
@@ -44,15 +44,15 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     Raises
     ------
     ValueError
-        The node is under that transform: it is on the fixed side already. Or its label numbers need
+        The node is under that transform and so on the fixed side already, or its label numbers need
         more than 32 bits.
     """
     import slicer
 
     if is_under(node, transform):
         raise ValueError(
-            f"{node.GetName()} is under {transform.GetName()} already, which moves it: take it off"
-            " that transform, or leave it as it is"
+            f"{node.GetName()} is already under {transform.GetName()}, which moves it: remove it"
+            " from that transform, or leave it as it is"
         )
     scratch = slicer.vtkMRMLScene()
     above = geometry.copy_transform(scratch, transform)
@@ -71,8 +71,8 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
 
 
 def on_scratch(scratch: Any, reference: Any) -> Any:
-    """Return the volume whose grid is meant by `reference`, in the scratch scene and in the
-    world.
+    """Return a copy of `reference` in the scratch scene and in world coordinates; only its grid
+    counts.
     """
     copy = geometry.copy_volume(scratch, reference)
     copy.HardenTransform()
@@ -80,34 +80,33 @@ def on_scratch(scratch: Any, reference: Any) -> Any:
 
 
 class Layer(NamedTuple):
-    """One label array of a node: a label map has one, a segmentation one for every level of
-    overlap.
+    """One label array of a node: a label map has one, a segmentation one or, with overlapping
+    segments, several.
     """
 
     volume: Any
     """Label map volume in the scratch scene, under the node's transform to the world."""
     segments: dict[int, tuple[str, Any]]
-    """Place in the segmentation, over all its layers, to identifier and vtkSegment; empty for a
-    label map.
+    """Identifier and vtkSegment of each segment, by its place in the whole segmentation; empty for
+    a label map.
     """
 
     def names(self) -> dict[str, int]:
-        """Return the segments' names, or the label map's numbers, with their values."""
+        """Return the label value of each segment's name or, in a label map, of each number."""
         if self.segments:
             return {
                 segment.GetName(): segment.GetLabelValue() for _, segment in self.segments.values()
             }
         values = np.unique(geometry.array_of(self.volume))
-        # of a label map of floats, too
+        # a label map of floats may have other values
         whole = values[np.isfinite(values) & (values == np.rint(values)) & (values != 0)]
         return {str(int(value)): int(value) for value in whole}
 
     def in_world(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the array, a border of zeros around it, and its 4x4 index to LPS matrix; segments
-        are cropped, to nothing even.
+        """Return the array with a border of zeros, and its 4x4 index to LPS matrix. Segments are
+        cropped, if need be to nothing.
 
-        For a linear transform to the world, which leaves the voxels as they are; another would
-        resample them.
+        The transform to the world must be linear; any other would resample the voxels.
         """
         self.volume.HardenTransform()
         matrix = geometry.matrix_of(self.volume)
@@ -116,13 +115,13 @@ class Layer(NamedTuple):
 
 
 def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
-    """Return the layers of a label map or segmentation, `above` over the node's own transform."""
+    """Return the layers of a label map or segmentation, the node's own transform under `above`."""
     import slicer
 
     if not node.IsA("vtkMRMLSegmentationNode"):
         return [Layer(geometry.copy_volume(scratch, node, above), {})]
     copy = geometry.add(scratch, "vtkMRMLSegmentationNode")
-    copy.CopyContent(node, True)  # making the representation must not change the user's node
+    copy.CopyContent(node, True)  # so that making the representation leaves the user's node alone
     segmentation = copy.GetSegmentation()
     if not segmentation.CreateRepresentation(BINARY):
         raise ValueError(f"{node.GetName()} cannot be converted to a binary label map")
@@ -136,7 +135,7 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
                 image, volume
             )
             geometry.narrow(volume)
-        else:  # nothing but empty segments
+        else:  # all segments are empty
             geometry.fill_volume(volume, np.zeros((1, 1, 1), np.uint8), np.eye(4))
         geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
         names = segmentation.GetSegmentIDsForLayer(i, BINARY)
@@ -149,11 +148,11 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
 def assemble(
     scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray
 ) -> Any:
-    """Return, in the scratch scene, what a label map or segmentation becomes when its layers are
-    these arrays on that grid.
+    """Return a new label map or segmentation in the scratch scene whose layers are these arrays on
+    that grid.
 
-    The segments are those of `found`, whatever became of the node's since: it gives no more than
-    its class and its name.
+    Its segments are those of `found`, even if the node has changed since: `node` gives only its
+    class and its name.
     """
     import slicer
 
@@ -171,7 +170,7 @@ def assemble(
         image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(
             volume
         )
-        image.UnRegister(None)  # C++ made it for its caller to keep; Python holds its own reference
+        image.UnRegister(None)  # drops C++'s reference; Python holds its own
         for place, (name, segment) in layer.segments.items():
             copy = slicer.vtkSegment()
             copy.DeepCopyMetadata(segment)
@@ -186,16 +185,16 @@ def assemble(
 
 def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.ndarray, int]]:
     """Return each label of a label map or segmentation, on the grid of a volume, as (array, value):
-    it is where they are equal.
+    the label is where the array equals the value.
 
-    Keys are the segments' names, or the label map's numbers, those outside the grid included.
+    Keys are the segments' names, or the label map's numbers, also of labels outside the grid.
     """
     found = layers(scratch, node)
     return by_name(found, [resampled(layer.volume, reference) for layer in found])
 
 
 def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
-    """Return what labels_on does, for layers that are arrays already."""
+    """Return what labels_on returns, for layers that are resampled already."""
     return {
         name: (array, value)
         for layer, array in zip(found, arrays)
@@ -204,8 +203,8 @@ def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.
 
 
 def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
-    """Return where a label map or segmentation is not zero, on the grid of a volume: uint8, (z, y,
-    x).
+    """Return 1 where a label map or segmentation is not zero, on the grid of a volume: uint8,
+    (z, y, x).
     """
     mask = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.uint8)
     for layer in layers(scratch, node):
@@ -214,8 +213,8 @@ def mask_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
 
 
 def numbered_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
-    """Return a label map or segmentation as one array of numbers from 1 on, a label each, on the
-    grid of a volume: int16, (z, y, x). Of segments that overlap the last one is seen.
+    """Return a label map or segmentation as one array on the grid of a volume: int16, (z, y, x).
+    Labels are numbered from 1 on; where segments overlap, the last one counts.
     """
     labels = labels_on(scratch, node, reference)
     numbered = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.int16)
@@ -225,19 +224,20 @@ def numbered_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
 def numbered_alike(
     fixed: dict[str, tuple[np.ndarray, int]], moving: dict[str, tuple[np.ndarray, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels of both sides, as labels_on has them, as an array each: what both have gets
-    the same number, from 1 on; int16, (z, y, x). Of segments that overlap the last one is seen.
+    """Return the labels of each side, which labels_on returned, as one array: int16, (z, y, x).
+    Labels that both sides have get the same number, from 1 on. Where segments overlap, the last one
+    counts.
 
     Raises
     ------
     ValueError
-        They have no label in common.
+        The sides have no label in common.
     """
     names = [name for name in fixed if name in moving]
     if not names:
         raise ValueError(
-            "To let labels drive, give them the same names or numbers on both sides: they have none"
-            " in common"
+            "To let labels drive the registration, give them the same names or numbers on both"
+            " sides: now they have none in common"
         )
     both = [
         _numbered(np.zeros(next(iter(side.values()))[0].shape, np.int16), side, names)
@@ -258,7 +258,7 @@ def _numbered(
 def dice(
     a: dict[str, tuple[np.ndarray, int]], b: dict[str, tuple[np.ndarray, int]]
 ) -> dict[str, float]:
-    """Return the Dice overlap of every label that both have; of two empty ones, none."""
+    """Return the Dice overlap of every label that both sides have; two empty ones are left out."""
     scores = {}
     for name in a:
         if name not in b:
@@ -279,8 +279,8 @@ def resampled(volume: Any, reference: Any) -> np.ndarray:
 
 
 def copy_markups(scratch: Any, node: Any) -> Any:
-    """Return a copy of markups in the scratch scene, under no transform, whose points lie where the
-    node's lie in the world now.
+    """Return a copy of markups in the scratch scene, under no transform, with the points in world
+    coordinates as they are now.
     """
     copy = geometry.add(scratch, node.GetClassName())
     copy.CopyContent(node, True)
@@ -290,7 +290,7 @@ def copy_markups(scratch: Any, node: Any) -> Any:
 
 
 def points_of(node: Any) -> dict[str, Any]:
-    """Return the points of markups that are defined, LPS mm in the world, with their labels."""
+    """Return the defined points of markups, in LPS mm of the world, with their labels."""
     defined = [
         i
         for i in range(node.GetNumberOfControlPoints())
@@ -305,15 +305,15 @@ def points_of(node: Any) -> dict[str, Any]:
 
 
 def moved_markups(copy: Any, above: Any) -> Any:
-    """Return what copy_markups made, its points where the transform `above` of that scene brings
-    them.
+    """Return a copy that copy_markups made, its points moved by the transform `above` of the same
+    scene.
     """
     copy.SetAndObserveTransformNodeID(above.GetID())
     return _points_in_world(copy)
 
 
 def _points_in_world(markups: Any) -> Any:
-    """Take markups off their transform and leave every point where it is, defined or not."""
+    """Remove the transform of markups and leave every point where it is, defined or not."""
     points = [
         (markups.GetNthControlPointPositionWorld(i), markups.GetNthControlPointPositionStatus(i))
         for i in range(markups.GetNumberOfControlPoints())

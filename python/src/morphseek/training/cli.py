@@ -37,7 +37,7 @@ _SET = typer.Option(
 
 
 def _fail(error: Exception) -> NoReturn:
-    """End with the message and the main command's exit code for such an error."""
+    """Print the error and end with the main command's exit code for it."""
     code = errors.InvalidArgumentError.exit_code
     if isinstance(error, errors.MorphSeekError):
         code = error.exit_code
@@ -50,8 +50,8 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
-    """Whole numbers from ``least`` that an option lists, as many as ``length`` says unless it is
-    0.
+    """Return the whole numbers in an option's list, each at least ``least``; ``length`` of them
+    unless it is 0.
     """
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) >= least for part in parts) or (
@@ -60,20 +60,20 @@ def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int
         _fail(
             ValueError(
                 f"{option} {text}: give {length or 'one or more'} whole numbers above {least - 1},"
-                " with commas between them"
+                " separated by commas"
             )
         )
     return tuple(int(part) for part in parts)
 
 
 def check_folder(to: Path | None) -> None:
-    """Fail before the work where its figures could not be written."""
+    """Fail at once if the results could not be written at the end."""
     if to is not None and not to.absolute().parent.is_dir():
         _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
 
 
 def changes_of(items: list[str]) -> dict[str, Any]:
-    """The keys that --set changes, and their values."""
+    """Return the keys that --set changes, with their values."""
     values = {}
     for item in items:
         key, sign, text = item.partition("=")
@@ -123,7 +123,7 @@ def _train(
     try:
         last = trainer.run()
     except (DataError, FileNotFoundError, FloatingPointError) as error:
-        _fail(error)  # volumes are read when their turn comes
+        _fail(error)  # volumes are read only when they are needed
     if trainer.rank == 0:
         state = (
             "done"
@@ -148,7 +148,7 @@ def _train(
         if found:
             typer.echo(f"validation {', '.join(found)}")
         if "val_njd_percent" in last and "val_dice" not in last:
-            typer.echo("no labels to choose best.pt by: go on from last.pt")
+            typer.echo("without labels no best.pt is chosen: go on from last.pt")
 
 
 @app.command()
@@ -190,20 +190,21 @@ def evaluate(
         str | None,
         typer.Option(
             help=(
-                "Where pairs start: centres, none, com, rigid or affine; as in the run by default."
+                "Initial alignment: centres, none, com, rigid or affine; by default as in the run."
             )
         ),
     ] = None,
     known: Annotated[
         int,
         typer.Option(
-            help="Fixed volumes to measure points on, by known motions of each; 0: none.", min=0
+            help="How many fixed volumes to measure point errors on, by known motions of each.",
+            min=0,
         ),
     ] = 10,
     to: Annotated[Path | None, typer.Option(help="Write per-pair JSON here.")] = None,
 ) -> None:
-    """Dice and NJD of a checkpoint on a pair list, and how far points end from the truth on known
-    motions of its volumes (the section [known] of the run).
+    """Measure Dice and NJD of a checkpoint on a pair list, and how far points end from the truth
+    on known motions of its volumes (the section [known] of the run).
     """
     import numpy as np
 
@@ -262,11 +263,11 @@ def average_(
     share: Annotated[
         list[float] | None,
         typer.Option(
-            help="Share of each checkpoint, in their order (repeatable); all alike by default."
+            help="Weight of each checkpoint, in their order (repeatable); equal by default."
         ),
     ] = None,
 ) -> None:
-    """Average the weights of several runs: often better on new people than any of them."""
+    """Average the weights of several runs: often better on new subjects than any of them."""
     from .run import average, save_atomic
 
     try:
@@ -303,9 +304,9 @@ def export(
     """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes
     from the checkpoint.
 
-    How its steps see the images (model.offsets, model.mirrored) is CONFIG's where that says so,
-    else the checkpoint's. With --data, CONFIG's test pairs (data.test) are registered, from where
-    the run's pairs start, and their figures go into the manifest.
+    How the steps see the images (model.offsets, model.mirrored) comes from CONFIG if it sets them,
+    else from the checkpoint. With --data, CONFIG's test pairs (data.test) are registered from the
+    run's initial alignment, and their scores go into the manifest.
     """
     import numpy as np
 

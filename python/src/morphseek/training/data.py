@@ -1,4 +1,4 @@
-"""Moved to pairs; the names of old warn."""
+"""Old names of :mod:`.pairs`; they still work, with a warning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Registration of pairs with a model in PyTorch, and the figures that count.
+"""Registers pairs with a model in PyTorch and scores the results.
 
-Dice is measured on the fixed image's own grid: the moving labels are read once, from the original
-volume, with nearest-neighbour interpolation through the total transform.
+Dice is measured on the fixed image's own grid: the moving labels are read once from the original
+volume, by nearest neighbours through the total transform.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 def register_sample(
     model: PolicyBackbone, pair: Sample, steps: int, amp: bool = False
 ) -> list[Tensor]:
-    """T deterministic steps (z = mu).
+    """Take T deterministic steps (z = mu).
 
     Returns
     -------
@@ -59,9 +59,7 @@ def register_sample(
 
 
 def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
-    """The displacement in voxels of the fixed volume, on its own grid: (1, 3, D, H, W) of the fixed
-    volume.
-    """
+    """Return the displacement on the fixed volume's own grid, in its voxels: (1, 3, D, H, W)."""
     device = u.device
     spacing = torch.as_tensor(
         fixed.spacing / grid.spacing, dtype=torch.float32, device=device
@@ -88,18 +86,19 @@ def score_pair(
     u : (1, 3, D, H, W)
         Voxels of ``grid``.
     surface : bool
-        Measure the 95 % Hausdorff distance too.
+        Also measure the 95 % Hausdorff distance.
     initial : ndarray of shape (4, 4), optional
-        Where it starts, as in :func:`.pairs.make_sample`.
+        The initial transform, as in :func:`.pairs.make_sample`.
 
     Returns
     -------
     dict
         ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian
-        determinant where that is positive); where both volumes have labels also ``dice`` (mean over
-        labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` (mean over labels, each voxel counting
-        by the volume that it covers in the moving image: what the inverse transform will have, but
-        for its own sampling), and ``hd95`` in mm. All NaN where the displacement is not finite.
+        determinant where that is positive). If both volumes have labels, also ``dice`` (mean over
+        labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` and ``hd95`` in mm. ``dice_moving``
+        weights each voxel by the volume that it covers in the moving image; it is the Dice of the
+        inverse transform but for the latter's sampling. All are NaN if the displacement is not
+        finite.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     determinant = jacobian_determinant(u)
@@ -140,8 +139,8 @@ def score_pair(
 
 
 def _of(u: Tensor, figures: dict[str, float]) -> dict[str, float]:
-    """The figures of a displacement: NaN where it has any. It would pass for one without folds,
-    since no comparison with NaN holds.
+    """Return a displacement's scores, or NaN if the displacement has NaN: otherwise it would count
+    as free of folds, because no comparison with NaN holds.
     """
     return figures if bool(u.isfinite().all()) else dict.fromkeys(figures, math.nan)
 
@@ -152,8 +151,8 @@ def score_sample(u: Tensor, pair: Sample, labels: int) -> dict[str, float]:
     Returns
     -------
     dict
-        ``dice``, ``njd`` and ``sdlogj`` as :func:`score_pair`; ``epe``, the mean distance to the
-        truth in voxels, where that is known.
+        ``dice``, ``njd`` and ``sdlogj`` as in :func:`score_pair`; ``epe``, the mean distance to the
+        true displacement in voxels, if that is known.
     """
     inside = pair.fixed_fov * (warp(pair.moving_fov, u, mode="nearest") > 0)
     warped = warp(pair.moving_map, u, mode="nearest")
@@ -179,13 +178,13 @@ def evaluate_pairs(
     amp: bool = False,
     surface: bool = False,
 ) -> list[dict[str, Any]]:
-    """Register pairs from where ``source`` starts them and score the state after every step.
+    """Register pairs from the initial transforms of ``source`` and score the state after each step.
 
     Returns
     -------
     list of dict
-        One a pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list with
-        :func:`score_pair` of step 0 (the start) to ``steps``.
+        One for each pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list of
+        :func:`score_pair` after step 0 (the start) to step ``steps``.
     """
     was_training = model.training
     model.eval()
@@ -211,7 +210,7 @@ def evaluate_pairs(
 
 
 def first(pairs: list[tuple[str, str]], count: int) -> list[str]:
-    """The first so many fixed volumes of a pair list, each once."""
+    """Return the first ``count`` different fixed volumes of a pair list."""
     return list(dict.fromkeys(fixed for fixed, _ in pairs))[:count]
 
 
@@ -225,15 +224,15 @@ def evaluate_points(
     known: KnownMotion,
     device: torch.device | str = "cpu",
 ) -> list[dict[str, Any]]:
-    """Register known motions of volumes, the same ones at every call: how far points end from the
-    truth, which overlap does not tell.
+    """Register known motions of volumes, the same ones at every call, and measure how far points
+    end from the truth. Overlap of labels does not show that.
 
     Returns
     -------
     list of dict
-        One a volume: ``fixed`` and ``steps``, a list from step 0 (nothing moved) to ``steps`` of
-        ``points_mm``, the mean distance in the foreground to the truth in mm, and
-        ``points_two_mm``, the same where the two images have contrasts of their own.
+        One for each volume: ``fixed`` and ``steps``, a list from step 0 (nothing moved) to step
+        ``steps`` of ``points_mm``, the mean distance to the truth in the foreground in mm, and
+        ``points_two_mm``, the same with images of two contrasts.
     """
     was_training = model.training
     model.eval()
@@ -258,7 +257,7 @@ def evaluate_points(
 
 
 def scores(rows: list[dict[str, Any]], step: int, key: str) -> list[float]:
-    """One figure after ``step`` of every pair in ``rows`` that has it: pairs without labels have no
-    Dice.
+    """Return one score after ``step`` for all pairs in ``rows`` that have it: pairs without labels
+    have no Dice.
     """
     return [row["steps"][step][key] for row in rows if key in row["steps"][step]]

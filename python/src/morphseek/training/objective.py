@@ -1,4 +1,4 @@
-"""Moved to step, policy and backbones; the names of old warn."""
+"""Old names of :mod:`.step`, :mod:`.policy` and :mod:`.backbones`; they still work but warn."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def identity_grid(
 
 
 def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:
-    """Move what ``x`` (B, C, D, H, W) shows by whole voxels, ``offset`` along z, y, x; the border's
-    values fill the gap.
+    """Shift the contents of ``x`` (B, C, D, H, W) by whole voxels, ``offset`` along z, y, x; the
+    border's values fill the gap.
     """
     for axis in range(3):
         n = x.shape[axis + 2]
@@ -71,15 +71,15 @@ def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:
 
 
 def to_view(x: Tensor, view: Sequence[int] | Tensor) -> Tensor:
-    """What a network sees of ``x`` (B, C, D, H, W): mirrored left to right where ``view[3]`` is 1,
-    then moved by ``view[:3]`` voxels.
+    """Return ``x`` (B, C, D, H, W) as a network sees it: mirrored left to right if ``view[3]`` is
+    1, then shifted by ``view[:3]`` voxels.
     """
     return translate(_mirror(x, view[3]), view)
 
 
 def from_view(field: Tensor, view: Sequence[int] | Tensor) -> Tensor:
-    """Bring a displacement (B, 3, D, H, W), voxels, of images that went through :func:`to_view`
-    back to where they came from.
+    """Undo :func:`to_view` for a displacement (B, 3, D, H, W), voxels, of images that went through
+    it.
     """
     back: Sequence[Any] = [-view[axis] for axis in range(3)]
     field = _mirror(translate(field, back), view[3])

@@ -1,5 +1,5 @@
-"""One refinement step as a loss: from a pair and its current state to a scalar to differentiate and
-the next state.
+"""One refinement step as a loss: from a pair and its current state it computes a scalar to
+differentiate and the next state.
 
 The whole step is one :class:`torch.nn.Module`, so that
 :class:`torch.nn.parallel.DistributedDataParallel` can wrap it: one forward, one backward, gradients
@@ -32,7 +32,7 @@ from .spatial import compose, jacobian_determinant, to_view, warp
 
 
 class StepObjective(nn.Module):
-    """Loss of one step for the pair at hand.
+    """Loss of one step for one pair.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class StepObjective(nn.Module):
         z, y, x = spacing
         self.spacing = (z, y, x)
         self.memory = PolicyMemory()
-        # Adaptive under a target KL; part of the checkpoint.
+        # Changes during the run if loss.kl_target is set; part of the checkpoint.
         self.kl_weight = loss.kl
 
     def policy_state(self) -> dict[str, Any]:
@@ -104,8 +104,7 @@ class StepObjective(nn.Module):
     def field_losses(self, pair: Sample, u: Tensor, with_dice: bool = True) -> dict[str, Tensor]:
         """Terms that depend on the cumulative field ``u`` (B, 3, D, H, W) alone."""
         w = self.weights
-        # One sampling pass reads image, field of view and labels: the coordinates are the expensive
-        # part.
+        # One pass samples image, field of view and labels, because the coordinates are expensive.
         with_dice = with_dice and pair.moving_labels.shape[1] > 0
         stack = [pair.moving, pair.moving_fov]
         if with_dice:
@@ -131,12 +130,12 @@ class StepObjective(nn.Module):
         return terms
 
     def warm_loss(self, terms: dict[str, Tensor], encoded: Encoded) -> Tensor:
-        """L_warm, the unsupervised objective of warm-up, with our fold hinge where it has
+        """L_warm, the unsupervised objective of the warm-up, with our fold hinge if that has a
         weight.
         """
         w = self.weights
         terms["kl"] = kl_to_standard_normal(encoded.mu, encoded.log_sigma)
-        # Where the truth is told, likeness says less, and of two contrasts nothing.
+        # With a known truth similarity adds little, and between two contrasts nothing.
         likeness = 0.0 if "truth" in terms else terms["similarity"]
         loss = likeness + w.regularity * terms["regularity"] + self.kl_weight * terms["kl"]
         if w.fold:
@@ -148,8 +147,8 @@ class StepObjective(nn.Module):
     def segmentation_loss(
         self, logits: Tensor, pair: Sample, u_prev: Tensor, view: Sequence[int] | Tensor | None
     ) -> Tensor:
-        """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against what
-        the network saw.
+        """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against the
+        labels of the images as the network saw them.
         """
         with torch.no_grad():
             seen = warp(pair.moving_map, u_prev, mode="nearest")
@@ -170,8 +169,8 @@ class StepObjective(nn.Module):
     def forward(
         self, pair: Sample, u_prev: Tensor, step: int = 0, pretrain: bool = False, **sampling: Any
     ) -> StepResult:
-        """Run a step (from 0) from the state ``u_prev`` (1, 3, D, H, W), voxels; or ``pretrain`` on
-        the two images alone.
+        """Run step ``step`` (from 0) from the state ``u_prev`` (1, 3, D, H, W), voxels; with
+        ``pretrain``, train the segmentation of the two images alone.
         """
         if pretrain:
             return self.recognition_step(pair, u_prev)
@@ -180,7 +179,7 @@ class StepObjective(nn.Module):
         return self.deterministic_step(pair, u_prev, step)
 
     def recognition_step(self, pair: Sample, u_prev: Tensor) -> StepResult:
-        """Auxiliary segmentation of both images, unregistered; the state stays as it is."""
+        """Train the auxiliary segmentation of both images, unregistered; the state is unchanged."""
         images = torch.cat((pair.fixed, pair.moving), dim=0)
         target = torch.cat((pair.fixed_map, pair.moving_map), dim=0)[:, 0].long()
         with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):

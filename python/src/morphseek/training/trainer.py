@@ -1,4 +1,4 @@
-"""Moved to run; the names of old warn."""
+"""Old names of :mod:`.run`; they still work, with a warning."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ from ..spatial import from_view, integrate_velocity, to_view, upsample_field
 
 __all__ = ["BACKBONES", "Encoded", "PolicyBackbone", "SplitConv", "build", "prepare", "register"]
 
-GROUP = "morphseek.backbones"  # of the entry points
+GROUP = "morphseek.backbones"  # the group of the entry points
 
 
 class _Registry(dict[str, "type[PolicyBackbone]"]):
-    """Backbones by name; one that is not here is looked for among the entry points."""
+    """Backbones by name; one that is missing is searched for among the entry points."""
 
     def __missing__(self, name: str) -> type[PolicyBackbone]:
         for point in importlib.metadata.entry_points(group=GROUP, name=name):
@@ -83,16 +83,16 @@ def known(ability: str) -> list[str]:
 
 @dataclass
 class Encoded:
-    """What one pass of the encoder leaves for any number of trajectories.
+    """The result of one pass of the encoder, for any number of trajectories.
 
     Attributes
     ----------
     mu, log_sigma : (B, C_L, d, h, w)
         Parameters of the latent policy, float32.
     skips : tuple of Tensors
-        What the decoder needs besides ``z``: the skip halves of its convolutions, already applied.
+        What the decoder needs besides ``z``: the results of its convolutions' skip halves.
     view : sequence of 4 int, or Tensor of shape (4,), optional
-        How the encoder saw the images: see :meth:`PolicyBackbone.view`. The field is brought back.
+        How the encoder saw the images, see :meth:`PolicyBackbone.view`; undone for the field.
     """
 
     mu: Tensor
@@ -120,18 +120,18 @@ class SplitConv(nn.Module):
         self.skip = nn.Conv3d(skip, out, 3, padding=1, bias=False)
 
     def prepare(self, skip: Tensor) -> Tensor:
-        """The skip half, (B, out, ...). Run it once per state."""
+        """Apply the skip half, (B, out, ...). Run it once per state."""
         return self.skip(skip)
 
     def forward(self, up: Tensor, prepared: Tensor) -> Tensor:
-        """Add a trajectory's half to a prepared skip half; a batch of one in ``prepared`` serves
-        all.
+        """Add a trajectory's half to a prepared skip half; if ``prepared`` has a batch of one, it
+        serves all trajectories.
         """
         return self.up(up) + prepared
 
 
 def prepare(merges: nn.ModuleList, skips: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """The skip halves of a decoder's :class:`SplitConv`, one a level."""
+    """Apply the skip halves of a decoder's :class:`SplitConv`, one for each level."""
     levels = cast("Iterable[SplitConv]", merges)
     return tuple(merge.prepare(skip) for merge, skip in zip(levels, skips, strict=True))
 
@@ -141,15 +141,15 @@ def _pointwise(conv: nn.Conv3d, x: Tensor) -> Tensor:
     thread is slow.
     """
     weight = conv.weight.reshape(conv.out_channels, conv.in_channels)
-    assert conv.bias is not None  # for the type checker, as below
+    assert conv.bias is not None  # for the type checker
     return torch.einsum("oc,bcdhw->bodhw", weight, x) + conv.bias.view(1, -1, 1, 1, 1)
 
 
 def _views(
     offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]
 ) -> tuple[tuple[int, int, int, int], ...]:
-    """The views of a period of steps in which both have gone through a whole number of times; none
-    where there is neither.
+    """Return the views of the shortest period of steps after which both lists repeat; none if both
+    are empty.
     """
     if not offsets and not mirrored:
         return ()
@@ -177,17 +177,17 @@ class PolicyBackbone(nn.Module):
     squarings : int
         Scaling-and-squaring steps.
     heads : bool
-        Without the heads the latent is ``f_L`` itself and sigma is 1: the network before its
-        refactoring, kept to measure what the heads cost.
+        Without the heads the latent is ``f_L`` itself and sigma is 1: the plain network, to measure
+        what the heads cost.
     offsets : sequence of (z, y, x)
-        How far the images are moved for the network, voxels, in each step in turn; the step's field
-        is moved back. A network that works at strides 2 to 8 reads an image a little differently
-        when it lies a voxel further: steps that see the pair in different places correct each
-        other's errors, where steps that see it in one place repeat them. Empty: never moved.
+        By how many voxels the images are shifted for the network, in each step in turn; the step's
+        field is shifted back. A network with strides of 2 to 8 reads an image a little differently
+        when it is shifted by a voxel. Steps with different shifts correct each other's errors;
+        steps with the same one repeat them. Empty: never shifted.
     mirrored : sequence of bool
         Whether the network sees the images mirrored left to right (along x), in each step in turn,
-        for the same reason; the step's field is mirrored back. It must have been trained on
-        mirrored pairs. Empty: never.
+        for the same reason; the step's field is mirrored back. The network must have been trained
+        on mirrored pairs. Empty: never.
 
     Attributes
     ----------
@@ -259,8 +259,8 @@ class PolicyBackbone(nn.Module):
         nn.init.constant_(self.log_sigma_head.bias, self.log_sigma_init)
 
     def add_flow(self, channels: int, std: float) -> None:
-        """Append the last convolution of the decoder, to three components; with small weights
-        training starts near the identity.
+        """Append the decoder's last convolution, to three components. Its initial weights are
+        small, so that training starts near the identity.
         """
         self.flow = nn.Conv3d(channels, 3, 3, padding=1)
         assert self.flow.bias is not None
@@ -280,13 +280,13 @@ class PolicyBackbone(nn.Module):
         raise NotImplementedError
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): of the fixed image,
-        and of the warped moving one. Where :attr:`can_segment`.
+        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W), of the fixed image
+        and of the warped moving one. Only if :attr:`can_segment`.
         """
         raise NotImplementedError
 
     def segment(self, images: Tensor) -> Tensor:
-        """Logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W). Where
+        """Logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W). Only if
         :attr:`can_pretrain`.
         """
         raise NotImplementedError
@@ -294,14 +294,14 @@ class PolicyBackbone(nn.Module):
     # -- what the rest of the package calls --------------------------------------------------------
 
     def set_views(self, offsets: Sequence[Sequence[int]], mirrored: Sequence[bool]) -> None:
-        """Let the steps see the images so: the parameters of the same names. The weights stay."""
+        """Set how the steps see the images, as by the constructor. The weights are unchanged."""
         if any(len(offset) != 3 for offset in offsets):
             raise ValueError(f"offsets must have three numbers each, not {offsets}")
         self.views = _views(offsets, mirrored)
 
     def view(self, step: int) -> tuple[int, int, int, int] | None:
-        """How a step (from 0) sees the images: moved by so many voxels along z, y, x, and 1 where
-        mirrored before; None: as they are.
+        """How a step (from 0) sees the images: the shift in voxels along z, y, x, and 1 if they are
+        mirrored first; None: unchanged.
         """
         return self.views[step % len(self.views)] if self.views else None
 
@@ -347,11 +347,11 @@ class PolicyBackbone(nn.Module):
         return self.finish_field(self.decode(z, encoded.skips), encoded.view)
 
     def finish_field(self, raw: Tensor, view: Sequence[int] | Tensor | None = None) -> Tensor:
-        """Integrate, upsample and bring back the decoder's output (J, 3, D/s, H/s, W/s): ``phi``
-        (J, 3, D, H, W), voxels.
+        """Integrate and upsample the decoder's output (J, 3, D/s, H/s, W/s) and undo its view:
+        ``phi`` (J, 3, D, H, W), voxels.
         """
         with torch.autocast(device_type=raw.device.type, enabled=False):
-            # Coordinates lose whole voxels in 16 bits: fields are float32 always.
+            # Fields are always float32: in 16 bits coordinates are off by up to whole voxels.
             field = raw.float()
             if self.parametrisation == "velocity":
                 field = integrate_velocity(field, self.squarings)
@@ -362,7 +362,7 @@ class PolicyBackbone(nn.Module):
         return field
 
     def drop_training_only(self) -> None:
-        """Remove what serves training only, before an export."""
+        """Remove the layers that serve training only, before an export."""
         for name in self.training_only:
             if hasattr(self, name):
                 delattr(self, name)

@@ -49,8 +49,8 @@ class ConvBlock(nn.Module):
 
 
 class FoldedEncoder(PolicyBackbone):
-    """What the networks have in common that work at half resolution and below: an encoder of folded
-    images to stride 8.
+    """Base of the networks that work at half resolution and below: an encoder of folded images to
+    stride 8.
     """
 
     latent_stride = 8
@@ -152,8 +152,8 @@ class Compact(FoldedEncoder):
     def features(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
         """Last feature of the decoder, (J, decoder[1], D/2, H/2, W/2)."""
         x = self.dec8(z)
-        # SplitConv's trajectory half at the coarse grid, then upsampled: the sum with the skip half
-        # is the same linear map, up to the order of interpolation and convolution.
+        # Applies SplitConv's trajectory half on the coarse grid, then upsamples. With the skip half
+        # it is the same linear map, up to the order of interpolation and convolution.
         x = up2(self.dec4.up(x)) + skips[0]
         x = self.block4(F.leaky_relu(self.norm4(x), 0.1))
         x = up2(self.dec2.up(x)) + skips[1]
@@ -163,8 +163,8 @@ class Compact(FoldedEncoder):
         return self.flow(self.features(z, skips))
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits where the images were moved to, (J, 2, K + 1,
-        D, H, W): fixed first, then warped moving.
+        """:meth:`step_field` and the auxiliary logits of the images as they were shifted for the
+        network, (J, 2, K + 1, D, H, W): fixed first, then warped moving.
         """
         x = self.features(z, encoded.skips)
         logits = depth_to_space(self.segmentation_head(x).float())

@@ -27,7 +27,7 @@ def _level(cin: int, cout: int) -> nn.Sequential:
 
 @register("nice-trans")
 class NICETrans(PolicyBackbone):
-    """Two convolutional encoders of 128 channels at the top, concatenated to 256, and a Swin
+    """Two convolutional encoders with 128 channels at the top, concatenated to 256, and a Swin
     decoder.
 
     f_L has 256 channels at stride 32: N = 53,760 at 160x192x224 and 46,080 at 160x192x192. The
@@ -48,9 +48,8 @@ class NICETrans(PolicyBackbone):
     -----
     The paper gives 5.71 M parameters; this one has 5.6 M before the heads. The original is a
     non-iterative coarse-to-fine network that predicts an affine and a field at every decoder level
-    in one pass; here MorphSeek's own steps do the coarse-to-fine work, so the intermediate field
-    heads are left out, and each image has an encoder of its own ("encoded independently") where the
-    original shares one.
+    in one pass. Here MorphSeek's own steps do the coarse-to-fine work, so the intermediate field
+    heads are left out. Each image has an encoder of its own; the original shares one.
     """
 
     latent_stride = 32

@@ -14,8 +14,8 @@ from .compact import ConvBlock, FoldedEncoder, depth_to_space, up2
 __all__ = ["Siamese", "local_correlation"]
 
 
-#: Neighbouring displacements of smooth features have cosines that are nearly the same; a decoder
-# wants inputs of about 1.
+#: Cosines at neighbouring displacements of smooth features differ little; the factor brings the
+#: differences to about 1 for the decoder.
 GAIN = 5.0
 
 
@@ -26,17 +26,17 @@ def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
     ----------
     fixed, moving : (B, C, D, H, W)
     radius : int
-        Cells.
+        Largest displacement along each axis, in cells.
 
     Returns
     -------
     Tensor of shape (B, (2 radius + 1)^3, D, H, W)
-        One channel a displacement, z slowest, less the mean over them, times :data:`GAIN`; cosines
-        are 0 beyond the border.
+        One channel for each displacement, z slowest: the cosine less the mean over all
+        displacements, times :data:`GAIN`. Cosines are 0 beyond the border.
     """
 
     def direction(f: Tensor) -> Tensor:
-        # About each channel's mean: otherwise features that are positive everywhere are alike
+        # Less each channel's mean: otherwise features that are positive everywhere match
         # everywhere. The sums need float32.
         x = f.float()
         return F.normalize(x - x.mean((2, 3, 4), keepdim=True), dim=1, eps=1e-3).to(f.dtype)
@@ -45,8 +45,8 @@ def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
     padded = F.pad(moving, (radius,) * 6)
     d, h, w = fixed.shape[2:]
     n = 2 * radius + 1
-    # A row of displacements at a time: every operator more is paid for in the export, whose
-    # optimiser takes minutes for thousands.
+    # One row of displacements at a time, to save operators: with thousands of them the optimiser of
+    # the export takes minutes.
     rows = torch.stack([padded[..., x : x + w] for x in range(n)], dim=1)
     cosine = torch.cat(
         [
@@ -62,8 +62,8 @@ def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
 class Up(nn.Module):
     """Upsample, join a skip connection, normalise, convolve.
 
-    "Upsample, then convolve" is done as "convolve, then upsample", eight times cheaper. The skip
-    connection is prepared once a state (see :class:`SplitConv`).
+    "Upsample, then convolve" is done as "convolve, then upsample", which is eight times cheaper.
+    The skip connection is prepared once per state (see :class:`SplitConv`).
     """
 
     def __init__(self, up: int, skip: int, out: int, norm: bool = True):
@@ -87,11 +87,11 @@ class Siamese(FoldedEncoder):
 
     In a network that sees both images at once, the recognition of anatomy limits a label-supervised
     registration: the labels that such a network predicts for the fixed image overlap the truth no
-    better than the labels it warps onto it. Here recognition is a network of its own, which takes
-    all that is known about training such networks: it can be trained by itself first
-    (``run.pretrain``), on single images, at a fraction of the cost of a registration iteration. Its
-    features of the two images, with the context of a whole U-Net behind them, meet at strides 8
-    (the policy's ``f_L``), 4 and 2 (the skips of the registration decoder).
+    better than the labels that it warps onto it. Here recognition is a network of its own. It can
+    be trained first (``run.pretrain``), on single images, at a fraction of the cost of a
+    registration iteration. Its features of the two images, which have the context of a whole
+    U-Net, meet at strides 8 (the policy's ``f_L``), 4 and 2 (the skips of the registration
+    decoder).
 
     Everything happens at half resolution and below; images are folded to it without loss
     (space-to-depth).
@@ -109,11 +109,11 @@ class Siamese(FoldedEncoder):
     decoder : (int, int)
         Channels of the registration decoder at strides 4 and 2.
     correlation : (int, int, int)
-        Radii in cells of the local correlation of the two images' features at strides 8, 4 and 2,
-        which the registration decoder then reads in place of the features; 0 leaves it these. It
-        hands the decoder what it must otherwise learn: which displacement matches, whatever the
-        contrast. The decoder then has no instance normalisation, which would take away what is
-        alike everywhere, such as a shift.
+        Radii in cells of the local correlation of the two images' features at strides 8, 4 and 2.
+        The registration decoder reads it instead of the features; with 0 it reads the features.
+        The correlation tells the decoder what it must otherwise learn: which displacement matches,
+        whatever the contrast. The decoder then has no instance normalisation, because that would
+        remove what is equal everywhere, such as a shift.
     mind : bool
         The encoder reads MIND descriptors (12 channels at stride 2) beside the intensities.
     segmentation_classes : int
@@ -167,8 +167,8 @@ class Siamese(FoldedEncoder):
         self.add_heads()
 
     def read(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features of single images (B, 1, D, H, W), with the image network's whole context, at
-        strides 2, 4 and 8.
+        """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8, with the image network's
+        whole context.
         """
         f2, f4, f8 = self.pyramid(images)
         g4 = self.read4(f8, self.read4.prepare(f4))
@@ -202,8 +202,8 @@ class Siamese(FoldedEncoder):
         """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first, then
         warped moving.
 
-        The logits belong to the images, where these were moved to, not to ``z``, and to a batch of
-        one pair.
+        The logits do not depend on ``z``. They are those of the images as they were shifted for the
+        network, of a batch of one pair.
         """
         return self.step_field(z, encoded), self._logits(encoded.skips[2])[None]
 

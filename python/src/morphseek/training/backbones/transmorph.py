@@ -51,7 +51,7 @@ class SwinStage(nn.Module):
 
         size = tuple(x.shape[2:])
         # A grid smaller than the window is one window and is not shifted.
-        library: Any = swin_unetr  # without types
+        library: Any = swin_unetr  # MONAI has no types for it
         window, shift = library.get_window_size(size, self.window, self.shift)
         padded = [math.ceil(n / w) * w for n, w in zip(size, window, strict=True)]
         mask = library.compute_mask(padded, window, shift, x.device).to(x.dtype)
@@ -110,10 +110,10 @@ class TransMorph(PolicyBackbone):
 
     Notes
     -----
-    The paper says "large", but 46.77 M parameters and N = 161,280 are those of the embed-96 model
-    ("large" would have 1,024 channels at the top). Ours has 46.78 M before the heads, and the heads
-    add 2.5 %. The blocks are MONAI's, the skips of the raw images at strides 1 and 2 have 48 and 16
-    channels; small differences (normalisations, biases) cancel to 0.01 M.
+    The paper says "large", but its 46.77 M parameters and N = 161,280 are those of the model with
+    an embedding of 96 ("large" would have 1,024 channels at the top). Ours has 46.78 M before the
+    heads, which add 2.5 %. The blocks are MONAI's. The skips of the raw images have 48 channels at
+    stride 1 and 16 at stride 2.
     """
 
     latent_stride = 32

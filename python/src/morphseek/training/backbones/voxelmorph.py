@@ -63,15 +63,15 @@ class VoxelMorphL(PolicyBackbone):
             SplitConv(u, s, o) for u, s, o in zip(ups, skip, out, strict=True)
         )
         self.refine = nn.ModuleList(_conv(o, o) for o in out)
-        # Without normalisation layers PyTorch's default start would shrink the signal from z level
-        # by level to nothing.
+        # There are no normalisation layers: with PyTorch's default initialisation the signal from z
+        # would vanish level by level.
         for module in self.modules():
             if isinstance(module, nn.Conv3d):
                 nn.init.kaiming_normal_(module.weight, a=0.2)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
         for m in cast("Iterable[SplitConv]", self.merge):
-            # The halves of one convolution share its fan-in.
+            # The two halves are one convolution, so both count for its fan-in.
             with torch.no_grad():
                 m.up.weight.mul_(0.5**0.5)
                 m.skip.weight.mul_(0.5**0.5)

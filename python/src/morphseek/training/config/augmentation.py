@@ -9,7 +9,7 @@ from .rules import ranged
 
 @dataclass
 class Augmentation:
-    """Random changes of a training pair; every amplitude 0 leaves it alone.
+    """Random changes of a training pair; with every amplitude 0 it is unchanged.
 
     Attributes
     ----------
@@ -21,9 +21,9 @@ class Augmentation:
     shear : float
         Half-width of the off-diagonal terms.
     elastic_mm : float
-        Upper end of the standard deviation of random displacements of points every 12 mm, of the
-        moving image and, times ``fixed_share``, of the fixed one. Between the points they are
-        interpolated, which halves them on average.
+        Upper end of the standard deviation of random displacements at points 12 mm apart, of the
+        moving image and, times ``fixed_share``, of the fixed one. Interpolation between the points
+        halves them on average.
     gamma : float
         Standard deviation of the logarithm of an exponent on intensities.
     noise : float

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration."""
+"""The error of an invalid configuration."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ... import errors
 
 
 class ConfigError(errors.InvalidArgumentError):
-    """A configuration that cannot be: unknown key, wrong type, value out of range."""
+    """An invalid configuration: an unknown key, a wrong type or a value out of range."""

@@ -1,4 +1,4 @@
-"""Configurations in files: TOML, presets, and what they are based on."""
+"""Reads configurations from TOML files and presets, with the files that they are based on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 
 
 def presets() -> dict[str, str]:
-    """Names of the presets that ship with the package, and the first comment line of each."""
+    """Return the presets that ship with the package: name and first comment line of each."""
     out = {}
     for item in sorted((resources.files(__package__) / "presets").iterdir(), key=lambda p: p.name):
         if item.name.endswith(".toml"):
@@ -59,7 +59,7 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}: {error}") from None
-    values = renamed(values)  # before what it is based on has the keys of today
+    values = renamed(values)  # before they are merged with the base, which has the new keys
     base = values.pop("base", None)
     if base is not None:
         if str(base).endswith(".toml") and path.suffix == ".toml":

@@ -1,4 +1,4 @@
-"""Known motions of the volumes themselves among the training pairs."""
+"""Training pairs with known motion, made from single volumes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from .rules import ranged
 
 @dataclass
 class KnownMotion:
-    """Training pairs of one volume and itself, seen through a random map without folds: what
-    ``loss.truth`` learns from. Overlap of labels does not see where inside a structure a point
-    lands; these pairs do.
+    """Training pairs of a volume and itself under a random map without folds, for ``loss.truth``.
+    Overlap of labels does not show where inside a structure a point lands; these pairs do.
 
     Attributes
     ----------
     share : float
-        Probability that a training step has such a pair, of the fixed volume that was drawn for
-        it; 0 is off.
+        Probability that a training step takes such a pair, made from the fixed volume that was
+        drawn for it; 0 is off.
     coarse, fine : list of 2 float
-        Smooth displacement of two scales: greatest root mean square, and the standard deviation of
-        the Gaussian that smooths it, mm.
+        Smooth displacement at two scales: its greatest root mean square and the standard deviation
+        of the Gaussian that smooths it, mm.
     least : float
         Each displacement has at least this share of its greatest root mean square.
     rotation_deg, shift_mm : float
@@ -29,18 +28,18 @@ class KnownMotion:
         Upper end of the standard deviation of each image's own noise, in units of the normalised
         intensity.
     bias : float
-        Upper end of each image's own shading.
+        Upper end of the shading of each image.
     other_contrast : float
-        Probability that the intensities of one of the two images go through a random map, rising or
-        not.
+        Probability that a random map, rising or not, changes the intensities of one of the two
+        images.
     regrid : float
-        Probability that the moving image was on a grid of its own before.
+        Probability that the moving image is first resampled on a grid of its own.
     foreground : float
-        Where the fixed image is not above this normalised intensity the truth does not count: air
-        tells nothing of its place.
+        The truth counts only where the fixed image is above this normalised intensity: air does not
+        show where it moves.
     val_pairs : int
-        Known motions of the first fixed volumes of the validation list that validation measures
-        points on (``val_points_mm``); only where ``share`` is above 0.
+        Number of fixed volumes, the first of the validation list, on whose known motions validation
+        measures points (``val_points_mm``); only if ``share`` is above 0.
     """
 
     share: float = ranged(0.0, 0, 1)

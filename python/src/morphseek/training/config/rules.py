@@ -1,4 +1,4 @@
-"""What the types of a configuration do not say, and how values are filled in."""
+"""Checks of a configuration beyond its types, and how values are filled in."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .errors import ConfigError
 
 
 def ranged(default: Any, least: float = -math.inf, most: float = math.inf) -> Any:
-    """A field of a section, and between what its number, or every number of its list, must be."""
+    """Make a field of a section with the range of its number, or of every number in its list."""
     limits = {"range": (least, most)}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=limits)
     return dataclasses.field(default=default, metadata=limits)
 
 
-#: Keys up to 0.18.0, which configurations and checkpoints of then have.
+#: Old names of keys, which configurations and checkpoints up to 0.18.0 have.
 RENAMED_KEYS = {"run.visits": "run.iterations"}
 
 
 def renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """Return what a file or a checkpoint says, with the keys of today."""
+    """Return the values of a file or a checkpoint under the present keys."""
     out = {k: dict(v) if isinstance(v, dict) else v for k, v in values.items()}
     for old, new in RENAMED_KEYS.items():
         section, name = old.split(".")
@@ -42,12 +42,12 @@ def between(least: float, most: float) -> str:
 
 
 def at_visit(section: Any, visit: int, name: str) -> Any:
-    """A section with the changes of its ``phases`` up to ``visit``."""
+    """Return a section with the changes of its ``phases`` up to iteration ``visit``."""
     values = {k: v for k, v in dataclasses.asdict(section).items() if k != "phases"}
     for phase in sorted(section.phases, key=lambda p: p.get("visit", 0)):
         if "visit" not in phase:
             raise ConfigError(
-                f"every table of '{name}.phases' needs 'visit', the iteration that it begins with"
+                f"every table of '{name}.phases' needs 'visit', the iteration at which it begins"
             )
         if phase["visit"] <= visit:
             values |= {k: v for k, v in phase.items() if k != "visit"}

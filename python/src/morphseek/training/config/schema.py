@@ -14,7 +14,7 @@ from .rules import RENAMED_KEYS, at_visit, between, fill, ranged, renamed
 
 @dataclass
 class Data:
-    """Which volumes and pairs.
+    """Volumes and pairs.
 
     Attributes
     ----------
@@ -22,10 +22,10 @@ class Data:
         Data folder; the command line's ``--data`` overrides it.
     pairs : str
         Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or
-        ``"people:SPLIT"``: every iteration draws an ordered pair from the people of that split.
-        ``"synthetic"``: no folder; every iteration has a pair of its own from
+        ``"people:SPLIT"``: every iteration draws an ordered pair from the subjects of that split.
+        ``"synthetic"``: no folder; every iteration makes a pair by
         :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
-        set of them.
+        set of such pairs.
     limit : int
         Use only this many pairs of a list, drawn with ``limit_seed``; 0 uses all.
     val, test : str
@@ -33,15 +33,15 @@ class Data:
     labels : int
         Number of labels, background aside; 0 for unlabelled data.
     spacing : list of 3 float
-        Of the network grid, mm, array order (z, y, x).
+        Spacing of the network grid, mm, array order (z, y, x).
     min_size : list of 3 int
         Least size of the network grid, voxels, array order.
     percentiles : list of 2 float
-        Of the whole volume; they become the intensities 0 and 1.
+        Percentiles of the whole volume that become the intensities 0 and 1.
     initial : str
-        Where pairs start, in training and in scoring: ``"centres"`` of the volumes aligned, or as
-        the engine's option of that name; ``"affine"`` is what a network meets in use, and costs an
-        affine registration a pair.
+        Initial alignment of pairs, in training and in scoring: ``"centres"`` aligns the volumes'
+        centres; other values are those of the engine's option of that name. ``"affine"`` is what
+        a network meets in use; it takes one affine registration for each pair.
     """
 
     path: str = ""
@@ -70,19 +70,19 @@ class Model:
     squarings : int
         Scaling-and-squaring steps of the integration.
     scale : float
-        Bound of the latent's mean: ``mu = scale * tanh(...)``.
+        Bound of the latent mean: ``mu = scale * tanh(...)``.
     log_sigma_range : list of 2 float
         Clip of the logarithm of the latent's standard deviation.
     log_sigma_init : float
         Its value at the start.
     heads : bool
-        Off, the latent is the encoder's feature itself and its standard deviation 1.
+        Without heads the latent is the encoder's feature itself and its standard deviation is 1.
     offsets : list of [z, y, x]
-        By how many voxels the images are moved for the network, in each step in turn.
+        By how many voxels the images are shifted for the network, in each step in turn.
     mirrored : list of bool
-        Whether it sees them mirrored left to right, in each step in turn.
+        Whether the network sees the images mirrored left to right, in each step in turn.
     options : table
-        For the backbone's own constructor.
+        Further options of the backbone's constructor.
     """
 
     backbone: str = "compact"
@@ -107,9 +107,9 @@ class Loss:
     window : int
         Side of the cubic window of ``mse`` and ``ncc``, voxels.
     regularity : float
-        lambda_reg, of the diffusion penalty.
+        lambda_reg, weight of the diffusion penalty.
     kl : float
-        beta_KL.
+        beta_KL, weight of the KL divergence.
     kl_target : float
         Target KL per latent dimension. Where positive, ``kl`` is multiplied by 1.5 after an
         iteration whose KL is above 1.5 times the target and divided by 1.5 below the target over
@@ -121,23 +121,23 @@ class Loss:
     volume : float
         Weight of the mean squared logarithm of the Jacobian determinant. It keeps a
         label-supervised network from stretching the inside of a structure and squeezing its rim,
-        which pleases Dice and is no anatomy.
+        which raises Dice but is not anatomical.
     moving_share : float
         Share, 0 to 1, of soft Dice that is measured in the moving image's space: each fixed voxel
-        counts by the volume that it covers there. Dice on the fixed grid alone is blind to what its
-        voxels jump over, and the inverse transform pays for that. Not of the policy as printed
-        (``policy.kind = "paper"``).
+        counts by the volume that it covers there. Dice on the fixed grid alone does not see what
+        lies between the mapped voxels, and the inverse transform gets worse. Not with
+        ``policy.kind = "paper"``.
     segmentation : float
-        Weight of the auxiliary segmentation (backbones `compact` and `siamese` only), whose
-        ``segmentation_classes`` are ``data.labels`` then. Without a policy only.
+        Weight of the auxiliary segmentation (only for the backbones `compact` and `siamese`, and
+        only without a policy). Its ``segmentation_classes`` are then ``data.labels``.
     truth : float
-        Weight, during fine-tuning, of the distance in voxels to the true displacement, where that
-        is known: of synthetic pairs, and of the known motions of section ``[known]``. The images'
-        similarity does not count there.
+        Weight, during fine-tuning, of the distance in voxels to the true displacement, if that is
+        known: for synthetic pairs, and for the known motions of section ``[known]``. The similarity
+        of the images does not count for them.
     sharpness : float
         Steepness of a logistic that is applied to warped and fixed label probabilities before soft
         Dice; 0 applies none. Interpolated labels are blurred, and soft Dice of blurred labels
-        hardly sees errors below a voxel.
+        hardly changes with errors below a voxel.
     mask_fov : bool
         Compare intensities only inside both fields of view.
     phases : list of tables
@@ -167,28 +167,27 @@ class Loss:
         return at_visit(self, visit, "loss")
 
 
-#: Names up to 0.17.0, which configurations and checkpoints of then have.
+#: Old names of bodies, which configurations and checkpoints up to 0.17.0 have.
 RENAMED_BODIES = {"trunk": "torso"}
 
 
 @dataclass
 class Synthetic:
-    """Pairs that we make up (``data.pairs = "synthetic"``); see
-    :mod:`morphseek.training.synthetic`.
+    """Made-up pairs (``data.pairs = "synthetic"``); see :mod:`morphseek.training.synthetic`.
 
     Attributes
     ----------
     bodies : list of str
-        Kinds of anatomy, drawn evenly; one that is named twice is drawn twice as often.
+        Kinds of anatomy, drawn with equal probability; one that is listed twice is drawn twice as
+        often.
     coverage : list of 2 float
         Range of the grid's longest side relative to the body's width.
     deformation : float
         Upper end of the standard deviation of each subject's displacement, per component, in
-        percent of the body's width: 2.5 leaves a torso of 36 cm about 2 cm off, each subject having
-        its own.
+        percent of the body's width. With 2.5, two torsos of 36 cm differ by about 2 cm.
     residual : float
-        Share of the affine misalignment that the initial stages leave at most: 5 degrees, 6 % of
-        size, 3 % of the width.
+        Scale of the affine misalignment that is left by the initial alignment: with 1, at most 5
+        degrees, 6 % of size and 3 % of the width.
     same_contrast : float
         Probability that both images have the same contrast.
     texture : float
@@ -198,16 +197,17 @@ class Synthetic:
     blur : float
         Largest standard deviation of the point spread, voxels.
     slices : float
-        Largest thickness of a slice, voxels; four images in ten have thick slices along one axis. 1
+        Largest thickness of a slice, voxels; 40 % of the images have thick slices along one axis. 1
         is off.
     noise : float
         Largest standard deviation of the noise.
     crop : float
         Probability that an image's field of view ends inside the grid.
     workers : int
-        Processes that make pairs ahead; 0 makes each when it is due.
+        Processes that make pairs in advance; 0 makes each pair when it is needed.
     val_pairs : int
-        Validation pairs, from a stream of their own, as hard as the last phase makes them.
+        Number of validation pairs. They are never used in training and are as hard as the last
+        phase makes them.
     phases : list of tables
         A curriculum: each table has ``visit``, an iteration, and the keys that hold from it on.
     """
@@ -245,17 +245,17 @@ class Policy:
         ``none``: z = mu, no sampling. ``paper``: GRPO as printed. ``structured``: low-rank smooth
         noise with local, centred advantages (see :mod:`morphseek.training.policy`).
     trajectories : int
-        J, 2 or more to fine-tune: samples are judged against each other.
+        J, 2 or more to fine-tune: samples are compared with each other.
     reward : {"dice_njd", "hd95"}
         ``dice_njd``: ``w_dice * dDice + w_njd * NJD``. ``hd95``: minus the mean 95 % Hausdorff
         distance in mm (it has no gradient).
     w_dice, w_njd : float
     w_truth : float
         0 or less: what a voxel of distance to the truth adds to the reward of a pair whose motion
-        is known (section ``known``); 0 leaves points out of it.
+        is known (section ``known``); with 0 points do not count.
     weight : float
-        Of the policy loss in kind ``paper`` (1 as printed; 0 leaves noise and best-of-J only), and
-        in ``structured`` where ``balance`` is ``fixed``.
+        Weight of the policy loss in kind ``paper`` (1 in the paper; 0 leaves only noise and
+        best-of-J), and in ``structured`` if ``balance`` is ``fixed``.
     ldvn : {"sqrt", "one", "n"}
         s = sqrt(N), 1 or N.
     tau_init, tau_min, tau_drop : float
@@ -263,27 +263,29 @@ class Policy:
         iterations.
     tau_every : int
     sequential : bool
-        Decode and back-propagate the trajectories one by one: the peak memory does not depend on J.
+        Decode and back-propagate the trajectories one by one, so that the peak memory does not
+        depend on J.
     mean_candidate : bool
-        The trajectory z = mu competes for the next state too.
+        The trajectory z = mu is also a candidate for the next state.
     rank : int
         ``structured``: number of latent channel directions the noise lives in.
     head : {"probe", "learned"}
         ``structured``: where the channel directions come from. They are the same for every pair and
         every cell, and no network predicts them. ``probe``: top eigenvectors of the soft-Dice
-        gradient's channel covariance, computed anew every ``refresh`` iterations over
-        ``refresh_pairs`` pairs. ``learned``: from random directions, one step of Oja's rule at
-        every step of the run (online principal components; nothing is back-propagated into them)
-        on the exact gradient that the other terms have at mu, with the Dice loss among them where
-        that has weight.
+        gradient's channel covariance, computed again every ``refresh`` iterations over
+        ``refresh_pairs`` pairs. ``learned``: starts with random directions and takes one step of
+        Oja's rule at every step of the run (online principal components; nothing is back-propagated
+        into them), on the exact gradient of the other terms at mu, with the Dice loss among them if
+        it has a weight.
     refresh, refresh_pairs : int
     antithetic : bool
-        ``structured``: samples come in pairs mu + eps, mu - eps; an odd last one is alone. Else
-        they are independent.
+        ``structured``: samples come in pairs mu + eps, mu - eps; with an odd number the last one is
+        single. Off, they are independent.
     advantage : {"local", "scalar"}
-        ``structured``: every latent cell is credited with the reward of its neighbourhood, less the
-        group's mean; or with its trajectory's one reward, less the group's mean, over the group's
-        standard deviation. ``hd95`` has no local decomposition and is always scalar.
+        ``structured``: with ``local``, every latent cell is credited with the reward of its
+        neighbourhood, less the group's mean; with ``scalar``, with its trajectory's reward, less
+        the group's mean, divided by the group's standard deviation. ``hd95`` has no local
+        decomposition and is always scalar.
     smooth_sd : float
         ``structured``: standard deviation of the Gaussian that smooths the noise, latent cells.
     target_sd : float
@@ -293,8 +295,8 @@ class Policy:
         ``structured``: the policy gradient on mu is scaled to ``gradient_ratio``, or multiplied by
         ``weight``.
     gradient_ratio : float
-        ``structured``: norm of the policy gradient on mu relative to that of the other terms, a
-        moving average; 0 leaves the choice of the best trajectory only.
+        ``structured``: norm of the policy gradient on mu relative to that of the other terms, by
+        moving averages; 0 leaves only the choice of the best trajectory.
     """
 
     kind: Literal["none", "paper", "structured"] = "none"
@@ -340,18 +342,18 @@ class Optim:
     warmup : int
         Iterations of linear increase at the start.
     accumulate : int
-        Pairs of an iteration; their gradients are averaged before an optimiser step.
+        Number of pairs in an iteration; their gradients are averaged before an optimiser step.
     together : bool
-        They go through the network as one batch, which takes a CPU about half the time. The
-        distance to the truth is then the mean over the voxels of all. Of synthetic pairs, which
-        have one size, and without a policy only.
+        These pairs go through the network as one batch, which takes about half the time on a CPU.
+        The distance to the truth is then the mean over the voxels of all pairs. Only for synthetic
+        pairs, which have one size, and without a policy.
     weight_decay : float
-        Decoupled (AdamW).
+        Decoupled weight decay (AdamW).
     clip : float
         Largest norm of the gradient; 0 does not clip.
     ema : float
-        Decay per optimiser step of the moving average of the weights that is validated and
-        exported; 0 is off.
+        Decay, per optimiser step, of the moving average of the weights. Validation and export use
+        this average; 0 is off.
     """
 
     lr: float = ranged(1e-4, 0)
@@ -367,17 +369,17 @@ class Optim:
 
 @dataclass
 class Run:
-    """How long, how often, where.
+    """Length, schedule and place of a run.
 
     Attributes
     ----------
     stage : {"warmup", "finetune"}
         ``warmup`` has no labels in its loss; ``finetune`` has.
     pretrain : int
-        The first so many of the iterations train the auxiliary segmentation on the two images alone
-        (backbone `siamese`).
+        Number of iterations at the start that train only the auxiliary segmentation of the two
+        images (backbone `siamese`).
     pretrain_joint_every : int
-        Every so many-th of those registers nevertheless, so that the decoder follows the
+        Every this many of those, one registers nevertheless, so that the decoder follows the
         features; 0: none.
     iterations : int
         An iteration is one pair (``optim.accumulate`` of them) taken through T steps, with an
@@ -395,10 +397,10 @@ class Run:
         Use only the first pairs of the validation list; 0 uses all.
     checkpoint_minutes : float
     keep_every : int
-        Iterations between checkpoints that stay, visit-250.pt and so on, to be averaged
-        (``morphseek train average``); 0 keeps none.
+        Iterations between checkpoints that are kept, visit-250.pt and so on, for ``morphseek train
+        average``; 0 keeps none.
     amp : {"bf16", "none"}
-        A CPU without instructions for bf16 computes in float32 either way.
+        A CPU without instructions for bf16 always computes in float32.
     device : str
         ``auto``, ``cpu`` or ``cuda``.
     threads : int
@@ -436,9 +438,8 @@ class Source:
 
 @dataclass
 class Bundle:
-    """What the exported bundle says of itself: name (that of its file, unless given), the modality
-    that it is for and the initial transform that is to come before it, licence, credit and the data
-    that it was trained on.
+    """The exported bundle's description: its name (by default that of its file), the modality that
+    it is for, the initial alignment that it needs, its licence, its credit and its training data.
     """
 
     name: str = ""
@@ -470,15 +471,15 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
-        """Strict: an unknown section or key, or a value of the wrong type or out of range, is a
-        :class:`ConfigError`.
+        """Make a configuration. An unknown section or key, or a value of the wrong type or out of
+        range, raises :class:`ConfigError`.
         """
         config = fill(cls, renamed(values), "")
         config.check()
         return config
 
     def check(self) -> None:
-        """Raise ConfigError for what the types do not say: ranges, lengths, phases."""
+        """Raise ConfigError for wrong ranges, lengths and phases, which types cannot express."""
         for section in dataclasses.fields(self):
             values = getattr(self, section.name)
             for key in dataclasses.fields(values):
@@ -509,7 +510,7 @@ class Config:
             raise ConfigError(f"'loss.window' must be odd, not {self.loss.window}")
         sigma = self.model.log_sigma_range
         if len(sigma) != 2 or not sigma[0] < sigma[1]:
-            raise ConfigError(f"'model.log_sigma_range' must be two numbers that rise, not {sigma}")
+            raise ConfigError(f"'model.log_sigma_range' must be two rising numbers, not {sigma}")
         p = self.policy
         if (
             self.run.stage == "finetune"
@@ -518,7 +519,7 @@ class Config:
         ):
             raise ConfigError(
                 "'policy.tau_min' must be above 0 where the temperature falls to it, not"
-                f" {p.tau_min:g}: no noise has no likelihood"
+                f" {p.tau_min:g}: without noise there is no likelihood"
             )
         if any(len(entry) != 2 or entry[1] < 1 for entry in self.run.steps_schedule):
             raise ConfigError(
@@ -531,7 +532,7 @@ class Config:
                 if not isinstance(phase.get("visit"), int):
                     raise ConfigError(
                         f"every table of '{name}.phases' needs 'visit', a whole number:"
-                        " the iteration that it begins with"
+                        " the iteration at which it begins"
                     )
                 if name == "loss" and (fixed := {"kl", "kl_target"} & phase.keys()):
                     raise ConfigError(
@@ -542,12 +543,11 @@ class Config:
                     dataclasses.replace(self, loss=dataclasses.replace(then, phases=[])).check()
         if self.loss.moving_share and self.run.stage == "finetune" and self.policy.kind == "paper":
             raise ConfigError(
-                "'loss.moving_share' has no place in the policy as printed ('policy.kind' ="
-                " 'paper'); set it to 0"
+                "'loss.moving_share' cannot be combined with 'policy.kind' = 'paper'; set it to 0"
             )
 
     def replace(self, **dotted: Any) -> Config:
-        """A copy with some keys changed, e.g. ``config.replace(**{"run.iterations": 10})``."""
+        """Return a copy with other values, e.g. ``config.replace(**{"run.iterations": 10})``."""
         values = self.to_dict()
         for given, value in dotted.items():
             key = RENAMED_KEYS.get(given, given)

@@ -4,34 +4,32 @@ The graph is one refinement step, everything included: it warps the *original* m
 current state, encodes once, draws ``z = mu + tau * sigma * epsilon``, decodes every trajectory,
 integrates, composes and scores. A caller keeps fields on its device and runs the graph T times.
 
-============  =========================
-====================================================================== input         shape (float32)
-meaning
-============  =========================
-====================================================================== ``fixed``     (1, 1, D, H, W)
-normalised image ``moving``    (1, 1, D, H, W)            normalised original moving image, on the
-fixed image's network grid ``u_prev``    (1, 3, D, H, W)            current state, voxels, channel c
-along array axis c (z, y, x) ``epsilon``   (J, C, d, h, w)            standard normal noise ``tau``
-(1,)                       temperature; 0 gives z = mu ``step_view`` (4,) int64                 of
-this step: offset along z, y, x, voxels, and 1 where mirrored; only where the network has views
-============  =========================
-======================================================================
+=============  ===============  ============================================================
+input          shape (float32)  meaning
+=============  ===============  ============================================================
+``fixed``      (1, 1, D, H, W)  normalised image
+``moving``     (1, 1, D, H, W)  normalised original moving image, on the pair's network grid
+``u_prev``     (1, 3, D, H, W)  current state, voxels; channel c along array axis c (z, y, x)
+``epsilon``    (J, C, d, h, w)  standard normal noise
+``tau``        (1,)             temperature; 0 gives z = mu
+``step_view``  (4,) int64       this step's offset along z, y, x in voxels, and 1 if mirrored;
+                                only if the network has views
+=============  ===============  ============================================================
 
-============== =========================
-====================================================================== output         shape
-(float32)           meaning
-============== =========================
-====================================================================== ``u``          (J, 3, D, H,
-W)           ``phi(x) + u_prev(x + phi(x))`` ``warped``     (J, 1, D, H, W)           moving o (x +
-u); 0 outside the moving grid ``reward``     (J,)                      mean local NCC (window 9)
-over voxels with fixed > 0, minus NJD in percent ``mu``         (1, C, d, h, w)           mean of
-the latent policy ``log_sigma``  (1, C, d, h, w)           its log standard deviation ``njd``
-(J,)                      percent of the voxels where ``u`` folds
-============== =========================
-======================================================================
+=============  ===============  ============================================================
+output         shape (float32)  meaning
+=============  ===============  ============================================================
+``u``          (J, 3, D, H, W)  ``phi(x) + u_prev(x + phi(x))``
+``warped``     (J, 1, D, H, W)  moving o (x + u); 0 outside the moving grid
+``reward``     (J,)             mean local NCC (window 9) over voxels with fixed > 0, minus
+                                NJD in percent
+``mu``         (1, C, d, h, w)  mean of the latent policy
+``log_sigma``  (1, C, d, h, w)  its log standard deviation
+``njd``        (J,)             percent of the voxels where ``u`` folds
+=============  ===============  ============================================================
 
-In the file the step stands in a loop (:mod:`.onnx_loop`): one more input, ``steps``, makes one run
-take T of them, and the view follows from the step's number.
+The file holds the step inside a loop (:mod:`.onnx_loop`): another input, ``steps``, makes one run
+take T steps, and the step's number decides the view.
 
 Weights are stored as float16 and cast to float32 in the graph, so the arithmetic is float32 and the
 file half the size. With ``half`` the network's layers work in float16 as well; images, the policy's

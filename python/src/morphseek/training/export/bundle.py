@@ -21,7 +21,7 @@ from .weights import halve
 
 
 def _check(model: Any) -> None:
-    """Refuse a graph that the engine must not run."""
+    """Refuse a graph that the engine cannot or must not run."""
     import onnx
     from onnx import TensorProto
 
@@ -33,7 +33,7 @@ def _check(model: Any) -> None:
             raise RuntimeError(f"operator {node.domain}::{node.op_type} is not a standard one")
         if node.op_type == "GridSample":
             modes = [a.s.decode() for a in node.attribute if a.name == "mode"]
-            # Opset 18 writes "bilinear" on volumes, which ONNX Runtime then refuses or misreads.
+            # Opset 18 writes "bilinear" for volumes, which ONNX Runtime refuses or misreads.
             if modes not in ([], ["linear"]):
                 raise RuntimeError(f"GridSample mode {modes} instead of 'linear'")
     for tensor in model.graph.initializer:
@@ -59,16 +59,16 @@ def export_bundle(
     backbone : PolicyBackbone
         The trained network. Layers that serve training only are not written.
     config : Config
-        Of its run.
+        The configuration of its run.
     path
         File to write; it appears complete or not at all.
     metrics : dict, optional
         Goes into the manifest as it is.
     size : (D, H, W), optional
-        The only size that the bundle shall run on; any, where it is left out. Transformers need it:
+        The only size that the bundle shall run on; by default any. Transformers need it, because
         their windows are laid out for one size.
     half : bool
-        float16 layers, for GPUs. CPUs run such a bundle too, in float32.
+        Use float16 layers, for GPUs. CPUs run such a bundle in float32.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def export_bundle(
     model = trace(StepGraph(backbone, half), (d, h, w), size)
     name_folded(model, backbone)
     halve(model)
-    # Debug metadata (stack traces of every node) would be a third of the file and would name local
+    # Debug metadata (a stack trace of every node) would take a third of the file and contain local
     # paths.
     for node in model.graph.node:
         del node.metadata_props[:]

@@ -1,4 +1,4 @@
-"""What a bundle says of itself."""
+"""A bundle's manifest and the hash of its graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MANIFEST_KEY = "morphseek_manifest"
 
 
 def graph_sha256(path: str | Path) -> str:
-    """SHA-256 of the graph as it stands in the file: the raw payload of field 7 of the serialised
+    """SHA-256 of the graph's bytes in the file: the raw payload of field 7 of the serialised
     ModelProto.
     """
     data = memoryview(Path(path).read_bytes())

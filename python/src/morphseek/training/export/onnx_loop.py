@@ -5,23 +5,24 @@ so that the number of steps is an input of the run. What does not change from st
 features and window means of the fixed image) stays outside the loop and is computed once; between
 steps the trajectory with the greatest reward is kept.
 
-A run without ``steps`` takes one step and means what the single-step graph means, so one bundle
-serves callers of either. Where the network sees the pair otherwise from step to step, a caller of
-single steps says by ``first`` which one it is.
+A run without ``steps`` takes one step as the single-step graph does, so one bundle serves callers
+of either. If the network's view of the pair changes from step to step, a caller of single steps
+gives the step's number as ``first``.
 
-===============  ======================
-================================================================= input or output  shape
-meaning, where it differs from the single step's
-===============  ======================
-================================================================= ``steps``        (1,) int64
-T, 1 where it is left out ``first``        (1,) int64              steps taken before this run, 0
-where it is left out; only where the network has views ``epsilon``      (T J, C, d, h, w)
-noise, the J trajectories of the first step first ``u``            (J, 3, D, H, W)         of the
-last step ``warped``       (J, 1, D, H, W)         of the last step ``reward``       (T J,)
-of every step ``njd``          (T J,)                  of every step ``mu``           (T, C, d, h,
-w)         of every step ``log_sigma``    (T, C, d, h, w)         of every step
-===============  ======================
-=================================================================
+===============  =================  ========================================================
+input or output  shape              meaning, where it differs from the single step's
+===============  =================  ========================================================
+``steps``        (1,) int64         T; 1 if it is left out
+``first``        (1,) int64         steps taken before this run; 0 if it is left out; only if
+                                    the network has views
+``epsilon``      (T J, C, d, h, w)  noise; the J trajectories of the first step come first
+``u``            (J, 3, D, H, W)    of the last step
+``warped``       (J, 1, D, H, W)    of the last step
+``reward``       (T J,)             of every step
+``njd``          (T J,)             of every step
+``mu``           (T, C, d, h, w)    of every step
+``log_sigma``    (T, C, d, h, w)    of every step
+===============  =================  ========================================================
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ from onnx import (
 
 __all__ = ["loop_steps"]
 
-#: What passes from step to step: outputs of the single step, by the names of their predecessors in
-# the loop.
+#: What passes from step to step: the loop's inputs, with the outputs of the single step that they
+#: come from.
 CARRIED = {"state.u": "u", "state.warped": "warped", "state.reward": "reward"}
-#: What every step leaves behind, and how the loop's stack of it, (T, J) or (T, 1, ...), becomes
-# the output.
+#: The outputs of every step, and the operator that makes the output of the loop's stack of them,
+#: (T, J) or (T, 1, ...).
 STACKED = {"reward": "Reshape", "njd": "Reshape", "mu": "Squeeze", "log_sigma": "Squeeze"}
 
 
 def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
-    """Make ``model``, a step graph as :mod:`.export` describes it, the graph that takes T steps,
-    with ``views`` in turn.
+    """Turn ``model``, a step graph as described in :mod:`.export`, into the graph that takes T
+    steps, with ``views`` in turn.
 
-    Trajectories are compared as the engine does it: the first of equals wins, NaN never.
+    Trajectories are compared as in the engine: of equal ones the first wins, NaN never wins.
     """
     step = GraphProto()
     step.CopyFrom(model.graph)
@@ -63,7 +64,7 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
         raise ValueError(f"no step graph: {', '.join(sorted(missing))} missing")
 
     inside, outside = _split(step.node, {"u_prev", "epsilon", "step_view"})
-    # The outer graph has inputs and outputs of these names too.
+    # The outer graph has inputs and outputs with these names, too.
     names = {
         name: f"step.{name}"
         for name in ("u_prev", "epsilon", "step_view", *(v.name for v in step.output))
@@ -112,7 +113,7 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
             helper.make_node("Mod", ["loop.number", period], ["loop.turn"]),
             helper.make_node("Gather", [table, "loop.turn"], ["step.step_view"], axis=0),
         ]
-    # ONNX Runtime takes no name twice among a subgraph's outputs.
+    # ONNX Runtime refuses a name that occurs twice among a subgraph's outputs.
     after = [helper.make_node("Identity", ["step.reward"], ["loop.reward"])]
     body = helper.make_graph(
         before + inside + after,
@@ -143,8 +144,7 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
             helper.make_node("Reshape", ["epsilon", "loop.by_step"], ["loop.epsilon"]),
             helper.make_node(
                 "Loop",
-                # The first state is one trajectory, whatever its reward; a warped image is not read
-                # before there is one.
+                # The first state is one trajectory with any reward. Its warped image is not read.
                 [
                     "steps",
                     constant("loop.first", np.array(True)),
@@ -166,7 +166,7 @@ def loop_steps(model: ModelProto, views: Sequence[Sequence[int]] = ()) -> None:
 def _split(
     nodes: Iterable[NodeProto], varying: set[str]
 ) -> tuple[list[NodeProto], list[NodeProto]]:
-    """The nodes that depend on a ``varying`` name, and the others; each in their order."""
+    """Return the nodes that depend on a ``varying`` name, and the others, both in order."""
     varying = set(varying)
     inside, outside = [], []
     for node in nodes:
@@ -179,8 +179,8 @@ def _split(
 
 
 def _like(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """``value`` under another name and with any length along the first axis: trajectories or
-    steps.
+    """Return ``value`` under another name and with any length along the first axis, which counts
+    trajectories or steps.
     """
     dims = [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, *dims[1:]])

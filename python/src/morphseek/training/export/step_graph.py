@@ -12,13 +12,13 @@ from ..spatial import compose, njd_fraction, warp
 
 
 class StepGraph(nn.Module):
-    """The exported computation; see the module's tables for inputs and outputs.
+    """The exported computation; see the tables of :mod:`..export` for inputs and outputs.
 
     Parameters
     ----------
     backbone : PolicyBackbone
     half : bool
-        Convert the layers of ``backbone``, but for the heads, to float16.
+        Convert the layers of ``backbone``, except the heads, to float16.
     """
 
     def __init__(self, backbone: PolicyBackbone, half: bool = False):
@@ -51,7 +51,7 @@ class StepGraph(nn.Module):
 
 
 def label_free_reward(fixed: Tensor, warped: Tensor, njd: Tensor) -> Tensor:
-    """Judge of a trajectory where there are no labels.
+    """Rate trajectories without labels.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def label_free_reward(fixed: Tensor, warped: Tensor, njd: Tensor) -> Tensor:
 
 
 def random_backbone(model: Model, seed: int) -> PolicyBackbone:
-    """The network of a configuration with random weights, as float16 numbers. It moves voxels; a
-    fresh one hardly does.
+    """Return the network of a configuration with random weights, rounded to float16. It moves
+    voxels; a freshly initialised one hardly does.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)

@@ -14,15 +14,15 @@ from ..backbones import PolicyBackbone
 from .step_graph import StepGraph
 
 OPSET = 20
-#: Ending of the names of attention's tables of relative positions.
+#: Ending of the names of the attention's tables of relative positions.
 TABLE = "relative_position_bias_table"
 
 
 def trace(
     graph: StepGraph, min_size: tuple[int, int, int], size: tuple[int, int, int] | None
 ) -> Any:
-    """ONNX model of the step graph for one size, or under dynamic sizes. Two trajectories: one
-    would be burnt in.
+    """Return the ONNX model of the step graph for one size or for any. It is traced with two
+    trajectories: a single one would become a constant of the graph.
     """
     from torch.export import Dim
 
@@ -32,7 +32,7 @@ def trace(
     spatial: dict[int, Any] = {}
     latent_dims: dict[int, Any] = {0: Dim("trajectories", min=2, max=4096)}
     if size is None:
-        # Unlike the minimum on every axis, so that nothing is specialised to it.
+        # Other than the minimum on every axis, so that the graph is not specialised to it.
         d, h, w = (m * (n // m + 1 + i) for i, n in enumerate(min_size))
         size = d, h, w
         dims = [
@@ -58,7 +58,7 @@ def trace(
     if backbone.views:
         inputs["step_view"], shapes["step_view"] = torch.tensor(backbone.views[0]), {}
     with warnings.catch_warnings():
-        # The inputs share their axes, so every axis is named more than once.
+        # The inputs share their axes, so the exporter warns that axes are named more than once.
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used")
         program = torch.onnx.export(
             graph,
@@ -71,17 +71,16 @@ def trace(
             dynamic_shapes=shapes,
             verbose=False,
         )
-    assert program is not None  # dynamo=True
+    assert program is not None  # as always with dynamo=True
     return program.model_proto
 
 
 def name_folded(model: Any, backbone: PolicyBackbone) -> None:
-    """Give parameters that the exporter folded into a constant their names back, marked with what
-    happened to them.
+    """Restore the names of parameters that the exporter folded into constants, with an ending that
+    says how they changed.
 
-    Reshaped ones need no mark. Matrices of linear layers come out as ``NAME__transposed``, and
-    tables of relative positions as ``NAME__gathered``, a value for every pair of voxels in a
-    window.
+    Reshaped ones get no ending. Matrices of linear layers become ``NAME__transposed``, and tables
+    of relative positions ``NAME__gathered``, with one value for every pair of voxels in a window.
     """
     from onnx import numpy_helper
 
@@ -122,15 +121,15 @@ def name_folded(model: Any, backbone: PolicyBackbone) -> None:
 
 
 def index_of(key: str) -> str:
-    """Name of the buffer that says which row of a table of relative positions belongs to which pair
-    of voxels.
+    """Return the name of the buffer that says which row of a table of relative positions belongs to
+    which pair of voxels.
     """
     return key.removesuffix(TABLE) + "relative_position_index"
 
 
 def _gathered(table: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
-    """The attention bias (1, heads, n, n) of windows with n voxels, from a table (rows, heads);
-    empty where ``shape`` is none.
+    """Return the attention bias (1, heads, n, n) of windows with n voxels, from a table (rows,
+    heads); empty if ``shape`` is not that of a bias.
     """
     n = shape[-1] if len(shape) == 4 else 0
     return table[index[:n, :n]].permute(2, 0, 1)[None]

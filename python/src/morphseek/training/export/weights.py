@@ -12,7 +12,7 @@ from torch import Tensor
 from ..backbones import PolicyBackbone
 from .trace import index_of
 
-#: Smaller initialisers stay float32: biases and norms weigh nothing and keep their precision.
+#: Smaller initialisers stay float32: biases and norms take little space and keep their precision.
 MIN_HALF_SIZE = 512
 
 
@@ -44,12 +44,12 @@ def halve(model: Any) -> None:
 
 
 def bundle_weights(path: str | Path, backbone: PolicyBackbone) -> dict[str, Tensor]:
-    """The weights in a bundle, float32, as ``backbone.load_state_dict(..., strict=False)`` takes
-    them.
+    """Return the weights in a bundle as float32, for ``backbone.load_state_dict(...,
+    strict=False)``.
 
-    What was rounded to float16 for the file stays so. Layers that serve training only are not in a
-    bundle. Of a table of relative positions a bundle has the rows that its size needs; the others
-    are ``backbone``'s.
+    Weights that were rounded to float16 for the file stay rounded. A bundle lacks layers that serve
+    training only. It has only the rows of a table of relative positions that its size needs; the
+    others are taken from ``backbone``.
     """
     import onnx
     from onnx import numpy_helper
@@ -73,5 +73,5 @@ def bundle_weights(path: str | Path, backbone: PolicyBackbone) -> dict[str, Tens
             weights[key] = values.reshape(own[key].shape) if fits else values
     if not weights:
         raise ValueError(f"{path} is no MorphSeek bundle: it has no weights of a backbone")
-    # Which voxels are neighbours is no weight, and not in the file.
+    # Integer buffers, such as those that say which voxels are neighbours, are not in the file.
     return {k: v for k, v in own.items() if not v.is_floating_point()} | weights

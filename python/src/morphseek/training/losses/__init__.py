@@ -1,8 +1,8 @@
 """Losses and rewards: image similarity, regularity, overlap of labels.
 
-Images are ``(B, 1, D, H, W)``, label maps ``(B, K, D, H, W)`` with one channel a label (background
-has none), fields ``(B, 3, D, H, W)`` in voxels. Masks are ``(B, 1, D, H, W)`` in [0, 1]; a loss
-with a mask is the mean over it.
+Images are ``(B, 1, D, H, W)``, label maps ``(B, K, D, H, W)`` with one channel for each label
+except the background, fields ``(B, 3, D, H, W)`` in voxels. Masks are ``(B, 1, D, H, W)`` in
+[0, 1]; a loss with a mask is the mean over it.
 """
 
 from .overlap import hard_dice, sharpen, soft_dice, soft_dice_per_label

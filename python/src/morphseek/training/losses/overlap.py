@@ -29,8 +29,8 @@ def soft_dice_per_label(
         Trilinearly warped one-hot labels of the moving image, and labels of the fixed image, in [0,
         1].
     weight : (B, 1, D, H, W), optional
-        What each voxel counts. With the Jacobian determinant of the map, the sums are integrals
-        over the moving image's space.
+        Weight of each voxel. With the Jacobian determinant of the map, the sums are integrals over
+        the moving image's space.
 
     Returns
     -------
@@ -46,9 +46,9 @@ def soft_dice_per_label(
 def soft_dice(
     probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
 ) -> Tensor:
-    """Mean over the labels that occur of :func:`soft_dice_per_label`, shape (B,).
+    """Mean of :func:`soft_dice_per_label` over the labels that occur, shape (B,).
 
-    A label that neither image has would count as a perfect 1 and is left out.
+    A label that neither image has is left out: it would count as a perfect 1.
     """
     dice = soft_dice_per_label(probability, target, eps, weight)
     present = ((probability.sum((2, 3, 4)) + target.sum((2, 3, 4))) > 0).to(dice.dtype)
@@ -64,9 +64,9 @@ def hard_dice(warped: Tensor, fixed: Tensor, labels: int, weight: Tensor | None 
         Moving label map warped with nearest-neighbour interpolation, integers (any dtype).
     fixed : (1 or B, 1, D, H, W)
     labels : int
-        Number of labels, background aside.
+        Number of labels without the background.
     weight : (B, 1, D, H, W), optional
-        What each voxel counts, as in :func:`soft_dice_per_label`.
+        Weight of each voxel, as in :func:`soft_dice_per_label`.
 
     Returns
     -------

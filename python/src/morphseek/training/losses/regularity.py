@@ -1,4 +1,4 @@
-"""How regular a field is, and how far from the truth."""
+"""Regularity of a field, and its distance to the true one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def diffusion(u: Tensor) -> Tensor:
 
 
 def fold_hinge(u: Tensor, margin: float = 0.1) -> Tensor:
-    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: pushes on voxels that
-    are about to fold.
+    """Mean of ``relu(margin - det(I + grad u))`` with forward differences: a penalty for voxels
+    that fold or nearly fold.
     """
     return torch.relu(margin - determinant(*forward_differences(u))).mean()
 
@@ -40,8 +40,8 @@ def squared_log_jacobian(u: Tensor, floor: float = 0.05) -> Tensor:
     """Mean of ``log(det(I + grad u))^2`` with forward differences; determinants below ``floor``
     count as ``floor``.
 
-    Halving and doubling a volume cost the same. Folds are the hinge's business
-    (:func:`fold_hinge`): here their gradient is zero.
+    Halving and doubling a volume cost the same. Folds have no gradient here; :func:`fold_hinge`
+    penalises them.
     """
     return determinant(*forward_differences(u)).clamp_min(floor).log().square().mean()
 

@@ -1,4 +1,4 @@
-"""How alike two images are."""
+"""Similarity of two images."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SIMILARITIES: dict[str, Similarity] = {}
 
 
 def similarity(name: str) -> Callable[[Similarity], Similarity]:
-    """Function decorator: make a similarity available to configurations under ``name``. The names
-    stand in :class:`..config.Loss`, too, where types are checked.
+    """Function decorator: make a similarity available to configurations under ``name``. Also add
+    the name to :class:`..config.Loss`, which checks it.
     """
 
     def add(function: Similarity) -> Similarity:
@@ -35,8 +35,8 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _box_mean(x: Tensor, window: int) -> Tensor:
-    # Three one-dimensional averages are the cubic one, at w/w^3 of the cost.
-    # count_include_pad=False lets a window that hangs over the border average over what is inside.
+    # Three one-dimensional averages give the cubic one at a fraction of the cost.
+    # count_include_pad=False: a window across the border averages over its part inside.
     for axis in range(3):
         kernel, pad = [1, 1, 1], [0, 0, 0]
         kernel[axis], pad[axis] = window, window // 2
@@ -48,7 +48,7 @@ def _box_mean(x: Tensor, window: int) -> Tensor:
 def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
     """Mean over voxels of the mean squared difference in a cubic window.
 
-    But for the borders it equals the plain mean squared difference (``window=1``).
+    Except at the borders it equals the plain mean squared difference (``window=1``).
     """
     squared = (fixed - warped).square()
     if mask is not None:
@@ -64,10 +64,11 @@ def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window:
 def local_ncc_map(
     fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5, mask: Tensor | None = None
 ) -> Tensor:
-    """Normalised cross-correlation in a cubic window around every voxel, of what ``mask`` leaves of
-    it, (B, 1, D, H, W), in [-1, 1].
+    """Normalised cross-correlation in a cubic window around every voxel, within ``mask``,
+    (B, 1, D, H, W), in [-1, 1].
 
-    Where the product of the standard deviations is below ``eps`` (constant patches) it is about 0.
+    It is about 0 in constant patches, where the product of the standard deviations is below
+    ``eps``.
     """
     if mask is None:
 
@@ -104,18 +105,18 @@ def mind_descriptor(
     ----------
     image : (B, 1, D, H, W)
     radius : int
-        Of the patches that are compared (side ``2 radius + 1``).
+        Radius of the compared patches (side ``2 radius + 1``).
     dilation : int
         Distance of the neighbours, voxels.
     mask : (B, 1, D, H, W), optional
-        Where the image's mean noise is measured.
+        The image's mean noise is measured inside it.
 
     Returns
     -------
     Tensor of shape (B, 12, D, H, W)
-        In (0, 1]; the twelve pairs of neighbours at squared distance two.
+        In (0, 1], for the twelve pairs of neighbours at squared distance two.
     """
-    # The six neighbours as places in a window of three voxels, and the twelve pairs of them at
+    # The six neighbours as indices in a window of three voxels, of which twelve pairs are at
     # squared distance two.
     places = [(0, 1, 1), (1, 1, 0), (1, 0, 1), (1, 1, 2), (2, 1, 1), (1, 2, 1)]
     pairs = [
@@ -151,19 +152,19 @@ def mind_descriptor(
 
 
 def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean squared difference of MIND descriptors, where these read nothing outside the mask;
-    compares images of different modalities.
+    """Mean squared difference of MIND descriptors, for images of different modalities. Only
+    descriptors that lie wholly inside the mask count.
     """
     if mask is not None:
-        mask = _eroded(mask, 3)  # the patch of radius 1 around a neighbour 2 voxels off
+        mask = _eroded(mask, 3)  # a patch of radius 1 around a neighbour 2 voxels away
     return masked_mean(
         (mind_descriptor(fixed, mask=mask) - mind_descriptor(warped, mask=mask)).square(), mask
     )
 
 
 def _eroded(mask: Tensor, reach: int) -> Tensor:
-    """The least of ``mask`` in a cube of ``reach`` voxels to each side; the border of the grid
-    erodes nothing.
+    """The minimum of ``mask`` in a cube of ``reach`` voxels to each side; the border of the grid
+    does not erode it.
     """
     for axis in range(3):
         kernel, pad = [1, 1, 1], [0, 0, 0]

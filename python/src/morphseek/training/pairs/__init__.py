@@ -4,16 +4,14 @@ The network grid of a pair follows the rule that the registration engine applies
 and use agree:
 
 1. the axes of every volume are permuted and flipped to the closest canonical LPS orientation;
-2. the grid has the axes of the fixed volume, is centred on the fixed volume's centre, has the
-   configured spacing, and as
-   many voxels as cover the fixed volume and not less than the minimum, rounded up to the network's
-   size multiple;
-3. both volumes are read on it by linear interpolation (the moving one through the initial
-   transform), intensities are
-   normalised by percentiles of the whole original volume and clipped to [0, 1]; outside the field
-   of view is 0.
+2. the grid has the axes, the centre and at least the extent of the fixed volume, the configured
+   spacing, and at least the configured minimum of voxels, rounded up to the network's size
+   multiple;
+3. both volumes are read on it by linear interpolation, the moving one through the initial
+   transform; intensities are normalised by percentiles of the whole original volume and clipped to
+   [0, 1]; outside the field of view they are 0.
 
-Arrays and tensors have axes z, y, x. Lengths are in millimetres where not said otherwise.
+Arrays and tensors have axes z, y, x. Lengths are in millimetres unless stated otherwise.
 """
 
 from .augment import rotation

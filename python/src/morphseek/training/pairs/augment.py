@@ -1,4 +1,4 @@
-"""Random changes of a pair, drawn."""
+"""Draws the random changes of a pair."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def affine(augmentation: Augmentation, rng: np.random.Generator, share: float) -
 def elastic(
     augmentation: Augmentation, rng: np.random.Generator, share: float, grid: Grid
 ) -> Tensor:
-    """A smooth random displacement in mm on ``grid``, (1, 3, D, H, W): noise every 12 mm,
-    interpolated.
+    """A smooth random displacement in mm on ``grid``, (1, 3, D, H, W): interpolated noise at points
+    12 mm apart.
     """
     control = [
         max(2, math.ceil(n * s / 12.0)) for n, s in zip(grid.size, grid.spacing, strict=True)
@@ -58,5 +58,5 @@ def elastic(
     sd = augmentation.elastic_mm * share * rng.random()
     noise = torch.from_numpy(rng.standard_normal((1, 3, *control), dtype=np.float32)) * sd
     field = F.interpolate(noise, size=grid.size, mode="trilinear", align_corners=False)
-    # Rounds the corners of the interpolation, which would be kinks in the anatomy.
+    # Smooths the kinks of the interpolation, which would bend the anatomy.
     return F.avg_pool3d(F.pad(field, (2,) * 6, mode="replicate"), 5, stride=1)

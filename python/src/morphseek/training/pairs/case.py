@@ -50,22 +50,22 @@ def read_case(
     percentiles: tuple[float, float] = (0.5, 99.5),
     label_map: dict[int, int] | None = None,
 ) -> Case:
-    """Read a volume that SimpleITK knows.
+    """Read a volume in a format of SimpleITK.
 
     Parameters
     ----------
     image, labels
-        Files on one grid, in whatever orientations.
+        Files on one grid, in any orientation.
     percentiles
-        Of the whole volume; they become 0 and 1.
+        Percentiles of the whole volume that become 0 and 1.
     label_map
-        Merges or renames labels; those not named become background.
+        Merges or renumbers labels; those that it lacks become background.
 
     Raises
     ------
     DataError
-        A file that is no volume, is cut short or has no contrast; labels that are no labels, or not
-        on the image's grid.
+        A file is no volume, is cut short or has no contrast, or the labels are no labels or not on
+        the image's grid.
     """
     import SimpleITK as sitk
 
@@ -92,7 +92,7 @@ def read_case(
         values = sitk.GetArrayFromImage(m)
         if label_map:
             values = sum((values == old).astype(np.uint8) * new for old, new in label_map.items())
-        # Others would become some other label in uint8.
+        # Conversion to uint8 would turn other values into wrong labels.
         odd = values[(values < 0) | (values > 255) | (values != np.round(values))]
         if odd.size:
             raise DataError(
@@ -113,9 +113,7 @@ def read_case(
 
 
 def _read(path: str | Path) -> Any:
-    """A file as the rest of the package reads it (:func:`morphseek.images.read`), which knows the
-    ones that are cut short.
-    """
+    """Read a file by :func:`morphseek.images.read`, which refuses files that are cut short."""
     from ... import errors, images
 
     try:
@@ -128,8 +126,8 @@ def _read(path: str | Path) -> Any:
 def _intensities(
     path: str | Path, picture: Any, percentiles: tuple[float, float]
 ) -> tuple[np.ndarray, float, float]:
-    """Return the voxels as the engine takes them, and their percentiles: no scanner's padding, no
-    failed fits, no NaN.
+    """Return the voxels as the engine prepares them, without a scanner's padding, failed fits and
+    NaN, and their percentiles.
     """
     from ... import errors, images
 
@@ -139,6 +137,7 @@ def _intensities(
         raise DataError(f"{path}: {error}") from None
     if not high > low:
         raise DataError(
-            f"{path}: constant intensities, nothing to register; leave it out of the lists"
+            f"{path}: all intensities are equal, so it cannot be registered; leave it out of the"
+            " lists"
         )
     return taken, low, high

@@ -1,4 +1,4 @@
-"""What is wrong with data."""
+"""The error of unusable data."""
 
 from __future__ import annotations
 

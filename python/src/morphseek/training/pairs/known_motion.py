@@ -1,4 +1,4 @@
-"""Pairs of one volume and itself, seen through a known map."""
+"""Pairs of a volume and itself under a known map."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .case import Case
 from .network_grid import Grid
 from .sample import Sample, apply_affine, centred_points, place
 
-#: A map whose Jacobian determinant falls below this is made smaller: it is about to fold.
+#: A map whose Jacobian determinant falls below this is scaled down before it folds.
 LEAST_DETERMINANT = 0.2
-#: Standard deviation of :func:`gaussian_process`'s kernel, in its steps.
+#: Standard deviation of :func:`gaussian_process`'s kernel, in nodes of its control grid.
 _KERNEL = 0.65
 
 
@@ -32,29 +32,29 @@ def known_pair(
     augmentation: Augmentation | None,
     rng: np.random.Generator,
 ) -> Sample:
-    """Return a volume as the moving image and, seen through a random map, as the fixed one.
+    """Return a volume as the moving image and, under a random map, as the fixed one.
 
-    Both show the volume in the same random pose (``augmentation``'s mirror, and its affine as the
-    moving image has it), and each has intensities, noise and shading of its own.
+    Both show the volume in the same random pose: ``augmentation``'s mirror, and its affine of the
+    moving image. Each has intensities, noise and shading of its own.
 
     Parameters
     ----------
     case : Case
     grid : Grid
-        Of the volume.
+        The volume's network grid.
     labels : int
-        Number of labels, background aside.
+        Number of labels without the background.
     motion : KnownMotion
         Section ``[known]`` of the configuration.
     augmentation : Augmentation, optional
         Section ``[augment]``. Without it the pose is the volume's own.
     rng : numpy.random.Generator
-        Source of all that is random here.
+        Source of all randomness.
 
     Returns
     -------
     Sample
-        With ``truth``: ``fixed(x)`` shows what ``moving(x + truth(x))`` does.
+        With ``truth``: ``fixed(x)`` and ``moving(x + truth(x))`` show the same point.
     """
     truth = draw_map(grid, motion, rng)
     step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
@@ -75,7 +75,7 @@ def known_pair(
         m = place(source, at(points), 0)[0] * m_fov
     images = [f, m]
     if rng.random() < motion.other_contrast:
-        # Either image may be the strange one.
+        # Either image may get the other contrast.
         which = int(rng.integers(2))
         images[which] = other_contrast(images[which], rng)
     for i, fov in enumerate((f_fov, m_fov)):
@@ -86,15 +86,15 @@ def known_pair(
         sd = motion.noise * rng.random()
         noise = torch.from_numpy(rng.standard_normal(images[i].shape, dtype=np.float32))
         images[i] = (images[i] + sd * noise).clamp(0.0, 1.0) * fov
-    # What leaves the field of view cannot be matched, and air tells nothing of its place.
+    # Points that leave the field of view cannot be matched, and air does not show where it moves.
     seen = sample(m_fov, identity_grid(grid.size, truth.device) + truth) > 0.99
     mask = (f_fov * seen * (f > motion.foreground)).float()
     return Sample(images[0], images[1], f_fov, m_fov, f_soft, m_soft, f_map, m_map, truth, mask)
 
 
 def draw_map(grid: Grid, motion: KnownMotion, rng: np.random.Generator) -> Tensor:
-    """A random displacement without folds in voxels of ``grid``, (1, 3, D, H, W): smooth parts of
-    two scales, then a rotation about the grid's middle and a shift.
+    """Draw a displacement without folds in voxels of ``grid``, (1, 3, D, H, W): smooth parts at two
+    scales, then a rotation about the grid's centre and a shift.
     """
     step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
     u = total(
@@ -114,7 +114,7 @@ def draw_map(grid: Grid, motion: KnownMotion, rng: np.random.Generator) -> Tenso
 
 
 def smooth_field(grid: Grid, rms: float, sigma: float, rng: np.random.Generator) -> Tensor:
-    """Noise in mm, (1, 3, D, H, W), smooth over ``sigma`` mm, of that root mean square length."""
+    """Noise in mm, (1, 3, D, H, W), smooth over ``sigma`` mm, with root mean square ``rms``."""
     scale = [sigma / (_KERNEL * s) for s in grid.spacing]
     u = gaussian_process(rng, 3, grid.size, scale)
     u = u - u.mean((2, 3, 4), keepdim=True)
@@ -122,15 +122,15 @@ def smooth_field(grid: Grid, rms: float, sigma: float, rng: np.random.Generator)
 
 
 def shade(grid: Grid, share: float, rng: np.random.Generator) -> Tensor:
-    """A smooth shading, (1, 1, D, H, W), at most that share brighter or darker."""
+    """A smooth shading, (1, 1, D, H, W), brighter or darker by ``share`` at most."""
     longest = max(n * s for n, s in zip(grid.size, grid.spacing, strict=True))
     bias = gaussian_process(rng, 1, grid.size, [longest / s for s in grid.spacing])
     return 1.0 + share * bias / bias.abs().max()
 
 
 def other_contrast(image: Tensor, rng: np.random.Generator) -> Tensor:
-    """Intensities of 0 to 1 through a random map with five knots: rising, or in half of the draws
-    one that goes up and down. What is 0 stays.
+    """Map intensities of 0 to 1 by a random curve with five knots: in half of the draws it rises,
+    in the others it goes up and down. 0 stays 0.
     """
     rising = rng.random() < 0.5
     while True:
@@ -146,7 +146,7 @@ def other_contrast(image: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def other_grid(case: Case, rng: np.random.Generator) -> Case:
-    """The volume read on a grid of its own, with voxels of 0.8 to 1.5 times the size, no labels."""
+    """Resample the volume on voxels of 0.8 to 1.5 times the size, without labels."""
     spacing = case.spacing * rng.uniform(0.8, 1.5, 3)
     size = [
         max(2, math.ceil(n * old / new))

@@ -1,4 +1,4 @@
-"""Lists of pairs and of people in a data folder."""
+"""Lists of pairs and of subjects in a data folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import DataError
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of lists."""
+    """Read the object in a JSON file of lists."""
     _files.check_regular(path, "pairs")
     try:
         content = json.loads(path.read_text())
@@ -33,7 +33,7 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
     - ``split.json`` with ``{"pairs": {split: [[fixed, moving], ...]}}``;
     - Learn2Reg's ``*_dataset.json`` with ``registration_val``/``registration_test`` lists of
       ``{"fixed": path, "moving": path}`` (``split`` names the list with or without the prefix;
-      other lists, of single images, are passed over);
+      lists of single images are ignored);
     - a CSV file: ``split`` is its path (relative to ``data``), with columns ``fixed`` and
       ``moving``.
 
@@ -41,18 +41,16 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
     """
     data = Path(data)
     if split.endswith(".csv"):
-        # Excel puts a byte order mark in front.
+        # utf-8-sig: Excel writes a byte order mark first.
         _files.check_regular(data / split, "pairs")
         with open(data / split, newline="", encoding="utf-8-sig") as f:
             rows = list(csv.DictReader(f))
         if not rows:
             raise DataError(
-                f"{data / split}: no pairs; needs a line 'fixed,moving' and then a line a pair"
+                f"{data / split}: no pairs; needs a line 'fixed,moving' and then one line per pair"
             )
         if not {"fixed", "moving"} <= rows[0].keys():
-            raise DataError(
-                f"{data / split}: needs a heading with the columns 'fixed' and 'moving'"
-            )
+            raise DataError(f"{data / split}: needs a header with the columns 'fixed' and 'moving'")
         if short := [i for i, r in enumerate(rows, 1) if not (r["fixed"] and r["moving"])]:
             raise DataError(f"{data / split}: pair {short[0]} has only one name")
         return [(r["fixed"], r["moving"]) for r in rows]
@@ -93,7 +91,7 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
 
 
 def read_people(data: str | Path, split: str) -> list[str]:
-    """Names of the people of a split: the list of that name, or whoever occurs in its pairs.
+    """Names of the subjects of a split: the list of that name, or all that occur in its pairs.
 
     A list is in ``split.json`` or in Learn2Reg's ``*_dataset.json`` (``training``), and has names
     or ``{"image": path}``.

@@ -1,4 +1,4 @@
-"""The network grid of a pair, and where a pair starts."""
+"""The network grid of a pair, and its initial transform on it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .case import Case
 
 @dataclass
 class Grid:
-    """The network grid of a pair: its size (D, H, W) and spacing in mm, both array order, on the
-    fixed volume's axes.
+    """The network grid of a pair along the fixed volume's axes: its size (D, H, W) and spacing in
+    mm, both in array order.
     """
 
     size: tuple[int, int, int]
@@ -24,7 +24,7 @@ class Grid:
 def make_grid(
     fixed: Case, spacing: Sequence[float], min_size: Sequence[int], multiple: int
 ) -> Grid:
-    """Apply rule 2 of the module's description."""
+    """Return the grid by rule 2 of the package :mod:`..pairs`."""
     step = np.asarray(spacing, dtype=float)
     extent = np.array(fixed.size) * fixed.spacing / step
     d, h, w = (
@@ -35,7 +35,7 @@ def make_grid(
 
 
 def start_transform(fixed: Case, moving: Case, initial: np.ndarray | None = None) -> np.ndarray:
-    """Where the registration starts: the 3x4 map of points in mm from the fixed volume's centre,
+    """Return the initial transform as 3x4 map from points in mm from the fixed volume's centre,
     along its axes, to such points of the moving volume.
 
     Parameters

@@ -33,9 +33,9 @@ class Sample:
     fixed_map, moving_map : (1, 1, D, H, W)
         The same as label maps (float): nearest neighbour.
     truth : (1, 3, D, H, W), optional
-        The true displacement in voxels, where it is known.
+        The true displacement in voxels, if it is known.
     truth_mask : (1, 1, D, H, W), optional
-        1 where the images can tell the truth.
+        1 where the images show the true displacement.
     """
 
     fixed: Tensor
@@ -55,13 +55,13 @@ class Sample:
 
     @classmethod
     def batch(cls, samples: Sequence[Sample]) -> Sample:
-        """Pairs of one size as one sample, whose first axis counts them."""
+        """Join pairs of one size into one sample, whose first axis counts them."""
         present = [k for k, v in samples[0].__dict__.items() if v is not None]
         return cls(**{k: torch.cat([getattr(s, k) for s in samples]) for k in present})
 
 
 def centred_points(grid: Grid) -> Tensor:
-    """The voxels of a grid in mm from its middle, (1, 3, D, H, W)."""
+    """The voxels of a grid in mm from its centre, (1, 3, D, H, W)."""
     half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
     step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
     return (identity_grid(grid.size, torch.device("cpu")) - half) * step
@@ -82,8 +82,8 @@ def place(
     half = torch.tensor([(n - 1) / 2 for n in case.size]).view(1, 3, 1, 1, 1)
     index = points_mm * scale + half
     last = 2 * half
-    # As ITK: a point belongs to the volume up to half a voxel beyond the outermost centres, where
-    # the border value holds.
+    # As in ITK, the volume ends half a voxel beyond the outermost centres; there the border's value
+    # counts.
     inside = ((index >= -0.5) & (index <= last + 0.5)).all(dim=1, keepdim=True).float()
     if labels and case.labels is not None:
         hot = torch.cat([(case.labels == k).float() for k in range(1, labels + 1)], dim=1)
@@ -121,7 +121,7 @@ def make_sample(
     grid
         From :func:`make_grid`.
     labels : int
-        Number of labels, background aside.
+        Number of labels without the background.
     augmentation, rng
         Random changes, drawn from ``rng``.
     initial : ndarray of shape (4, 4), optional
@@ -151,7 +151,7 @@ def make_sample(
 
 
 def apply_affine(affine: np.ndarray, points: Tensor) -> Tensor:
-    """Take points (1, 3, D, H, W) through a 3x4 affine, array order."""
+    """Map points (1, 3, D, H, W) by a 3x4 affine, array order."""
     if affine is _IDENTITY:
         return points
     a = torch.as_tensor(affine, dtype=torch.float32)

@@ -24,7 +24,7 @@ def _few(labels: set[int]) -> str:
 
 
 class PairSource:
-    """The pairs of a run, every volume read once and kept in memory.
+    """The pairs of a run. Every volume is read once and kept in memory.
 
     Parameters
     ----------
@@ -32,17 +32,17 @@ class PairSource:
         Folder with ``images/`` and ``labels/`` (same names), or the root of the relative paths in
         the pair list.
     labels : int
-        Number of labels, background aside; 0 for unlabelled data.
+        Number of labels without the background; 0 for unlabelled data.
     percentiles
         See :func:`read_case`.
     initial : str
-        Where pairs start: ``"centres"`` of the volumes aligned, or an ``initial`` of
-        :func:`morphseek.register`.
+        Initial alignment of pairs: ``"centres"`` aligns the volumes' centres; other values are
+        those of ``initial`` in :func:`morphseek.register`.
 
     Attributes
     ----------
     labels_needed : bool
-        Refuse a volume whose labels are all above ``labels``; otherwise that is a warning.
+        Refuse a volume whose labels are all above ``labels``; otherwise only warn.
     """
 
     def __init__(
@@ -67,9 +67,7 @@ class PairSource:
 
     @classmethod
     def configured(cls, data: Data, path: str | Path | None = None) -> PairSource:
-        """The source that a run's ``[data]`` section describes, of another folder if ``path`` is
-        given.
-        """
+        """Make the source of a run's ``[data]`` section; ``path`` overrides its folder."""
         low, high = data.percentiles
         return cls(data.path if path is None else path, data.labels, (low, high), data.initial)
 
@@ -84,14 +82,14 @@ class PairSource:
         return self._cases[name]
 
     def _look_for_others(self, labels: Tensor, path: Path) -> None:
-        """Labels above ``data.labels`` become background, which must not pass in silence."""
+        """Warn of labels above ``data.labels``, which become background."""
         found = set(torch.unique(labels).tolist()) - {0}
         if not found or max(found) <= self.labels:
             return
         if min(found) > self.labels and self.labels_needed:
             raise DataError(
-                f"{path}: its labels are {_few(found)}, none of the 1 to {self.labels} that"
-                f" data.labels = {self.labels} means; renumber them from 1, or set data.labels to"
+                f"{path}: its labels are {_few(found)}, none of them from 1 to {self.labels}"
+                f" (data.labels = {self.labels}); renumber them from 1, or set data.labels to"
                 " the greatest"
             )
         if not self._warned:
@@ -114,20 +112,20 @@ class PairSource:
         augmentation: Augmentation | None = None,
         rng: np.random.Generator | None = None,
     ) -> Sample:
-        """The pair of these names on its network grid, of ``data``'s spacing and least size:
-        :func:`make_grid`, :func:`make_sample`.
+        """Return the pair of these names on its network grid, with ``data``'s spacing and minimum
+        size: :func:`make_grid`, :func:`make_sample`.
         """
         f, m = self.case(fixed), self.case(moving)
         grid = make_grid(f, data.spacing, data.min_size, multiple)
         return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
 
     def has_labels(self, name: str) -> bool:
-        """Whether the volume called ``name`` has a label file; reads neither."""
+        """Whether the volume called ``name`` has a label file; reads no file."""
         return self._files(name)[1] is not None
 
     def start(self, fixed: str, moving: str) -> np.ndarray | None:
-        """The initial transform of a pair, by the engine, once: 4x4, LPS, from the fixed to the
-        moving space; None aligns the centres.
+        """Return the initial transform of a pair, 4x4, LPS, from the fixed to the moving space;
+        None aligns the centres. The engine computes it once.
         """
         if self.initial == "centres":
             return None
@@ -163,10 +161,10 @@ class PairSource:
         )
 
     def _labels_of(self, image: Path) -> Path | None:
-        """imagesTr/x.nii.gz has its labels in labelsTr/x.nii.gz, or in x with another ending."""
-        # Folders above the data may be called anything.
+        """Find the labels: those of imagesTr/x.nii.gz are labelsTr/x with any known ending."""
+        # Only the part below the data folder is changed: folders above may contain the word.
         inside = image.relative_to(self.data) if image.is_relative_to(self.data) else image
-        # The file's own name may have the word too: labelsTr/images_1.nii.gz or
+        # The file's own name may contain the word, too: labelsTr/images_1.nii.gz or
         # labelsTr/labels_1.nii.gz.
         for text in (
             str(inside).replace("images", "labels", 1),

@@ -1,4 +1,4 @@
-"""How good a sample is within its group."""
+"""The advantage of a sample within its group."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def local_advantage(voxel_reward: Tensor, stride: int, window: int = 3) -> Tenso
     Tensor of shape (J, 1, d, h, w)
     """
     cells = F.avg_pool3d(voxel_reward, stride) * float(stride**3)
-    # Padded by hand: the pooling layer refuses grids smaller than its window.
+    # Padded here, because the pooling layer refuses grids smaller than its window.
     pooled = F.avg_pool3d(F.pad(cells, (window // 2,) * 6), window, stride=1) * float(window**3)
     return pooled - pooled.mean(dim=0, keepdim=True)

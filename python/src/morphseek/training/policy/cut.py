@@ -11,10 +11,10 @@ from .step_result import Step
 
 
 class Cut:
-    """The graph cut between encoder and decoder.
+    """Cuts the graph between encoder and decoder.
 
-    Losses of single trajectories are differentiated down to the cut (and to the decoder's weights)
-    and then freed; :meth:`surrogate` is a scalar whose gradient is their sum.
+    The losses of single trajectories are differentiated down to the cut and to the decoder's
+    weights, and then freed. :meth:`surrogate` is a scalar whose gradient is their sum.
     """
 
     def __init__(self, encoded: Encoded, parameters: list[Tensor]):
@@ -30,7 +30,7 @@ class Cut:
         return Encoded(mu, log_sigma, tuple(skips), self.view)
 
     def backward(self, loss: Tensor) -> Tensor:
-        """Add the gradient of ``loss``, which mu has a part in; returns that part."""
+        """Add the gradient of ``loss``, which must depend on mu; return its part for mu."""
         found = torch.autograd.grad(loss, (*self.leaves, *self.parameters), allow_unused=True)
         for i, g in enumerate(found):
             if g is not None:
@@ -47,7 +47,7 @@ class Cut:
 
 
 def trained_parameters(objective: Step) -> list[Tensor]:
-    """All parameters of the network that are trained."""
+    """Return the parameters of the network that are trained."""
     return [p for p in objective.backbone.parameters() if p.requires_grad]
 
 

@@ -1,4 +1,4 @@
-"""What the structured policy carries from iteration to iteration."""
+"""The state of the structured policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass
 class PolicyMemory:
-    """What the structured policy carries from iteration to iteration; part of the checkpoint.
+    """The state that the structured policy carries between iterations; part of the checkpoint.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The policy-gradient step as the paper prints it."""
+"""The policy-gradient step as printed in the paper."""
 
 from __future__ import annotations
 
@@ -54,17 +54,16 @@ def printed_step(
             r, d, _ = reward_of(objective, pair, u[k : k + 1].detach(), base)
             rewards.append(r)
             dices.append(d)
-            # Only the best field so far is kept: J fields of a large volume would be memory that
-            # grows with J.
+            # Only the best field so far is kept, so that the memory does not grow with J.
             if len(fields) == 0 or r > fields[0][0]:
                 fields[:] = [(r, u[k : k + 1].detach().clone())]
 
-    # One at a time, or all at once where memory allows (the mathematics is the same).
+    # One at a time, or all at once if memory allows; the result is the same.
     size = 1 if p.sequential else j_count
     for first in range(0, j_count, size):
         run(first, min(first + size, j_count))
 
-    # L_warm at z = mu, through the same cut so that the decoder's graph is freed before the
+    # L_warm at z = mu, also through the cut, so that the decoder's graph is freed before the
     # encoder's is used.
     u_mean = decode(objective, leaf.mu, leaf, u_prev)
     terms = objective.field_losses(pair, u_mean, with_dice=False)

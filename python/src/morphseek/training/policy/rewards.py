@@ -1,4 +1,4 @@
-"""What a trajectory earns."""
+"""The rewards of trajectories."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def hd95(
 ) -> float:
     """95 % Hausdorff distance in mm, mean over labels; not differentiable.
 
-    The larger of the two directed 95th percentiles of surface distances, by MONAI. A label
-    that is missing in one of the maps counts the diagonal of the grid.
+    The larger of the two directed 95th percentiles of surface distances, by MONAI. For a label
+    that one of the maps lacks, it is the diagonal of the grid.
 
     Parameters
     ----------

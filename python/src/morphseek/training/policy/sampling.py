@@ -66,7 +66,7 @@ def smoothed(noise: Tensor, sd: float) -> Tensor:
     kernel = kernel / kernel.square().sum().sqrt()
     j, k, *size = noise.shape
     x = noise.reshape(j * k, 1, *size)
-    # Zeros beyond the border lower the variance there; dividing by its exact value repairs that.
+    # Zeros beyond the border lower the variance there, so the noise is divided by its exact value.
     variance = torch.ones(1, 1, *size, device=noise.device)
     for axis in range(3):
         shape = [1, 1, 1, 1, 1]

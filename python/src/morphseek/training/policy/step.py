@@ -1,4 +1,4 @@
-"""A step with either policy."""
+"""One step of fine-tuning with a policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def policy_step(
     rng: np.random.Generator,
     step: int = 0,
 ) -> StepResult:
-    """Step ``step`` (from 0) of fine-tuning with a policy; see the package's description."""
+    """Run step ``step`` (from 0) of fine-tuning with a policy; see :mod:`..policy`."""
     with torch.no_grad():
         seen = warp(pair.moving, u_prev)
     with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=objective.amp):

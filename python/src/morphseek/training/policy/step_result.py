@@ -1,4 +1,4 @@
-"""What a refinement step gives, and what a policy asks of it."""
+"""The result of a refinement step, and the interface that a policy needs of one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepResult:
 
 
 class Step(Protocol):
-    """A step as a policy knows it: :class:`..step.StepObjective`."""
+    """The part of :class:`..step.StepObjective` that a policy uses."""
 
     backbone: PolicyBackbone
     weights: Loss

@@ -33,7 +33,7 @@ def structured_step(
     cut = Cut(encoded, trained_parameters(objective))
     leaf = cut.encoded
 
-    # The exact terms, at z = mu.
+    # The terms with an exact gradient, at z = mu.
     u_mean = decode(objective, leaf.mu, leaf, u_prev)
     terms = objective.field_losses(pair, u_mean, with_dice=w.dice > 0)
     warm = objective.warm_loss(terms, leaf)
@@ -61,7 +61,7 @@ def structured_step(
     direction = torch.einsum("ck,jkdhw->jcdhw", basis, noise)
 
     with torch.no_grad():
-        # No local decomposition of a percentile: one scalar a trajectory.
+        # A percentile has no local decomposition: then each trajectory has one scalar.
         local = p.reward == "dice_njd" and p.advantage == "local"
         reference = warp(pair.moving_map, u_mean, mode="nearest")
         base = float(hard_dice(reference, pair.fixed_map, labels))
@@ -82,15 +82,15 @@ def structured_step(
                 if p.w_truth and pair.truth is not None:
                     away = local_truth_reward(u, pair.truth, pair.truth_mask)
                     credit = credit + p.w_truth * away
-                # mu and its noise lie where the network saw the images.
+                # mu and its noise belong to the images as the network saw them.
                 if encoded.view is not None:
                     credit = to_view(credit, encoded.view)
                 cells.append(F.avg_pool3d(credit, stride))
             if r > best[0]:
                 best = (r, u)
         if local:
-            # The cells were averaged over stride^3 voxels as they came, so that no J volumes are
-            # kept.
+            # Cells were averaged over stride^3 voxels one trajectory at a time, to save memory;
+            # the factor makes them sums.
             advantage = local_advantage(torch.cat(cells), 1) * float(stride**3)
         else:
             advantage = group_advantage(torch.tensor(rewards, device=device)).view(-1, 1, 1, 1, 1)
@@ -104,9 +104,8 @@ def structured_step(
             else p.gradient_ratio * memory.other_norm / max(memory.policy_norm, 1e-12)
         )
         sd = 100.0 * float(np.std(dices))
-        # Bounded multiplicative steps towards the wanted spread of Dice; samples that are all alike
-        # tell no direction. Runs come to one to five times the range of mu, and where no noise can
-        # reach that spread it must not grow for ever.
+        # Bounded multiplicative steps towards the target spread of Dice. The upper limit is for
+        # pairs where no noise can reach that spread.
         if sd > 0:
             memory.scale = min(
                 memory.scale * float(np.clip(p.target_sd / sd, 0.9, 1.1)),

@@ -6,7 +6,7 @@ import time
 
 
 class Bar:
-    """Progress with iterations a second and time left, by rich; silent where it is not wanted."""
+    """Shows progress, iterations per second and time left by rich; silent if not wanted."""
 
     def __init__(self, total: int, done: int, shown: bool):
         self.shown = shown

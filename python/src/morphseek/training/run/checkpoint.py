@@ -1,4 +1,4 @@
-"""Checkpoints: written whole, read back, averaged."""
+"""Writes, reads and averages checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 def save_atomic(value: dict[str, Any], path: Path) -> None:
-    """``torch.save``, but a kill leaves the old file or the new one, never half a file."""
+    """``torch.save``, but if the process is killed, the file is either the old or the new one."""
     with _files.replacing(path) as temporary, open(temporary, "wb") as file:
         torch.save(value, file)
         file.flush()
@@ -37,7 +37,7 @@ def load_backbone(
     path
         ``last.pt`` or ``best.pt`` of a run.
     weights : {"auto", "model", "ema"}
-        ``auto``: the moving average where the run kept one.
+        ``auto``: the moving average, if the run kept one.
 
     Returns
     -------
@@ -64,26 +64,25 @@ def load_backbone(
 
 
 def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) -> dict[str, Any]:
-    """Average the weights of runs that went on from the same ones (Wortsman et al., Model soups,
+    """Average the weights of runs that started from the same ones (Wortsman et al., Model soups,
     ICML 2022).
 
-    Such runs end in one basin of the loss, and the middle of it carries over to new people better
-    than its rim. Networks that were trained apart have nothing in common to average.
+    Such runs end in one basin of the loss, whose middle generalises better to new subjects than its
+    rim. Networks that were trained apart cannot be averaged.
 
     Parameters
     ----------
     paths
-        ``last.pt`` or ``best.pt`` of each run, of one and the same network; the moving average
-        where the run kept one.
+        ``last.pt`` or ``best.pt`` of each run, all of the same network. The moving average is
+        used if the run kept one.
     shares
-        Of each; all alike by default.
+        The weight of each checkpoint; equal by default.
 
     Returns
     -------
     dict
-        A checkpoint to evaluate, to export or to start a run from, with the first run's
-        configuration and the iterations of the longest: those of one run are counted once, and its
-        phases hold.
+        A checkpoint to evaluate, to export or to start a run from. It has the first run's
+        configuration and the largest number of iterations among the runs.
 
     Raises
     ------
@@ -98,7 +97,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     loaded = [load_backbone(path) for path in paths]
     weights = [backbone.state_dict() for backbone, _, _ in loaded]
     shapes = [{key: value.shape for key, value in w.items()} for w in weights]
-    # Offsets and mirrors say how the weights are used, not what they are.
+    # Offsets and mirrors change how the weights are used, not the weights.
     models = [dataclasses.replace(config.model, offsets=[], mirrored=[]) for _, config, _ in loaded]
     for path, shape, model in zip(paths, shapes, models, strict=True):
         if shape != shapes[0] or model != models[0]:
@@ -106,7 +105,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     mean = {}
     for key, first in weights[0].items():
         if not first.is_floating_point():
-            mean[key] = first  # indices: rounding an average down would make others of them
+            mean[key] = first  # indices, which cannot be averaged
             continue
         total = sum(
             share * w[key].double() for share, w in zip(shares, weights, strict=True)
@@ -122,8 +121,8 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
     }
 
 
-#: What may change between the sessions of a run: its length, the places and the pace. What shapes
-# the weights may not.
+#: Keys that may change when a run is continued: its length, paths and logging. Keys that affect the
+#: weights may not.
 _FREE = {
     "run": ("iterations", "device", "threads", "checkpoint_minutes", "keep_every", "picture_every"),
     "data": ("path", "test"),
@@ -133,7 +132,7 @@ _SECTIONS = ("data", "model", "loss", "policy", "optim", "augment", "known", "sy
 
 
 def read_last(out: Path, config: Config, world: int, device: torch.device) -> dict[str, Any]:
-    """Return the checkpoint ``last.pt`` of a run that can go on from it.
+    """Return the checkpoint ``last.pt`` of a run, if this run can continue it.
 
     Raises
     ------
@@ -141,7 +140,7 @@ def read_last(out: Path, config: Config, world: int, device: torch.device) -> di
         It was made with another configuration, or by another number of processes.
     """
     state = torch.load(out / "last.pt", map_location=device, weights_only=True)
-    # Through Config: a key that is younger than the checkpoint has its default there.
+    # Through Config, so that keys newer than the checkpoint have their defaults.
     then = Config.from_dict(state["config"]).to_dict()
     now = config.to_dict()
     differs = [
@@ -153,13 +152,13 @@ def read_last(out: Path, config: Config, world: int, device: torch.device) -> di
     if differs:
         raise ValueError(
             f"{out}/last.pt was made with another configuration ({', '.join(differs)});"
-            " set it as it was, or choose another --out"
+            " restore these keys, or choose another --out"
         )
-    # Processes share the pairs out among them: others would repeat some and leave some out. Older
-    # checkpoints do not say.
+    # The processes share the pairs: another number of them would repeat some and skip others. Older
+    # checkpoints lack the number.
     if (made_by := state.get("world", world)) != world:
         raise ValueError(
-            f"{out}/last.pt was made by {made_by} process(es), not {world}; go on with"
-            f" as many, or start another --out with --init {out}/last.pt"
+            f"{out}/last.pt was made by {made_by} process(es), not {world}; continue with the same"
+            f" number, or start another --out with --init {out}/last.pt"
         )
     return state

@@ -1,4 +1,4 @@
-"""The log of a run: a line an iteration in log.jsonl, and TensorBoard."""
+"""The log of a run: one line per iteration in log.jsonl, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NAME = "log.jsonl"
 
 
 class RunLog:
-    """The files of a run's first process."""
+    """The log files, which a run's first process writes."""
 
     def __init__(self, out: Path, visit: int):
         if visit == 0:
-            # Of a run that was killed before its first checkpoint, and is now repeated.
+            # Left by a run that was killed before its first checkpoint and now starts again.
             for name in (NAME, "best.pt"):
                 (out / name).unlink(missing_ok=True)
         from torch.utils.tensorboard import SummaryWriter
@@ -29,7 +29,7 @@ class RunLog:
     def write(
         self, visit: int, updates: int, seconds: float, logs: dict[str, float], rate: float
     ) -> None:
-        """Log an iteration; every tenth and validations go to TensorBoard, too."""
+        """Log an iteration; every tenth one and validations also go to TensorBoard."""
         row = {"visit": visit, "updates": updates, "seconds": round(seconds, 3)}
         row |= without_nan({k: round(v, 6) for k, v in logs.items()})
         self._lines.write(json.dumps(row, allow_nan=False) + "\n")
@@ -40,7 +40,7 @@ class RunLog:
             self._writer.add_scalar("learning_rate", rate, visit)
 
     def picture(self, image: Tensor, visit: int) -> None:
-        """Show the slices of :func:`.validate.picture`."""
+        """Write the slices of :func:`.validate.picture` to TensorBoard."""
         self._writer.add_image("fixed moving warped |f-m| |f-w|", image, visit)
 
     def close(self) -> None:
@@ -59,9 +59,9 @@ def forget_after(out: Path, visit: int) -> None:
 def histories(
     run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")
 ) -> dict[str, list[float]]:
-    """Columns of a run's ``log.jsonl``, with ``visit``."""
+    """Return columns of a run's ``log.jsonl``, and ``visit``, the iteration."""
     rows = [json.loads(line) for line in (Path(run) / NAME).read_text().splitlines()]
-    # A value that was not finite is null there.
+    # Values that were not finite are null in the file.
     return {
         k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)] for k in ("visit", *keys)
     }

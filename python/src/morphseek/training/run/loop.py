@@ -45,15 +45,15 @@ class Trainer:
     ----------
     config : Config
     out : path
-        Run folder: ``last.pt`` (resume), ``best.pt`` (best validation Dice; without labels there is
-        none), ``log.jsonl``, ``config.json``, ``tensorboard/``.
+        Run folder with ``last.pt`` (to resume), ``best.pt`` (best validation Dice; only with
+        labels), ``log.jsonl``, ``config.json`` and ``tensorboard/``.
     init : path, optional
         Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be
         resumed.
     progress : bool
         Show a progress bar.
     source : FolderSupply or SyntheticSupply, optional
-        Where pairs come from; what the configuration names unless given.
+        Source of the pairs; by default the one that the configuration names.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Trainer:
         if self.rank == 0:
             save_atomic(self.checkpoint(), self.out / name)
 
-    # -- what an iteration has ---------------------------------------------------------------------
+    # -- the settings of an iteration --------------------------------------------------------------
 
     def learning_rate(self, iteration: int) -> float:
         """Rate during iteration number ``iteration`` (from 0)."""
@@ -171,8 +171,8 @@ class Trainer:
         return random_source(self.config, self.rank, iteration)
 
     def pair(self, iteration: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of an iteration on its network grid. With ``optim.accumulate`` n,
-        iteration v has the pairs n v to n v + n - 1.
+        """The augmented pair of an iteration on its network grid. With ``optim.accumulate`` = n,
+        iteration i has the pairs n i to n i + n - 1.
         """
         return self.supply.pair(iteration, rng).to(self.device)
 
@@ -211,8 +211,8 @@ class Trainer:
     def _step(
         self, pairs: list[Sample], states: list[torch.Tensor], sampling: dict[str, Any]
     ) -> dict[str, Any]:
-        """One step of every pair and one of the optimiser; ``states`` are replaced, and the mean
-        logs returned.
+        """Take one step for every pair and one optimiser step; replace ``states`` and return the
+        mean logs.
         """
         if self.config.optim.together and len(pairs) > 1:
             batch, u = [Sample.batch(pairs)], [torch.cat(states)]
@@ -243,13 +243,13 @@ class Trainer:
             return
         gradients = []
         for i in range(p.refresh_pairs):
-            # Seeds of their own, far from those of the iterations.
+            # Other seeds than those of the iterations.
             rng = np.random.default_rng([self.config.run.seed, 3, self.iteration, i])
             pair = self.pair(int(rng.integers(1 << 30)), rng)
             u = torch.zeros((1, 3, *pair.fixed.shape[2:]), device=self.device)
             self.objective.amp = self.precision(tuple(pair.fixed.shape[2:]))
             gradients.append(self.objective.dice_gradient(pair, u))
-        # Processes saw different pairs; the noise must live in one subspace.
+        # Processes saw different pairs, but all must use the same noise directions.
         self.objective.memory.basis = self._of_first_process(channel_basis(gradients, p.rank))
 
     def _update(self, logs: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(parameters, o.clip or math.inf)
         if o.clip:
             logs["grad_norm"] = norm
-        # One such step would be in the weights, the moments and the average for good.
+        # A step that is not finite would spoil the weights, the moments and the average.
         if not (math.isfinite(norm) and math.isfinite(logs["loss"])):
             last = self.out / "last.pt"
             raise FloatingPointError(
@@ -272,7 +272,7 @@ class Trainer:
         self.updates += 1
         if self.ema is not None:
             decay = min(o.ema, (1.0 + self.updates) / (10.0 + self.updates))
-            # Tables of indices have nothing to average.
+            # Tables of indices are not averaged.
             state = {k: v for k, v in self.backbone.state_dict().items() if v.is_floating_point()}
             torch._foreach_lerp_([self.ema[k] for k in state], list(state.values()), 1.0 - decay)
 
@@ -286,8 +286,8 @@ class Trainer:
             self.objective.kl_weight = float(np.clip(self.objective.kl_weight, 1e-8, 1e2))
 
     def _share_policy(self) -> None:
-        """Let all processes go on from one state of the policy and of the KL weight: the checkpoint
-        has one.
+        """Give all processes the same state of the policy and the same KL weight, because the
+        checkpoint has only one.
         """
         if self.world == 1:
             return
@@ -305,7 +305,7 @@ class Trainer:
             memory.basis = self._of_first_process(memory.basis)
 
     def _of_first_process(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor that the first process has, on the CPU."""
+        """Return the first process's tensor, on the CPU."""
         tensor = tensor.to(self.device)
         if self.world > 1:
             dist.broadcast(tensor, 0)
@@ -317,7 +317,7 @@ class Trainer:
         """Scores on the validation pairs, with the averaged weights."""
         with swapped(self.backbone, self.ema):
             if self.iteration <= self.config.run.pretrain:
-                assert isinstance(self.supply, FolderSupply)  # which pretraining needs
+                assert isinstance(self.supply, FolderSupply)  # pretraining needs one
                 return recognition_scores(self.backbone, self.supply, self.config, self.device)
             return registration_scores(self.backbone, self.supply, self.config, self.device)
 

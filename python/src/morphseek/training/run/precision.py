@@ -1,4 +1,4 @@
-"""Where bf16 can be trusted, and pays."""
+"""Decides where bf16 is correct and faster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..backbones import PolicyBackbone
 
 
 class Precision:
-    """Whether a network works in bf16 on a grid, for each size of grid.
+    """Whether a network computes in bf16, for each size of grid.
 
-    On CPUs with bf16 instructions oneDNN gets the weight gradient of some convolutions wrong,
-    infinite or just another: those of stride 1 whose kernel is longer than the first axis. Grids on
-    which the network has one are computed in float32. So is everything on CPUs without these
-    instructions, where bf16 is slower than float32 and no more exact.
+    On CPUs with bf16 instructions oneDNN computes the weight gradient of some convolutions wrongly:
+    those of stride 1 whose kernel is longer than the first axis. Grids on which the network has
+    such a convolution are computed in float32. So is everything on CPUs without these instructions,
+    where bf16 is slower than float32.
     """
 
     def __init__(self, backbone: PolicyBackbone, amp: str, device: torch.device):
@@ -33,8 +33,8 @@ class Precision:
             self._bf16[size] = not short_convolutions(self._backbone, size)
             if not self._bf16[size] and sum(not good for good in self._bf16.values()) == 1:
                 logging.getLogger("morphseek.training").warning(
-                    "grid %s: computed in float32, since the gradients of run.amp = 'bf16' are not"
-                    " to be trusted on a CPU where a level of the network is two voxels deep;"
+                    "grid %s: computed in float32, since on a CPU the gradients of run.amp ="
+                    " 'bf16' are wrong where a level of the network is only two voxels deep;"
                     " another size along z avoids that",
                     "x".join(map(str, size)),
                 )
@@ -42,7 +42,7 @@ class Precision:
 
 
 def computes_in_bf16() -> bool:
-    """Whether this CPU has instructions for bf16; a PyTorch that cannot tell is believed to."""
+    """Whether this CPU has instructions for bf16; true if PyTorch cannot tell."""
     find = getattr(torch.cpu, "get_capabilities", None)
     if find is None:
         return True
@@ -67,7 +67,7 @@ def short_convolutions(backbone: PolicyBackbone, size: tuple[int, ...]) -> bool:
         if isinstance(layer, nn.Conv3d)
     ]
     was_training = backbone.training
-    # Dropout would draw random numbers, and so change the run.
+    # Dropout would draw random numbers and so change the run.
     backbone.eval()
     try:
         zeros = torch.zeros((1, 1, *size))

@@ -1,4 +1,4 @@
-"""What changes over a run: the learning rate, the number of steps."""
+"""The learning rate and the number of steps over a run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a run needs before its first iteration: a configuration that fits, a device, weights to
-start from.
-"""
+"""Prepares a run: checks its configuration, finds the device and loads the initial weights."""
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ from .checkpoint import load_backbone
 
 
 def rank_and_world() -> tuple[int, int]:
-    """Return the number of this process, and of all, as torchrun says."""
+    """Return torchrun's rank of this process and the number of processes."""
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def find_device(name: str, world: int) -> torch.device:
-    """Return the device of ``run.device``, and join the processes of a distributed run."""
+    """Return the device of ``run.device``; in a distributed run, also join the processes."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and world > 1:
@@ -45,8 +43,8 @@ def find_device(name: str, world: int) -> torch.device:
 
 
 def check_run(config: Config) -> None:
-    """Refuse what cannot be trained. It is here and not in :meth:`Config.check`, so that
-    checkpoints that had it without effect stay readable.
+    """Refuse configurations that cannot be trained. :meth:`Config.check` does not do it, so that
+    checkpoints in which such keys had no effect stay readable.
     """
     run = config.run
     _check_known(config)
@@ -59,7 +57,7 @@ def check_run(config: Config) -> None:
         config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")
     ):
         raise ConfigError(
-            f"'data.limit' is of a list of pairs, and 'data.pairs' = {config.data.pairs!r} has"
+            f"'data.limit' needs a list of pairs, and 'data.pairs' = {config.data.pairs!r} is"
             " none: set it to 0, or name a list"
         )
     if run.stage == "finetune" and config.policy.kind != "none":
@@ -83,7 +81,7 @@ def check_run(config: Config) -> None:
     if run.pretrain and run.pretrain >= run.iterations:
         raise ValueError(
             f"run.pretrain = {run.pretrain} leaves none of run.iterations ="
-            f" {run.iterations} for the registration: set run.iterations above it, or a smaller"
+            f" {run.iterations} for registration: increase run.iterations, or reduce"
             " run.pretrain (0 for none)"
         )
     if backbone and segments(config) and not backbone.can_segment:
@@ -99,8 +97,8 @@ def _check_known(config: Config) -> None:
         return
     if config.data.pairs == "synthetic":
         raise ConfigError(
-            "'known.share' is of a data folder's volumes, and 'data.pairs' = 'synthetic' has none:"
-            " set it to 0; synthetic pairs have their truth"
+            "'known.share' needs the volumes of a data folder, and 'data.pairs' = 'synthetic' has"
+            " none: set it to 0; synthetic pairs have a known truth"
         )
     visits = (0, *(phase["visit"] for phase in config.loss.phases))
     rewarded = config.policy.kind != "none" and config.policy.w_truth < 0
@@ -116,17 +114,17 @@ def _check_policy(config: Config) -> None:
     if config.policy.trajectories < 2:
         raise ConfigError(
             f"'policy.trajectories' must be 2 or more, not {config.policy.trajectories}:"
-            " samples are judged against each other"
+            " samples are compared with each other"
         )
     if weighs_segmentation(config):
         raise ConfigError(
-            "'loss.segmentation' has no place beside a policy ('policy.kind' ="
+            "'loss.segmentation' cannot be combined with a policy ('policy.kind' ="
             f" {config.policy.kind!r}); set it to 0, in loss.phases, too"
         )
 
 
 def check_rank(config: Config, backbone: PolicyBackbone) -> None:
-    """Refuse more directions of noise than the latent has."""
+    """Refuse more noise directions than the latent has channels."""
     if (
         config.run.stage == "finetune"
         and config.policy.kind == "structured"
@@ -144,8 +142,8 @@ def weighs_segmentation(config: Config) -> bool:
 
 
 def segments(config: Config) -> bool:
-    """Whether a registration iteration has the loss of the auxiliary segmentation, in any phase
-    of the run.
+    """Whether any phase of the run uses the loss of the auxiliary segmentation in registration
+    iterations.
     """
     return (
         config.run.stage == "finetune"
@@ -155,8 +153,8 @@ def segments(config: Config) -> bool:
 
 
 def with_segmentation(config: Config) -> Config:
-    """The configuration with a class of the auxiliary segmentation for every label, where its loss
-    will be computed.
+    """Return the configuration with a segmentation class for every label, if the run uses the
+    auxiliary segmentation.
     """
     used = config.run.pretrain or segments(config)
     backbone = BACKBONES.get(config.model.backbone)
@@ -177,7 +175,7 @@ def start_from(init: str | Path, backbone: PolicyBackbone, config: Config, tell:
     else:
         other, its, _ = load_backbone(init)
         weights, network, learnt = other.state_dict(), its.model.backbone, vars(its.model)
-    # A head that serves training only may be absent, or of another number of labels.
+    # A head that serves training only may be missing or have another number of labels.
     own, extra = backbone.state_dict(), backbone.training_only
     weights = {
         k: v
@@ -199,8 +197,8 @@ def start_from(init: str | Path, backbone: PolicyBackbone, config: Config, tell:
 
 
 def _compare(init: str | Path, config: Config, learnt: Mapping[str, Any]) -> None:
-    """Say it where the weights fit but will mean something else here. No error: going on from
-    another kind of field is slow, not wrong.
+    """Warn if the weights fit but give other fields in this run. It is no error: training from them
+    is slower but possible.
     """
     for key in ("parametrisation", "scale"):
         now = getattr(config.model, key)

@@ -19,12 +19,12 @@ from ..synthetic.source import SyntheticSource
 
 
 def random_source(config: Config, rank: int, iteration: int) -> np.random.Generator:
-    """Source of all randomness of an iteration in a process."""
+    """Return the source of all randomness of an iteration in a process."""
     return np.random.default_rng([config.run.seed, rank, iteration])
 
 
 class FolderSupply:
-    """Pairs of a data folder: of a list, or of any two of the people of a split.
+    """Pairs of a data folder: those of a list, or any two subjects of a split.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class FolderSupply:
             self._require_labels()
 
     def _require_labels(self) -> None:
-        """Without its labels a pair would be trained on the images alone, or against labels that
-        are not there.
+        """Refuse volumes without labels: they would be trained on the images alone, or against
+        empty labels.
         """
         names = sorted(
             {*self.people, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)}
@@ -76,7 +76,7 @@ class FolderSupply:
         if self.people:
             i, j = rng.choice(len(self.people), 2, replace=False)
             return self.people[i], self.people[j]
-        # Every epoch visits each pair once, in an order of its own; processes take turns.
+        # Every epoch takes each pair once, in a new order; processes take turns.
         index = iteration * self.world + self.rank
         epoch, place = divmod(index, len(self.pairs))
         order = np.random.default_rng([self.config.run.seed, 2, epoch]).permutation(len(self.pairs))
@@ -100,7 +100,7 @@ class FolderSupply:
 
 
 class SyntheticSupply:
-    """Made-up pairs: every process has a stream of its own, and validation one that does not
+    """Made-up pairs. Every process has its own stream of pairs; that of the validation does not
     depend on the seed.
 
     Attributes
@@ -111,7 +111,7 @@ class SyntheticSupply:
     def __init__(self, config: Config, multiple: int, rank: int):
         if config.run.pretrain:
             raise ValueError(
-                "run.pretrain needs labels that mean the same in every pair; those of synthetic"
+                "run.pretrain needs labels that mean the same in every pair; labels of synthetic"
                 " pairs do not"
             )
         self.config = config
@@ -123,14 +123,14 @@ class SyntheticSupply:
         self.val_pairs: list[Sample] = []
         for i in range(config.synthetic.val_pairs):
             pair = held_out.sample(i)
-            # Scores need the maps only; the one-hot channels are most of a pair's memory.
+            # Scores need only the label maps; the one-hot channels take most of a pair's memory.
             none = pair.fixed_labels[:, :0]
             self.val_pairs.append(dataclasses.replace(pair, fixed_labels=none, moving_labels=none))
         self._ahead: Iterator[Sample] | None = None
         self._due = 0
 
     def pair(self, number: int, rng: np.random.Generator) -> Sample:
-        """Pairs that are asked for in their order come from the processes that make them ahead."""
+        """Return a pair; in order, the pairs come from processes that make them in advance."""
         n = self.config.optim.accumulate
         last = self.config.run.iterations * n
         ahead = self.config.synthetic.workers and number < last

@@ -22,7 +22,7 @@ from .supply import FolderSupply, SyntheticSupply
 
 @contextlib.contextmanager
 def swapped(backbone: PolicyBackbone, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
-    """The network holds other weights inside, its own again after; None changes nothing."""
+    """Give the network other weights inside the block and restore its own; None changes nothing."""
     if weights is None:
         yield
         return
@@ -40,7 +40,7 @@ def registration_scores(
     config: Config,
     device: torch.device,
 ) -> dict[str, float]:
-    """Dice and NJD on the validation pairs; no Dice where no pair has labels."""
+    """Dice and NJD on the validation pairs; no Dice if no pair has labels."""
     d, r, known = config.data, config.run, config.known
     if isinstance(supply, SyntheticSupply):
         rows = _score_synthetic(backbone, supply, config, device)
@@ -76,7 +76,7 @@ def registration_scores(
 def _score_synthetic(
     backbone: PolicyBackbone, supply: SyntheticSupply, config: Config, device: torch.device
 ) -> list[dict[str, Any]]:
-    """The synthetic validation pairs, scored on the network grid; rows as
+    """Score the synthetic validation pairs on the network grid; rows as from
     :func:`..evaluate.evaluate_pairs`.
     """
     backbone.eval()
@@ -93,7 +93,7 @@ def _score_synthetic(
 def recognition_scores(
     backbone: PolicyBackbone, supply: FolderSupply, config: Config, device: torch.device
 ) -> dict[str, float]:
-    """Dice of the auxiliary segmentation on the people of the validation pairs."""
+    """Dice of the auxiliary segmentation on the subjects of the validation pairs."""
     d = config.data
     dice = []
     backbone.eval()

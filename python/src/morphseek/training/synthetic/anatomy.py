@@ -29,12 +29,12 @@ class Anatomy:
     name : str
         One of :data:`BODIES`.
     extent : float
-        Width in mm that a field of view of coverage 1 has.
+        Width in mm of a field of view with coverage 1.
 
     Attributes
     ----------
     structures : list of str
-        Names; the index is the value in :meth:`render`. Structure 0 is what is around the body.
+        Names; the index is the value in :meth:`render`. Structure 0 is the surroundings.
     tissues : list of int
         Tissue of every structure: the two kidneys are two structures of one tissue.
     tissue_names : list of str
@@ -61,11 +61,11 @@ class Anatomy:
         Parameters
         ----------
         structure, tissue : str
-            A known structure gets one more part. Tissues with names of their own default to the
-            structure's.
+            An existing structure gets another part. The tissue is by default named as the
+            structure.
         shape : Shape
         ball : ((z, y, x), radius), optional
-            Nothing is painted outside this ball, in mm: it saves the evaluation.
+            Nothing is painted outside this ball, in mm, which saves evaluations.
         within : list of str
             Paint only over these structures.
         """
@@ -105,7 +105,7 @@ class Anatomy:
         Parameters
         ----------
         points : (3, D, H, W)
-            mm, neighbours in the array are neighbours in space.
+            Positions in mm; neighbours in the array are neighbours in space.
         noise : (3, D, H, W)
             Coarse, middle and fine anatomical noise there.
 
@@ -115,8 +115,8 @@ class Anatomy:
         """
         out = torch.zeros(points.shape[1:], dtype=torch.uint8)
         coarse = points[:, ::4, ::4, ::4]
-        # A point is at most this far from the nearest one of the coarse subset, whose diagonal is
-        # stretched by the map.
+        # The distance of a point to the nearest one of the coarse subset is at most this: the
+        # longest diagonal of its cells after the map.
         slack = float((coarse[:, 1:, 1:, 1:] - coarse[:, :-1, :-1, :-1]).norm(dim=0).amax())
         for part in self._parts:
             target, p, n = out, points, noise

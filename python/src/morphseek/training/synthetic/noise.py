@@ -20,8 +20,8 @@ def gaussian_process(
 ) -> Tensor:
     """A Gaussian process with mean 0 and variance 1, (1, channels, D, H, W).
 
-    White noise on a control grid every ``scale`` nodes (one number, or one an axis), spread by
-    Gaussians (infinitely smooth, unlike linear interpolation) and normalised at every node.
+    White noise on a control grid every ``scale`` nodes (one number, or one for each axis), smoothed
+    by Gaussians and normalised at every node. Linear interpolation would have kinks.
     """
     weights = []
     scales = scale if isinstance(scale, Sequence) else [scale] * len(size)

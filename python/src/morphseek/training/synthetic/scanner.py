@@ -1,4 +1,4 @@
-"""What a scanner makes of an anatomy."""
+"""Simulates the scan of an anatomy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .noise import gaussian_process, total
 
 @dataclasses.dataclass
 class Contrast:
-    """How a scanner would see the tissues: mean, texture of either noise, in intensity units of [0,
-    1].
+    """Appearance of the tissues in a scan: mean, and texture of middle and fine noise, with
+    intensities in [0, 1].
     """
 
     mean: np.ndarray
@@ -30,7 +30,7 @@ class Contrast:
         n = max(anatomy.tissues) + 1
         mean = rng.uniform(0.05, 1.0, n)
         if anatomy.name != "medley":
-            # Air is dark nearly always, and gas in the body is air.
+            # Air is nearly always dark, and gas in the body looks like air.
             mean[0] = rng.uniform(0, 0.05) if rng.random() < 0.9 else rng.uniform(0, 1)
             names = anatomy.tissue_names
             if "gas" in names:
@@ -42,7 +42,7 @@ class Contrast:
         return cls(mean, middle, fine)
 
     def jitter(self, rng: np.random.Generator) -> Contrast:
-        """Another scan by the same protocol."""
+        """Return the contrast of another scan by the same protocol."""
         return dataclasses.replace(self, mean=self.mean + rng.normal(0, 0.02, len(self.mean)))
 
 
@@ -67,7 +67,7 @@ def scan(
     structures: Tensor,
     noise: Tensor,
 ) -> Tensor:
-    """What a scanner makes of the structures (D, H, W): (1, 1, D, H, W) in [0, 1]."""
+    """Simulate a scan of the structures (D, H, W): (1, 1, D, H, W) in [0, 1]."""
     size = structures.shape
     index = structures.long()
 
@@ -96,7 +96,7 @@ def scan(
             rng.standard_normal(image.shape, dtype=np.float32)
         )
         if rng.random() < 0.5:
-            # magnitude images: no intensity below zero, and a floor of noise in the air
+            # magnitude images have no negative intensities, and a noise floor in air
             image = image.abs()
     if image.shape != thin:
         image = F.interpolate(image, size, mode="trilinear", align_corners=False)
@@ -108,8 +108,8 @@ def scan(
 def field_of_view(
     rng: np.random.Generator, crop: float, size: Sequence[int], points: Tensor
 ) -> Tensor:
-    """1 where a scan that ends on one or two sides would see, (1, 1, D, H, W); its edges lie a few
-    degrees askew.
+    """Return 1 inside a field of view that ends early on one or two sides, (1, 1, D, H, W); its
+    edges are tilted by a few degrees.
     """
     inside = torch.ones(1, 1, *points.shape[2:])
     if rng.random() >= crop:

@@ -15,8 +15,8 @@ from .noise import total
 
 Vector = Sequence[float] | np.ndarray
 
-#: Points (3, ...) in mm and noise (3, ...) to a value (...) that is negative inside, about a
-# distance in mm.
+#: Maps points (3, ...) in mm and noise (3, ...) to a value (...) that is negative inside: about the
+#: distance in mm.
 Shape = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,7 +33,7 @@ def blob(
     power: float = 2.0,
     rough: float = 0.0,
 ) -> Shape:
-    """A superellipsoid; ``rough`` mm of middle-sized noise on its surface."""
+    """A superellipsoid with ``rough`` mm of middle-sized noise on its surface."""
 
     def distance(p: Tensor, noise: Tensor) -> Tensor:
         d = [p[i] - centre[i] for i in range(3)]
@@ -61,10 +61,10 @@ def tube(
     power: float = 2.0,
     flare: float = 0.0,
 ) -> Shape:
-    """A tube along z (turned by ``turn``) of ``half`` its length, with elliptic section (``radii``
-    along y and x).
+    """A tube along z (turned by ``turn``) of half-length ``half`` with an elliptic section
+    (``radii`` along y and x).
 
-    Its middle sways along y by ``sway`` mm with the given period; towards its ends the section
+    Its axis oscillates along y by ``sway`` mm with the given period. Towards its ends the section
     grows by the share ``flare``.
     """
 
@@ -89,9 +89,7 @@ def tube(
 
 
 def kept(shape: Shape) -> Shape:
-    """The same shape; evaluated again at the points it saw last, it knows the answer. For what many
-    layers derive from.
-    """
+    """The same shape with a cache of its last result, for shapes that many layers build on."""
     last: list[Any] = [None, None]
 
     def distance(p: Tensor, n: Tensor) -> Tensor:
@@ -107,7 +105,7 @@ def union(*shapes: Shape) -> Shape:
 
 
 def both(*shapes: Shape) -> Shape:
-    """The intersection."""
+    """The intersection of shapes."""
     return lambda p, n: functools.reduce(torch.maximum, (s(p, n) for s in shapes))
 
 
@@ -131,14 +129,14 @@ def beyond(axis: int, at: float, sign: float = 1.0) -> Shape:
 
 
 def sheets(channel: int, width: float, at: float = 0.0) -> Shape:
-    """Curved sheets along a level set of a noise channel (0 coarse, 1 middle, 2 fine); ``width`` in
-    its sd.
+    """Curved sheets along a level set of a noise channel (0 coarse, 1 middle, 2 fine); ``width`` is
+    in standard deviations of the noise.
     """
     return lambda p, n: (n[channel] - at).abs() - width
 
 
 def above(channel: int, level: float) -> Shape:
-    """Where a noise channel exceeds ``level`` sd."""
+    """Where a noise channel exceeds ``level`` standard deviations."""
     return lambda p, n: level - n[channel]
 
 
@@ -147,15 +145,15 @@ def below(channel: int, level: float) -> Shape:
 
 
 def opposite(channel: int, sign: float) -> Shape:
-    """Where a noise channel has the other sign."""
+    """Where a noise channel has the sign opposite to ``sign``."""
     return lambda p, n: sign * n[channel]
 
 
 def uneven(shape: Shape, by: float) -> Shape:
-    """The same shape under ``by`` mm of coarse noise."""
+    """The same shape, its surface displaced by ``by`` mm of coarse noise."""
     return lambda p, n: shape(p, n) + by * n[0]
 
 
 def inverted(shape: Shape) -> Shape:
-    """What is not in a shape."""
+    """The complement of a shape."""
     return lambda p, n: -shape(p, n)

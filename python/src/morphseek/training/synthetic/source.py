@@ -20,9 +20,9 @@ from .scanner import Contrast, field_of_view, scan
 from .shapes import turned
 from .subject import NOISE_STRIDE, STRIDE, Lattice, Subject
 
-#: A structure can be a label if both subjects show this share of the grid's voxels of it, and if
-# it is not too thin for : them: read at the nearest voxels, this share of the smaller must agree
-# under the true map.
+#: A structure can be a label if it fills this share of the grid's voxels in both subjects. It must
+#: not be too thin: read at the nearest voxels under the true map, this share of the smaller of the
+#: two must agree.
 LEAST_SHARE, LEAST_AGREEMENT = 4e-4, 0.75
 #: A pair with fewer such structures is drawn again.
 LEAST_LABELS = 4
@@ -30,7 +30,7 @@ LEAST_LABELS = 4
 
 @dataclasses.dataclass
 class SyntheticPair:
-    """A pair and all that is known of it.
+    """A pair and everything that is known about it.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class SyntheticPair:
     fixed_structures, moving_structures : (D, H, W), uint8
         Every structure, also outside the field of view.
     labels : list of str
-        Structure of every label channel that is in use.
+        The structure of each label channel in use.
     fixed, moving : Subject
     """
 
@@ -53,11 +53,11 @@ class SyntheticPair:
     moving: Subject
 
     def to_moving(self, points: Tensor) -> Tensor:
-        """The truth: voxels (1, 3, D, H, W) of the fixed grid to the moving one's."""
+        """The true map from voxels (1, 3, D, H, W) of the fixed grid to those of the moving one."""
         return self.moving.from_anatomy(self.fixed.to_anatomy(points))
 
     def to_fixed(self, points: Tensor) -> Tensor:
-        """The truth's inverse."""
+        """The inverse of the true map."""
         return self.fixed.from_anatomy(self.moving.to_anatomy(points))
 
 
@@ -69,12 +69,12 @@ class SyntheticSource:
     settings : Synthetic
         Section ``[synthetic]`` of the configuration.
     size : (D, H, W)
-        Of the grid, voxels.
+        Size of the grid, voxels.
     labels : int
-        K, the label channels of a sample. Channels that a body has no structure for stay empty.
+        K, the number of label channels. Channels without a structure stay empty.
     seed : int
     stream : int
-        Another stream of the same seed is another set of pairs: processes and validation have their
+        Streams of one seed are different sets of pairs: each process and the validation have their
         own.
     """
 
@@ -94,7 +94,7 @@ class SyntheticSource:
                 f"'data.min_size' is {list(size)}: synthetic pairs need 16 voxels along each axis"
                 " at least"
             )
-        settings.at(1 << 62)  # a mistake in a phase must not wait for its iteration
+        settings.at(1 << 62)  # finds a mistake in a phase now, not at its iteration
         self.settings = settings
         self.size = tuple(size)
         self.labels = labels
@@ -102,8 +102,8 @@ class SyntheticSource:
         self.stream = stream
 
     def pair(self, index: int, visit: int | None = None) -> SyntheticPair:
-        """Pair number ``index``, as hard as the phases make it at ``visit`` (default: at the end of
-        the run).
+        """Make pair number ``index`` with the settings of iteration ``visit``; by default with
+        those at the end of the run.
         """
         s = self.settings.at(1 << 62 if visit is None else visit)
         for attempt in range(20):
@@ -111,8 +111,8 @@ class SyntheticSource:
             if len(pair.labels) >= min(LEAST_LABELS, self.labels):
                 return pair
         raise RuntimeError(
-            f"synthetic pair {index}: 20 draws in a row showed fewer than {LEAST_LABELS} structures"
-            " twice"
+            f"synthetic pair {index}: in 20 draws fewer than {LEAST_LABELS} structures were seen in"
+            " both images"
         )
 
     def sample(self, index: int, visit: int | None = None) -> Sample:
@@ -120,8 +120,8 @@ class SyntheticSource:
         return self.pair(index, visit).sample
 
     def stream_samples(self, items: Iterable[tuple[int, int]], workers: int) -> Iterator[Sample]:
-        """Samples of (index, visit) in order, made ahead in ``workers`` processes; 0 makes them
-        here.
+        """Yield the samples of (index, iteration) in order, made in advance by ``workers``
+        processes; with 0, by this one.
         """
         from torch.utils.data import DataLoader
 
@@ -136,13 +136,13 @@ class SyntheticSource:
     def _draw(self, rng: np.random.Generator, s: Synthetic) -> SyntheticPair:
         size = self.size
         anatomy = BODIES[s.bodies[int(rng.integers(len(s.bodies)))]](rng)
-        # The field of view covers more or less than the body; the voxel size in mm follows.
+        # The field of view is a random multiple of the body's width; this sets the voxel size.
         width = max(size)
         voxel = anatomy.extent * rng.uniform(s.coverage[0], s.coverage[1]) / width
         body = anatomy.extent / voxel  # voxels
         coarse, fine = Lattice(size, STRIDE), Lattice(size, NOISE_STRIDE)
-        # What belongs to the anatomy: its own irregularity, and the noise that its folds and
-        # textures follow.
+        # Both subjects share the anatomy's own irregularity and the noise of its folds and
+        # textures.
         bend = total(
             gaussian_process(rng, 3, fine.size, f * body / NOISE_STRIDE) * (0.05 * f * body)
             for f in (0.3, 0.12)
@@ -209,7 +209,7 @@ class SyntheticSource:
             labels = lookup[seen.long()][None, None]
             maps.append(labels)
             hot.append(torch.cat([(labels == k).float() for k in range(1, self.labels + 1)], dim=1))
-        # Air tells nothing of its place, and what either scan leaves out cannot be matched.
+        # Air does not show where it moves, and what either scan leaves out cannot be matched.
         known = f_fov * (f_structures > 0) * sample(m_fov, there)
         made = Sample(
             images[0],
@@ -239,8 +239,8 @@ class SyntheticSource:
         voxels per component.
         """
         scales = np.array([0.5, 0.25, 0.12])
-        # Amplitude falls with the scale, so that the gradient, and with it the change of volume, is
-        # alike at all of them.
+        # The amplitude falls with the scale, so that all scales have a similar gradient and change
+        # of volume.
         share = scales * rng.uniform(0.2, 1.0, 3)
         share = share / np.linalg.norm(share) * sd / STRIDE
         return total(
@@ -251,8 +251,8 @@ class SyntheticSource:
     def _choose(
         self, rng: np.random.Generator, fixed: Tensor, moving: Tensor, there: Tensor, count: int
     ) -> list[int]:
-        """Structures for the labels, from the maps (D, H, W) of what is seen and the true points
-        (1, 3, D, H, W).
+        """Choose the structures of the labels from the maps (D, H, W) of visible structures and the
+        true points (1, 3, D, H, W).
         """
         read = sample(moving[None, None].float(), there, mode="nearest")[0, 0].to(torch.uint8)
 
@@ -262,7 +262,7 @@ class SyntheticSource:
         n_fixed, n_moving, n_read, cross = (
             sizes(v) for v in (fixed, moving, read, fixed * (fixed == read))
         )
-        # Of the smaller: what the other field of view leaves out is no disagreement.
+        # Relative to the smaller: parts outside the other field of view do not count.
         agreement = cross / torch.minimum(n_fixed, n_read).clamp_min(1)
         good = (torch.minimum(n_fixed, n_moving) >= LEAST_SHARE * fixed.numel()) & (
             agreement >= LEAST_AGREEMENT

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..spatial import integrate_velocity, sample
 
-#: Voxels between the nodes of the lattice of a velocity, and of anatomical noise, which is finer.
+#: Voxels between nodes of the lattices of the velocity and of the anatomical noise, which is finer.
 STRIDE, NOISE_STRIDE = 3, 2
-#: A lattice reaches this share of the grid's size beyond it on either side.
+#: A lattice extends beyond the grid by this share of the grid's size on either side.
 MARGIN = 0.15
 
 
@@ -27,8 +27,8 @@ class Lattice:
         self._shift = torch.tensor(before, dtype=torch.float32).view(1, 3, 1, 1, 1)
 
     def read(self, values: Tensor, points: Tensor) -> Tensor:
-        """Values (1, C, *lattice) at voxel coordinates (1, 3, D, H, W); beyond the lattice its
-        border holds.
+        """Interpolate values (1, C, *lattice) at voxel coordinates (1, 3, D, H, W); beyond the
+        lattice its border's values continue.
         """
         return sample(values, points / self.stride + self._shift, padding="border")
 
@@ -39,11 +39,11 @@ class Subject:
     Parameters
     ----------
     size : (D, H, W)
-        Of the grid, voxels.
+        Size of the grid, voxels.
     velocity : (1, 3, d, h, w)
-        On the lattice of the grid, in its nodes per unit time.
+        Velocity on the lattice of the grid, in nodes per unit time.
     affine : ndarray of shape (3, 4)
-        Applied first; voxels about the middle of the grid.
+        The affine that is applied first, in voxels from the centre of the grid.
     """
 
     SQUARINGS = 5
@@ -68,7 +68,7 @@ class Subject:
         return moved + by[:, 3].view(1, 3, 1, 1, 1) + self._middle
 
     def to_anatomy(self, points: Tensor) -> Tensor:
-        """Voxel coordinates (1, 3, D, H, W) of the grid to the anatomy's."""
+        """Map voxel coordinates (1, 3, D, H, W) of the grid to those of the anatomy."""
         points = self._linear(points, self.affine)
         return points + self.lattice.read(self._forward, points)
 

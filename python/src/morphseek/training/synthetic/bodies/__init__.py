@@ -18,4 +18,4 @@ BODIES: dict[str, Callable[[np.random.Generator], Anatomy]] = {
     "limb": limb,
     "medley": medley,
 }
-"""The kinds of anatomy by name; each makes a random one."""
+"""The kinds of anatomy by name; each function makes a random one."""

@@ -17,7 +17,7 @@ def head(rng: np.random.Generator) -> Anatomy:
     middle = np.array([0.0 if stripped else 28.0, 0.0, 0.0])
 
     def at(z: float, y: float, x: float) -> np.ndarray:
-        """A place in a cranium of 95 x 95 x 75 mm, in this one, a little off."""
+        """Scale a place in a cranium of 95 x 95 x 75 mm to this one and move it a little."""
         return middle + np.array([z, y, x]) * size / (95, 95, 75) + rng.uniform(-1.5, 1.5, 3)
 
     def of(*radii: float) -> np.ndarray:

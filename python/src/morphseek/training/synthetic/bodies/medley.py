@@ -9,8 +9,8 @@ from ..shapes import above, blob, shell, shrink, tube
 
 
 def medley(rng: np.random.Generator) -> Anatomy:
-    """No body at all: partitions by noise with blobs and tubes in them, after SynthMorph's
-    shapes.
+    """Abstract shapes instead of a body: partitions by noise with blobs and tubes in them, as in
+    SynthMorph.
     """
     a = Anatomy("medley", 200.0)
     for i, lo in enumerate((-9.0, -0.6, 0.0, 0.6)):
@@ -43,7 +43,7 @@ def medley(rng: np.random.Generator) -> Anatomy:
             ),
         )
     if rng.random() < 0.4:
-        # A body around it all, so that the medley has an outside.
+        # An outer body, so that the medley has an outside.
         frame = blob((0, 0, 0), rng.uniform(75, 110, 3), power=2.5, rough=5.0)
         a.add("rim", shell(frame, 0.0, rng.uniform(3, 12)))
         a.add("around", lambda p, n: -frame(p, n))

@@ -1,4 +1,4 @@
-"""What several bodies have in common."""
+"""The spine, which several bodies have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def spread(rng: np.random.Generator, value: float, share: float = 0.2) -> float:
 
 
 def spine(rng: np.random.Generator, a: Anatomy, y: float, radius: float, sway: float) -> None:
-    """Vertebrae and discs by turns, arches behind, the cord in its canal."""
+    """Add alternating vertebrae and discs, the arches behind them, and the cord in its canal."""
     height, phase = radius * rng.uniform(1.5, 1.9), rng.uniform(0, 30)
     tube = functools.partial(
         straight, sway=sway, period=rng.uniform(350, 600), phase=rng.uniform(0, 6)

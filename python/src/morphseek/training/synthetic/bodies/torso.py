@@ -26,8 +26,8 @@ def torso(rng: np.random.Generator) -> Anatomy:
     a = Anatomy("torso", 360.0)
     wide, deep = rng.uniform(135, 185), rng.uniform(92, 128)
     scale = np.array([spread(rng, 1.0, 0.1), deep / 108, wide / 158])
-    # The field of view sits anywhere between the upper chest and the pelvis; the place of the
-    # diaphragm says where.
+    # The field of view lies anywhere between the upper chest and the pelvis; `shift` is the place
+    # of the diaphragm.
     shift = rng.uniform(-140, 170)
 
     def at(z: float, y: float, x: float, loose: float = 6.0) -> np.ndarray:
@@ -48,7 +48,7 @@ def torso(rng: np.random.Generator) -> Anatomy:
     a.add("fat", both(shrink(body, fat), sheets(1, 0.1)), within=["muscle"])
     cavity = kept(both(shrink(body, fat + wall), beyond(1, 58.0 * scale[1], -1.0)))
     a.add("cavity", cavity, "visceral fat")
-    # Bowel: level sets of the middle noise, wall around content.
+    # Bowel: level sets of the middle noise, with a wall around the content.
     belly = both(shrink(cavity, 4.0), beyond(0, shift - 20.0, -1.0))
     level = rng.uniform(-0.3, 0.3)
     a.add("bowel", both(belly, above(1, level)), "bowel wall")
