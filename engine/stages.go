@@ -208,10 +208,7 @@ func (r *registration) given() *refine.Regularisation {
 
 // shortest is how many voxels the fixed image has along its shortest axis; of a slice, in its plane.
 func (r *registration) shortest() int {
-	if g := r.pair.Fixed.Geometry; g.Flat() {
-		return min(g.Size[0], g.Size[1])
-	}
-	return slices.Min(r.pair.Fixed.Size[:])
+	return slices.Min(r.pair.Fixed.Size[:r.pair.Fixed.Axes()])
 }
 
 // refineOptions are those of the refinement.

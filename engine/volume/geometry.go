@@ -31,6 +31,14 @@ func (g Geometry) Voxels() int { return g.Size[0] * g.Size[1] * g.Size[2] }
 // Flat reports whether g is a slice with its thickness along the last axis, which is how the stages read one. It stays in its plane.
 func (g Geometry) Flat() bool { return g.Size[2] == 1 }
 
+// Axes returns along how many axes, from the first, g extends: two for a slice, three for a volume.
+func (g Geometry) Axes() int {
+	if g.Flat() {
+		return 2
+	}
+	return 3
+}
+
 // Thin returns the axis along which g has one voxel, -1 where it has more along each.
 func (g Geometry) Thin() int { return slices.Index(g.Size[:], 1) }
 

@@ -40,7 +40,7 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}
 		if len(matches) > 0 {
-			t = a.within2D(t.After(trimmedFit(matches)))
+			t = a.withinPlane(t.After(trimmedFit(matches)))
 		}
 	}
 	return t, nil

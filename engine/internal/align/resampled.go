@@ -71,10 +71,8 @@ func (a *aligner) within(h float64) float64 {
 // thinnest returns the shortest side of a field of view, mm.
 func thinnest(g volume.Geometry) float64 {
 	mm := math.Inf(1)
-	for a, n := range g.Size {
-		if a < 2 || !g.Flat() {
-			mm = min(mm, float64(n)*g.Spacing[a])
-		}
+	for a, n := range g.Size[:g.Axes()] {
+		mm = min(mm, float64(n)*g.Spacing[a])
 	}
 	return mm
 }

@@ -193,14 +193,13 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 // rotationOf returns the rotation nearest to a transform; of a slice, one in its plane.
 func (a *aligner) rotationOf(t volume.Affine) [9]float64 {
 	frame := volume.NearestRotation(t.M)
-	return a.within2D(volume.Affine{M: frame}).M
+	return a.withinPlane(volume.Affine{M: frame}).M
 }
 
-// within2D returns a transform of a slice without the rounding errors that lead out of its plane; of a volume as it is.
-func (a *aligner) within2D(t volume.Affine) volume.Affine {
+// withinPlane returns a slice's transform without the rounding errors that lead out of the plane, and a volume's as it is.
+func (a *aligner) withinPlane(t volume.Affine) volume.Affine {
 	if a.fixed.Flat() {
-		t.M[2], t.M[5], t.M[6], t.M[7], t.M[8] = 0, 0, 0, 0, 1
-		t.T[2] = 0
+		return t.WithinPlane()
 	}
 	return t
 }

@@ -188,8 +188,8 @@ func thinned(g volume.Geometry, most int) volume.Geometry {
 			return grid
 		}
 		finest := 0
-		for a := range 3 {
-			if grid.Spacing[a] < grid.Spacing[finest] && (a < 2 || !g.Flat()) {
+		for a := range g.Axes() {
+			if grid.Spacing[a] < grid.Spacing[finest] {
 				finest = a
 			}
 		}

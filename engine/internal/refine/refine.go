@@ -346,8 +346,9 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
 func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest, smallestSlice = 12, 48                                                                                         // voxels along an axis that still make a level
-	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) { // hold the memory
+	const smallest, smallestSlice = 12, 48 // voxels along the shortest axis that still make a level
+	// Descriptors have many values a voxel: a smaller grid keeps the memory within bounds.
+	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) {
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	fine, spacing := finest(pair, opt.Voxels)
@@ -360,7 +361,7 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	for len(grids) < maxLevels || flat && first { // slices may be large
 		spacing *= 2
 		g := pair.Grid(spacing)
-		if min(g.Size[0], g.Size[1]) < smallest || !flat && g.Size[2] < smallest || len(grids) >= maxLevels && min(g.Size[0], g.Size[1]) < smallestSlice {
+		if shortest := slices.Min(g.Size[:g.Axes()]); shortest < smallest || len(grids) >= maxLevels && shortest < smallestSlice {
 			break
 		}
 		grids = append([]volume.Geometry{g}, grids...)
