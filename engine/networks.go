@@ -155,7 +155,7 @@ func (r *registration) network() error {
 				step.Advantage = policy.Advantages(group)[best]
 				if tau > 0 {
 					epsilon := s.Epsilon[(first+best)*latent : (first+best+1)*latent]
-					step.LogLikelihood = policy.LogLikelihood(epsilon, s.LogSigma[k*latent:(k+1)*latent], tau, policy.SqrtN)
+					step.LogLikelihood = policy.LogLikelihood(epsilon, s.LogSigma[k*latent:(k+1)*latent], tau)
 				}
 			}
 			r.metrics.Steps = append(r.metrics.Steps, step)

@@ -163,8 +163,7 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 		return o, nil
 	}
 	var best outcome
-	tries := min(rotationTries, len(all))
-	for _, c := range all[:tries] {
+	for _, c := range all[:min(rotationTries, len(all))] {
 		o, err := improve(c, 2)
 		if err != nil {
 			return outcome{}, views{}, err
@@ -174,7 +173,7 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 		}
 	}
 	if best.score <= 0 {
-		return outcome{refined: tries}, views{}, nil
+		return outcome{}, views{}, nil
 	}
 	best, err := improve(peak{best.start, best.transform}, 2)
 	if err != nil {
@@ -182,11 +181,10 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 	}
 	v, err := a.describe(h, best.transform.M)
 	if err != nil {
-		return outcome{refined: tries}, views{}, nil
+		return outcome{}, views{}, nil
 	}
 	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
 	turned, err := a.refineAll(v, []peak{{chance, best.transform}})
-	turned.refined += tries
 	return turned, v, err
 }
 
