@@ -280,7 +280,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	if !a.opt.Method.refines() {
 		return a.result(best, v.sameModality(best.transform, a.opt.Threads)), a.checkpoint(1)
 	}
-	if best, err = a.ascend(best, v); err != nil {
+	if best, err = a.refineStarts(best, v); err != nil {
 		return nil, err
 	}
 	if best, v, err = a.rotate(best, v, h); err != nil {
@@ -325,8 +325,8 @@ func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) 
 	return outcome{transform: given, score: score, start: score}, v, nil
 }
 
-// ascend refines the best places of a search over translations, or the start where one was given or none is found.
-func (a *aligner) ascend(start outcome, v views) (outcome, error) {
+// refineStarts refines the best places of a search over translations. It refines the start alone where that was given or the search finds nothing.
+func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 	var candidates []peak
 	if a.opt.Initial == nil {
 		var err error

@@ -181,20 +181,11 @@ func middleOf(g volume.Geometry) volume.Geometry {
 // bounds returns the box around g along frame, in coordinates along frame, mm.
 func bounds(g volume.Geometry, frame [9]float64) (lo, hi [3]float64) {
 	inverse, _ := volume.Affine{M: frame}.Inverse() // a rotation
-	toPhysical := g.IndexToPhysical()
 	lo = [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
 	hi = [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
-	for corner := range 8 {
-		var index [3]float64
-		for a := range 3 {
-			index[a] = -0.5
-			if corner>>a&1 == 1 {
-				index[a] = float64(g.Size[a]) - 0.5
-			}
-		}
-		p := inverse.Apply(toPhysical.Apply(index))
-		for a := range 3 {
-			lo[a], hi[a] = min(lo[a], p[a]), max(hi[a], p[a])
+	for _, corner := range boxCorners(g, 0.5) {
+		for a, x := range inverse.Apply(corner) {
+			lo[a], hi[a] = min(lo[a], x), max(hi[a], x)
 		}
 	}
 	return lo, hi
@@ -229,7 +220,7 @@ func downsample(v, mask *volume.Volume, h float64, threads int) downsampled {
 					for i := range sum {
 						for end := min(x+f[0], len(row)); x < end; x++ {
 							s := row[x]
-							if s-s != 0 || (mask != nil && mask.Data[base+x] == 0) {
+							if !volume.IsFinite(s) || (mask != nil && mask.Data[base+x] == 0) {
 								continue
 							}
 							sum[i] += s
