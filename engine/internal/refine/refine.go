@@ -327,6 +327,12 @@ func Voxels(pair Pair, maxVoxels int) int {
 	return g.Voxels()
 }
 
+// Bytes is about how much memory the refinement of a pair takes, by the voxels that its finest level may have.
+func Bytes(pair Pair, maxVoxels int) int64 {
+	const float, live = 4, 24 // a voxel holds so many values: images, window moments, fields
+	return float * live * int64(Voxels(pair, maxVoxels))
+}
+
 // finest returns the grid of the finest level and its voxel, mm, larger ones where they would be more than about so many.
 func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	spacing = voxel(pair)
