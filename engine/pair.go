@@ -209,7 +209,7 @@ func selected(mask *volume.Volume) volume.Geometry {
 	lo, hi := g.Size, [3]int{}
 	for i, v := range mask.Data {
 		if v != 0 {
-			for a, k := range [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])} {
+			for a, k := range mask.Index(i) {
 				lo[a], hi[a] = min(lo[a], k), max(hi[a], k+1)
 			}
 		}

@@ -235,9 +235,8 @@ func (at *planes) flattenedField(f *field.Field, whole bool) *field.Field {
 		toPlane = inverted(at.moving)
 	}
 	toIndex := out.PhysicalToIndex()
-	nx := f.Size[0]
 	for i := range f.X {
-		x := [3]float64{float64(i % nx), float64(i / nx % f.Size[1]), float64(i / (nx * f.Size[1]))}
+		x := f.Point(i)
 		p := toIndex.Apply(toPlane.Apply(toSpace.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})))
 		out.X[i], out.Y[i] = float32(p[0]-float64(i%out.Size[0])), float32(p[1]-float64(i/out.Size[0]))
 	}

@@ -137,6 +137,17 @@ func (g Geometry) PhysicalToIndex() Affine {
 	return inv
 }
 
+// Index returns the index (x, y, z) of the i-th voxel in memory.
+func (g Geometry) Index(i int) [3]int {
+	return [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])}
+}
+
+// Point returns Index as a continuous index, which IndexToPhysical takes.
+func (g Geometry) Point(i int) [3]float64 {
+	index := g.Index(i)
+	return [3]float64{float64(index[0]), float64(index[1]), float64(index[2])}
+}
+
 // Blocks returns the grid of the centres of blocks of so many voxels along each axis; the last ones may reach beyond g.
 func (g Geometry) Blocks(voxels [3]int) Geometry {
 	var first [3]float64

@@ -23,3 +23,10 @@ func TestWithinPlane(t *testing.T) {
 		t.Errorf("(1, 1, 5) is taken to %v", p)
 	}
 }
+
+func TestIndex(t *testing.T) {
+	g := Geometry{Size: [3]int{4, 3, 2}}
+	if g.Index(0) != [3]int{} || g.Index(1+4*(2+3*1)) != [3]int{1, 2, 1} || g.Point(7) != [3]float64{3, 1, 0} {
+		t.Errorf("%v, %v, %v", g.Index(0), g.Index(1+4*(2+3*1)), g.Point(7))
+	}
+}

@@ -124,7 +124,7 @@ func newResampled(image downsampled, h float64, frame [9]float64, threads int) *
 	n := w.grid.Size
 	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
 	for i, x := range w.valid {
-		p := [3]int{i % n[0], i / n[0] % n[1], i / (n[0] * n[1])}
+		p := w.grid.Index(i)
 		w.valid[i] = 0
 		if x > 0 && x >= half && min(p[0], p[1], p[2]) > 0 && p[0] < n[0]-1 && p[1] < n[1]-1 && p[2] < n[2]-1 {
 			w.valid[i] = 1

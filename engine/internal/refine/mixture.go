@@ -157,7 +157,7 @@ func (s *ssd) bordering() float64 {
 	size, c, n := s.Fixed.Size, s.channels, 0
 	strides := [3]int{1, size[0], size[0] * size[1]}
 	for i := range len(s.fixed) / c {
-		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
+		at := s.Fixed.Index(i)
 		differs := false
 		for a, step := range strides {
 			if at[a] == size[a]-1 {
