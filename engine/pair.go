@@ -7,6 +7,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -104,7 +105,7 @@ func (r *registration) prepare() error {
 		r.original = allFinite(moving)
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
-	r.canonical = search.Pair{
+	r.canonical = aligned.Pair{
 		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
 		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(), Rigid: r.pair.Rigid.Canonical(),
 	}
@@ -117,7 +118,7 @@ func (r *registration) prepare() error {
 func (r *registration) bytes() (int64, error) {
 	const float = 4
 	fixed, moving := r.pair.Fixed, r.pair.Moving
-	images := search.Pair{Fixed: fixed, Moving: moving}
+	images := aligned.Pair{Fixed: fixed, Moving: moving}
 	refinement := refine.Bytes(images, effort[r.opt.Preset].voxels)
 	need := float * int64(9*fixed.Voxels()+3*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite and canonical copies
 	if r.begun != nil {
