@@ -119,9 +119,6 @@ func isStraight(f *field.Field) bool {
 // splitOff returns the affine map, LPS mm, that explains most of the displacement in the least squares, and leaves in f what comes before it;
 // the identity where none explains most.
 func splitOff(f *field.Field) volume.Affine {
-	at := func(i int) [3]float64 {
-		return [3]float64{float64(i % f.Size[0]), float64(i / f.Size[0] % f.Size[1]), float64(i / (f.Size[0] * f.Size[1]))}
-	}
 	var middle [3]float64
 	for a, n := range f.Size {
 		middle[a] = float64(n-1) / 2
@@ -133,7 +130,7 @@ func splitOff(f *field.Field) volume.Affine {
 	}
 	s := parallel.Reduce(f.Voxels(), 1<<16, 1, func(lo, hi int) (s sums) {
 		for i := lo; i < hi; i++ {
-			x, u := at(i), [3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])}
+			x, u := f.Point(i), [3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])}
 			for a := range 3 {
 				c := x[a] - middle[a]
 				s.u[a] += u[a]
@@ -173,7 +170,7 @@ func splitOff(f *field.Field) volume.Affine {
 		return volume.IdentityAffine()
 	}
 	for i := range f.X {
-		x := at(i)
+		x := f.Point(i)
 		to := undo.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})
 		f.X[i], f.Y[i], f.Z[i] = float32(to[0]-x[0]), float32(to[1]-x[1]), float32(to[2]-x[2])
 	}

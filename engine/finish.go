@@ -13,7 +13,7 @@ func (r *registration) finish() error {
 	fixed, moving, threads := r.fixed, r.moving, r.opt.Threads
 	deformed := r.deform != nil
 	r.weigh()
-	total := r.total()
+	total := r.total(r.release())
 	r.measureLandmarks(total)
 	background, _ := r.original.MinMax()
 	warped := total.Warp(r.original, volume.Linear, background, threads)
@@ -64,11 +64,16 @@ func (r *registration) finish() error {
 // where one image lacks a tissue (RATIONALE.md, Folds and compression).
 const minJacobian = 0.001
 
-// total returns the initial transform and the deformation as one field on the fixed grid. A deformation without folding on its
-// own grid may fold between that grid's points on a finer or anisotropic fixed grid. There the folds are opened.
-func (r *registration) total() *field.Field {
+// release hands the deformation over to total, which may change it. The registration has none afterwards, so that its memory can be freed.
+func (r *registration) release() *field.Field {
 	deform := r.deform
 	r.deform = nil
+	return deform
+}
+
+// total returns the initial transform and a deformation, nil being none, as one field on the fixed grid. A deformation without folding on its
+// own grid may fold between that grid's points on a finer or anisotropic fixed grid. There the folds are opened.
+func (r *registration) total(deform *field.Field) *field.Field {
 	if deform != nil {
 		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
 		if r.pair.Rigid == nil {

@@ -27,7 +27,7 @@ func (t *Transform) Halfway() (toFixed, toMoving *Transform, err error) {
 	from, to := field.FromAffine(g, half), field.New(g)
 	toMM, toIndex := g.IndexToPhysical(), g.PhysicalToIndex()
 	for i := range from.X {
-		x := [3]float64{float64(i % g.Size[0]), float64(i / g.Size[0] % g.Size[1]), float64(i / (g.Size[0] * g.Size[1]))}
+		x := g.Point(i)
 		there := toIndex.Apply(undo.Apply(toMM.Apply([3]float64{x[0] + float64(t.Field.X[i]), x[1] + float64(t.Field.Y[i]), x[2] + float64(t.Field.Z[i])})))
 		to.X[i] = float32((float64(from.X[i]) + there[0] - x[0]) / 2)
 		to.Y[i] = float32((float64(from.Y[i]) + there[1] - x[1]) / 2)

@@ -141,23 +141,11 @@ func (r *registration) network() error {
 		}
 		best := 0
 		for k := range run {
-			first := k * trajectories
-			rewards := s.Reward[first : first+trajectories]
-			if best = policy.Best(rewards); best < 0 {
-				return fault.New(fault.RuntimeFailed, "model %s gives no usable reward in step %d; it does not fit these images or is damaged", m.Name, t+k+1)
+			step, err := r.choose(s, k, t+k+1)
+			if err != nil {
+				return err
 			}
-			step := StepMetrics{Reward: float64(rewards[best]), Trajectory: best, NJDPercent: float64(s.NJD[first+best])}
-			if trajectories > 1 {
-				group := make([]float64, trajectories)
-				for j, x := range rewards {
-					group[j] = float64(x)
-				}
-				step.Advantage = policy.Advantages(group)[best]
-				if tau > 0 {
-					epsilon := s.Epsilon[(first+best)*latent : (first+best+1)*latent]
-					step.LogLikelihood = policy.LogLikelihood(epsilon, s.LogSigma[k*latent:(k+1)*latent], tau, policy.SqrtN)
-				}
-			}
+			best = step.Trajectory
 			r.metrics.Steps = append(r.metrics.Steps, step)
 		}
 		copy(u.Data, s.U[best*n:(best+1)*n])
@@ -173,6 +161,31 @@ func (r *registration) network() error {
 	}
 	r.deform = u
 	return nil
+}
+
+// choose returns the best trajectory of step k of a run, which is the number-th of the registration, and how it was found.
+func (r *registration) choose(s *network.Step, k, number int) (StepMetrics, error) {
+	first := k * s.J
+	rewards := s.Reward[first : first+s.J]
+	best := policy.Best(rewards)
+	if best < 0 {
+		return StepMetrics{}, fault.New(fault.RuntimeFailed, "model %s gives no usable reward in step %d; it does not fit these images or is damaged", r.model.Name, number)
+	}
+	step := StepMetrics{Reward: float64(rewards[best]), Trajectory: best, NJDPercent: float64(s.NJD[first+best])}
+	if s.J == 1 {
+		return step, nil
+	}
+	group := make([]float64, s.J)
+	for j, x := range rewards {
+		group[j] = float64(x)
+	}
+	step.Advantage = policy.Advantages(group)[best]
+	if r.opt.Tau > 0 {
+		latent := len(s.LogSigma) / s.T
+		epsilon := s.Epsilon[(first+best)*latent : (first+best+1)*latent]
+		step.LogLikelihood = policy.LogLikelihood(epsilon, s.LogSigma[k*latent:(k+1)*latent], r.opt.Tau)
+	}
+	return step, nil
 }
 
 // step runs the step graph. Where device auto chose a GPU and it fails (its memory is small, say), the CPU takes over.

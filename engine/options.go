@@ -220,6 +220,16 @@ func (o Options) smoothness() (word string, mm float64) {
 	return o.Smoothness, 0
 }
 
+// optionsOf returns the names of the options that one stage alone reads.
+func optionsOf(stage string) (names []string) {
+	for _, o := range option.Table {
+		if o.Stage == stage {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
 // changed returns those of the named options that are not at their default.
 func (o Options) changed(names ...string) (changed []string) {
 	for i, field := range o.fields() {

@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -83,47 +83,10 @@ func (r *registration) prepare() error {
 		return fault.New(fault.InvalidArgument, "with tau 0 all samples of the network's policy are the same, so there is no uncertainty to measure; leave tau at 1")
 	}
 	fixed, moving := r.pair.Fixed, r.pair.Moving
-	const floats = 4
-	need := floats * int64(9*fixed.Voxels()+3*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite and canonical copies
-	if r.begun != nil {
-		need += floats * 3 * int64(r.begun.Voxels())
+	need, err := r.bytes()
+	if err != nil {
+		return err
 	}
-	if r.model != nil {
-		grid := r.model.Grid(fixed.Geometry)
-		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres
-			return err
-		}
-		n := int64(grid.Voxels())
-		need += floats * (2 + 3 + 3*int64(r.opt.Trajectories)) * n
-		steps := int64(1) // in one run of the graph
-		if r.model.Loops {
-			steps = int64(cmp.Or(r.opt.Steps, r.model.Steps))
-		}
-		need += floats * steps * (int64(r.opt.Trajectories) + 2) * int64(r.model.LatentSize(grid)) // noise, mu, log sigma
-		if r.opt.Uncertainty == "on" {
-			const live = 12 // values a voxel: the start, a trajectory's field in and out, the mean, the squares
-			need += floats * live * n
-		}
-	}
-	stage := align.Bytes(fixed.Geometry, moving.Geometry) // the most that one of the stages holds
-	if r.searches() {
-		stage = max(stage, search.Bytes(search.Pair{Fixed: fixed, Moving: moving}))
-	}
-	if r.iterations() > 0 {
-		const live = 24 // values a voxel that the refinement holds: images, window moments, fields
-		stage = max(stage, floats*live*int64(refine.Voxels(search.Pair{Fixed: fixed, Moving: moving}, effort[r.opt.Preset].voxels)))
-	}
-	if r.pair.Rigid != nil {
-		need += floats * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
-	}
-	for _, c := range r.pair.Channels { // finite and canonical copies, on the grid of the refinement with what is measured there
-		const live = 24
-		need += floats * int64(3*c.Fixed.Voxels()+3*c.Moving.Voxels()+live*refine.Voxels(search.Pair{Fixed: fixed, Moving: moving}, effort[r.opt.Preset].voxels))
-	}
-	if r.opt.Symmetric == "on" {
-		need += floats * int64(21*fixed.Voxels()+9*moving.Voxels()) // both maps, their product, its root, that of the middle; copies
-	}
-	need += stage
 	if err := checkMemory(need, "registering these volumes"); err != nil {
 		return err
 	}
@@ -142,12 +105,57 @@ func (r *registration) prepare() error {
 		r.original = allFinite(moving)
 	}
 	r.pair.FixedMask, r.pair.MovingMask = r.finiteMask("fixed", r.pair.FixedMask), r.finiteMask("moving", r.pair.MovingMask)
-	r.canonical = search.Pair{
+	r.canonical = aligned.Pair{
 		Fixed: r.pair.Fixed.Canonical(), Moving: r.pair.Moving.Canonical(),
 		FixedMask: r.pair.FixedMask.Canonical(), MovingMask: r.pair.MovingMask.Canonical(), Rigid: r.pair.Rigid.Canonical(),
 	}
 	r.prepareChannels()
 	r.warnOfUnusedOptions()
+	return r.openNetwork()
+}
+
+// bytes is about how much memory the registration takes at its peak.
+func (r *registration) bytes() (int64, error) {
+	const float = 4
+	fixed, moving := r.pair.Fixed, r.pair.Moving
+	images := aligned.Pair{Fixed: fixed, Moving: moving}
+	refinement := refine.Bytes(images, effort[r.opt.Preset].voxels)
+	need := float * int64(9*fixed.Voxels()+3*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite and canonical copies
+	if r.begun != nil {
+		need += float * 3 * int64(r.begun.Voxels())
+	}
+	if r.model != nil {
+		grid := r.model.Grid(fixed.Geometry)
+		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres
+			return 0, err
+		}
+		need += r.model.Bytes(grid, r.opt.Steps, r.opt.Trajectories)
+		if r.opt.Uncertainty == "on" {
+			const live = 12 // values a voxel: the start, a trajectory's field in and out, the mean, the squares
+			need += float * live * int64(grid.Voxels())
+		}
+	}
+	if r.pair.Rigid != nil {
+		need += float * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
+	}
+	for _, c := range r.pair.Channels {
+		need += float*int64(3*c.Fixed.Voxels()+3*c.Moving.Voxels()) + refinement // finite and canonical copies; what is measured of them
+	}
+	if r.opt.Symmetric == "on" {
+		need += float * int64(21*fixed.Voxels()+9*moving.Voxels()) // both maps, their product, its root, that of the middle; copies
+	}
+	stage := align.Bytes(fixed.Geometry, moving.Geometry) // the most that one of the stages holds
+	if r.searches() {
+		stage = max(stage, search.Bytes(images))
+	}
+	if r.iterations() > 0 {
+		stage = max(stage, refinement)
+	}
+	return need + stage, nil
+}
+
+// openNetwork checks that the model, if there is one, suits the images, and opens it on its device.
+func (r *registration) openNetwork() error {
 	if r.model == nil {
 		return nil
 	}
@@ -202,7 +210,7 @@ func selected(mask *volume.Volume) volume.Geometry {
 	lo, hi := g.Size, [3]int{}
 	for i, v := range mask.Data {
 		if v != 0 {
-			for a, k := range [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])} {
+			for a, k := range mask.Index(i) {
 				lo[a], hi[a] = min(lo[a], k), max(hi[a], k+1)
 			}
 		}

@@ -213,14 +213,13 @@ func flattenedGrid(g volume.Geometry, plane volume.Affine) volume.Geometry {
 	return flat
 }
 
-// withinPlane returns a map of the plane's coordinates without what leads out of it.
+// withinPlane returns a map of the plane's coordinates without what leads out of it, and refuses one that leads out by far.
 func withinPlane(a volume.Affine) (volume.Affine, error) {
 	const most = 0.3
 	if math.Hypot(a.M[6], a.M[7]) > most {
 		return a, fault.New(fault.SingularTransform, "the initial transform turns the fixed slice out of the plane of the moving one; give one within the plane")
 	}
-	a.M[2], a.M[5], a.M[6], a.M[7], a.M[8] = 0, 0, 0, 0, 1
-	a.T[2] = 0
+	a = a.WithinPlane()
 	if _, err := a.Inverse(); err != nil {
 		return a, fault.Wrap(fault.SingularTransform, err, "initial transform is singular within the slice's plane; correct it")
 	}
@@ -236,9 +235,8 @@ func (at *planes) flattenedField(f *field.Field, whole bool) *field.Field {
 		toPlane = inverted(at.moving)
 	}
 	toIndex := out.PhysicalToIndex()
-	nx := f.Size[0]
 	for i := range f.X {
-		x := [3]float64{float64(i % nx), float64(i / nx % f.Size[1]), float64(i / (nx * f.Size[1]))}
+		x := f.Point(i)
 		p := toIndex.Apply(toPlane.Apply(toSpace.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})))
 		out.X[i], out.Y[i] = float32(p[0]-float64(i%out.Size[0])), float32(p[1]-float64(i/out.Size[0]))
 	}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/landmark"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
-	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -28,7 +28,7 @@ type registration struct {
 
 	fixed, moving *volume.Volume // the pair's, every voxel finite
 	original      *volume.Volume // the caller's moving image, every voxel finite: what is resampled
-	canonical     search.Pair    // the pair with axes along LPS, for all but networks: the order of a file's axes must not change the result
+	canonical     aligned.Pair   // the pair with axes along LPS, for all but networks: the order of a file's axes must not change the result
 	model         *network.Model // nil: none
 	runner        network.Runner
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -64,7 +65,7 @@ func (r *registration) turned() float64 {
 }
 
 // alignBy aligns a pair by a method, from a transform or, by nil, from nothing; progress may be nil.
-func (r *registration) alignBy(pair search.Pair, method align.Method, from *volume.Affine, progress func(fraction float64)) (*align.Result, error) {
+func (r *registration) alignBy(pair aligned.Pair, method align.Method, from *volume.Affine, progress func(fraction float64)) (*align.Result, error) {
 	return align.Align(r.ctx, allFinite(pair.Fixed), allFinite(pair.Moving), align.Options{
 		Method: method, Initial: from, FixedMask: pair.FixedMask, MovingMask: pair.MovingMask,
 		Threads: r.opt.Threads, Seed: r.opt.Seed, Progress: progress,
@@ -208,10 +209,7 @@ func (r *registration) given() *refine.Regularisation {
 
 // shortest is how many voxels the fixed image has along its shortest axis; of a slice, in its plane.
 func (r *registration) shortest() int {
-	if g := r.pair.Fixed.Geometry; g.Flat() {
-		return min(g.Size[0], g.Size[1])
-	}
-	return slices.Min(r.pair.Fixed.Size[:])
+	return slices.Min(r.pair.Fixed.Size[:r.pair.Fixed.Axes()])
 }
 
 // refineOptions are those of the refinement.

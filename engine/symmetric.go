@@ -26,7 +26,7 @@ const noMiddle = "The two ways of the symmetric registration found different pla
 
 // reverse registers the other way and replaces the deformation by the middle of both.
 func (r *registration) reverse() error {
-	there := r.total()
+	there := r.total(r.release())
 	back, err := r.backward()
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (r *registration) reverse() error {
 	if err != nil {
 		return err
 	}
-	home, err := back.total().Endless(back.initial)
+	home, err := back.total(back.release()).Endless(back.initial)
 	if err != nil {
 		return err
 	}

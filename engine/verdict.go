@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -14,10 +15,9 @@ func (r *registration) warn(texts ...string) {
 // warnOfUnusedOptions tells of the options that are not at their default and do nothing beside the others.
 func (r *registration) warnOfUnusedOptions() {
 	o, network := r.opt, r.model != nil
-	ofNetworks := []string{"steps", "trajectories", "tau", "device"}
-	if o.Device == "cpu" { // where everything runs without a network
-		ofNetworks = ofNetworks[:3]
-	}
+	ofNetworks := slices.DeleteFunc(optionsOf("network"), func(name string) bool {
+		return name == "model" || name == "device" && o.Device == "cpu" // what says that no network runs, and where everything else does
+	})
 	for _, c := range []struct {
 		is           bool
 		because, say string

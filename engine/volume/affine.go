@@ -74,6 +74,13 @@ func (a Affine) Root() (Affine, error) {
 	return root, nil
 }
 
+// WithinPlane returns a without what leads out of the plane of x and y, and with z left as it is.
+func (a Affine) WithinPlane() Affine {
+	a.M[2], a.M[5], a.M[6], a.M[7], a.M[8] = 0, 0, 0, 0, 1
+	a.T[2] = 0
+	return a
+}
+
 // Det returns the determinant of the linear part.
 func (a Affine) Det() float64 { return det3(a.M) }
 

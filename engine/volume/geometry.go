@@ -31,6 +31,14 @@ func (g Geometry) Voxels() int { return g.Size[0] * g.Size[1] * g.Size[2] }
 // Flat reports whether g is a slice with its thickness along the last axis, which is how the stages read one. It stays in its plane.
 func (g Geometry) Flat() bool { return g.Size[2] == 1 }
 
+// Axes returns along how many axes, from the first, g extends: two for a slice, three for a volume.
+func (g Geometry) Axes() int {
+	if g.Flat() {
+		return 2
+	}
+	return 3
+}
+
 // Thin returns the axis along which g has one voxel, -1 where it has more along each.
 func (g Geometry) Thin() int { return slices.Index(g.Size[:], 1) }
 
@@ -127,6 +135,17 @@ func (g Geometry) PhysicalToIndex() Affine {
 		panic("volume: PhysicalToIndex of an unchecked geometry")
 	}
 	return inv
+}
+
+// Index returns the index (x, y, z) of the i-th voxel in memory.
+func (g Geometry) Index(i int) [3]int {
+	return [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])}
+}
+
+// Point returns Index as a continuous index, which IndexToPhysical takes.
+func (g Geometry) Point(i int) [3]float64 {
+	index := g.Index(i)
+	return [3]float64{float64(index[0]), float64(index[1]), float64(index[2])}
 }
 
 // Blocks returns the grid of the centres of blocks of so many voxels along each axis; the last ones may reach beyond g.

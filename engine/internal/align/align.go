@@ -53,7 +53,6 @@ type Result struct {
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
 	SameModality bool    // the intensities of the two correspond: they are compared too
-	Starts       int     // candidates that were refined
 
 	// Rigid is, beside an affine one found between two modalities, the best transform near it without scales and shears; its confidence is the
 	// same. Else nil.
@@ -158,7 +157,6 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 	}
 	r.Confidence = min(r.Confidence, seen.Confidence)
 	r.SameModality = seen.SameModality // a mask's few voxels tell less
-	r.Starts += seen.Starts
 	return r, nil
 }
 
@@ -282,7 +280,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	if !a.opt.Method.refines() {
 		return a.result(best, v.sameModality(best.transform, a.opt.Threads)), a.checkpoint(1)
 	}
-	if best, err = a.ascend(best, v); err != nil {
+	if best, err = a.refineStarts(best, v); err != nil {
 		return nil, err
 	}
 	if best, v, err = a.rotate(best, v, h); err != nil {
@@ -324,11 +322,11 @@ func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) 
 		return outcome{}, views{}, err
 	}
 	score := v.score(given)
-	return outcome{transform: given, score: score, start: score, refined: 1}, v, nil
+	return outcome{transform: given, score: score, start: score}, v, nil
 }
 
-// ascend refines the best places of a search over translations, or the start where one was given or none is found.
-func (a *aligner) ascend(start outcome, v views) (outcome, error) {
+// refineStarts refines the best places of a search over translations. It refines the start alone where that was given or the search finds nothing.
+func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 	var candidates []peak
 	if a.opt.Initial == nil {
 		var err error
@@ -360,11 +358,9 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 	if err != nil {
 		return outcome{}, views{}, err
 	}
-	refined := turned.refined + best.refined
 	if tv.plain != nil && turned.score > best.score+least {
 		best, v = turned, tv
 	}
-	best.refined = refined
 	return best, v, nil
 }
 
@@ -372,7 +368,7 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 func (a *aligner) result(o outcome, same bool) *Result {
 	return &Result{
 		Transform: o.transform, Score: min(max(o.score, 0), 1), Confidence: o.confidence(),
-		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, o.transform), SameModality: same, Starts: o.refined,
+		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, o.transform), SameModality: same,
 	}
 }
 

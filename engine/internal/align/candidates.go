@@ -64,7 +64,6 @@ type outcome struct {
 	start     float64 // score of the start that led here
 	margin    float64 // how far the best other place is below, as a share of the score; 1 where there is none
 	same      bool    // the intensities of the starts correspond
-	refined   int
 }
 
 func (o outcome) evidence() float64 { return math.Sqrt(max(o.score, 0) * max(o.start, 0)) }
@@ -82,7 +81,6 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 		compared = v.bright().added(v.coarse, coarseSigma, a.opt.Threads)
 		o = a.objective(v, compared, coarsePoints)
 	}
-	refined := len(candidates)
 	candidates, err := a.cluster(v, compared, candidates)
 	if err != nil {
 		return outcome{}, err
@@ -112,7 +110,7 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	}
 	return outcome{
 		transform: winner.transform, score: v.score(winner.transform), start: winner.start,
-		margin: margin, same: same, refined: refined,
+		margin: margin, same: same,
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/mat"
@@ -33,14 +34,14 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 		if err != nil {
 			return t, nil // nothing to match
 		}
-		forward := search.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
+		forward := aligned.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
 		matches := sampleMatches(v.fixed, v.moving, t, search.MatchBlocks(forward, round, a.opt.Threads))
-		backward := search.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse}
+		backward := aligned.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse}
 		for _, w := range sampleMatches(v.moving, v.fixed, inverse, search.MatchBlocks(backward, round, a.opt.Threads)) {
 			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}
 		if len(matches) > 0 {
-			t = a.within2D(t.After(trimmedFit(matches)))
+			t = a.withinPlane(t.After(trimmedFit(matches)))
 		}
 	}
 	return t, nil

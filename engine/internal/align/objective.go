@@ -58,7 +58,6 @@ func newObjective(fixed *resampled, fixedFeatures []float32, moving *resampled, 
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x616c69676e)) // "align"
 	toPhysical := fixed.grid.IndexToPhysical()
-	n := fixed.grid.Size
 	add := func(voxels []int32, count int) {
 		count = min(count, len(voxels))
 		weight := float32(len(voxels)) / float32(max(count, 1))
@@ -69,7 +68,7 @@ func newObjective(fixed *resampled, fixedFeatures []float32, moving *resampled, 
 		slices.Sort(voxels[:count])
 		for _, voxel := range voxels[:count] {
 			i := int(voxel)
-			p := toPhysical.Apply([3]float64{float64(i % n[0]), float64(i / n[0] % n[1]), float64(i / (n[0] * n[1]))})
+			p := toPhysical.Apply(fixed.grid.Point(i))
 			o.points = append(o.points, [3]float32{float32(p[0] - o.center[0]), float32(p[1] - o.center[1]), float32(p[2] - o.center[2])})
 			f := fixedFeatures[i*lanes : (i+1)*lanes]
 			o.features = append(append(o.features, f[:bodyLane]...), 0, 0)

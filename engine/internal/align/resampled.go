@@ -71,10 +71,8 @@ func (a *aligner) within(h float64) float64 {
 // thinnest returns the shortest side of a field of view, mm.
 func thinnest(g volume.Geometry) float64 {
 	mm := math.Inf(1)
-	for a, n := range g.Size {
-		if a < 2 || !g.Flat() {
-			mm = min(mm, float64(n)*g.Spacing[a])
-		}
+	for a, n := range g.Size[:g.Axes()] {
+		mm = min(mm, float64(n)*g.Spacing[a])
 	}
 	return mm
 }
@@ -126,7 +124,7 @@ func newResampled(image downsampled, h float64, frame [9]float64, threads int) *
 	n := w.grid.Size
 	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
 	for i, x := range w.valid {
-		p := [3]int{i % n[0], i / n[0] % n[1], i / (n[0] * n[1])}
+		p := w.grid.Index(i)
 		w.valid[i] = 0
 		if x > 0 && x >= half && min(p[0], p[1], p[2]) > 0 && p[0] < n[0]-1 && p[1] < n[1]-1 && p[2] < n[2]-1 {
 			w.valid[i] = 1
@@ -183,20 +181,11 @@ func middleOf(g volume.Geometry) volume.Geometry {
 // bounds returns the box around g along frame, in coordinates along frame, mm.
 func bounds(g volume.Geometry, frame [9]float64) (lo, hi [3]float64) {
 	inverse, _ := volume.Affine{M: frame}.Inverse() // a rotation
-	toPhysical := g.IndexToPhysical()
 	lo = [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
 	hi = [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
-	for corner := range 8 {
-		var index [3]float64
-		for a := range 3 {
-			index[a] = -0.5
-			if corner>>a&1 == 1 {
-				index[a] = float64(g.Size[a]) - 0.5
-			}
-		}
-		p := inverse.Apply(toPhysical.Apply(index))
-		for a := range 3 {
-			lo[a], hi[a] = min(lo[a], p[a]), max(hi[a], p[a])
+	for _, corner := range boxCorners(g, 0.5) {
+		for a, x := range inverse.Apply(corner) {
+			lo[a], hi[a] = min(lo[a], x), max(hi[a], x)
 		}
 	}
 	return lo, hi
@@ -231,7 +220,7 @@ func downsample(v, mask *volume.Volume, h float64, threads int) downsampled {
 					for i := range sum {
 						for end := min(x+f[0], len(row)); x < end; x++ {
 							s := row[x]
-							if s-s != 0 || (mask != nil && mask.Data[base+x] == 0) {
+							if !volume.IsFinite(s) || (mask != nil && mask.Data[base+x] == 0) {
 								continue
 							}
 							sum[i] += s

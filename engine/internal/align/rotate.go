@@ -163,8 +163,7 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 		return o, nil
 	}
 	var best outcome
-	tries := min(rotationTries, len(all))
-	for _, c := range all[:tries] {
+	for _, c := range all[:min(rotationTries, len(all))] {
 		o, err := improve(c, 2)
 		if err != nil {
 			return outcome{}, views{}, err
@@ -174,7 +173,7 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 		}
 	}
 	if best.score <= 0 {
-		return outcome{refined: tries}, views{}, nil
+		return outcome{}, views{}, nil
 	}
 	best, err := improve(peak{best.start, best.transform}, 2)
 	if err != nil {
@@ -182,25 +181,23 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 	}
 	v, err := a.describe(h, best.transform.M)
 	if err != nil {
-		return outcome{refined: tries}, views{}, nil
+		return outcome{}, views{}, nil
 	}
 	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
 	turned, err := a.refineAll(v, []peak{{chance, best.transform}})
-	turned.refined += tries
 	return turned, v, err
 }
 
 // rotationOf returns the rotation nearest to a transform; of a slice, one in its plane.
 func (a *aligner) rotationOf(t volume.Affine) [9]float64 {
 	frame := volume.NearestRotation(t.M)
-	return a.within2D(volume.Affine{M: frame}).M
+	return a.withinPlane(volume.Affine{M: frame}).M
 }
 
-// within2D returns a transform of a slice without the rounding errors that lead out of its plane; of a volume as it is.
-func (a *aligner) within2D(t volume.Affine) volume.Affine {
+// withinPlane returns a slice's transform without the rounding errors that lead out of the plane, and a volume's as it is.
+func (a *aligner) withinPlane(t volume.Affine) volume.Affine {
 	if a.fixed.Flat() {
-		t.M[2], t.M[5], t.M[6], t.M[7], t.M[8] = 0, 0, 0, 0, 1
-		t.T[2] = 0
+		return t.WithinPlane()
 	}
 	return t
 }

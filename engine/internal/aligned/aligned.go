@@ -58,11 +58,7 @@ const nearlyCubes = 1.15
 // else Grid. On it the fixed image is read as it is, without an interpolation's blur.
 func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	g, _, _ := p.Fixed.Geometry.Canonical()
-	size := g.Size[:]
-	if g.Flat() {
-		size = g.Size[:2]
-	}
-	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(size) >= minSize {
+	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:g.Axes()]) >= minSize {
 		return g
 	}
 	return p.Grid(spacing)
@@ -130,10 +126,8 @@ func inner(v *volume.Volume, g volume.Geometry, margin int) *volume.Volume {
 // Grow returns g with margin voxels more on every side; a slice stays one voxel thick.
 func Grow(g volume.Geometry, margin int) volume.Geometry {
 	grown := g
-	for a := range 3 {
-		if a < 2 || !g.Flat() {
-			grown.Size[a] += 2 * margin
-		}
+	for a := range g.Axes() {
+		grown.Size[a] += 2 * margin
 	}
 	return grown.CenteredAt(g.Center())
 }

@@ -75,7 +75,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 		k, _ := slices.BinarySearch(names, label)
 		b.inside[i] = 0
 		b.parts[k].inside = append(b.parts[k].inside, int32(i))
-		boxes[k] = boxes[k].With([3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])})
+		boxes[k] = boxes[k].With(g.Index(i))
 	}
 	width := rim * math.Cbrt(g.Spacing[0]*g.Spacing[1]*g.Spacing[2])
 	none := make([]float32, g.Voxels()) // how little of a voxel is any body's
@@ -164,11 +164,10 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	if err != nil { // it was checked
 		return
 	}
-	nx, ny := b.grid.Size[0], b.grid.Size[1]
 	toMM, toIndex := b.grid.IndexToPhysical(), b.grid.PhysicalToIndex()
 	// leads returns where a voxel leads before the initial transform, in voxels.
 	leads := func(i int32) (from, to [3]float64) {
-		from = [3]float64{float64(int(i) % nx), float64(int(i) / nx % ny), float64(int(i) / (nx * ny))}
+		from = b.grid.Point(int(i))
 		to = [3]float64{from[0] + float64(v.X[i]), from[1] + float64(v.Y[i]), from[2] + float64(v.Z[i])}
 		if start != nil {
 			u := start.At(to)

@@ -138,7 +138,7 @@ func (p *Pull) Sample(g volume.Geometry, threads int) []float32 {
 	toPhysical := g.IndexToPhysical()
 	parallel.For(g.Voxels(), 256, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			d := p.At(toPhysical.Apply([3]float64{float64(i % g.Size[0]), float64(i / g.Size[0] % g.Size[1]), float64(i / (g.Size[0] * g.Size[1]))}))
+			d := p.At(toPhysical.Apply(g.Point(i)))
 			out[3*i], out[3*i+1], out[3*i+2] = float32(d[0]), float32(d[1]), float32(d[2])
 		}
 	})

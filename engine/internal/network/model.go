@@ -13,6 +13,7 @@
 package network
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -26,6 +27,7 @@ import (
 	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 //go:embed bundles
@@ -54,6 +56,18 @@ type Model struct {
 
 	graph     []byte // what SHA256 is of
 	ir, opset uint64 // the versions of the file's form and of the operators
+}
+
+// Bytes is about how much memory the tensors of a registration take on a network grid; 0 steps are the model's own.
+func (m *Model) Bytes(grid volume.Geometry, steps, trajectories int) int64 {
+	const float = 4
+	inRun, j := int64(1), int64(trajectories) // steps in one run of the graph
+	if m.Loops {
+		inRun = int64(cmp.Or(steps, m.Steps))
+	}
+	voxels := (2 + 3 + 3*j) * int64(grid.Voxels())        // both images, the field before, a field a trajectory
+	latent := inRun * (j + 2) * int64(m.LatentSize(grid)) // noise, mu, log sigma
+	return float * (voxels + latent)
 }
 
 // tensors names what a run of the model takes and gives.

@@ -4,39 +4,20 @@ package policy
 
 import "math"
 
-// Scale is the factor s of LDVN, the latent-dimension variance normalisation of the log-likelihood.
-type Scale int
-
-// The scales.
-const (
-	SqrtN Scale = iota // s = sqrt(N): the spread over a group does not depend on the latent size N (the paper's choice)
-	One                // s = 1: the plain log-likelihood
-	N                  // s = N: the mean over the latent dimensions
-)
-
-func (s Scale) of(n int) float64 {
-	switch s {
-	case One:
-		return 1
-	case N:
-		return float64(n)
-	}
-	return math.Sqrt(float64(n))
-}
-
-// LogLikelihood returns log pi(z | mu, sigma) of z = mu + tau*sigma*epsilon, tau > 0, with LDVN applied once:
+// LogLikelihood returns log pi(z | mu, sigma) of z = mu + tau*sigma*epsilon, tau > 0, divided by sqrt(N) (LDVN, the latent-dimension variance
+// normalisation), so that the spread over a group does not depend on the latent size N:
 //
-//	-1/(2s) sum_i [ ((z_i - mu_i)/(tau sigma_i))^2 + log(2 pi tau^2 sigma_i^2) ]
+//	-1/(2 sqrt(N)) sum_i [ ((z_i - mu_i)/(tau sigma_i))^2 + log(2 pi tau^2 sigma_i^2) ]
 //
-// where the quotient is epsilon_i. epsilon and logSigma have N values. (Paper, Eq. logpi; the supplement divides by s a second
-// time, which the main text does not.)
-func LogLikelihood(epsilon, logSigma []float32, tau float64, scale Scale) float64 {
+// where the quotient is epsilon_i. epsilon and logSigma have N values. (Paper, Eq. logpi; the supplement divides by sqrt(N)
+// a second time, which the main text does not.)
+func LogLikelihood(epsilon, logSigma []float32, tau float64) float64 {
 	constant := math.Log(2*math.Pi) + 2*math.Log(tau)
 	sum := 0.0
 	for i, e := range epsilon {
 		sum += float64(float64(e)*float64(e)) + constant + float64(2*float64(logSigma[i]))
 	}
-	return -sum / (2 * scale.of(len(epsilon)))
+	return -sum / (2 * math.Sqrt(float64(len(epsilon))))
 }
 
 // Advantages returns (R_j - mean R) / (sd R + 1e-8) of a group's rewards, with the population's standard deviation. (Paper,

@@ -100,15 +100,13 @@ func TestQuantile(t *testing.T) {
 
 func TestLogLikelihood(t *testing.T) {
 	g := load(t).LogLike
-	n := float64(len(g.Epsilon))
-	for scale, s := range map[Scale]float64{SqrtN: math.Sqrt(n), One: 1, N: n} {
-		if got := LogLikelihood(g.Epsilon, g.LogSigma, g.Tau, scale); math.Abs(got-g.Value/s) > 1e-9*math.Abs(g.Value) {
-			t.Errorf("s = %g: %g, torch gives %g", s, got, g.Value/s)
-		}
+	want := g.Value / math.Sqrt(float64(len(g.Epsilon)))
+	if got := LogLikelihood(g.Epsilon, g.LogSigma, g.Tau); math.Abs(got-want) > 1e-9*math.Abs(want) {
+		t.Errorf("%g, torch gives %g", got, want)
 	}
 }
 
-// With s = sqrt(N) the spread over a group is that of chi-square/(2 sqrt N): sqrt(2)/2 whatever N.
+// The spread over a group is that of chi-square/(2 sqrt N): sqrt(2)/2 whatever N.
 func TestLDVNSpread(t *testing.T) {
 	const trajectories = 64
 	for _, n := range []int{100, 10_000} {
@@ -117,7 +115,7 @@ func TestLDVNSpread(t *testing.T) {
 		logSigma := make([]float32, n)
 		var sum, square float64
 		for j := 1; j < trajectories; j++ {
-			l := LogLikelihood(epsilon[j*n:(j+1)*n], logSigma, 1, SqrtN)
+			l := LogLikelihood(epsilon[j*n:(j+1)*n], logSigma, 1)
 			sum += l
 			square += l * l
 		}

@@ -188,8 +188,8 @@ func thinned(g volume.Geometry, most int) volume.Geometry {
 			return grid
 		}
 		finest := 0
-		for a := range 3 {
-			if grid.Spacing[a] < grid.Spacing[finest] && (a < 2 || !g.Flat()) {
+		for a := range g.Axes() {
+			if grid.Spacing[a] < grid.Spacing[finest] {
 				finest = a
 			}
 		}
@@ -216,10 +216,7 @@ func across(spacing [3]float64, grid, g volume.Geometry) (out [3]float64) {
 // smoothed returns v with intensities in 0..1, blurred to voxels of the given spacing along its axes, and by
 // blurred voxels at least: what an interpolation halfway between two of them blurs is little beside that.
 func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume {
-	lo, hi := v.MinMax()
-	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
-		lo, hi = float32(p[0]), float32(p[1])
-	}
+	lo, hi := aligned.Range(v)
 	v = v.Finite(lo)
 	scale := 1 / (hi - lo)
 	var sigma [3]float64

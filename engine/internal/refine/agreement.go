@@ -29,8 +29,8 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 	im.Valid(valid, u, threads)
 	variance, covariance, gain, whole := make([]float32, n), make([]float32, n), make([]float32, n), make([]bool, n)
 	radius := windowOf(im.Fixed.Geometry)
-	windowed := float32((2*radius + 1) * (2*radius + 1))
-	if !im.Fixed.Flat() {
+	windowed := float32(1) // voxels
+	for range im.Fixed.Axes() {
 		windowed *= float32(2*radius + 1)
 	}
 	over := 1 / windowed

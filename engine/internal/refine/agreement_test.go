@@ -45,7 +45,7 @@ func TestAgreement(t *testing.T) {
 			return f / 4
 		}), 1, 0, math.Ln2, 0.16}, // windows across the border see both
 	} {
-		im := Pair{Fixed: texture, Moving: c.moving, Initial: volume.IdentityAffine()}
+		im := aligned.Pair{Fixed: texture, Moving: c.moving, Initial: volume.IdentityAffine()}
 		images := aligned.Images{Fixed: texture, FixedValid: ones(g)}
 		grown := aligned.Grow(g, margin)
 		images.Moving = im.Moving.Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)

@@ -39,7 +39,7 @@ func (r *Refinement) Matched(ctx context.Context, by Regularisation) (*Refinemen
 }
 
 // inContrast returns a refinement of intensities that goes on from where r is, on a pair of one contrast, and how well that agrees.
-func (r *Refinement) inContrast(pair Pair) (*Refinement, Agreement) {
+func (r *Refinement) inContrast(pair aligned.Pair) (*Refinement, Agreement) {
 	opt := r.opt
 	opt.Similarity = NCC
 	opt.Iterations = (3*opt.Iterations + 4) / 5 // it is nearly there

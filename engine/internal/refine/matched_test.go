@@ -18,7 +18,7 @@ func TestMatched(t *testing.T) {
 	by := Regularisation{Fluid: 3, Elastic: 0.7, Fading: 1}
 	fixed, moving, truth := testpair.Phantom(n, 2.5, true)
 	begun := func(moving *volume.Volume, threads int) (*Refinement, Agreement) {
-		r := New(Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: MIND, Iterations: 30, Voxels: 1 << 20, Threads: threads})
+		r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: MIND, Iterations: 30, Voxels: 1 << 20, Threads: threads})
 		a, err := r.Coarse(context.Background(), by, true)
 		if err != nil {
 			t.Fatal(err)

@@ -157,7 +157,7 @@ func (s *ssd) bordering() float64 {
 	size, c, n := s.Fixed.Size, s.channels, 0
 	strides := [3]int{1, size[0], size[0] * size[1]}
 	for i := range len(s.fixed) / c {
-		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
+		at := s.Fixed.Index(i)
 		differs := false
 		for a, step := range strides {
 			if at[a] == size[a]-1 {
@@ -178,7 +178,7 @@ func (s *ssd) bordering() float64 {
 }
 
 // newLabels compares label maps: minus the mean squared difference of what says, smoothly across their borders, where each label is.
-func newLabels(pair Pair, g volume.Geometry, labels int, start *field.Field, threads int) *ssd {
+func newLabels(pair aligned.Pair, g volume.Geometry, labels int, start *field.Field, threads int) *ssd {
 	im, fixed, moving := pair.LabelsAt(g, margin, labels, start, threads)
 	const channels = metric.MINDChannels // which the vectors are for
 	interleaved := func(planes [][]float32, beyond int) []float32 {

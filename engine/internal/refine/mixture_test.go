@@ -25,16 +25,16 @@ func TestForceOfChannels(t *testing.T) {
 		}
 		return out
 	}
-	channel := func(c aligned.Channel, weight float64) Pair {
+	channel := func(c aligned.Channel, weight float64) aligned.Pair {
 		c.Weight = weight
-		return Pair{Fixed: fixed, Moving: moving, Initial: identity, Channels: []aligned.Channel{c}}
+		return aligned.Pair{Fixed: fixed, Moving: moving, Initial: identity, Channels: []aligned.Channel{c}}
 	}
-	images := aligned.Channel{Pair: Pair{Fixed: fixed, Moving: moving}, Intensities: true}
-	maps := aligned.Channel{Pair: Pair{Fixed: labels(fixed), Moving: labels(moving)}, Labels: 2}
+	images := aligned.Channel{Pair: aligned.Pair{Fixed: fixed, Moving: moving}, Intensities: true}
+	maps := aligned.Channel{Pair: aligned.Pair{Fixed: labels(fixed), Moving: labels(moving)}, Labels: 2}
 	for _, c := range []struct {
 		name      string
 		main      Similarity
-		pair      Pair
+		pair      aligned.Pair
 		tolerance float64
 	}{
 		{"images and labels", NCC, channel(maps, 1), 0.15},

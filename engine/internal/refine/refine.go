@@ -36,9 +36,6 @@ const (
 	MIND Similarity = "mind" // minus the mean squared difference of MIND-SSC descriptors
 )
 
-// Pair is what to refine.
-type Pair = aligned.Pair
-
 // Options says how to refine.
 type Options struct {
 	Similarity Similarity
@@ -99,7 +96,7 @@ type similarity interface {
 
 // Refinement is one under way: Coarse first, which tells how well the images agree, then Fine.
 type Refinement struct {
-	pair   Pair
+	pair   aligned.Pair
 	start  *field.Field
 	opt    Options
 	grids  []volume.Geometry // coarse to fine
@@ -113,7 +110,7 @@ type Refinement struct {
 }
 
 // New prepares the refinement of start, a field on any grid; nil is the identity.
-func New(pair Pair, start *field.Field, opt Options) *Refinement {
+func New(pair aligned.Pair, start *field.Field, opt Options) *Refinement {
 	r := &Refinement{pair: pair, start: start, opt: opt, grids: resolutions(pair, opt, start == nil)}
 	for i := range r.grids {
 		r.total += r.cost(i)
@@ -270,7 +267,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 }
 
 // sharpened returns a pair on g, the moving image seen through start.
-func (r *Refinement) sharpened(pair Pair, g volume.Geometry, by Regularisation) aligned.Images {
+func (r *Refinement) sharpened(pair aligned.Pair, g volume.Geometry, by Regularisation) aligned.Images {
 	im := pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads)
 	if by.Sharpen != 0 {
 		im = im.Sharpened(detail, float32(by.Sharpen), r.opt.Threads)
@@ -282,7 +279,7 @@ func (r *Refinement) sharpened(pair Pair, g volume.Geometry, by Regularisation) 
 // grid.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
-func Run(ctx context.Context, pair Pair, start *field.Field, by Regularisation, opt Options) (*field.Field, []Level, error) {
+func Run(ctx context.Context, pair aligned.Pair, start *field.Field, by Regularisation, opt Options) (*field.Field, []Level, error) {
 	r := New(pair, start, opt)
 	if _, err := r.Coarse(ctx, by, false); err != nil {
 		return nil, nil, err
@@ -312,7 +309,7 @@ const minSpacing = 0.8
 const finer = 0.95
 
 // voxel returns the voxel that a pair is refined at, mm, if the grid may have as many as that makes.
-func voxel(pair Pair) float64 {
+func voxel(pair aligned.Pair) float64 {
 	fixed, moving := nativeSpacing(pair.Fixed), nativeSpacing(pair.Moving)
 	if moving > finer*fixed {
 		return fixed
@@ -322,13 +319,19 @@ func voxel(pair Pair) float64 {
 
 // Voxels is how many the finest level on a pair has: more than the fixed image where its slices are thick or the moving image is finer, but
 // no more than about maxVoxels.
-func Voxels(pair Pair, maxVoxels int) int {
+func Voxels(pair aligned.Pair, maxVoxels int) int {
 	g, _ := finest(pair, maxVoxels)
 	return g.Voxels()
 }
 
+// Bytes is about how much memory the refinement of a pair takes, by the voxels that its finest level may have.
+func Bytes(pair aligned.Pair, maxVoxels int) int64 {
+	const float, live = 4, 24 // a voxel holds so many values: images, window moments, fields
+	return float * live * int64(Voxels(pair, maxVoxels))
+}
+
 // finest returns the grid of the finest level and its voxel, mm, larger ones where they would be more than about so many.
-func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
+func finest(pair aligned.Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	spacing = voxel(pair)
 	n := pair.Grid(spacing).Voxels()
 	switch {
@@ -345,9 +348,10 @@ func finest(pair Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 }
 
 // resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
-func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
-	const smallest, smallestSlice = 12, 48                                                                                         // voxels along an axis that still make a level
-	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) { // hold the memory
+func resolutions(pair aligned.Pair, opt Options, first bool) []volume.Geometry {
+	const smallest, smallestSlice = 12, 48 // voxels along the shortest axis that still make a level
+	// Descriptors have many values a voxel: a smaller grid keeps the memory within bounds.
+	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) {
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	fine, spacing := finest(pair, opt.Voxels)
@@ -360,7 +364,7 @@ func resolutions(pair Pair, opt Options, first bool) []volume.Geometry {
 	for len(grids) < maxLevels || flat && first { // slices may be large
 		spacing *= 2
 		g := pair.Grid(spacing)
-		if min(g.Size[0], g.Size[1]) < smallest || !flat && g.Size[2] < smallest || len(grids) >= maxLevels && min(g.Size[0], g.Size[1]) < smallestSlice {
+		if shortest := slices.Min(g.Size[:g.Axes()]); shortest < smallest || len(grids) >= maxLevels && shortest < smallestSlice {
 			break
 		}
 		grids = append([]volume.Geometry{g}, grids...)

@@ -57,7 +57,7 @@ func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
 // predict the change that finite differences show.
 func TestForceIsTheDerivative(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(32, 2, false)
-	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	g := pair.Grid(1)
 	im := pair.At(g, margin, aligned.ZeroEdge, 1)
 	// Smooth images, so that central differences are near the derivative of what is interpolated.
@@ -95,7 +95,7 @@ func TestNCCValue(t *testing.T) {
 		fixed.Data[i] = r.Float32()
 		moving.Data[i] = 3*fixed.Data[i] + r.Float32()
 	}
-	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
+	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
 	s := newNCC(im, window, 1)
 	u := field.New(g)
 	s.validate(u)
@@ -109,7 +109,7 @@ func TestNCCValue(t *testing.T) {
 // The value is minus the sum of the voxels' mean squares, whatever the descriptors are padded with.
 func TestMINDValue(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(20, 2, true)
-	im := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
+	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
 	got := s.force(field.New(fixed.Geometry), nil, u) / float64(s.voxels())
@@ -140,7 +140,7 @@ func TestRecoversDisplacement(t *testing.T) {
 		t.Run(string(c.similarity), func(t *testing.T) {
 			fixed, moving, truth := testpair.Phantom(n, 2.5, c.other)
 			run := func(threads int) (*field.Field, []Level) {
-				u, levels, err := Run(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
+				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
 					gentle, Options{Similarity: c.similarity, Iterations: 20, Voxels: 1 << 20, Threads: threads})
 				if err != nil {
 					t.Fatal(err)
@@ -186,7 +186,7 @@ func TestVoxelOfTheFinestLevel(t *testing.T) {
 		image := func(spacing [3]float64) *volume.Volume {
 			return volume.Zeros(volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: spacing, Direction: volume.Identity})
 		}
-		pair := Pair{Fixed: image(c.fixed), Moving: image(c.moving)}
+		pair := aligned.Pair{Fixed: image(c.fixed), Moving: image(c.moving)}
 		grids := resolutions(pair, Options{Similarity: NCC, Voxels: 1 << 20}, true)
 		if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
 			t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
@@ -218,7 +218,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 			if s == MIND {
 				by = Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
 			}
-			u, levels, err := Run(context.Background(), Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
+			u, levels, err := Run(context.Background(), aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 // flat, and ends early.
 func TestStartsFromAField(t *testing.T) {
 	fixed, moving, truth := testpair.Phantom(40, 5, false)
-	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	u, levels, err := Run(context.Background(), pair, truth, gentle, Options{Similarity: NCC, Iterations: 100, Voxels: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 		}
 	}
 	run := func(mask *volume.Volume) float64 {
-		pair := Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}
+		pair := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}
 		u, _, err := Run(context.Background(), pair, nil, gentle, Options{Similarity: MSE, Iterations: 10, Voxels: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(24, 2, false)
-	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	ctx, cancel := context.WithCancel(context.Background())
 	_, _, err := Run(ctx, pair, nil, gentle, Options{Similarity: NCC, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
 	if fault.CodeOf(err) != fault.Cancelled {
@@ -297,7 +297,7 @@ func BenchmarkIteration(b *testing.B) {
 	for i := range v.Data {
 		v.Data[i] = r.Float32()
 	}
-	im := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 0)
+	im := aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 0)
 	for _, name := range []Similarity{NCC, MSE, MIND} {
 		b.Run(string(name), func(b *testing.B) {
 			s, err := newSimilarity(name, im, 0)
@@ -332,7 +332,7 @@ func TestFadingStepsRest(t *testing.T) {
 	moved := func(fading float64) float64 {
 		by := gentle
 		by.Fading = fading
-		u, _, err := Run(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: NCC, Iterations: 30, Voxels: 1 << 20})
+		u, _, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: NCC, Iterations: 30, Voxels: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestDetail(t *testing.T) {
 				v.Data[i] += float32(c.noise * rng.NormFloat64())
 			}
 		}
-		r := New(Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
+		r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
 		a, err := r.Coarse(context.Background(), gentle, true)
 		if err != nil {
 			t.Fatal(err)

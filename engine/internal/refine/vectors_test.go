@@ -31,7 +31,7 @@ func TestVectorsMatchLoops(t *testing.T) {
 		for i := range step.Data {
 			step.Data[i] = r.Float32() - 0.5
 		}
-		im := Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
+		im := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
 		for _, name := range []Similarity{NCC, MIND} {
 			run := func(vectors bool) (value float64, longest float32, force []float32) {
 				s, err := newSimilarity(name, im, 1)

@@ -17,7 +17,7 @@ var rounds = [MatchRounds]struct {
 
 // MatchBlocks returns where the blocks of the fixed volume match best, as a field on the round's control grid: neither smooth nor free of
 // folds, for a fit over many of them. It returns nil for a crop too small for that round.
-func MatchBlocks(pair Pair, round, threads int) *field.Field {
+func MatchBlocks(pair aligned.Pair, round, threads int) *field.Field {
 	l, grid := rounds[round].level, pair.Grid(rounds[round].coarseness*workingGrid(pair).Spacing[0])
 	if !l.fits(grid) {
 		return nil

@@ -3,7 +3,7 @@ package search
 import "github.com/morphseek/morphseek/engine/internal/aligned"
 
 // Bytes is about how much memory a search over the pair takes.
-func Bytes(pair Pair) int64 {
+func Bytes(pair aligned.Pair) int64 {
 	const (
 		live  = 100 // a voxel of the grown grid: two directions of images, what is known of them, descriptors and fields
 		costs = 4   // of a level at a time: its costs, the min-marginals by one tree, messages up, the sum over trees

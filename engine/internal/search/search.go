@@ -20,9 +20,6 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Pair is what to search.
-type Pair = aligned.Pair
-
 // level is one control grid and the window searched there; lengths are in voxels of the working grid.
 type level struct {
 	spacing int // between control points
@@ -79,7 +76,7 @@ type Options struct {
 }
 
 // workingGrid returns the grid of isotropic voxels, over the fixed volume, that the search works on.
-func workingGrid(pair Pair) volume.Geometry {
+func workingGrid(pair aligned.Pair) volume.Geometry {
 	own := aligned.Spacing(pair.Fixed.Geometry)
 	most := workingVoxels
 	if pair.Fixed.Flat() {
@@ -107,7 +104,7 @@ func levelsFor(grid volume.Geometry) (plan []level, margin int) {
 // Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume.
 //
 // Errors: Cancelled.
-func Run(ctx context.Context, pair Pair, opt Options) (*field.Field, error) {
+func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, error) {
 	grid := workingGrid(pair)
 	plan, margin := levelsFor(grid)
 	if len(plan) == 0 {
@@ -165,7 +162,7 @@ type direction struct {
 }
 
 // bothDirections returns the searches from the fixed image to the moving one and back.
-func bothDirections(pair Pair, grid volume.Geometry, margin int, opt Options) [2]*direction {
+func bothDirections(pair aligned.Pair, grid volume.Geometry, margin int, opt Options) [2]*direction {
 	forward, backward := pair.BothDirections(grid, margin, opt.Threads)
 	var fixed, moving thresholds
 	dilation := near
@@ -177,7 +174,7 @@ func bothDirections(pair Pair, grid volume.Geometry, margin int, opt Options) [2
 }
 
 // labelDirections is bothDirections of label maps.
-func labelDirections(pair Pair, grid volume.Geometry, margin int, opt Options) (both [2]*direction) {
+func labelDirections(pair aligned.Pair, grid volume.Geometry, margin int, opt Options) (both [2]*direction) {
 	forward, backward := pair.LabelsBothDirections(grid, margin, opt.Threads)
 	for k, im := range []aligned.Images{forward, backward} {
 		both[k] = &direction{images: im, fixed: codes(im.Fixed, im.FixedValid), labels: true}

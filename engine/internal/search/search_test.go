@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -186,7 +187,7 @@ func TestRecoversLargeDisplacement(t *testing.T) {
 	}{{"whole", moving, 1, 37, 0.3}, {"four trees", moving, 4, 37, 0.3}, {"partial field of view", cropped, 4, 28, 0.35}} {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(threads int) *field.Field {
-				u, err := Run(context.Background(), Pair{Fixed: whole, Moving: c.moving, Initial: volume.IdentityAffine()}, Options{Trees: c.trees, Threads: threads})
+				u, err := Run(context.Background(), aligned.Pair{Fixed: whole, Moving: c.moving, Initial: volume.IdentityAffine()}, Options{Trees: c.trees, Threads: threads})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -212,7 +213,7 @@ func TestRecoversLargeDisplacement(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(40, 3, false)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := Run(ctx, Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, Options{Progress: func(float64) { cancel() }})
+	_, err := Run(ctx, aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, Options{Progress: func(float64) { cancel() }})
 	if fault.CodeOf(err) != fault.Cancelled {
 		t.Errorf("error %v, want cancelled", err)
 	}

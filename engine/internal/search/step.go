@@ -236,10 +236,7 @@ func (p *patch) mix(dst []float32, size [3]int, node int) {
 
 // leads says whether a label leads along a locked axis.
 func (p *patch) leads(label int) bool {
-	for axis, locked := range p.locked {
-		if axis == 2 && p.grid.Flat() {
-			break
-		}
+	for _, locked := range p.locked[:p.grid.Axes()] {
 		if locked && label%(2*p.radius+1) != p.radius {
 			return true
 		}

@@ -31,7 +31,7 @@ const (
 // tissue without structure, and where another displacement matches as well or better.
 //
 // Errors: Cancelled.
-func Uncertainty(ctx context.Context, pair Pair, u *field.Field, opt Options) (*volume.Volume, error) {
+func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Options) (*volume.Volume, error) {
 	grid := workingGrid(pair)
 	_, margin := levelsFor(grid)
 	margin = max(margin, around.reach())

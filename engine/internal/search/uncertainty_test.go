@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"math"
 	"slices"
 	"testing"
@@ -52,7 +53,7 @@ func ranks(x []float64) []float64 {
 func TestUncertaintyTellsTheError(t *testing.T) {
 	const n = 48
 	fixed, moving, truth := testpair.Phantom(n, 6, true)
-	pair := Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	u, err := Run(context.Background(), pair, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestUncertaintyTellsTheError(t *testing.T) {
 func TestUncertaintyCancelled(t *testing.T) {
 	fixed, moving, _ := testpair.Phantom(40, 3, false)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := Uncertainty(ctx, Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Progress: func(float64) { cancel() }})
+	_, err := Uncertainty(ctx, aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Progress: func(float64) { cancel() }})
 	if fault.CodeOf(err) != fault.Cancelled {
 		t.Errorf("error %v, want cancelled", err)
 	}
