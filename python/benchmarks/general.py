@@ -102,7 +102,7 @@ class Point:
 
     bundle: Path
     minutes: float
-    visit: int
+    iteration: int
     pairs: int
     pair_steps: int
     away: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -126,7 +126,7 @@ def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
 
         found = {
             path: torch.load(path, map_location="cpu", weights_only=True, mmap=True)["cpu_seconds"]
-            for path in run.glob("visit-*.pt")
+            for path in run.glob("iteration-*.pt")
         }
         for minutes in lacking:
             bundle = kept.parent / f"{minutes:g}.onnx"
@@ -144,8 +144,8 @@ def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
             n = config.optim.accumulate
             known[f"{minutes:g}"] = {
                 "minutes": state.get("cpu_seconds", 0.0) / 60,
-                "visit": state.get("visit", 0),
-                "pairs": n * state.get("visit", 0),
+                "iteration": state.get("iteration", 0),
+                "pairs": n * state.get("iteration", 0),
                 "pair_steps": n * state.get("updates", 0),
             }
             if state:
@@ -191,7 +191,7 @@ def disagreement(point: Point, run: Path, n: int = 6) -> dict[str, float]:
     from morphseek.training.run import load_backbone
     from morphseek.training.synthetic import SyntheticSource
 
-    backbone, config, _ = load_backbone(run / f"visit-{point.visit}.pt")
+    backbone, config, _ = load_backbone(run / f"iteration-{point.iteration}.pt")
     backbone.eval()
     source = SyntheticSource(
         config.synthetic, config.data.min_size, config.data.labels, config.run.seed, 9
@@ -548,7 +548,7 @@ def draw(t: Table, points: list[Point], line: tuple[float, float] | None, path: 
 
 
 def main(
-    run: Annotated[Path, typer.Option(help="Run folder of morphseek train, with visit-N.pt.")],
+    run: Annotated[Path, typer.Option(help="Run folder of morphseek train, with iteration-N.pt.")],
     out: Annotated[Path, typer.Option(help="Folder of bundles, rows and figure.")],
     data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py.")] = None,
     minutes: Annotated[

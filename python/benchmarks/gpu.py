@@ -90,7 +90,7 @@ def run(
         str,
         typer.Option(
             help=(
-                'Trajectories of the GRPO visits that are timed for each backbone: J,J,...; ""'
+                'Trajectories of the GRPO iterations that are timed for each backbone: J,J,...; ""'
                 " times none."
             )
         ),
@@ -553,10 +553,10 @@ def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) ->
 
 
 def one_training(name: str, trajectories: str, size: str, device: str) -> dict[str, Any]:
-    """A pair visit of the paper's training on OASIS (35 labels): T steps, each with its update, by
+    """An iteration of the paper's training on OASIS (35 labels): T steps, each with its update, by
     the trainer's own code.
 
-    The second visit counts: the first looks for algorithms and makes the optimiser's state. Memory
+    The second one counts: the first looks for algorithms and makes the optimiser's state. Memory
     is the peak of all there is, weights, gradients and the optimiser's moments included; PyTorch
     reserves more than it hands out, and the card must have that.
     """
@@ -601,9 +601,9 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, folder, progress=False, source=OnePair())
         trainer.backbone.train()
-        trainer.run_visit()
+        trainer.run_iteration()
         began = time.perf_counter()
-        trainer.run_visit()
+        trainer.run_iteration()
         if place == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
@@ -690,13 +690,13 @@ def page(report: dict[str, Any]) -> str:
         lines += [
             "",
             (
-                "A pair visit of GRPO: T steps of J trajectories, decoded one by one, each step"
+                "A pair iteration of GRPO: T steps of J trajectories, decoded one by one, each step"
                 " with the optimiser's update; the paper's setting for OASIS with its 35 labels."
                 " Memory is the peak, weights and the optimiser's state included; in brackets what"
                 " PyTorch has reserved."
             ),
             "",
-            "| network | J | T | s a pair visit | peak memory, GiB |",
+            "| network | J | T | s a pair iteration | peak memory, GiB |",
             "|---|---|---|---|---|",
         ]
     for row in report["training"]:

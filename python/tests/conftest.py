@@ -24,20 +24,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-<<<<<<< HEAD
-    """Leave out what takes long, unless it is asked for."""
+    """Skip the thorough and the nightly tests unless they are requested."""
     asked = config.getoption("markexpr")
     left = [mark for mark in ("thorough", "nightly") if mark not in asked]
     late = [item for item in items if any(map(item.get_closest_marker, left))]
     config.hook.pytest_deselected(items=late)
     items[:] = [item for item in items if item not in late]
-=======
-    """Skip the nightly tests unless they are requested."""
-    if "nightly" not in config.getoption("markexpr"):
-        late = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=late)
-        items[:] = [item for item in items if item not in late]
->>>>>>> h-pl
 
 
 @pytest.fixture(autouse=True)

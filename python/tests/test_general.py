@@ -37,7 +37,7 @@ def test_one_step_of_the_configuration(tmp_path: Path):
     assert config.run.val_steps == 3 and config.optim.together
     trainer = Trainer(config.replace(**SMALL), tmp_path, progress=False)
     before = {k: v.clone() for k, v in trainer.backbone.state_dict().items()}
-    logs = trainer.run_visit()
+    logs = trainer.run_iteration()
     assert logs["truth"] > 0 and trainer.updates == 1
     after = trainer.backbone.state_dict()
     assert any(not torch.equal(before[k], after[k]) for k in before)
@@ -66,7 +66,7 @@ def test_pairs_together_are_pairs_apart(tmp_path: Path):
             )
 
         trainer._update = keep  # type: ignore[method-assign]
-        trainer.run_visit()
+        trainer.run_iteration()
         grads.append(found)
     assert grads[0].keys() == grads[1].keys() and grads[0]
     for name, one in grads[0].items():

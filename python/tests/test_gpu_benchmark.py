@@ -179,7 +179,7 @@ def test_placement(gpu):
 
 
 @pytest.mark.thorough
-def test_a_visit_of_training(gpu):
+def test_a_iteration_of_training(gpu):
     """T steps of one of the paper's networks, each with an update, by the trainer's own code, are a
     row of the table.
     """

@@ -288,20 +288,20 @@ def _config(
     arm: Arm,
     scale: Scale,
     data: Path,
-    visits: int,
+    iterations: int,
     seed: int,
     changes: dict[str, Any] | None = None,
 ) -> Config:
     values = (
         COMMON
-        | {"data.path": str(data), "run.iterations": visits, "run.seed": seed}
+        | {"data.path": str(data), "run.iterations": iterations, "run.seed": seed}
         | scale.changes
         | (changes or {})
         | arm.changes
     )
     if arm.preset == "paper":
         # The whole temperature schedule, 10 -> 2, within the run.
-        values.setdefault("policy.tau_every", max(visits // 9, 1))
+        values.setdefault("policy.tau_every", max(iterations // 9, 1))
     return load(arm.preset).replace(**values)
 
 
@@ -379,11 +379,11 @@ def run(
     group: str,
     data: str | Path,
     out: str | Path,
-    visits: int = 200,
+    iterations: int = 200,
     seeds: tuple[int, ...] = (0,),
     arms: tuple[str, ...] = (),
     scale: str = "small",
-    warmup_visits: int = 400,
+    warmup_iterations: int = 400,
     eval_steps: int = 3,
     changes: dict[str, Any] | None = None,
 ) -> None:
@@ -394,13 +394,13 @@ def run(
     group : str
         Key of :data:`GROUPS`.
     data, out : path
-    visits : int
+    iterations : int
         Of each arm.
     seeds : tuple of int
     arms : tuple of str
         Only these; empty means all.
     scale : {"small", "full"}
-    warmup_visits : int
+    warmup_iterations : int
         Of the shared warm-up checkpoint.
     eval_steps : int
         Largest T at which the test pairs are scored, or an arm's own T where that is larger.
@@ -422,12 +422,12 @@ def run(
             result = folder / "result.json"
             if result.exists():
                 then = json.loads(result.read_text())
-                # The visits of the others follow from times that were measured, or are none.
+                # The iterations of the others follow from times that were measured, or are none.
                 given = arm.train and not arm.time_of
-                if then["scale"] != scale or (given and then["visits"] != visits):
+                if then["scale"] != scale or (given and then["iterations"] != iterations):
                     raise ValueError(
-                        f"{result} is of scale {then['scale']!r} with {then['visits']} iterations,"
-                        f" not of {scale!r} with {visits}; choose another --out"
+                        f"{result} is of scale {then['scale']!r} with {then['iterations']}"
+                        f" iterations, not of {scale!r} with {iterations}; choose another --out"
                     )
                 if then.get("set", {}) != changes:
                     raise ValueError(
@@ -435,8 +435,8 @@ def run(
                         " choose another --out"
                     )
                 continue
-            start = _warmup(arm, size, data, out, warmup_visits, changes) if arm.start else None
-            count = visits
+            start = _warmup(arm, size, data, out, warmup_iterations, changes) if arm.start else None
+            count = iterations
             if arm.time_of:
                 other = json.loads(
                     (out / group / arm.time_of / f"seed{seed}" / "result.json").read_text()
@@ -444,7 +444,7 @@ def run(
                 own = json.loads(
                     (out / group / arm.like / f"seed{seed}" / "result.json").read_text()
                 )
-                count = round(visits * other["cpu_seconds"] / own["cpu_seconds"])
+                count = round(iterations * other["cpu_seconds"] / own["cpu_seconds"])
             config = _config(arm, size, data, count, seed, changes)
             cpu = wall = 0.0
             updates = 0
@@ -490,7 +490,7 @@ def run(
                         "seed": seed,
                         "scale": scale,
                         "set": changes,
-                        "visits": count if arm.train else 0,
+                        "iterations": count if arm.train else 0,
                         "updates": updates,
                         "cpu_seconds": round(cpu, 1),
                         "wall_seconds": round(wall, 1),
@@ -662,7 +662,7 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
         r = results[0]
         row = [
             r["label"],
-            r["visits"],
+            r["iterations"],
             r["updates"],
             f"{np.mean([x['cpu_seconds'] for x in results]):.0f}",
             len(results),
@@ -773,7 +773,7 @@ def run_command(
         Path,
         typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
     ],
-    visits: Annotated[int, typer.Option(help="Training iterations of an arm.")] = 200,
+    iterations: Annotated[int, typer.Option(help="Training iterations of an arm.")] = 200,
     seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
     scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
     arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
@@ -805,7 +805,7 @@ def run_command(
                 name,
                 data,
                 out,
-                visits=visits,
+                iterations=iterations,
                 seeds=tuple(range(seeds)),
                 scale=scale,
                 arms=only,

@@ -362,10 +362,10 @@ def diagnose(
                 f" {config.data.labels}"
             )
         )
-    # The weights and the policy that the run's next visit would have.
+    # The weights and the policy that the run's next iteration would have.
     objective = StepObjective(
         backbone,
-        config.loss.at(state["visit"]),
+        config.loss.at(state["iteration"]),
         config.policy,
         config.run.stage,
         False,
@@ -390,7 +390,7 @@ def diagnose(
     report["gradient_norms"] = gradient_norms(
         objective,
         samples[0],
-        config.policy.temperature(min(state["visit"], config.run.iterations - 1)),
+        config.policy.temperature(min(state["iteration"], config.run.iterations - 1)),
     )
     typer.echo(
         "gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items())

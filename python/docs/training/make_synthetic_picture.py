@@ -1,7 +1,7 @@
 """Draw ../img/synthetic.jpg, 24 pairs of the generator: `python make_synthetic_picture.py`.
 
 Each pair is four views of one slice: fixed, moving, and both again with the outlines of the labels
-that a visit gets.
+that an iteration gets.
 """
 
 from pathlib import Path

@@ -43,8 +43,8 @@ parser.add_argument(
     help="folder for checkpoints, plots and the bundle",
 )
 parser.add_argument("--pairs", type=int, default=60, help="labelled pairs to learn from")
-parser.add_argument("--warmup-visits", type=int, default=600)
-parser.add_argument("--finetune-visits", type=int, default=900)
+parser.add_argument("--warmup-iterations", type=int, default=600)
+parser.add_argument("--finetune-iterations", type=int, default=900)
 parser.add_argument(
     "--set",
     action="append",
@@ -62,7 +62,7 @@ args.out.mkdir(parents=True, exist_ok=True)
 # yet, and the latent space takes its shape.
 warm = config.load("warmup").replace(
     **(
-        {"data.path": str(args.data), "run.iterations": args.warmup_visits, "run.val_pairs": 8}
+        {"data.path": str(args.data), "run.iterations": args.warmup_iterations, "run.val_pairs": 8}
         | changes
     )
 )
@@ -83,7 +83,7 @@ tune = config.load("best").replace(
             "loss.segmentation": 0.0,
             "loss.phases": [],
             "optim.lr": 5e-4,
-            "run.iterations": args.finetune_visits,
+            "run.iterations": args.finetune_iterations,
             "run.steps_schedule": [],
             "run.val_pairs": 8,
         }
@@ -113,10 +113,10 @@ for name, run, keys in (
     ("fine-tuning", "finetune", ("soft_dice",)),
 ):
     h = histories(args.out / run, keys)
-    window = max(len(h["visit"]) // 20, 1)
+    window = max(len(h["iteration"]) // 20, 1)
     smooth = np.convolve(h[keys[0]], np.ones(window) / window, mode="valid")
     axis = axes[0 if run == "warmup" else 1]
-    axis.plot(h["visit"][window - 1 :], smooth)
+    axis.plot(h["iteration"][window - 1 :], smooth)
     axis.set(title=f"{name}: {keys[0].replace('_', ' ')}", xlabel="iterations")
 axes[2].boxplot(list(dice.T), tick_labels=["start", "T = 1", "T = 2", "T = 3"])
 axes[2].set(title=f"{len(rows)} test pairs", ylabel="Dice, %")

@@ -51,11 +51,11 @@ def test_runs_and_tables(phantoms, tmp_path, tiny_scale):
             "ladder",
             phantoms,
             tmp_path,
-            visits=2,
+            iterations=2,
             seeds=(0, 1),
             arms=("warmup", "multistep", "best"),
             scale=tiny_scale,
-            warmup_visits=2,
+            warmup_iterations=2,
             eval_steps=3,
         )
 
@@ -86,7 +86,7 @@ def test_wilcoxon_is_scipys_and_survives_equality():
 
 def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, tiny_scale):
     def go(**changes):
-        options = {"visits": 1, "scale": tiny_scale, "warmup_visits": 1} | changes
+        options = {"iterations": 1, "scale": tiny_scale, "warmup_iterations": 1} | changes
         ablate.run(
             "ladder", phantoms, tmp_path, arms=("warmup", "multistep"), eval_steps=3, **options
         )
@@ -96,13 +96,13 @@ def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, t
         ValueError,
         match="is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out",
     ):
-        go(visits=9)
+        go(iterations=9)
     with pytest.raises(ValueError, match="'tiny' with 0 iterations, not of 'small' with 1"):
         go(scale="small")
     # What the arms start from, too.
     for result in tmp_path.glob("ladder/*/*/result.json"):
         result.unlink()
-    for change in ({"scale": "small"}, {"warmup_visits": 2}):
+    for change in ({"scale": "small"}, {"warmup_iterations": 2}):
         with pytest.raises(ValueError, match="warm-up of another scale or number of iterations"):
             go(**change)
 
@@ -123,7 +123,7 @@ def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
         "label": ablate.GROUPS[group][arm].label,
         "seed": seed,
         "scale": "small",
-        "visits": 200,
+        "iterations": 200,
         "updates": 200 * own,
         "cpu_seconds": 1.0,
         "config": {"run": {"steps": own}},
@@ -164,7 +164,13 @@ def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
 
 def test_the_fourth_step_is_scored(phantoms, tmp_path, tiny_scale):
     ablate.run(
-        "steps", phantoms, tmp_path, visits=1, arms=("t4",), scale=tiny_scale, warmup_visits=1
+        "steps",
+        phantoms,
+        tmp_path,
+        iterations=1,
+        arms=("t4",),
+        scale=tiny_scale,
+        warmup_iterations=1,
     )
     result = json.loads((tmp_path / "steps/t4/seed0/result.json").read_text())
     assert {len(p["steps"]) for p in result["pairs"]} == {5}
@@ -205,10 +211,10 @@ def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scal
             "ldvn",
             phantoms,
             tmp_path,
-            visits=1,
+            iterations=1,
             arms=(arm,),
             scale=tiny_scale,
-            warmup_visits=1,
+            warmup_iterations=1,
             changes=changes,
         )
 

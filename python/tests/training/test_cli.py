@@ -33,7 +33,7 @@ TINY = [
     "--set",
     "run.val_every=3",
     "--set",
-    "run.visits=3",
+    "run.iterations=3",
     "--set",
     "run.amp=none",
     "--set",
@@ -236,7 +236,7 @@ def test_errors_are_one_line(phantoms, tmp_path):
             "unknown scale 'huge'; there are small, full",
         ),
         (
-            ["finetune", "best", *out, "--data", str(phantoms), "--set", "visits=3"],
+            ["finetune", "best", *out, "--data", str(phantoms), "--set", "iterations=3"],
             "write SECTION.KEY",
         ),
         (
@@ -252,7 +252,7 @@ def test_errors_are_one_line(phantoms, tmp_path):
             "unknown key 'data.lables'",
         ),
         (
-            ["finetune", "best", *out, "--data", str(phantoms), "--set", "run.visits=500"],
+            ["finetune", "best", *out, "--data", str(phantoms), "--set", "run.iterations=500"],
             "run.pretrain = 2700 leaves none of run.iterations = 500",
         ),
         (["evaluate", "gone.pt", "--data", str(phantoms)], "gone.pt"),
@@ -360,7 +360,7 @@ def test_a_run_that_is_stopped_while_it_pretrains_ends_well(phantoms, tmp_path, 
             "--set",
             "run.pretrain=8",
             "--set",
-            "run.visits=9",
+            "run.iterations=9",
         ],
     )
     assert (
@@ -467,7 +467,7 @@ def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
         "data.val=",
     ]
     with monkeypatch.context() as m:
-        m.setattr(Trainer, "learning_rate", lambda trainer, visit: 1e30)
+        m.setattr(Trainer, "learning_rate", lambda trainer, iteration: 1e30)
         r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "far"), *arguments])
     assert (
         r.exit_code == 5

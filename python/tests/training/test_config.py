@@ -28,12 +28,15 @@ from morphseek.training.config import Config, ConfigError, load, presets
         ("[data]\npercentiles = [99, 1]\n", "'data.percentiles' must rise"),
         ("[loss]\nmoving_share = 1.5\n", "'loss.moving_share' must be between 0 and 1, not 1.5"),
         (
-            "[loss]\nphases = [{visit = 1, moving_share = -1.0}]\n",
+            "[loss]\nphases = [{iteration = 1, moving_share = -1.0}]\n",
             "'loss.moving_share' must be between 0 and 1, not -1",
         ),
-        ("[loss]\nphases = [{visit = 1, kl = 1.0}]\n", "'loss.phases.kl' holds for the whole run"),
-        ("[loss]\nphases = [{visit = '1', dice = 1.0}]\n", "needs 'visit', a whole number"),
-        ("[loss]\nphases = [{visit = 1, dize = 1.0}]\n", "unknown key 'loss.phases.dize'"),
+        (
+            "[loss]\nphases = [{iteration = 1, kl = 1.0}]\n",
+            "'loss.phases.kl' holds for the whole run",
+        ),
+        ("[loss]\nphases = [{iteration = '1', dice = 1.0}]\n", "needs 'iteration', a whole number"),
+        ("[loss]\nphases = [{iteration = 1, dize = 1.0}]\n", "unknown key 'loss.phases.dize'"),
         ("[loss]\nwindow = 4\n", "'loss.window' must be odd"),
         (
             "base = 'paper'\n[loss]\nmoving_share = 0.5\n[run]\nstage = 'finetune'\n",
@@ -171,7 +174,14 @@ def test_replace_refuses_unknown_keys():
 
 def test_phases_change_the_loss_later():
     loss = Config.from_dict(
-        {"loss": {"phases": [{"visit": 20, "dice": 2}, {"visit": 10, "warm": 0.3, "dice": 1.0}]}}
+        {
+            "loss": {
+                "phases": [
+                    {"iteration": 20, "dice": 2},
+                    {"iteration": 10, "warm": 0.3, "dice": 1.0},
+                ]
+            }
+        }
     ).loss
     assert [(loss.at(v).warm, loss.at(v).dice) for v in (0, 9, 10, 19, 20)] == [
         (0.8, 0.2),
@@ -181,7 +191,7 @@ def test_phases_change_the_loss_later():
         (0.3, 2.0),
     ]
     with pytest.raises(ConfigError, match="loss.phases.dise"):
-        Config.from_dict({"loss": {"phases": [{"visit": 5, "dise": 2}]}})
+        Config.from_dict({"loss": {"phases": [{"iteration": 5, "dise": 2}]}})
 
 
 def test_replace_reaches_into_the_options_and_wants_a_section():
@@ -189,11 +199,11 @@ def test_replace_reaches_into_the_options_and_wants_a_section():
         **{"model.options.segmentation_classes": 4, "model.options.latent_channels": 8}
     )
     assert c.model.options == {"segmentation_classes": 4, "latent_channels": 8}
-    with pytest.raises(ConfigError, match="'visits' names no key: write SECTION.KEY"):
-        Config().replace(visits=4)
+    with pytest.raises(ConfigError, match="'iterations' names no key: write SECTION.KEY"):
+        Config().replace(iterations=4)
 
 
-def test_the_old_name_of_iterations_is_read(tmp_path):
+def test_old_names_are_read(tmp_path):
     """In files, in what a file is based on, in checkpoints and on the command line."""
     (tmp_path / "old.toml").write_text("base = 'warmup'\n[run]\nvisits = 7\n")
     (tmp_path / "on.toml").write_text("base = 'old.toml'\n[optim]\nlr = 1e-3\n")
@@ -203,5 +213,9 @@ def test_the_old_name_of_iterations_is_read(tmp_path):
     saved["run"]["visits"] = saved["run"].pop("iterations")
     assert Config.from_dict(saved) == load("warmup")
     assert load("warmup").replace(**{"run.visits": 9}).run.iterations == 9
+    old = {"loss.phases": [{"visit": 5, "dice": 2.0}], "data.pairs": "people:train"}
+    found = load("best").replace(**old)
+    assert found.loss.phases == [{"iteration": 5, "dice": 2.0}]
+    assert found.data.pairs == "subjects:train"
     with pytest.raises(ConfigError, match="run.vists"):
         load("warmup").replace(**{"run.vists": 9})

@@ -108,17 +108,17 @@ def test_the_signal_of_few_trajectories(tiny, trajectories):
     assert len(rows) == 6 and all(np.isfinite(r["cosine"]) for r in rows)
 
 
-def test_diagnose_has_the_weights_of_the_checkpoints_visit(tiny, tmp_path, phantoms):
+def test_diagnose_has_the_weights_of_the_checkpoints_iteration(tiny, tmp_path, phantoms):
     from typer.testing import CliRunner
 
     from morphseek.training.run import Trainer
 
     trainer = Trainer(
-        tiny("best", loss__phases=[{"visit": 5, "dice": 10.0}]), tmp_path, progress=False
+        tiny("best", loss__phases=[{"iteration": 5, "dice": 10.0}]), tmp_path, progress=False
     )
     found = []
-    for visit, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
-        trainer.iteration, trainer.objective.kl_weight = visit, kl_weight
+    for iteration, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
+        trainer.iteration, trainer.objective.kl_weight = iteration, kl_weight
         trainer._save()
         r = CliRunner().invoke(
             d.app,
@@ -157,7 +157,7 @@ def test_signal_is_real_and_grows_with_j(tiny):
 
 def test_histories_read_the_log(tmp_path):
     rows = [
-        {"visit": i, "sigma": 1.0, "mu_abs": 0.1 * i, "kl": 2.0, "soft_dice": 0.5, "loss": 1.0}
+        {"iteration": i, "sigma": 1.0, "mu_abs": 0.1 * i, "kl": 2.0, "soft_dice": 0.5, "loss": 1.0}
         for i in range(3)
     ]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")

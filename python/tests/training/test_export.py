@@ -311,12 +311,12 @@ def test_a_bundle_has_every_weight_by_name(bundle):
 
 def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
     path, _, backbone, _ = bundle
-    config = tiny("best", run__visits=1)
+    config = tiny("best", run__iterations=1)
     trainer = Trainer(config, tmp_path, init=path, progress=False)
     assert torch.equal(trainer.backbone.flow.weight, backbone.flow.weight)
     other = tiny(
         "best",
-        run__visits=1,
+        run__iterations=1,
         model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]},
     )
     with pytest.raises((ValueError, RuntimeError), match="size mismatch|does not fit"):

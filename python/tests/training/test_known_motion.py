@@ -113,25 +113,25 @@ def test_what_differs_between_the_images_is_not_the_truth(phantoms, change):
     )
 
 
-def test_the_share_of_visits_and_the_seed(tiny):
+def test_the_share_of_iterations_and_the_seed(tiny):
     changes = {"known__share": 0.3, "loss__truth": 0.3, "run__seed": 4}
 
-    def visits(**more):
+    def iterations(**more):
         config = tiny("best", **(changes | more))
         supply = FolderSupply(config, 8, 0, 1)
         return [supply.pair(v, random_source(config, 0, v)) for v in range(60)]
 
-    some = visits()
+    some = iterations()
     assert 9 <= sum(pair.truth is not None for pair in some) <= 28
-    for one, again in zip(some, visits(), strict=True):
+    for one, again in zip(some, iterations(), strict=True):
         assert torch.equal(one.fixed, again.fixed) and torch.equal(one.moving, again.moving)
         assert (one.truth is None) == (again.truth is None)
         assert one.truth is None or torch.equal(one.truth, again.truth)
     assert not all(
-        torch.equal(a.fixed, b.fixed) for a, b in zip(some, visits(run__seed=5), strict=True)
+        torch.equal(a.fixed, b.fixed) for a, b in zip(some, iterations(run__seed=5), strict=True)
     )
-    assert all(pair.truth is None for pair in visits(known__share=0.0))
-    assert all(pair.truth is not None for pair in visits(known__share=1.0))
+    assert all(pair.truth is None for pair in iterations(known__share=0.0))
+    assert all(pair.truth is not None for pair in iterations(known__share=1.0))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_scales_are_two_numbers():
 
 
 def test_a_run_learns_from_the_truth(tiny, tmp_path, monkeypatch):
-    """The same known motion at every visit is learnt, and validation has its points."""
+    """The same known motion at every iteration is learnt, and validation has its points."""
     config = tiny(
         "best",
         known__share=1.0,
@@ -169,7 +169,7 @@ def test_a_run_learns_from_the_truth(tiny, tmp_path, monkeypatch):
         optim__ema=0.0,
     )
     trainer = Trainer(config, tmp_path / "run", progress=False)
-    monkeypatch.setattr(trainer, "rng", lambda visit: np.random.default_rng(0))
+    monkeypatch.setattr(trainer, "rng", lambda iteration: np.random.default_rng(0))
     last = trainer.run()
     assert {"val_points_mm", "val_points_two_mm", "val_dice"} <= last.keys()
     rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]

@@ -321,7 +321,7 @@ def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
     result.loss.backward()
     total = captured[0].grad
     assert o.memory.policy_norm > 0, "samples must differ in reward"
-    # gradient_ratio = 0.5: on the first visit the averages are the values themselves.
+    # gradient_ratio = 0.5: on the first iteration the averages are the values themselves.
     exact = o.memory.other_norm
     assert 0.49 * exact < float(total.norm()) < 1.51 * exact
     assert result.logs["sample_dice_sd"] > 0

@@ -61,7 +61,7 @@ def test_a_backbone_from_outside(toy, tiny, tmp_path):
         model__options={"width": 6},
         loss__segmentation=0.0,
         loss__phases=[],
-        run__visits=2,
+        run__iterations=2,
     )
     trainer = Trainer(config, tmp_path / "run", progress=False)
     trainer.run()
@@ -99,10 +99,10 @@ def test_a_similarity_is_one_function(tiny, phantoms, tmp_path):
         return -(fixed * warped).mean()
 
     try:
-        config = tiny("warmup", run__visits=1, data__pairs="warmup")
+        config = tiny("warmup", run__iterations=1, data__pairs="warmup")
         trainer = Trainer(config, tmp_path, progress=False)
         trainer.objective.weights.similarity = "none of ours"
-        assert trainer.run_visit()["similarity"] < 0
+        assert trainer.run_iteration()["similarity"] < 0
     finally:
         del losses.SIMILARITIES["none of ours"]
 

@@ -53,8 +53,8 @@ def test_the_number_says_it_all():
 def test_pairs_made_ahead_are_the_same_pairs():
     s = source("limb", (24, 24, 24))
     items = [(5, 0), (6, 9), (2, 9)]
-    for (index, visit), ahead in zip(items, s.stream_samples(items, 2), strict=True):
-        here = tensors(s.sample(index, visit))
+    for (index, iteration), ahead in zip(items, s.stream_samples(items, 2), strict=True):
+        here = tensors(s.sample(index, iteration))
         assert all(torch.equal(here[k], v) for k, v in tensors(ahead).items())
 
 
@@ -171,14 +171,14 @@ def test_smooth_noise_is_standard_and_smooth():
 
 
 def test_a_curriculum_makes_pairs_harder():
-    phases = [{"visit": 10, "deformation": 2.5, "residual": 1.0}]
+    phases = [{"iteration": 10, "deformation": 2.5, "residual": 1.0}]
     s = source("torso", (32, 32, 32), deformation=0.5, residual=0.2, phases=phases)
     early, late = (
-        np.mean([float(s.sample(i, visit).truth.norm(dim=1).mean()) for i in range(4)])
-        for visit in (9, 10)
+        np.mean([float(s.sample(i, iteration).truth.norm(dim=1).mean()) for i in range(4)])
+        for iteration in (9, 10)
     )
     assert late > 2 * early
-    # Not naming a visit is the end of the run.
+    # Not naming an iteration is the end of the run.
     assert torch.equal(s.sample(2).truth, s.sample(2, 10).truth)
 
 
@@ -187,8 +187,8 @@ def test_a_curriculum_makes_pairs_harder():
     [
         ("[synthetic]\ndeformations = 3\n", "did you mean 'deformation'"),
         ("[synthetic]\nworkers = 1.5\n", "'synthetic.workers' must be int"),
-        ("[[synthetic.phases]]\nvisit = 5\ncropp = 1\n", "synthetic.phases.cropp"),
-        ("[[synthetic.phases]]\ncrop = 0.1\n", "needs 'visit'"),
+        ("[[synthetic.phases]]\niteration = 5\ncropp = 1\n", "synthetic.phases.cropp"),
+        ("[[synthetic.phases]]\ncrop = 0.1\n", "needs 'iteration'"),
         ("[synthetic]\nbodies = ['tail']\n", "'tail'; there are head, torso, limb, medley"),
         ("[synthetic]\nbodies = []\n", "synthetic.bodies"),
         ("[data]\nlabels = 0\n", "'data.labels'|labels"),
@@ -206,7 +206,7 @@ def test_mistakes_are_named(tmp_path, text, message):
 
 def test_an_earlier_name_of_a_body_is_read():
     (earlier,) = RENAMED_BODIES
-    phases = [{"visit": 5, "bodies": [earlier]}]
+    phases = [{"iteration": 5, "bodies": [earlier]}]
     settings = Synthetic(bodies=["head", earlier], phases=phases)
     assert settings.bodies == ["head", RENAMED_BODIES[earlier]]
     assert set(settings.bodies) <= set(BODIES)
@@ -246,11 +246,11 @@ def test_training_needs_no_data(tmp_path):
     last = Trainer(tiny(), tmp_path / "a", progress=False).run()
     assert {"val_dice", "val_dice_t0", "val_epe", "val_njd_percent"} <= last.keys()
     rows = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
-    # Two visits of two pairs, one step and then two.
+    # Two iterations of two pairs, one step and then two.
     assert [r["updates"] for r in rows] == [1, 3] and all(r["truth"] > 0 for r in rows)
     # Made ahead or not, stopped and resumed or not: the same weights.
     part = Trainer(tiny(synthetic__workers=1), tmp_path / "b", progress=False)
-    part.run_visit()
+    part.run_iteration()
     part._save()
     Trainer(tiny(synthetic__workers=1), tmp_path / "b", progress=False).run()
     a, b = (torch.load(tmp_path / name / "last.pt", weights_only=True)["model"] for name in "ab")

@@ -15,6 +15,7 @@ import torch
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.run import Trainer, average, load_backbone, precision
 from morphseek.training.run.bar import Bar
+from morphseek.training.run.log import histories
 
 
 def final(folder):
@@ -27,16 +28,20 @@ def same(a, b):
 
 def test_training_registers_the_phantoms(tiny, tmp_path):
     changes = dict(run__val_every=40, run__val_steps=1, run__picture_every=1, run__keep_every=30)
-    config = tiny("best", run__visits=80, run__steps=1, optim__lr=5e-3, optim__ema=0.9, **changes)
+    config = tiny(
+        "best", run__iterations=80, run__steps=1, optim__lr=5e-3, optim__ema=0.9, **changes
+    )
     trainer = Trainer(config, tmp_path, progress=False)
     last = trainer.run()
     assert last["val_dice"] > last["val_dice_t0"] + 0.05
     _, _, best = load_backbone(tmp_path / "best.pt")
     assert best["best"] >= last["val_dice"]
-    kept = {path.name: load_backbone(path)[2]["visit"] for path in tmp_path.glob("visit-*.pt")}
-    assert kept == {"visit-30.pt": 30, "visit-60.pt": 60}
+    kept = {
+        path.name: load_backbone(path)[2]["iteration"] for path in tmp_path.glob("iteration-*.pt")
+    }
+    assert kept == {"iteration-30.pt": 30, "iteration-60.pt": 60}
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [r["visit"] for r in rows] == list(range(1, 81))
+    assert [r["iteration"] for r in rows] == list(range(1, 81))
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
@@ -59,27 +64,29 @@ def test_recognition_is_trained_first(tiny, tmp_path):
         optim__ema=0.5,
     )
     config = tiny(
-        "best", run__visits=46, run__pretrain=45, run__val_every=15, run__val_steps=1, **changes
+        "best", run__iterations=46, run__pretrain=45, run__val_every=15, run__val_steps=1, **changes
     )
     trainer = Trainer(config, tmp_path, progress=False)
     flow = trainer.backbone.flow.weight.detach().clone()
     for _ in range(45):
-        trainer.run_visit()
+        trainer.run_iteration()
     # A decoder that no loss reaches keeps its weights.
     assert torch.equal(trainer.backbone.flow.weight, flow)
-    trainer.run_visit()
+    trainer.run_iteration()
     assert not torch.equal(trainer.backbone.flow.weight, flow)
     trainer = Trainer(config, tmp_path / "logged", progress=False)
     trainer.run()
     rows = [
         json.loads(line) for line in (tmp_path / "logged" / "log.jsonl").read_text().splitlines()
     ]
-    found = {r["visit"]: r["val_segmentation_dice"] for r in rows if "val_segmentation_dice" in r}
+    found = {
+        r["iteration"]: r["val_segmentation_dice"] for r in rows if "val_segmentation_dice" in r
+    }
     assert sorted(found) == [15, 30, 45] and found[45] > 0.6
     assert "val_dice" in rows[-1]
 
 
-def test_some_visits_of_the_pretraining_register(tiny, tmp_path):
+def test_some_iterations_of_the_pretraining_register(tiny, tmp_path):
     options = {
         "widths": [8, 8, 8],
         "reader": [8, 8],
@@ -88,9 +95,11 @@ def test_some_visits_of_the_pretraining_register(tiny, tmp_path):
         "segmentation_classes": 2,
     }
     changes = dict(model__backbone="siamese", model__options=options)
-    config = tiny("best", run__visits=7, run__pretrain=6, run__pretrain_joint_every=3, **changes)
+    config = tiny(
+        "best", run__iterations=7, run__pretrain=6, run__pretrain_joint_every=3, **changes
+    )
     trainer = Trainer(config, tmp_path, progress=False)
-    assert ["soft_dice" in trainer.run_visit() for _ in range(7)] == [
+    assert ["soft_dice" in trainer.run_iteration() for _ in range(7)] == [
         True,
         False,
         False,
@@ -113,7 +122,7 @@ def test_every_step_has_its_view(tiny, tmp_path, monkeypatch, preset):
         "state",
         lambda fixed, moving, view: seen.append(view) or state(fixed, moving, view),
     )
-    trainer.run_visit()
+    trainer.run_iteration()
     assert seen == [(0, 0, 0, 1), (1, 2, 3, 0), (0, 0, 0, 0)]
 
 
@@ -130,7 +139,7 @@ def test_segmentation_is_compared_where_the_images_were_moved_to(tiny, tmp_path)
 
 def test_only_a_network_that_reads_single_images_can_be_pretrained(tiny, tmp_path):
     with pytest.raises(ValueError, match="siamese"):
-        Trainer(tiny("best", run__visits=2, run__pretrain=1), tmp_path, progress=False)
+        Trainer(tiny("best", run__iterations=2, run__pretrain=1), tmp_path, progress=False)
 
 
 @pytest.mark.parametrize("preset", ["best", "paper", "policy"])
@@ -143,14 +152,14 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
         policy__refresh_pairs=1,
         policy__trajectories=2,
     )
-    whole = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "whole", progress=False)
+    whole = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "whole", progress=False)
     whole.run()
-    part = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "part", progress=False)
+    part = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "part", progress=False)
     for _ in range(2):
-        part.run_visit()
+        part.run_iteration()
     part._save()
-    part.run_visit()  # after the checkpoint: lost, to be repeated
-    again = Trainer(tiny(preset, run__visits=5, **changes), tmp_path / "part", progress=False)
+    part.run_iteration()  # after the checkpoint: lost, to be repeated
+    again = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "part", progress=False)
     assert again.iteration == 2
     again.run()
     a, b = (torch.load(tmp_path / n / "last.pt", weights_only=True) for n in ("whole", "part"))
@@ -167,40 +176,40 @@ import json, os, signal, sys, threading
 from morphseek.training.config import Config
 from morphseek.training.run import Trainer
 class Killed(Trainer):  # in its sixth iteration or soon after, however fast the machine is
-    def run_visit(self):
+    def run_iteration(self):
         if self.iteration == 5:
             threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        return super().run_visit()
+        return super().run_iteration()
 Killed(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False).run()
 """
 
 
 def test_killed_at_any_moment(tiny, tmp_path):
-    config = tiny("best", run__visits=14, run__steps=1, run__checkpoint_minutes=1e-9)
+    config = tiny("best", run__iterations=14, run__steps=1, run__checkpoint_minutes=1e-9)
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     command = [sys.executable, "-c", _RUN, str(tmp_path / "c.json"), str(tmp_path / "run")]
     killed = subprocess.run(command, timeout=300)
     assert killed.returncode == -signal.SIGKILL
-    done = torch.load(tmp_path / "run" / "last.pt", weights_only=True)["visit"]
+    done = torch.load(tmp_path / "run" / "last.pt", weights_only=True)["iteration"]
     assert 4 <= done < 14, "the kill must come in the middle"
     Trainer(config, tmp_path / "run", progress=False).run()
     Trainer(config, tmp_path / "whole", progress=False).run()
     assert same(final(tmp_path / "run"), final(tmp_path / "whole"))
-    visits = [
-        json.loads(line)["visit"]
+    iterations = [
+        json.loads(line)["iteration"]
         for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
     ]
-    assert visits == list(range(1, 15))
+    assert iterations == list(range(1, 15))
 
 
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(tiny, tmp_path):
-    config = tiny("best", run__visits=2, run__steps=1, run__val_every=1, run__val_steps=1)
+    config = tiny("best", run__iterations=2, run__steps=1, run__val_every=1, run__val_steps=1)
     Trainer(config, tmp_path, progress=False).run()
     (tmp_path / "last.pt").unlink()
     again = Trainer(config.replace(**{"data.val": ""}), tmp_path, progress=False)
     again.run()
     assert [
-        json.loads(line)["visit"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
+        json.loads(line)["iteration"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
     ] == [1, 2]
     assert not (tmp_path / "best.pt").exists()
 
@@ -230,29 +239,36 @@ def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     for module in (checkpoint, loop):
         monkeypatch.setattr(module, "build_backbone", build)
     trainer = Trainer(
-        tiny("best", run__visits=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False
+        tiny("best", run__iterations=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False
     )
-    trainer.run_visit()
-    for visit in (2, 4, 8):
-        trainer.iteration = visit
-        trainer._save(f"visit-{visit}.pt")
-    mean = average([tmp_path / f"visit-{visit}.pt" for visit in (2, 4, 8)], [0.3, 0.35, 0.35])
+    trainer.run_iteration()
+    for iteration in (2, 4, 8):
+        trainer.iteration = iteration
+        trainer._save(f"iteration-{iteration}.pt")
+    mean = average(
+        [tmp_path / f"iteration-{iteration}.pt" for iteration in (2, 4, 8)], [0.3, 0.35, 0.35]
+    )
     assert torch.equal(trainer.ema["table"], torch.arange(100)) and torch.equal(
         mean["model"]["table"], torch.arange(100)
     )
-    assert mean["visit"] == 8  # of one run
+    assert mean["iteration"] == 8  # of one run
 
 
 def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):
-    Trainer(tiny("best", run__visits=1, run__steps=1), tmp_path, progress=False).run()
+    Trainer(tiny("best", run__iterations=1, run__steps=1), tmp_path, progress=False).run()
     with pytest.raises(ValueError, match="another configuration"):
-        Trainer(tiny("best", run__visits=1, run__steps=1, optim__lr=1.0), tmp_path, progress=False)
+        Trainer(
+            tiny("best", run__iterations=1, run__steps=1, optim__lr=1.0), tmp_path, progress=False
+        )
 
 
 def test_fine_tuning_starts_from_the_warm_up(tiny, tmp_path):
-    Trainer(tiny("warmup", run__visits=2), tmp_path / "w", progress=False).run()
+    Trainer(tiny("warmup", run__iterations=2), tmp_path / "w", progress=False).run()
     t = Trainer(
-        tiny("best", run__visits=2), tmp_path / "f", init=tmp_path / "w" / "last.pt", progress=False
+        tiny("best", run__iterations=2),
+        tmp_path / "f",
+        init=tmp_path / "w" / "last.pt",
+        progress=False,
     )
     w = final(tmp_path / "w")
     assert all(torch.equal(v, w[k]) for k, v in t.backbone.state_dict().items() if k in w)
@@ -280,7 +296,7 @@ def test_weights_that_would_mean_something_else_are_announced(
 def test_schedules(tiny, tmp_path):
     c = tiny(
         "paper",
-        run__visits=100,
+        run__iterations=100,
         run__steps=3,
         optim__warmup=10,
         optim__lr=1.0,
@@ -329,7 +345,7 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
     # surrogate.
     config = tiny(
         "paper",
-        run__visits=1,
+        run__iterations=1,
         run__steps=1,
         data__val="",
         policy__trajectories=2,
@@ -382,12 +398,12 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
 
 @pytest.mark.thorough
 def test_two_processes_share_the_policy(tiny, tmp_path):
-    """What the policy carries from visit to visit is in the checkpoint once, so that a resumed run
-    needs it to be the same in both.
+    """What the policy carries from iteration to iteration is in the checkpoint once, so that a
+    resumed run needs it to be the same in both.
     """
     config = tiny(
         "policy",
-        run__visits=2,
+        run__iterations=2,
         run__steps=1,
         data__val="",
         policy__trajectories=2,
@@ -468,17 +484,19 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     ],
 )
 def test_resuming_on_other_data_is_refused(tiny, tmp_path, key, value):
-    Trainer(tiny("warmup", run__visits=1), tmp_path, progress=False).run()
+    Trainer(tiny("warmup", run__iterations=1), tmp_path, progress=False).run()
     with pytest.raises(
         ValueError, match=rf"last.pt was made with another configuration \(data.{key}\)"
     ):
-        Trainer(tiny("warmup", run__visits=2, **{f"data__{key}": value}), tmp_path, progress=False)
+        Trainer(
+            tiny("warmup", run__iterations=2, **{f"data__{key}": value}), tmp_path, progress=False
+        )
 
 
 def test_a_run_goes_on_where_its_data_was_moved(tiny, tmp_path, phantoms):
-    Trainer(tiny("warmup", run__visits=1), tmp_path / "run", progress=False).run()
+    Trainer(tiny("warmup", run__iterations=1), tmp_path / "run", progress=False).run()
     shutil.copytree(phantoms, tmp_path / "moved")
-    moved = tiny("warmup", run__visits=2, data__path=str(tmp_path / "moved"), data__test="val")
+    moved = tiny("warmup", run__iterations=2, data__path=str(tmp_path / "moved"), data__test="val")
     assert Trainer(moved, tmp_path / "run", progress=False).iteration == 1
 
 
@@ -494,7 +512,7 @@ def bare(phantoms, tmp_path):
 @pytest.mark.parametrize(
     "pairs, val, message",
     [
-        ("people:train", "", r"1 of 6 volumes have no label file \(p1\)"),
+        ("subjects:train", "", r"1 of 6 volumes have no label file \(p1\)"),
         ("grpo", "val", r"2 of 8 volumes have no label file \(p1, p6\)"),
     ],
 )
@@ -509,7 +527,7 @@ def test_an_empty_list_is_refused(tiny, bare, tmp_path):
     (bare / "split.json").write_text(
         json.dumps({"alone": ["p0"], "pairs": {"none": [], "val": []}})
     )
-    for pairs in ("none", "people:alone"):
+    for pairs in ("none", "subjects:alone"):
         with pytest.raises(ValueError, match=f"data.pairs = '{pairs}' names no pair"):
             Trainer(
                 tiny("warmup", data__path=str(bare), data__pairs=pairs),
@@ -525,7 +543,7 @@ def test_warm_up_without_labels_is_validated_without_dice(tiny, bare, tmp_path, 
     """
     config = tiny(
         "warmup",
-        run__visits=2,
+        run__iterations=2,
         run__val_every=1,
         run__val_steps=1,
         data__path=str(bare),
@@ -551,13 +569,13 @@ def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
     found = []
     for val in ("val", "one"):
         config = tiny(
-            "warmup", run__visits=1, run__val_steps=1, data__path=str(bare), data__val=val
+            "warmup", run__iterations=1, run__val_steps=1, data__path=str(bare), data__val=val
         )
         found.append(Trainer(config, tmp_path / val, progress=False).run()["val_dice"])
     assert found[0] == found[1] > 0
 
 
-def test_pretraining_must_leave_visits(tiny, tmp_path):
+def test_pretraining_must_leave_iterations(tiny, tmp_path):
     options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
     with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.iterations = 5"):
         Trainer(
@@ -565,7 +583,7 @@ def test_pretraining_must_leave_visits(tiny, tmp_path):
                 "best",
                 model__backbone="siamese",
                 model__options=options,
-                run__visits=5,
+                run__iterations=5,
                 run__pretrain=5,
             ),
             tmp_path,
@@ -577,7 +595,7 @@ def test_pretraining_must_leave_visits(tiny, tmp_path):
 @pytest.mark.parametrize("given", [{}, {"segmentation_classes": 2}])
 def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, extra, given):
     options = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]} | extra
-    changes = dict(model__backbone=backbone, run__visits=2, run__steps=1)
+    changes = dict(model__backbone=backbone, run__iterations=2, run__steps=1)
     first = Trainer(
         tiny("best", model__options=options | {"segmentation_classes": 2}, **changes),
         tmp_path / "two",
@@ -662,10 +680,10 @@ def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
         "state",
         lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or state(*a),
     )
-    trainer.run_visit()
+    trainer.run_iteration()
     monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 3)
     trainer.iteration = 0
-    trainer.run_visit()
+    trainer.run_iteration()
     assert seen == [False, False, True, True]
 
 
@@ -673,7 +691,7 @@ def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
 def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, where):
     config = tiny(
         "best",
-        run__visits=4,
+        run__iterations=4,
         run__steps=1,
         run__val_every=2,
         run__val_steps=1,
@@ -699,13 +717,13 @@ def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, wh
         trainer.run()
     assert all(p.isfinite().all() for p in trainer.backbone.state_dict().values())
     _, _, last = load_backbone(tmp_path / "last.pt")
-    assert last["visit"] == 2 and last["best"] > 0
+    assert last["iteration"] == 2 and last["best"] > 0
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch):
     trainer = Trainer(
-        tiny("best", run__visits=2, run__steps=1, run__val_every=1, run__val_steps=1),
+        tiny("best", run__iterations=2, run__steps=1, run__val_every=1, run__val_steps=1),
         tmp_path,
         progress=False,
     )
@@ -741,10 +759,10 @@ def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch
 @pytest.mark.parametrize("backbone", ["voxelmorph-l", "transmorph", "nice-trans"])
 @pytest.mark.parametrize(
     "weights",
-    [{}, {"loss__segmentation": 0.0, "loss__phases": [{"visit": 1, "segmentation": 0.3}]}],
+    [{}, {"loss__segmentation": 0.0, "loss__phases": [{"iteration": 1, "segmentation": 0.3}]}],
 )
 def test_a_network_without_segmentation_is_refused_its_loss(tiny, tmp_path, backbone, weights):
-    changes = dict(model__backbone=backbone, model__options={}, run__visits=2, **weights)
+    changes = dict(model__backbone=backbone, model__options={}, run__iterations=2, **weights)
     with pytest.raises(ValueError, match=f"loss.segmentation needs .* not {backbone}; set it to 0"):
         Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
@@ -777,7 +795,7 @@ def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
         ),
         (
             "paper",
-            {"loss__phases": [{"visit": 1, "segmentation": 0.3}]},
+            {"loss__phases": [{"iteration": 1, "segmentation": 0.3}]},
             "'loss.segmentation' cannot be combined",
         ),
         ("policy", {"policy__trajectories": 1}, "'policy.trajectories' must be 2 or more, not 1"),
@@ -785,7 +803,7 @@ def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
         (
             "best",
             {"data__limit": 3},
-            "'data.limit' needs a list of pairs, and 'data.pairs' = 'people:train' is none",
+            "'data.limit' needs a list of pairs, and 'data.pairs' = 'subjects:train' is none",
         ),
     ],
 )
@@ -795,12 +813,27 @@ def test_keys_that_would_have_no_effect_are_refused(tiny, tmp_path, preset, chan
     assert not (tmp_path / "run").exists()
 
 
-def test_tensorboard_keeps_the_visit_that_a_run_goes_on_from(tiny, tmp_path):
+def test_a_run_of_an_earlier_version_goes_on(tiny, tmp_path):
+    """Checkpoints and logs up to 0.28.0 say visit where they say iteration now."""
+    changes = {"run__steps": 1, "data__val": ""}
+    Trainer(tiny("best", run__iterations=2, **changes), tmp_path, progress=False).run()
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    saved["visit"] = saved.pop("iteration")
+    torch.save(saved, tmp_path / "last.pt")
+    log = tmp_path / "log.jsonl"
+    log.write_text(log.read_text().replace('"iteration"', '"visit"'))
+    Trainer(tiny("best", run__iterations=3, **changes), tmp_path, progress=False).run()
+    assert histories(tmp_path, ("loss",))["iteration"] == [1, 2, 3]
+
+
+def test_tensorboard_keeps_the_iteration_that_a_run_goes_on_from(tiny, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    for visits in (10, 20):
+    for iterations in (10, 20):
         Trainer(
-            tiny("best", run__visits=visits, run__steps=1, data__val=""), tmp_path, progress=False
+            tiny("best", run__iterations=iterations, run__steps=1, data__val=""),
+            tmp_path,
+            progress=False,
         ).run()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss")] == [10, 20]

@@ -29,9 +29,9 @@ def test_tutorial(phantoms, tmp_path):
         str(tmp_path),
         "--pairs",
         "4",
-        "--warmup-visits",
+        "--warmup-iterations",
         "2",
-        "--finetune-visits",
+        "--finetune-iterations",
         "2",
     ]
     for item in short:

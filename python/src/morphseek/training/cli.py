@@ -335,7 +335,7 @@ def export(
             trained.model.offsets = wanted.model.offsets or trained.model.offsets
             trained.model.mirrored = wanted.model.mirrored or trained.model.mirrored
             backbone.set_views(trained.model.offsets, trained.model.mirrored)
-            metrics["training_visits"] = state["visit"]
+            metrics["training_iterations"] = state["iteration"]
             if state["best"] > -1:
                 metrics["validation_dice"] = round(state["best"], 4)
     except (OSError, ValueError) as error:

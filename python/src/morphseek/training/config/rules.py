@@ -35,22 +35,30 @@ def renamed(values: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def renamed_phases(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return phases as they are written now; up to 0.28.0 they began with a ``visit``."""
+    return [
+        {"iteration" if key == "visit" else key: value for key, value in phase.items()}
+        for phase in phases
+    ]
+
+
 def between(least: float, most: float) -> str:
     if least == -math.inf:
         return f"{most:g} or less"
     return f"{least:g} or more" if most == math.inf else f"between {least:g} and {most:g}"
 
 
-def at_visit(section: Any, visit: int, name: str) -> Any:
-    """Return a section with the changes of its ``phases`` up to iteration ``visit``."""
+def at_iteration(section: Any, iteration: int, name: str) -> Any:
+    """Return a section with the changes of its ``phases`` up to ``iteration``."""
     values = {k: v for k, v in dataclasses.asdict(section).items() if k != "phases"}
-    for phase in sorted(section.phases, key=lambda p: p.get("visit", 0)):
-        if "visit" not in phase:
+    for phase in sorted(section.phases, key=lambda p: p.get("iteration", 0)):
+        if "iteration" not in phase:
             raise ConfigError(
-                f"every table of '{name}.phases' needs 'visit', the iteration at which it begins"
+                f"every table of '{name}.phases' needs 'iteration', the one at which it begins"
             )
-        if phase["visit"] <= visit:
-            values |= {k: v for k, v in phase.items() if k != "visit"}
+        if phase["iteration"] <= iteration:
+            values |= {k: v for k, v in phase.items() if k != "iteration"}
     return fill(type(section), values, f"{name}.phases.")
 
 

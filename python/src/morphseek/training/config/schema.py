@@ -9,7 +9,7 @@ from typing import Any, Literal
 from .augmentation import Augmentation
 from .errors import ConfigError
 from .known import KnownMotion
-from .rules import RENAMED_KEYS, at_visit, between, fill, ranged, renamed
+from .rules import RENAMED_KEYS, at_iteration, between, fill, ranged, renamed, renamed_phases
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Data:
         Data folder; the command line's ``--data`` overrides it.
     pairs : str
         Pair list of the folder (a name in split.json or a Learn2Reg JSON, or a CSV file), or
-        ``"people:SPLIT"``: every iteration draws an ordered pair from the subjects of that split.
+        ``"subjects:SPLIT"``: every iteration draws an ordered pair from the subjects of that split.
         ``"synthetic"``: no folder; every iteration makes a pair by
         :mod:`morphseek.training.synthetic`, on a grid of ``min_size``, and validation has a fixed
         set of such pairs.
@@ -55,6 +55,10 @@ class Data:
     min_size: list[int] = ranged([48, 64, 48], 1)
     percentiles: list[float] = ranged([0.5, 99.5], 0, 100)
     initial: Literal["centres", "none", "com", "rigid", "affine"] = "centres"
+
+    def __post_init__(self) -> None:
+        if self.pairs.startswith("people:"):  # as it was written up to 0.28.0
+            self.pairs = "subjects:" + self.pairs.removeprefix("people:")
 
 
 @dataclass
@@ -141,8 +145,8 @@ class Loss:
     mask_fov : bool
         Compare intensities only inside both fields of view.
     phases : list of tables
-        Changes of these weights later in the run: each table has ``visit``, an iteration, and the
-        keys that hold from it on.
+        Changes of these weights later in the run: each table has ``iteration`` and the keys
+        that hold from that one on.
     """
 
     similarity: Literal["mse", "ncc", "mind", "none"] = "mse"
@@ -162,9 +166,12 @@ class Loss:
     mask_fov: bool = True
     phases: list[dict[str, Any]] = field(default_factory=list)
 
-    def at(self, visit: int) -> Loss:
+    def __post_init__(self) -> None:
+        self.phases = renamed_phases(self.phases)
+
+    def at(self, iteration: int) -> Loss:
         """The weights that hold during an iteration, phases applied."""
-        return at_visit(self, visit, "loss")
+        return at_iteration(self, iteration, "loss")
 
 
 #: Old names of bodies, which configurations and checkpoints up to 0.17.0 have.
@@ -209,7 +216,7 @@ class Synthetic:
         Number of validation pairs. They are never used in training and are as hard as the last
         phase makes them.
     phases : list of tables
-        A curriculum: each table has ``visit``, an iteration, and the keys that hold from it on.
+        A curriculum: each table has ``iteration`` and the keys that hold from that one on.
     """
 
     bodies: list[str] = field(default_factory=lambda: ["head", "torso", "limb", "medley"])
@@ -229,10 +236,11 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         self.bodies = [RENAMED_BODIES.get(body, body) for body in self.bodies]
+        self.phases = renamed_phases(self.phases)
 
-    def at(self, visit: int) -> Synthetic:
+    def at(self, iteration: int) -> Synthetic:
         """The settings that hold during an iteration, phases applied."""
-        return at_visit(self, visit, "synthetic")
+        return at_iteration(self, iteration, "synthetic")
 
 
 @dataclass
@@ -397,8 +405,8 @@ class Run:
         Use only the first pairs of the validation list; 0 uses all.
     checkpoint_minutes : float
     keep_every : int
-        Iterations between checkpoints that are kept, visit-250.pt and so on, for ``morphseek train
-        average``; 0 keeps none.
+        Iterations between checkpoints that are kept, iteration-250.pt and so on, for
+        ``morphseek train average``; 0 keeps none.
     amp : {"bf16", "none"}
         A CPU without instructions for bf16 always computes in float32.
     device : str
@@ -529,16 +537,16 @@ class Config:
         for name in ("loss", "synthetic"):
             section = getattr(self, name)
             for phase in section.phases:
-                if not isinstance(phase.get("visit"), int):
+                if not isinstance(phase.get("iteration"), int):
                     raise ConfigError(
-                        f"every table of '{name}.phases' needs 'visit', a whole number:"
+                        f"every table of '{name}.phases' needs 'iteration', a whole number:"
                         " the iteration at which it begins"
                     )
                 if name == "loss" and (fixed := {"kl", "kl_target"} & phase.keys()):
                     raise ConfigError(
                         f"'loss.phases.{min(fixed)}' holds for the whole run; set it in [loss]"
                     )
-                then = section.at(phase["visit"])
+                then = section.at(phase["iteration"])
                 if name == "loss":
                     dataclasses.replace(self, loss=dataclasses.replace(then, phases=[])).check()
         if self.loss.moving_share and self.run.stage == "finetune" and self.policy.kind == "paper":

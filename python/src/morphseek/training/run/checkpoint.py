@@ -27,6 +27,12 @@ def save_atomic(value: dict[str, Any], path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _read(path: str | Path, device: str | torch.device) -> dict[str, Any]:
+    """Return a checkpoint; up to 0.28.0 it said ``visit`` for iteration."""
+    found: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    return {"iteration" if key == "visit" else key: value for key, value in found.items()}
+
+
 def load_backbone(
     path: str | Path, weights: str = "auto"
 ) -> tuple[PolicyBackbone, Config, dict[str, Any]]:
@@ -48,7 +54,7 @@ def load_backbone(
     """
     _files.check_regular(path, "checkpoint")
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = _read(path, "cpu")
         kind = checkpoint.get("format")
     except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError) as error:
         raise ValueError(
@@ -116,7 +122,7 @@ def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) 
         "config": loaded[0][1].to_dict(),
         "model": mean,
         "ema": None,
-        "visit": max(checkpoint["visit"] for _, _, checkpoint in loaded),
+        "iteration": max(checkpoint["iteration"] for _, _, checkpoint in loaded),
         "best": -math.inf,
     }
 
@@ -139,7 +145,7 @@ def read_last(out: Path, config: Config, world: int, device: torch.device) -> di
     ValueError
         It was made with another configuration, or by another number of processes.
     """
-    state = torch.load(out / "last.pt", map_location=device, weights_only=True)
+    state = _read(out / "last.pt", device)
     # Through Config, so that keys newer than the checkpoint have their defaults.
     then = Config.from_dict(state["config"]).to_dict()
     now = config.to_dict()

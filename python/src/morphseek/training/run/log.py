@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -16,52 +17,61 @@ NAME = "log.jsonl"
 class RunLog:
     """The log files, which a run's first process writes."""
 
-    def __init__(self, out: Path, visit: int):
-        if visit == 0:
+    def __init__(self, out: Path, iteration: int):
+        if iteration == 0:
             # Left by a run that was killed before its first checkpoint and now starts again.
             for name in (NAME, "best.pt"):
                 (out / name).unlink(missing_ok=True)
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=visit + 1)
+        self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=iteration + 1)
         self._lines = open(out / NAME, "a")
 
     def write(
-        self, visit: int, updates: int, seconds: float, logs: dict[str, float], rate: float
+        self, iteration: int, updates: int, seconds: float, logs: dict[str, float], rate: float
     ) -> None:
         """Log an iteration; every tenth one and validations also go to TensorBoard."""
-        row = {"visit": visit, "updates": updates, "seconds": round(seconds, 3)}
+        row = {"iteration": iteration, "updates": updates, "seconds": round(seconds, 3)}
         row |= without_nan({k: round(v, 6) for k, v in logs.items()})
         self._lines.write(json.dumps(row, allow_nan=False) + "\n")
         self._lines.flush()
-        if visit % 10 == 0 or "val_njd_percent" in logs:
+        if iteration % 10 == 0 or "val_njd_percent" in logs:
             for k, v in logs.items():
-                self._writer.add_scalar(k, v, visit)
-            self._writer.add_scalar("learning_rate", rate, visit)
+                self._writer.add_scalar(k, v, iteration)
+            self._writer.add_scalar("learning_rate", rate, iteration)
 
-    def picture(self, image: Tensor, visit: int) -> None:
+    def picture(self, image: Tensor, iteration: int) -> None:
         """Write the slices of :func:`.validate.picture` to TensorBoard."""
-        self._writer.add_image("fixed moving warped |f-m| |f-w|", image, visit)
+        self._writer.add_image("fixed moving warped |f-m| |f-w|", image, iteration)
 
     def close(self) -> None:
         self._writer.close()
         self._lines.close()
 
 
-def forget_after(out: Path, visit: int) -> None:
+def _row(line: str) -> dict[str, Any]:
+    """Return the values of a line; up to 0.28.0 it said ``visit`` for iteration."""
+    row: dict[str, Any] = json.loads(line)
+    return {"iteration" if key == "visit" else key: value for key, value in row.items()}
+
+
+def forget_after(out: Path, iteration: int) -> None:
     """Drop the lines of iterations that will be repeated."""
     if (out / NAME).exists():
         lines = (out / NAME).read_text().splitlines()
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["visit"] <= visit]
+        kept = [
+            line for line in lines if line.endswith("}") and _row(line)["iteration"] <= iteration
+        ]
         _files.write_text(out / NAME, "".join(line + "\n" for line in kept))
 
 
 def histories(
     run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")
 ) -> dict[str, list[float]]:
-    """Return columns of a run's ``log.jsonl``, and ``visit``, the iteration."""
-    rows = [json.loads(line) for line in (Path(run) / NAME).read_text().splitlines()]
+    """Return columns of a run's ``log.jsonl``, and ``iteration``."""
+    rows = [_row(line) for line in (Path(run) / NAME).read_text().splitlines()]
     # Values that were not finite are null in the file.
     return {
-        k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)] for k in ("visit", *keys)
+        k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)]
+        for k in ("iteration", *keys)
     }

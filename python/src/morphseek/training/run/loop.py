@@ -1,6 +1,6 @@
 """The training loop: iterations, validation, checkpoints that survive a kill.
 
-An iteration (``visit`` in checkpoints and logs) is one pair, or ``optim.accumulate`` of them, taken
+An iteration is one pair, or ``optim.accumulate`` of them, taken
 through T steps, with an optimiser step after each. Everything random about iteration ``n`` of
 process ``r`` comes from a generator seeded with (seed, r, n), so a resumed run repeats the lost
 iterations exactly and ends with the same weights as an uninterrupted one.
@@ -125,7 +125,7 @@ class Trainer:
             "model": self.backbone.state_dict(),
             "ema": self.ema,
             "optimizer": self.optimizer.state_dict(),
-            "visit": self.iteration,
+            "iteration": self.iteration,
             "updates": self.updates,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
@@ -139,7 +139,8 @@ class Trainer:
         state = read_last(self.out, self.config, self.world, self.device)
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.iteration, self.updates, self.best = state["visit"], state["updates"], state["best"]
+        self.iteration, self.updates = state["iteration"], state["updates"]
+        self.best = state["best"]
         self.seconds, self.cpu_seconds = state["seconds"], state.get("cpu_seconds", 0.0)
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
@@ -178,7 +179,7 @@ class Trainer:
 
     # -- the iteration -----------------------------------------------------------------------------
 
-    def run_visit(self) -> dict[str, float]:
+    def run_iteration(self) -> dict[str, float]:
         """Take the next pair through T steps; returns the logged scalars of the last step."""
         rng = self.rng(self.iteration)
         n = self.config.optim.accumulate
@@ -342,7 +343,7 @@ class Trainer:
             with bar:
                 while self.iteration < run.iterations and not self._stop:
                     start, cpu = time.perf_counter(), time.process_time()
-                    logs = self.run_visit()
+                    logs = self.run_iteration()
                     self.seconds += time.perf_counter() - start
                     self.cpu_seconds += time.process_time() - cpu
                     done = self.iteration >= run.iterations
@@ -358,7 +359,7 @@ class Trainer:
                         log.write(self.iteration, self.updates, self.seconds, logs, rate)
                     bar.update(self.iteration, logs, last_val)
                     if run.keep_every and self.iteration % run.keep_every == 0:
-                        self._save(f"visit-{self.iteration}.pt")
+                        self._save(f"iteration-{self.iteration}.pt")
                     if done or time.monotonic() - last_save > 60 * run.checkpoint_minutes:
                         self._save()
                         last_save = time.monotonic()

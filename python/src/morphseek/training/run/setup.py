@@ -54,7 +54,7 @@ def check_run(config: Config) -> None:
             " or run a warm-up"
         )
     if config.data.limit and (
-        config.data.pairs == "synthetic" or config.data.pairs.startswith("people:")
+        config.data.pairs == "synthetic" or config.data.pairs.startswith("subjects:")
     ):
         raise ConfigError(
             f"'data.limit' needs a list of pairs, and 'data.pairs' = {config.data.pairs!r} is"
@@ -100,9 +100,9 @@ def _check_known(config: Config) -> None:
             "'known.share' needs the volumes of a data folder, and 'data.pairs' = 'synthetic' has"
             " none: set it to 0; synthetic pairs have a known truth"
         )
-    visits = (0, *(phase["visit"] for phase in config.loss.phases))
+    iterations = (0, *(phase["iteration"] for phase in config.loss.phases))
     rewarded = config.policy.kind != "none" and config.policy.w_truth < 0
-    learnt = rewarded or any(config.loss.at(v).truth > 0 for v in visits)
+    learnt = rewarded or any(config.loss.at(v).truth > 0 for v in iterations)
     if config.run.stage != "finetune" or not learnt:
         raise ConfigError(
             f"'known.share' = {config.known.share:g} has no effect without a weight 'loss.truth'"
@@ -137,8 +137,8 @@ def check_rank(config: Config, backbone: PolicyBackbone) -> None:
 
 
 def weighs_segmentation(config: Config) -> bool:
-    visits = (0, *(phase["visit"] for phase in config.loss.phases))
-    return any(config.loss.at(visit).segmentation > 0 for visit in visits)
+    iterations = (0, *(phase["iteration"] for phase in config.loss.phases))
+    return any(config.loss.at(iteration).segmentation > 0 for iteration in iterations)
 
 
 def segments(config: Config) -> bool:

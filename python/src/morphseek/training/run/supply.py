@@ -40,7 +40,7 @@ class FolderSupply:
         self.pairs: list[tuple[str, str]] = []
         self.source = PairSource.configured(d)
         self.source.labels_needed = config.run.stage == "finetune"
-        if d.pairs.startswith("people:"):
+        if d.pairs.startswith("subjects:"):
             self.people = read_people(d.path, d.pairs.split(":", 1)[1])
         else:
             self.pairs = read_pairs(d.path, d.pairs)

@@ -101,11 +101,11 @@ class SyntheticSource:
         self.seed = seed
         self.stream = stream
 
-    def pair(self, index: int, visit: int | None = None) -> SyntheticPair:
-        """Make pair number ``index`` with the settings of iteration ``visit``; by default with
+    def pair(self, index: int, iteration: int | None = None) -> SyntheticPair:
+        """Make pair number ``index`` with the settings of iteration ``iteration``; by default with
         those at the end of the run.
         """
-        s = self.settings.at(1 << 62 if visit is None else visit)
+        s = self.settings.at(1 << 62 if iteration is None else iteration)
         for attempt in range(20):
             pair = self._draw(np.random.default_rng([self.seed, self.stream, index, attempt]), s)
             if len(pair.labels) >= min(LEAST_LABELS, self.labels):
@@ -115,9 +115,9 @@ class SyntheticSource:
             " both images"
         )
 
-    def sample(self, index: int, visit: int | None = None) -> Sample:
+    def sample(self, index: int, iteration: int | None = None) -> Sample:
         """The sample of :meth:`pair`."""
-        return self.pair(index, visit).sample
+        return self.pair(index, iteration).sample
 
     def stream_samples(self, items: Iterable[tuple[int, int]], workers: int) -> Iterator[Sample]:
         """Yield the samples of (index, iteration) in order, made in advance by ``workers``
