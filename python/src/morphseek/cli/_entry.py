@@ -46,7 +46,7 @@ def main() -> None:
         atexit.unregister(end)  # Python ends by the signal
         raise
     except OSError as error:
-        if not _refuses_lines(sys.stdout):
+        if error.filename is not None or not _refuses_lines(sys.stdout):
             raise
         told = True
         code = _cannot_print(error)
