@@ -181,11 +181,11 @@ func (r *sample) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lane
 		v0, v1 := v00+float32(f[1]*e0), v01+float32(f[1]*e1)
 		d0, d1 := d00+float32(f[1]*(d10-d00)), d01+float32(f[1]*(d11-d01))
 		gz := v1 - v0
-		seen := [4]float32{v0 + float32(f[2]*gz), d0 + float32(f[2]*(d1-d0)), e0 + float32(f[2]*(e1-e0)), gz}
-		for i, s := range seen {
+		read := [4]float32{v0 + float32(f[2]*gz), d0 + float32(f[2]*(d1-d0)), e0 + float32(f[2]*(e1-e0)), gz}
+		for i, s := range read {
 			product[i][c] = fixed[c] * s
 			if c < bodyLane {
-				energy[i][c] = seen[0] * s
+				energy[i][c] = read[0] * s
 			}
 			if c >= lanes-4 {
 				r.last[i][c-(lanes-4)] = s

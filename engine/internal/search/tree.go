@@ -185,8 +185,8 @@ func leastOf(x []float32) float32 {
 // vectorPad is how many floats a vector may read or write beyond a line.
 const vectorPad = 16
 
-// penalties are what a message adds to the labels of the node that it comes from, by the distance d to the label of the one that it goes to,
-// from 1-width to width-1 labels. Along x entry k is of d = k-width+1 labels beyond the one that it comes from, along y and z before it.
+// penalties are the costs that a message adds, by d: the label of the node that it goes to less that of the node that it comes from, from 1-width
+// to width-1. Along x entry k is that of d = k-width+1, along y and z that of d = width-1-k.
 type penalties struct {
 	width int
 	deep  int // labels along z: width, or one
