@@ -159,8 +159,8 @@ func regularisation(similarity refine.Similarity, voxels int, a refine.Agreement
 	return between(supple(voxels), smooth, c, alike, 1), tell("as one body, so tissue moves together")
 }
 
-// leastGain is how much better a proposal must be, by gain: a deformation that led away from points reached 0.07 at most, one that brought them
-// closer by more than a little 0.10 and more. An alignment, which has few degrees of freedom to fit noise by, needs half of it.
+// leastGain is how much better a deformation must be, by gain (RATIONALE.md, The referee). An alignment, which has few degrees of freedom to fit
+// noise by, needs half of it.
 const leastGain = 0.075
 
 // leastShown is the share of the fixed image that both candidates must show for the start to stay as it was.

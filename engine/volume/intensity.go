@@ -46,11 +46,11 @@ func (v *Volume) Finite(replacement float32) *Volume {
 
 const (
 	// far is how far beyond the 0.5th and the 99.5th percentile intensities still tell of what was imaged, in distances between these
-	// two. Farther out lie failed fits of parameter maps and dead pixels; vessels and fat stay below 2.6 in all the images we have.
+	// two. Farther out lie failed fits of parameter maps and dead pixels (RATIONALE.md, Voxels that tell nothing).
 	far = 3
 
-	// Scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is -1000 HU, and
-	// what is noisier ends at -1024.
+	// CT scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is -1000 HU, and its
+	// noise is cut off at -1024.
 	noTissue, air = -1100, -1024
 	padding       = 1e-3 // share of the voxels that have that value exactly
 )

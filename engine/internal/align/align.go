@@ -35,10 +35,10 @@ func (m Method) refines() bool { return m == Rigid || m == Affine }
 type Options struct {
 	Method                Method
 	FixedMask, MovingMask *volume.Volume // non-zero selects; each on its image's grid; nil: everywhere
-	Initial               *volume.Affine // fixed -> moving LPS mm: where to start, or with None and COM the result; nil: search
+	Initial               *volume.Affine // fixed -> moving, LPS mm: the start, or with None and COM the result; nil: search
 	Threads               int            // 0: every core; the result does not depend on it
 	Seed                  uint64         // of the sample of points
-	// Progress, if not nil, hears the fraction done, on the caller's goroutine.
+	// Progress is called on the caller's goroutine; it may be nil.
 	Progress func(fraction float64)
 }
 
@@ -46,33 +46,31 @@ type Options struct {
 type Result struct {
 	Transform volume.Affine // fixed -> moving, LPS mm
 	Score     float64       // of the features under Transform, 0..1
-	// Confidence, 0..1, is the product of two factors. Strength: the score, averaged geometrically with that of the start
-	// that led there, between chance and certain. Margin: how far the second
-	// best place that the refinement found is below, strain counted against both, in tenths of the score; 1 where every start
-	// led to one place. A low margin says that several places fit alike, not that this one is wrong.
+	// Confidence, 0..1, is strength times margin. Strength is the geometric mean of the score and of the score at its start, scaled from chance
+	// to certain. Margin is how far below the second-best position scores (less strain), in tenths of the score; 1 where all starts led to one.
+	// A low margin says that several positions fit alike, not that this one is wrong.
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
-	SameModality bool    // the intensities of the two correspond: they are compared too
+	SameModality bool    // the intensities of the two images correspond, so they are compared too
 
-	// Rigid is, beside an affine one found between two modalities, the best transform near it without scales and shears; its confidence is the
-	// same. Else nil.
+	// Rigid comes with an affine alignment of two modalities: the best rigid transform near it, with the same confidence. Otherwise it is nil.
 	Rigid *Result
 }
 
 // RATIONALE.md (The initial alignment) has the figures behind the thresholds.
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
-	poor            = 0.165      // below, rotations are searched
-	poorSlice       = 0.5        // of slices
+	poor            = 0.165      // strength below which rotations are searched
+	poorSlice       = 0.5        // the same for slices
 	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
-	starts          = 8          // refined, of the search's peaks: in a small crop the right one need not be among the first
+	starts          = 8          // peaks of the search that are refined: in a small crop the right one may not be among the first
 
-	searchComponents            = 6 // of the features
+	searchComponents            = 6 // of the features, that the search compares
 	coarseSigma, fineSigma      = 2, 1
 	coarsePoints, finePoints    = 6000, 20000
 	coarseIterations, fineSteps = 25, 40
 	fewPoints, fewIterations    = 2000, 8 // enough to see which starts lead to one place
-	fineShare                   = 6       // so many of a body's voxels for each of the fine points
+	fineShare                   = 6       // voxels of the body for each point of the last refinement
 )
 
 // scales are the factors that the affine search tries in plane (x, y) and along the body (z).
@@ -80,7 +78,7 @@ var scales = []float64{0.85, 1, 1.17}
 
 // Align finds the transform of the fixed image's space into the moving image's.
 //
-// Errors: InvalidArgument for an unknown method; those of volume.Check, ThinVolume also where one volume is a speck to the other;
+// Errors: InvalidArgument for an unknown method; those of volume.Check, ThinVolume also where one volume is tiny beside the other;
 // GridMismatch and EmptyMask for masks;
 // SingularTransform for Options.Initial; NoOverlap where the caller's transform, or with None the identity, leaves the fields
 // of view apart; Cancelled.
@@ -123,8 +121,8 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	return r, nil
 }
 
-// alignWithOneMask finds the place by all that the images show and goes on from there with the mask, carried to the other image too: many
-// places look like what one small mask selects.
+// alignWithOneMask aligns the whole images first and then again within the mask, which it also resamples into the other image. Within one small
+// mask alone many positions fit.
 func (a *aligner) alignWithOneMask() (*Result, error) {
 	const whole = 0.7 // of the time
 	part := func(from, share float64) *aligner {
@@ -136,35 +134,35 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 	}
 	all := part(0, whole)
 	all.opt.FixedMask, all.opt.MovingMask = nil, nil
-	seen, err := all.run(volume.IdentityAffine())
+	unmasked, err := all.run(volume.IdentityAffine())
 	if err != nil {
 		return nil, err
 	}
 	masked := part(whole, 1-whole)
-	masked.opt.Initial = &seen.Transform
+	masked.opt.Initial = &unmasked.Transform
 	if a.opt.FixedMask == nil {
-		masked.opt.FixedMask = a.opt.MovingMask.Resample(a.fixed.Geometry, seen.Transform, volume.Nearest, 0, a.opt.Threads)
-	} else if inverse, err := seen.Transform.Inverse(); err == nil {
+		masked.opt.FixedMask = a.opt.MovingMask.Resample(a.fixed.Geometry, unmasked.Transform, volume.Nearest, 0, a.opt.Threads)
+	} else if inverse, err := unmasked.Transform.Inverse(); err == nil {
 		masked.opt.MovingMask = a.opt.FixedMask.Resample(a.moving.Geometry, inverse, volume.Nearest, 0, a.opt.Threads)
 	}
-	r, err := masked.run(seen.Transform)
-	if fault.CodeOf(err) == fault.EmptyMask { // carried beyond the other image, or between its voxels
+	r, err := masked.run(unmasked.Transform)
+	if fault.CodeOf(err) == fault.EmptyMask { // the resampled mask lies outside the other image, or between its voxels
 		masked.opt.FixedMask, masked.opt.MovingMask = a.opt.FixedMask, a.opt.MovingMask
-		r, err = masked.run(seen.Transform)
+		r, err = masked.run(unmasked.Transform)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.Confidence = min(r.Confidence, seen.Confidence)
-	r.SameModality = seen.SameModality // a mask's few voxels tell less
+	r.Confidence = min(r.Confidence, unmasked.Confidence)
+	r.SameModality = unmasked.SameModality // the few voxels of a mask tell less
 	return r, nil
 }
 
-// roundedStrain is the strain of a rotation with rounded digits.
+// roundedStrain is the strain up to which a matrix counts as a rotation: its digits may be rounded.
 const roundedStrain = 1e-9
 
-// transformedBy returns v as it lies before start, in the fixed image's space, on the same voxels. The scales of a caller's transform are
-// none there: neither the voxels of the comparison nor the penalty of strain undo them.
+// transformedBy returns v with the inverse of start in its geometry, and so in the fixed image's space. There the scales of the caller's transform
+// count as none: neither the voxel size of the comparison nor the penalty of strain works against them.
 func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	inverse, _ := start.Inverse() // checked
 	m := inverse.After(v.IndexToPhysical())
@@ -211,7 +209,7 @@ type aligner struct {
 	done          float64
 }
 
-// checkpoint reports progress, which never falls, and says whether to stop.
+// checkpoint reports progress, which never decreases, and returns Cancelled where the context has ended.
 func (a *aligner) checkpoint(fraction float64) error {
 	a.done = max(a.done, fraction)
 	if a.opt.Progress != nil {
@@ -228,22 +226,22 @@ func (a *aligner) cancelled() error {
 	return nil
 }
 
-// views are the two images described in common terms, the moving one in a frame of axes of its own.
+// views are the features of the two images, by the same components. The moving image's grid may have other axes than LPS (its frame).
 type views struct {
 	fixed, moving  features
-	coarse         samples        // of the features alone
-	plain          *objective     // of coarse
-	bright         func() views   // with the intensities, added when first asked for
-	distance       func() float64 // distributionDistance of the two, measured when first asked for
-	bothHounsfield func() bool    // both are in Hounsfield units; looked at when first asked for
+	coarse         samples        // without intensities
+	plain          *objective     // on coarse
+	bright         func() views   // with intensities as one component more; computed once, when first called
+	distance       func() float64 // distributionDistance of the two; likewise
+	bothHounsfield func() bool    // whether both are in Hounsfield units; likewise
 }
 
-// describe compares the images at voxels of h mm, or as much more as the memory asks for, the moving one along the columns of frame. It
-// fails, and names the input, where nothing is left of an image at such voxels.
+// describe computes the features of both images on voxels of h mm, or larger ones where memory demands it, the moving image's axes along the
+// columns of frame. It fails, and names the input, where an image has no voxel left at that size.
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
-	seen := func(name string, v, mask *volume.Volume, frame [9]float64) (features, error) {
+	view := func(name string, v, mask *volume.Volume, frame [9]float64) (features, error) {
 		w := newResampled(downsample(v, mask, h, threads), h, frame, threads)
 		switch {
 		case w.bodyCount > 0:
@@ -253,11 +251,11 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 		}
 		return features{}, fault.New(fault.ThinVolume, "the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are compared; crop or resample the other volume to about its size", name, thinnest(v.Geometry), h)
 	}
-	f, err := seen("fixed", a.fixed, a.opt.FixedMask, volume.Identity)
+	f, err := view("fixed", a.fixed, a.opt.FixedMask, volume.Identity)
 	if err != nil {
 		return views{}, err
 	}
-	m, err := seen("moving", a.moving, a.opt.MovingMask, frame)
+	m, err := view("moving", a.moving, a.opt.MovingMask, frame)
 	if err != nil {
 		return views{}, err
 	}
@@ -304,8 +302,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	return result, a.checkpoint(1)
 }
 
-// start returns the transform that was given, or the one that lays the centres of mass on each other, and the images described at voxels
-// of h mm.
+// start returns the transform that was given, or the translation between the centres of mass, with the features on voxels of h mm.
 func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) {
 	if err := a.checkpoint(0); err != nil {
 		return outcome{}, views{}, err
@@ -340,11 +337,11 @@ func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 	return a.refineAll(v, candidates)
 }
 
-// rotate searches every orientation where the best so far fits poorly, or two modalities may lie along other axes, and returns the better
-// of the two.
+// rotate searches all orientations where the best so far fits poorly, or where two modalities fit far better with axes flipped. It returns the
+// better of what it was given and what it found.
 func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, error) {
 	weak, least := best.evidence() < poor, 0.0
-	if a.fixed.Flat() && !weak { // slices match by chance, too, and their rotations cost little
+	if a.fixed.Flat() && !weak { // slices also match by chance, and to search their rotations costs little
 		weak, least = best.evidence() < poorSlice, farBetter
 	}
 	if a.opt.Initial != nil || !weak && best.same {
@@ -364,7 +361,7 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 	return best, v, nil
 }
 
-// result tells of an outcome.
+// result makes an outcome a Result.
 func (a *aligner) result(o outcome, same bool) *Result {
 	return &Result{
 		Transform: o.transform, Score: min(max(o.score, 0), 1), Confidence: o.confidence(),
@@ -393,7 +390,7 @@ func (a *aligner) manyPoints(v views) int {
 	return int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
 }
 
-// polish refines by more points than the starts had and, of two modalities, fits to matches of blocks.
+// polish refines with more points than the starts had. An affine between two modalities is then fitted to block matches.
 func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	compared := v.coarse
 	if same {
@@ -429,7 +426,7 @@ func (v views) smoothed(sigma float64, threads int) samples {
 	return samples{v.fixed.interleaved(sigma, threads), v.moving.interleaved(sigma, threads)}
 }
 
-// added is smoothed where s has all of v but the last component.
+// added is smoothed for a view whose components but the last are in s already.
 func (v views) added(s samples, sigma float64, threads int) samples {
 	return samples{v.fixed.added(s.fixed, sigma, threads), v.moving.added(s.moving, sigma, threads)}
 }

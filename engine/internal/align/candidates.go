@@ -73,7 +73,7 @@ func (o outcome) confidence() float64 {
 	return min(max(strength, 0), 1) * min(max(o.margin/0.1, 0), 1)
 }
 
-// refineAll refines every candidate and returns the best, by features and, where they correspond at a candidate, intensities.
+// refineAll refines every candidate and returns the best. It compares features, and intensities too if these correspond under any candidate.
 func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	compared, o := v.coarse, v.plain
 	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.sameModality(c.transform, a.opt.Threads) })
@@ -129,7 +129,7 @@ func (a *aligner) refineOne(o *objective, from peak, iterations int) (end, error
 	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
 }
 
-// cluster refines every candidate a little and returns, of those that come to one place, the best, with the best score that led there.
+// cluster refines every candidate a little. Of those that end at one position it returns the best, with the best score of their starts.
 func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error) {
 	if len(candidates) < 2 {
 		return candidates, nil
@@ -167,7 +167,7 @@ func (a *aligner) failed(err error) error {
 	return fault.Wrap(fault.Internal, err, "refinement of the initial transform failed")
 }
 
-// meanDistance is how far two maps carry points apart, mm.
+// meanDistance is the mean distance between the images of points under two maps, mm.
 func meanDistance(points [][3]float64, a, b volume.Affine) float64 {
 	total := 0.0
 	for _, p := range points {

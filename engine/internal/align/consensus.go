@@ -16,15 +16,14 @@ const (
 	stiffness = 0.3 // of the fit's linear part, as a share of the matches' variance in space
 )
 
-// match is one point of the fixed body and where its surroundings match, before the initial transform: LPS mm.
+// match is a point of the fixed body and the point, before the initial transform, whose surroundings match: LPS mm.
 type match struct {
 	at, to [3]float64
 	weight float64 // the square of the depth in the body
 }
 
-// consensus moves t to where most blocks of the two bodies would go by themselves. Across modalities the score of the whole can be
-// higher where walls and spines agree and the organs lie centimetres off; a block inside the body, free to move, finds its
-// organ. The fixed body's blocks look for themselves in the moving volume and the moving body's in the fixed one.
+// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where walls and spines agree and
+// the organs lie centimetres off. A block inside the body, which moves by itself, finds its organ.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	for round := range search.MatchRounds {
 		if err := a.checkpoint(0.9 + float64(0.05*float64(round))); err != nil {

@@ -65,9 +65,8 @@ func describe(w *resampled, threads int) features {
 	return f
 }
 
-// depthWeights rises from 0 on the surface of the body to 1 inside: outlines follow habitus and skull stripping more than
-// anatomy. The blur is over the field of view alone, so that where it cuts the body there is no surface; it is wide, so blocks of
-// two voxels a side will do for it.
+// depthWeights rises from 0 on the surface of the body to 1 inside, for outlines depend on habitus and skull stripping more than on anatomy. The
+// blur is over the field of view alone, so that a cut through the body is no surface. It is wide, so a grid of half the resolution will do.
 func depthWeights(w *resampled, threads int) []float32 {
 	sigma := depthSigma * w.side() / 2
 	s := [3]float64{sigma, sigma, sigma}
@@ -84,7 +83,7 @@ func depthWeights(w *resampled, threads int) []float32 {
 	return weights
 }
 
-// side is the root of the body's voxels that makes a length of them.
+// side is the length, voxels, of a cube or square with as many voxels as the body.
 func (w *resampled) side() float64 {
 	if w.flat { // whose grid has three layers
 		return math.Sqrt(w.bodyCount)
@@ -130,8 +129,8 @@ func principal(a, b features, threads int) *mat.Dense {
 	return basis
 }
 
-// intoComponents overwrites the planes of f, which are not to be used again, with their components along the rows of basis: at most this
-// much memory is held at a time.
+// intoComponents overwrites the planes of f with their components along the rows of basis, so that the two are never in memory together. f must not
+// be used again.
 func (f features) intoComponents(basis *mat.Dense, threads int) features {
 	const held = 1 << 12 // so many voxels' channels stay in the cache
 	rows, channels := basis.Dims()
@@ -216,7 +215,7 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 	return out
 }
 
-// added is interleaved where without has all but the last component of f.
+// added is interleaved for features whose components but the last are in without already.
 func (f features) added(without []float32, sigma float64, threads int) []float32 {
 	out := slices.Clone(without)
 	last := len(f.planes) - 1
@@ -267,9 +266,8 @@ func (v views) withIntensity() views {
 	return views{fixed: v.fixed.withIntensity(), moving: v.moving.withIntensity()}
 }
 
-// sameModality reports whether the intensities of the two images correspond under t, as those of one modality do: they are
-// distributed alike, and where one is bright the other is; or they are on one scale. How much air and lung two scans of a torso
-// show says more about their distributions than the tissue does.
+// sameModality reports whether the intensities of the two images correspond under t: they correlate and are distributed alike, or both are in
+// Hounsfield units. Two CT scans of a torso may be distributed differently, by how much air and lung each shows.
 func (v views) sameModality(t volume.Affine, threads int) bool {
 	return v.bothHounsfield() || correlation(v.fixed.resampled, v.moving.resampled, t, threads)-v.distance() > sameAbove
 }

@@ -205,8 +205,8 @@ func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex
 	return a
 }
 
-// factors are what a butterfly multiplies by, as the assembly reads them: the real part of every output's twiddle, its imaginary
-// part negated and as it is; then the constants of the radix.
+// factors are the factors of a butterfly in the order in which the assembly reads them: for every output its twiddle's real part, its imaginary part
+// negated, and that as it is; then the constants of the radix.
 type factors [18]float32
 
 func newFactors(r int, inverse bool) (f factors) {

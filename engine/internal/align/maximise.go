@@ -84,7 +84,7 @@ func (a affineMotion) slope(dst, _ []float64, c volume.Affine, m [9]float64, t [
 	return float64(strainWeight * penalty)
 }
 
-// planar is a motion within a plane: the parameters of another that do not lead out of it.
+// planar is a motion restricted to a plane: only those parameters that stay within it are free.
 type planar struct {
 	motion
 	free []int
@@ -112,7 +112,7 @@ func (p planar) slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]floa
 	return added
 }
 
-// What stays in the plane, of the parameters of a rotation and a translation, and of all twelve.
+// The parameters that stay within the plane: of a rotation and a translation, and of all twelve.
 var planarRigid, planarAffine = []int{2, 3, 4}, []int{0, 1, 3, 4, 9, 10}
 
 // evaluation is the cost and its derivative at the last parameters that were asked for.
@@ -133,8 +133,8 @@ func (e *evaluation) move(x []float64) {
 	e.cost = -score + e.slope(e.gradient, x, c, m, t)
 }
 
-// maximise raises the score, less the penalty of strain, from start as far as it gets, and returns where that is, with the score. rigid moves by a rotation
-// and a translation on top of start, else all twelve parameters are free.
+// maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its score. If rigid is set it
+// adds a rotation and a translation to start; otherwise all twelve parameters are free.
 func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
 	var along motion = affineMotion{o.centred(start), o.radius()}
 	if rigid {
@@ -162,7 +162,7 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 		return start, 0, ctx.Err()
 	}
 	if result == nil {
-		return start, 0, err // a line search that ends early is no error: the best point so far is kept
+		return start, 0, err // an error beside a result is a line search that ended early: the best point so far is kept
 	}
 	c := along.at(result.X)
 	score, _, _ := o.score(c)

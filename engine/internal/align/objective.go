@@ -125,8 +125,8 @@ func (o *objective) sums(m *[12]float32, lo, hi int) sums {
 			r.loop(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed)
 		}
 		b, e, w := o.body[p], o.energy[p], o.weight[p]
-		// What is known of a point is a share of it, in both images: f = kf F and m = km M. The terms of the score are kf km F M,
-		// which is f m, and kf km (F F + M M) = km f f / kf + kf m m / km.
+		// Smoothed features are a share k of the true ones, k being the smoothed validity: f = kf F and m = km M. The terms of the score are
+		// kf km F M, which is f m, and kf km (F F + M M) = km f f / kf + kf m m / km.
 		body, known := r.last[0][2], max(r.last[0][3], leastKnown)
 		energy, share := r.energy[0]+float32(bodyWeight*body*body), o.known[p]/known
 		var part [3][4]float32
@@ -158,7 +158,7 @@ func (t *sums) add(part *[3][4]float32, q *[3]float32) {
 	}
 }
 
-// sample is what a point sees of the moving features: values, then derivatives by x, y and z.
+// sample is what is read of the moving features at a point: values, then derivatives by x, y and z.
 type sample struct {
 	product [4]float32    // of the components with the fixed ones
 	energy  [4]float32    // of the components with their values
@@ -181,11 +181,11 @@ func (r *sample) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lane
 		v0, v1 := v00+float32(f[1]*e0), v01+float32(f[1]*e1)
 		d0, d1 := d00+float32(f[1]*(d10-d00)), d01+float32(f[1]*(d11-d01))
 		gz := v1 - v0
-		seen := [4]float32{v0 + float32(f[2]*gz), d0 + float32(f[2]*(d1-d0)), e0 + float32(f[2]*(e1-e0)), gz}
-		for i, s := range seen {
+		read := [4]float32{v0 + float32(f[2]*gz), d0 + float32(f[2]*(d1-d0)), e0 + float32(f[2]*(e1-e0)), gz}
+		for i, s := range read {
 			product[i][c] = fixed[c] * s
 			if c < bodyLane {
-				energy[i][c] = seen[0] * s
+				energy[i][c] = read[0] * s
 			}
 			if c >= lanes-4 {
 				r.last[i][c-(lanes-4)] = s
@@ -240,8 +240,8 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	const grain = 1 << 10
 	t := parallel.Reduce(len(o.points), grain, o.threads, func(lo, hi int) sums { return o.sums(&m, lo, hi) }, sums.plus)
 
-	// S = 2 P / E * min(B / min(FF, MM/|det M|), 1)^0.3; dS is a combination of dP, dE, dB and d det. FF and MM are what B would be
-	// of a body on itself, which is less than its volume: against that, an image on itself would gain by being stretched.
+	// S = 2 P / E * min(B / min(FF, MM/|det M|), 1)^0.3; dS is a combination of dP, dE, dB and d det. FF and MM are B of each body with itself, less
+	// than its volume, for B is smoothed. If B were divided by volumes, an image compared with itself would gain by being stretched.
 	p, e, b := t.value[inProduct], t.value[inEnergy], t.value[inOverlap]
 	det := c.Det()
 	smaller, shrinks := o.fixedSelf, false
@@ -359,7 +359,7 @@ func (o *objective) radius() float64 {
 	return max(math.Sqrt(total/max(n, 1)), 1)
 }
 
-// clusterRadius is how far apart, mm on average over the corners, two transforms may be and still lead to one place.
+// clusterRadius is the mean distance over the corners, mm, up to which two transforms count as one position.
 func (o *objective) clusterRadius() float64 { return o.radius() / 4 }
 
 // corners are those of the box around the sample, LPS mm.

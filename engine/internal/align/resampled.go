@@ -19,9 +19,9 @@ type resampled struct {
 	bodyCount float64
 }
 
-// comparisonSpacing returns the voxel size in mm at which two images are compared: that of the coarser one, or more where the
-// smaller field of view would have over 500k voxels or the larger 1.5M. Where the smaller would have less than fewest and the other image
-// is finer, it is less: the score rises with the voxels, and whether a pair is well aligned must not hang on how it was sampled.
+// comparisonSpacing returns the voxel size, mm, at which two images are compared: the coarser image's. It is larger where the smaller field of
+// view would have over 500k voxels or the larger 1.5M, and smaller, if the other image is finer, where the smaller would have under 50k: fewer
+// voxels lower the score, and whether a pair counts as well aligned must not depend on its sampling.
 func comparisonSpacing(fixed, moving volume.Geometry) float64 {
 	const fewest = 50e3
 	voxel := func(g volume.Geometry) float64 { return extent(g) / float64(g.Voxels()) }
@@ -33,11 +33,11 @@ func comparisonSpacing(fixed, moving volume.Geometry) float64 {
 	return math.Cbrt(max(min(coarser, max(finer, small/fewest)), small/500e3, large/1.5e6))
 }
 
-// sliceVoxels is how many voxels the smaller of two slices is compared at, at most.
+// sliceVoxels bounds the voxels of the smaller of two slices in the comparison.
 const sliceVoxels = 250e3
 
-// mostVoxels bounds every grid of the alignment. comparisonSpacing goes by the volume of the images, which is less than that of the boxes
-// around images that are thin or long and lie askew.
+// mostVoxels bounds every grid of the alignment. comparisonSpacing goes by the volume of the images, and the box around a thin or long image that
+// lies obliquely is far larger.
 const mostVoxels = 6 << 20
 
 // spacing returns the voxel size in mm at which a's images are compared.
@@ -77,8 +77,8 @@ func thinnest(g volume.Geometry) float64 {
 	return mm
 }
 
-// affordable returns h, or as much more as leaves the grids around the two images, the moving one's along frame, and those of the search
-// over translations no more than mostVoxels each.
+// affordable returns h, enlarged until each grid has at most mostVoxels: those around the two images, the moving one's along frame, and that of
+// the search over translations.
 func affordable(h float64, fixed, moving volume.Geometry, frame [9]float64) float64 {
 	fLo, fHi := bounds(fixed, volume.Identity)
 	mLo, mHi := bounds(moving, frame)
@@ -118,7 +118,7 @@ func newResampled(image downsampled, h float64, frame [9]float64, threads int) *
 	}
 	w.intensity = scaled(mean.Resample(read, volume.IdentityAffine(), volume.Linear, lowest, threads).Data)
 	w.valid = known.Resample(read, volume.IdentityAffine(), volume.Linear, 0, threads).Data
-	if w.flat { // across the slice everything repeats
+	if w.flat { // the three layers are the same
 		w.intensity, w.valid = slices.Repeat(w.intensity, 3), slices.Repeat(w.valid, 3)
 	}
 	n := w.grid.Size
@@ -137,8 +137,8 @@ func newResampled(image downsampled, h float64, frame [9]float64, threads int) *
 	return w
 }
 
-// scaled divides values in place by the power of two that brings them to about 1, which changes no digit of theirs: squares of
-// differences must neither overflow nor vanish.
+// scaled divides values in place by a power of two, which is exact, so that they reach about 1: squared differences must neither overflow nor
+// vanish.
 func scaled(values []float32) []float32 {
 	most := float32(0)
 	for _, x := range values {

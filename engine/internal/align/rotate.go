@@ -13,9 +13,9 @@ const (
 	rotations = 100 // about 45 degrees apart
 	// planarRotations are those of a slice.
 	planarRotations = 24
-	rotationTries   = 4   // refined, of the best
-	turnSpacing     = 4   // voxels of the search over rotations, in those of the comparison
-	farBetter       = 0.1 // in score, or the orientation stays; RATIONALE.md, The initial alignment
+	rotationTries   = 4   // of the best, that are refined
+	turnSpacing     = 4   // voxel size of the search over rotations, in voxels of the comparison
+	farBetter       = 0.1 // gain in score without which the orientation stays; RATIONALE.md, The initial alignment
 )
 
 // rotationSearch looks for the moving image in one orientation after another, by FFT at a coarse grid.
@@ -26,8 +26,8 @@ type rotationSearch struct {
 	spacing  float64
 }
 
-// newRotationSearch works at turnSpacing times h mm, or less where an image is thin. It reports false where nothing is left of the fixed image
-// there.
+// newRotationSearch prepares a search on voxels of turnSpacing times h mm, or smaller ones where an image is thin. It reports false where the
+// fixed image has no body at that size.
 func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 	threads := a.opt.Threads
 	spacing, longest := a.rotationGrid(h)
@@ -67,7 +67,7 @@ func (a *aligner) rotationGrid(h float64) (spacing float64, longest int) {
 	}
 }
 
-// longestAlong returns how many voxels the moving image has along each axis, at most, by how many it has along any.
+// longestAlong returns the most voxels that the moving image has along each axis, longest being the most along any.
 func (a *aligner) longestAlong(longest int) [3]int {
 	if a.moving.Flat() {
 		return [3]int{longest, longest, 3}
@@ -105,8 +105,8 @@ func (t rotationSearch) best(frame [9]float64) peak {
 	return peak{}
 }
 
-// axisFlipped reports whether the moving image fits far better after a half turn about one of the axes: a header that names
-// directions wrongly.
+// axisFlipped reports whether the moving image fits far better after a half turn about one of the axes, as it does where a header has wrong
+// directions.
 func (t rotationSearch) axisFlipped() bool {
 	upright := t.best(volume.Identity).score
 	for axis := range 3 {
@@ -142,8 +142,8 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 		enough = math.Sqrt(largest / sliceVoxels * 2)
 	}
 	middle := max(h, a.within(max(2*h, enough)))
-	// Each step turns the frame to where the last one ended, so that the features become comparable. An orientation in which nothing is
-	// left of the moving image keeps the score that it had.
+	// Each step computes the moving features anew in the frame where the last step ended, for MIND depends on the axes. An orientation in which the
+	// moving image has no body keeps its score.
 	improve := func(p peak, steps int) (outcome, error) {
 		o := outcome{transform: p.transform, start: p.score}
 		for range steps {
@@ -183,7 +183,7 @@ func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, 
 	if err != nil {
 		return outcome{}, views{}, nil
 	}
-	// The best of so many tries on a coarse grid proves nothing by itself: its start counts as chance.
+	// The best of many tries on a coarse grid proves nothing by itself, so the score of its start counts as chance.
 	turned, err := a.refineAll(v, []peak{{chance, best.transform}})
 	return turned, v, err
 }
@@ -205,7 +205,7 @@ func (a *aligner) withinPlane(t volume.Affine) volume.Affine {
 // turnLimit is how far, in radians, the moving image may turn against the frame that it is described in.
 const turnLimit = 0.2
 
-// reframe describes the moving image anew in the frame that the alignment has found, and refines again, until the two agree.
+// reframe computes the moving features anew in the frame that the alignment has found and refines again, until the frame no longer turns.
 func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, error) {
 	for range 3 {
 		frame := a.rotationOf(best.transform)

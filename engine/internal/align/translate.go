@@ -38,7 +38,7 @@ func newSearcher(fixed features, moving [3]int, threads int) *searcher {
 	s := &searcher{fixed: fixed, threads: threads}
 	for a := range 3 {
 		f := fixed.grid.Size[a]
-		// Offsets beyond the least overlap may wrap around: nobody looks at them.
+		// Offsets with less than the least overlap may wrap around: their scores are not read.
 		step := 1
 		if a == 0 {
 			step = 2

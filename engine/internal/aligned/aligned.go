@@ -1,5 +1,4 @@
-// Package aligned puts a pair of volumes on one grid: what the search and the refinement, which start after the initial
-// transform, both work on.
+// Package aligned resamples a pair of volumes to one grid under the initial transform. The search and the refinement work on that.
 package aligned
 
 import (
@@ -22,18 +21,18 @@ type Pair struct {
 	Channels              []Channel      // further images and label maps; may be nil
 }
 
-// Images are a pair at one resolution: fixed on a grid, moving, under the initial transform, on that grid grown by a margin,
-// so that a displacement may reach beyond the fixed image's field of view. Intensities are 0..1.
+// Images are a pair at one resolution, with intensities in 0..1: the fixed image on a grid, and the moving one, under the initial transform, on
+// that grid grown by a margin, so that a displacement may reach beyond the fixed field of view.
 type Images struct {
 	Fixed, Moving           *volume.Volume
 	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air
 }
 
-// minSize is how many voxels a grid has along an axis.
+// minSize is the least number of voxels of a grid along an axis.
 const minSize = 8
 
-// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume; larger ones where that is a sheet so thin that
-// the least size of the grid would multiply its voxels.
+// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume. The voxels are larger where the volume is so thin that the least
+// size of a grid would multiply their number.
 func (p Pair) Grid(spacing float64) volume.Geometry {
 	const maxVoxels = 1 << 20
 	volumeMM := math.Abs(p.Fixed.IndexToPhysical().Det()) * float64(p.Fixed.Voxels())
@@ -54,8 +53,8 @@ func (p Pair) Grid(spacing float64) volume.Geometry {
 // nearlyCubes is how much longer the longest side of a voxel may be than the shortest where it counts as a cube.
 const nearlyCubes = 1.15
 
-// GridOfFixed returns the grid of the fixed volume's own voxels where they are cubes, or nearly, and no axis has fewer than a grid has;
-// else Grid. On it the fixed image is read as it is, without an interpolation's blur.
+// GridOfFixed returns the grid of the fixed volume's own voxels where these are cubes, or nearly, and enough along every axis; otherwise Grid. On
+// its own voxels the fixed image is read without the blur of an interpolation.
 func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	g, _, _ := p.Fixed.Geometry.Canonical()
 	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:g.Axes()]) >= minSize {
@@ -67,18 +66,18 @@ func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 // Spacing returns the geometric mean of g's spacings, mm: the isotropic voxel of the same volume.
 func Spacing(g volume.Geometry) float64 {
 	if g.Spacing[0] == g.Spacing[1] && g.Spacing[0] == g.Spacing[2] {
-		return g.Spacing[0] // which the root may miss by a digit
+		return g.Spacing[0] // exactly; the root may round
 	}
 	return math.Cbrt(g.Spacing[0] * g.Spacing[1] * g.Spacing[2])
 }
 
-// Edge says what an image shows where its field of view has ended.
+// Edge says which values an image has beyond its field of view.
 type Edge int
 
 const (
-	// ZeroEdge is 0 there: the end of a field of view shows as an edge, which helps the search and the block matches.
+	// ZeroEdge has zeros there. So the end of a field of view shows as an edge, which helps the search and the block matches.
 	ZeroEdge Edge = iota
-	// RepeatedEdge repeats the border: no filter finds an edge that is not in the body, which a refinement would move.
+	// RepeatedEdge repeats the border. So no filter finds an edge that is not in the body, and that a refinement would move.
 	RepeatedEdge
 )
 
@@ -90,8 +89,8 @@ func (p Pair) At(g volume.Geometry, margin int, e Edge, threads int) Images {
 	return im
 }
 
-// BothDirections returns the images as At does, and those of the pair with its roles exchanged: the moving image, under the initial
-// transform, as the fixed one.
+// BothDirections returns the images as At does, and those with the roles exchanged, in which the moving image under the initial transform is the
+// fixed one.
 func (p Pair) BothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown := Grow(g, margin)
 	forward.Moving, forward.MovingValid = p.movingOn(grown, ZeroEdge, threads)
@@ -132,10 +131,8 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 	return grown.CenteredAt(g.Center())
 }
 
-// prepare scales intensities so that the 0.5th percentile becomes 0 and the 99.5th 1, clamps them there, and resamples v to
-// g, whose voxels are cubes or nearly, under a, smoothed first where g is coarser. Where g is finer a refinement reads both images by cubic
-// B-splines: linear interpolation's blur takes back what the finer grid gains. Both, for what
-// is smooth drifts where one image is blurred less than the other.
+// prepare maps the 0.5th and the 99.5th percentile of v to 0 and 1, clamps to these, and resamples v to g under a, smoothed first where g is
+// coarser. Where g is finer, v is read by cubic B-splines for the refinement (RepeatedEdge): linear interpolation would blur away what g gains.
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threads int) *volume.Volume {
 	lo, hi := Range(v)
 	v = v.Finite(lo)
@@ -147,7 +144,7 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threa
 	})
 }
 
-// resampled does prepare's resampling of the image on v that read hands out.
+// resampled is the resampling of prepare. read gives the rows of the image, which lies on v.
 func resampled(v, g volume.Geometry, a volume.Affine, e Edge, threads int, read filter.Rows) *volume.Volume {
 	size, block, sigma := v, [3]int{1, 1, 1}, [3]float64{}
 	ratio := coarser(v, g, a)
@@ -169,11 +166,11 @@ func resampled(v, g volume.Geometry, a volume.Affine, e Edge, threads int, read 
 	return smooth.ResampleRepeated(g, a, threads)
 }
 
-// finer is how many voxels of an image a voxel of a grid covers, at most, that counts as finer and not as rounding.
+// finer is the ratio of a grid's voxel to an image's below which the grid counts as finer: just below 1, for rounding.
 const finer = 0.99
 
-// coarser returns how many voxels of v, along each of its axes, a voxel of g covers under a. A transform that an alignment finds counts
-// as a rotation; one that scales by more than that ever does has been given, to bridge two units or a growth.
+// coarser returns how many voxels of v, along each of its axes, a voxel of g covers under a. Scales up to maxStretch, which an alignment may find,
+// do not count. Larger ones are a caller's, who bridges two units or growth.
 func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	if a == volume.IdentityAffine() && v.SameGrid(g) { // GridOfFixed
 		return [3]float64{1, 1, 1}
@@ -190,11 +187,10 @@ func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	return r
 }
 
-// blur returns what smooths an axis of n voxels for a grid whose voxels are r times as large: the Gaussian's standard deviation, in
-// blocks of as many voxels as are averaged first. Blocks keep the Gaussian, the cost of which grows with its width, narrow where the two
-// images differ in size by far; clinical ones have none.
+// blur returns how an axis of n voxels is smoothed for a grid whose voxels are r times as large: block voxels are averaged, and a Gaussian of
+// standard deviation sigma, in blocks, follows. Blocks are larger than 1 only for extreme ratios, for which the Gaussian alone would cost too much.
 func blur(r float64, n int) (block int, sigma float64) {
-	const widest, left = 32, 8 // r, without blocks and after them
+	const widest, left = 32, 8 // the largest r without blocks, and r in blocks
 	switch {
 	case r <= 1:
 		return 1, 0
@@ -207,7 +203,7 @@ func blur(r float64, n int) (block int, sigma float64) {
 	return int(f), math.Sqrt(float64((float64(r*r)-1)/4)-(float64(f*f)-1)/12) / f
 }
 
-// averaged returns the means of blocks of so many voxels of the image on g that read hands out.
+// averaged returns the means of blocks of voxels of an image on g, whose rows read gives.
 func averaged(g volume.Geometry, block [3]int, threads int, read filter.Rows) *volume.Volume {
 	to := g.Blocks(block)
 	out := volume.Zeros(to)
@@ -246,7 +242,7 @@ func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads 
 	return valid.Resample(g, a, volume.Nearest, 0, threads)
 }
 
-// Sharpened returns the images with amount times what a Gaussian of sigma voxels takes from them added.
+// Sharpened returns the images with their difference from a Gaussian blur of sigma voxels added, times amount (unsharp masking).
 func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
 	sharpen := func(v *volume.Volume) *volume.Volume {
 		out, nx := volume.Zeros(v.Geometry), v.Size[0]
@@ -263,7 +259,7 @@ func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
 	return im
 }
 
-// Through returns the images with moving seen through u, which may lie on another grid; nil is the identity.
+// Through returns the images with the moving one resampled through u, which may lie on another grid; nil is the identity.
 func (im Images) Through(u *field.Field, threads int) Images {
 	if u == nil {
 		return im
@@ -301,7 +297,7 @@ func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 // margin is how many voxels of the moving grid lie before the fixed one.
 func (im Images) margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 2 }
 
-// across is margin along z, which slices have none of.
+// across is the margin along z: 0 for slices.
 func (im Images) across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
 
 // read writes data, of the moving grid, at x + u(x) to dst.

@@ -8,12 +8,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Channel is one more image of both sides of a pair, or one more label map; each lies on a grid of its own in the space of its side. Its masks are
-// on its grids. Its initial transform is not read: that of the pair it belongs to counts.
+// Channel is a further image, or label map, of both sides of a pair. Each lies on a grid of its own, in the space of its side, and so do its masks.
+// Its initial transform is not read: Under gives it that of the pair it belongs to.
 type Channel struct {
 	Pair
 	Weight      float64 // the pair's own images have 1
-	Intensities bool    // those of both images correspond
+	Intensities bool    // the intensities of its two images correspond
 	Labels      int     // 0: images; else label maps, which hold 0 and 1, ..., Labels
 }
 
@@ -23,11 +23,11 @@ func (c Channel) Under(initial volume.Affine) Pair {
 	return c.Pair
 }
 
-// Planes are how many numbers a label is told from others by where label maps are compared as images.
+// Planes is the number of values that stand for a label where label maps are compared as images.
 const Planes = 12
 
-// directions returns a vector of length 1 a label, at right angles to one another for up to Planes labels and as nearly as chance makes them for more.
-// The first, of the background, is zero.
+// directions returns a unit vector for every label. Up to Planes labels have orthogonal ones. Of more, each has that of 64 random ones which
+// is most nearly orthogonal to those before. The first, of the background, is zero.
 func directions(labels int) [][Planes]float32 {
 	const tries = 64
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -67,8 +67,8 @@ func directions(labels int) [][Planes]float32 {
 	return out
 }
 
-// LabelsAt returns a channel of label maps on grid g as At does images: Planes images of either side, in which a voxel that several labels share has
-// the mean of theirs. moving is seen through u, which may be nil; the images' own voxels are those of the first plane.
+// LabelsAt returns label maps on grid g as At does images: for either side an image for each component of directions, in which a voxel that several
+// labels share has their mean. moving is resampled through u, which may be nil. The images of im are those of the first component.
 func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, threads int) (im Images, fixed, moving [][]float32) {
 	grown := Grow(g, margin)
 	im.FixedValid = inside(p.Fixed, p.FixedMask, g, volume.IdentityAffine(), threads)
@@ -98,7 +98,7 @@ func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, th
 	return im, fixed, moving
 }
 
-// LabelsBothDirections returns a channel of label maps as BothDirections does images: each voxel is the label at its place.
+// LabelsBothDirections returns label maps as BothDirections does images, by nearest neighbour.
 func (p Pair) LabelsBothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown, identity := Grow(g, margin), volume.IdentityAffine()
 	forward.Moving, forward.MovingValid = p.Moving.Resample(grown, p.Initial, volume.Nearest, 0, threads), inside(p.Moving, p.MovingMask, grown, p.Initial, threads)

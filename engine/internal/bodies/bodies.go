@@ -1,4 +1,4 @@
-// Package bodies makes regions of a deformation rigid: each moves as one body, and what lies around it follows within a rim.
+// Package bodies makes regions of a deformation rigid: each moves as one body, and within a rim around it tissue follows.
 package bodies
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// rim is how many voxels around a body follow it, less and less. Narrower, the tissue at its border folds where the body moves by itself.
+// rim is how wide, in voxels, the tissue around a body follows it, less with distance. In a narrower rim it folds where the body moves by itself.
 const rim = 4
 
 // Bodies are the regions of a label map on a grid.
@@ -51,8 +51,7 @@ func Labels(v *volume.Volume) []float32 {
 	return labels
 }
 
-// On returns the bodies of a label map, 0 being none, as they lie on a grid; nil of nil. A body so small that no voxel of a coarse grid shows
-// it is not among them.
+// On returns the bodies of a label map, in which 0 is none, on a grid; nil for nil. A body too small for any voxel of a coarse grid is left out.
 func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 	if labels == nil {
 		return nil
@@ -78,7 +77,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 		boxes[k] = boxes[k].With(g.Index(i))
 	}
 	width := rim * math.Cbrt(g.Spacing[0]*g.Spacing[1]*g.Spacing[2])
-	none := make([]float32, g.Voxels()) // how little of a voxel is any body's
+	none := make([]float32, g.Voxels()) // share of a voxel that belongs to no body
 	for i := range none {
 		none[i] = 1
 	}
@@ -89,7 +88,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 			none[s.at] *= 1 - s.weight
 		}
 	}
-	for k := range b.parts { // a body's share is its own where the others end
+	for k := range b.parts { // where rims overlap, no body's share counts more than the others leave
 		for i, s := range b.parts[k].rim {
 			b.parts[k].rim[i].weight = s.weight * none[s.at] / (1 - s.weight)
 		}
@@ -97,8 +96,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 	return b
 }
 
-// around returns the voxels of free ones within width mm of a body, and how much they are its: 1 at its border, 0 at the width, without a bend
-// at either.
+// around returns the free voxels within width mm of a body and the body's share of each: 1 at its border, 0 at the width, and smooth in between.
 func around(g volume.Geometry, inside []int32, of box.Box, width float64, free []float32) (shares []share) {
 	const most = 0.999 // a weight of 1 would leave nothing to share
 	reach := 0
@@ -153,9 +151,9 @@ func around(g volume.Geometry, inside []int32, of box.Box, width float64, free [
 	return shares
 }
 
-// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, the motion being the one nearest to what it did; start and v are
-// fields on the bodies' grid, and a nil start is the identity. With a start that bends, v comes nearer to that by each call, and is exact
-// without one. The whole map is rigid: where the initial transform scales, v takes that back. Nil bodies change nothing.
+// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the rigid motion nearest to its present one. It changes v; start and v
+// are fields on the bodies' grid, and a nil start is the identity. Without a start the result is exact; with one every call brings v closer to it.
+// The whole map is rigid: where the initial transform scales, v undoes that. Nil bodies change nothing.
 func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	if b == nil {
 		return
@@ -165,7 +163,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 		return
 	}
 	toMM, toIndex := b.grid.IndexToPhysical(), b.grid.PhysicalToIndex()
-	// leads returns where a voxel leads before the initial transform, in voxels.
+	// leads returns a voxel and its image before the initial transform, in voxels.
 	leads := func(i int32) (from, to [3]float64) {
 		from = b.grid.Point(int(i))
 		to = [3]float64{from[0] + float64(v.X[i]), from[1] + float64(v.Y[i]), from[2] + float64(v.Z[i])}
@@ -205,7 +203,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	}
 }
 
-// Unfold opens folds outside the bodies, as field.Unfold does everywhere. Between bodies that touch and part, some may stay.
+// Unfold opens folds outside the bodies, as field.Unfold does everywhere. Between bodies that touch and move apart some may stay.
 func (b *Bodies) Unfold(v *field.Field, minJacobian float32, threads int) {
 	if b == nil {
 		v.Unfold(minJacobian, threads)
@@ -214,8 +212,8 @@ func (b *Bodies) Unfold(v *field.Field, minJacobian float32, threads int) {
 	v.UnfoldWhere(b.inside, minJacobian, threads)
 }
 
-// rigid returns the rigid motion nearest to pairs of points by least squares (Kabsch, Acta Cryst. A 1976). What points of a line or a single
-// one leave open is as in like.
+// rigid returns the least-squares rigid motion of pairs of points (Kabsch, Acta Cryst. A 1976). What a single point or points on a line do not
+// determine is taken from like.
 func rigid(like volume.Affine, pairs func(yield func(from, to [3]float64))) volume.Affine {
 	var n float64
 	var p, q [3]float64

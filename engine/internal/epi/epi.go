@@ -1,7 +1,7 @@
 // Package epi finds the distortion of echo-planar images along the phase encoding from two images of opposite encodings.
 //
-// One field d, in voxels along one axis, distorts both: what lies at x is shown at x+d by the one and at x-d by the other, and what is squeezed
-// there is the brighter for it. So I1(x+d) (1+d') = I2(x-d) (1-d'), d' being the slope along the axis (Chang and Fitzpatrick, IEEE Trans. Med.
+// One field d, in voxels along one axis, distorts both: what lies at x is shown at x+d in the one and at x-d in the other, brighter where it is
+// squeezed. So I1(x+d) (1+d') = I2(x-d) (1-d'), d' being the slope along the axis (Chang and Fitzpatrick, IEEE Trans. Med.
 // Imaging 1992). The squared difference and the squared gradient of d are minimised together by Gauss-Newton steps, coarse to fine, each solved by
 // conjugate gradients (Ruthotto et al., Phys. Med. Biol. 2012).
 package epi
@@ -21,13 +21,13 @@ const (
 	stiffness = 8e-3 // what a unit gradient of the field costs, where the images reach 1
 	steepest  = 0.9  // slope along the axis: at 1 the images fold
 	rounds    = 10   // Gauss-Newton steps at a resolution
-	inner     = 24   // conjugate gradients in each
-	smallest  = 12   // voxels along an axis that a coarser resolution has
-	enough    = 5e-3 // voxels that a step moves, root mean square, at least, where another one follows
+	inner     = 24   // iterations of conjugate gradients in each
+	smallest  = 12   // least number of voxels along an axis at a coarser resolution
+	enough    = 5e-3 // root mean square length of a step, voxels, below which none follows
 )
 
-// Field returns the field in voxels of the images' grid along an axis of it (0, 1 or 2): one's image is at x+d, other's at x-d. progress hears the
-// fraction done, and may be nil.
+// Field returns the field in voxels of the images' grid along an axis of it (0, 1 or 2): one's image is at x+d, other's at x-d. progress is
+// told the fraction done; it may be nil.
 //
 // Errors: Cancelled.
 func Field(ctx context.Context, one, other *volume.Volume, axis, threads int, progress func(fraction float64)) (*volume.Volume, error) {
@@ -86,8 +86,8 @@ func coarse(v *volume.Volume, f, threads int) *volume.Volume {
 	return smooth.ResampleRepeated(g.CenteredAt(v.Center()), volume.IdentityAffine(), threads)
 }
 
-// Modulated writes to dst what an image shows at x + sign d(x), times 1 + sign d'(x): the image as it would be without distortion. Cubic between
-// voxels, and never below the least voxel around.
+// Modulated writes to dst the image at x + sign d(x), times 1 + sign d'(x): the image as it would be without distortion. It is interpolated by
+// cubics, within the range of the voxels around.
 func Modulated(dst []float32, image, d *volume.Volume, axis int, sign float32, threads int) {
 	each(d, axis, threads, func(line lineOf) {
 		for k := range line.n {

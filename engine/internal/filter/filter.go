@@ -8,8 +8,8 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Rows is handed the rows along x, at y and z, of the images that are filtered together. A filter calls one to fill them and
-// another to take the result, both from several goroutines at once; it may ask for a row more than once, and the rows are its own.
+// Rows reads or writes one row along x, at y and z, of each image that is filtered together. A filter calls one to fill the rows and another to take
+// the result, both from several goroutines at once. It may ask for a row more than once, and the rows are valid only during the call.
 type Rows func(y, z int, rows [][]float32)
 
 // From fills rows from images of the given size (x, y, z), x fastest.
@@ -80,8 +80,8 @@ func half(sigma float64) []float32 {
 
 // separable applies a symmetric kernel, given by its weights at distances 0, 1, ..., along x, y and z.
 //
-// A goroutine takes a tile of rows and walks along z. All that it holds, the tile's last slices filtered along x and y, stays in
-// its processor's cache: an image is read from memory once and written once.
+// A goroutine takes a tile of rows and walks along z. It holds the tile's last slices, filtered along x and y, which stay in the processor's cache, so
+// that an image is read from memory once and written once.
 func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, read, write Rows) {
 	const held = 1 << 13 // voxels of a tile's slice
 	nx, ny, nz := size[0], size[1], size[2]
@@ -90,7 +90,7 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, re
 	}
 	threads = parallel.Threads(threads)
 	stride := nx + 2*(len(w[0])-1)
-	// Lower tiles would filter too many a row twice; a segment filters the slices beyond its ends as well.
+	// Lower tiles would filter too many rows twice, and a segment along z filters the slices beyond its ends as well.
 	most := max(1, ny/max(16, 2*len(w[1])))
 	tiles, segments := min(max(1, (ny*stride+held/2)/held), most), 1
 	if threads <= most {
@@ -106,7 +106,7 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, re
 	})
 }
 
-// across is what a kernel does to an axis of one voxel.
+// across returns the kernel w for an axis of one voxel.
 func across(w []float32, repeat bool) []float32 {
 	sum := w[0]
 	if repeat {
@@ -119,16 +119,16 @@ func across(w []float32, repeat bool) []float32 {
 
 // walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1.
 //
-// Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any axis; what it
-// makes of the room is not looked at.
+// Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any axis. Values in that room are
+// not used.
 func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, read, write Rows) {
 	nx, ny, nz := size[0], size[1], size[2]
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
 	area, tall := height*stride, (height+2*ry)*stride
 	in, slots, out, rows := make([][]float32, images), make([][]float32, images*(2*rz+1)), make([][]float32, images), make([][]float32, images)
-	memory := borrow(area*(1+len(slots)+images) + tall*(1+images))
-	defer lend.Put(memory)
+	memory := buffer(area*(1+len(slots)+images) + tall*(1+images))
+	defer pool.Put(memory)
 	rest := *memory
 	cut := func(n int) []float32 {
 		part := rest[:n:n]
@@ -199,12 +199,12 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 	}
 }
 
-// lend keeps what walks filter in: a registration takes thousands of them, and the collector lets garbage grow to a share of the heap.
-var lend = sync.Pool{New: func() any { return new([]float32) }}
+// pool keeps the buffers of walk, of which a registration needs thousands: as garbage they would grow to a share of the heap.
+var pool = sync.Pool{New: func() any { return new([]float32) }}
 
-// borrow returns n values from lend, of any content.
-func borrow(n int) *[]float32 {
-	p := lend.Get().(*[]float32)
+// buffer returns n values from pool, of any content.
+func buffer(n int) *[]float32 {
+	p := pool.Get().(*[]float32)
 	if cap(*p) < n {
 		*p = make([]float32, n)
 	}
@@ -212,13 +212,13 @@ func borrow(n int) *[]float32 {
 	return p
 }
 
-// border fills the room around the rows y[0], ..., y[1]-1 of p, rx at their ends and ry rows before and behind, of which those within
-// the grid's ny are there.
+// border fills the room around the rows y[0], ..., y[1]-1 of p with the border: rx voxels at their ends, and those of the ry rows before and behind
+// that lie outside the grid of ny rows.
 func border(p []float32, stride, rx, ry int, y [2]int, ny int, repeat bool) {
 	if !repeat {
 		return // p was cleared and only rows within the grid are written
 	}
-	first, last := max(ry-y[0], 0), min(ny-y[0]+ry, len(p)/stride)-1 // rows that are there
+	first, last := max(ry-y[0], 0), min(ny-y[0]+ry, len(p)/stride)-1 // rows within the grid
 	for row := first; row <= last; row++ {
 		r := p[row*stride : (row+1)*stride]
 		for i := range rx {

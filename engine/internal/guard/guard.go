@@ -11,8 +11,8 @@ import (
 // words stand on either side of a guarded slice: more than the widest vector writes at once.
 const words = 64
 
-// Slice returns a copy of values, without room to grow, between words that must hold what they do when the test ends. A T holds no
-// pointers: the words would pass for some.
+// Slice returns a copy of values, without room to grow, between words that must be unchanged when the test ends. T must not hold pointers, for which
+// the words would be taken.
 func Slice[T any](t testing.TB, values []T) []T {
 	t.Helper()
 	all := make([]T, len(values)+2*words)

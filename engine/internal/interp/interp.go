@@ -1,5 +1,5 @@
-// Package interp reads planes of voxels at the points of a displaced grid: what a composition of fields and a warp on one grid
-// spend their time on. Trilinear, float32, the same bits with and without the processor's vectors.
+// Package interp reads planes of voxels at the points of a displaced grid, the inner loop of compositions of fields and of warps on one grid. It is
+// trilinear, in float32, and gives the same bits with and without the processor's vectors.
 package interp
 
 // Planes are up to three scalar images on one grid, size being (x, y, z), x fastest.

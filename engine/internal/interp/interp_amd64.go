@@ -4,7 +4,7 @@ package interp
 
 import "github.com/morphseek/morphseek/engine/internal/cpu"
 
-// row is what rowAVX2 works on; it knows the layout.
+// row is the argument of rowAVX2, which depends on its layout.
 type row struct {
 	u      [3]*float32
 	base   [3]float32 // position of the first voxel

@@ -1,5 +1,5 @@
-// Package landmark turns corresponding points into transforms: the linear one that fits them, whatever one wrong pair says, and the smooth
-// displacement that brings a registration to them.
+// Package landmark turns corresponding points into transforms: the linear one that fits them, and the smooth displacement that brings a
+// registration to them. It finds pairs that contradict the rest.
 package landmark
 
 import (
@@ -28,17 +28,17 @@ func RMS(pairs []Pair, t volume.Affine) float64 {
 	return math.Sqrt(sum / float64(len(pairs)))
 }
 
-// EnoughTurn is how many pairs a rotation is taken from.
+// EnoughTurn is the least number of pairs that determine a rotation.
 const EnoughTurn = 3
 
 const (
-	enoughAffine = 8   // pairs that twelve numbers are taken from
-	flatness     = 0.1 // of the least to the largest extent of the points, below which they fix no affine map
-	enoughToTell = 5   // pairs of which one can be told to be wrong
+	enoughAffine = 8   // least number of pairs for an affine map
+	flatness     = 0.1 // ratio of the least to the largest extent of the points below which they determine no affine map
+	enoughToTell = 5   // least number of pairs among which a wrong one can be found
 )
 
-// Fit returns the transform, fixed -> moving, of least squares: an affine one where that is asked for and the points fix it, a rigid one of
-// three points or more that lie on no line, else a translation.
+// Fit returns the least-squares transform, fixed -> moving: an affine one if that is asked for and the points determine it, a rigid one for three
+// points or more that lie on no line, and otherwise a translation.
 func Fit(pairs []Pair, affine bool) volume.Affine {
 	from, to := middles(pairs)
 	extents, linear := spread(pairs, from), volume.IdentityAffine()
@@ -55,8 +55,8 @@ func Fit(pairs []Pair, affine bool) volume.Affine {
 	return linear
 }
 
-// Contradictory returns, ascending, which pairs contradict the rest: they lie many times farther from where a rigid fit of the others puts
-// them than the others do from theirs, and than the error, mm, that points have.
+// Contradictory returns the indices, ascending, of pairs that contradict the rest. Such a pair lies many times farther from a rigid fit of the
+// others than the others do, and than err, the error of points in mm.
 func Contradictory(pairs []Pair, err float64) (wrong []int) {
 	for {
 		left := make([]int, 0, len(pairs))
@@ -77,7 +77,7 @@ func Contradictory(pairs []Pair, err float64) (wrong []int) {
 				worst = k
 			}
 		}
-		// the others are measured without it, which pulls at their fits
+		// the others are measured without the worst pair, which would distort their fits
 		others := slices.Delete(slices.Clone(left), worst, worst+1)
 		usual := make([]float64, len(others))
 		for k, i := range others {
@@ -93,7 +93,7 @@ func Contradictory(pairs []Pair, err float64) (wrong []int) {
 	return wrong
 }
 
-// except returns the pairs of so many indices but one.
+// except returns the pairs of the indices but one.
 func except(pairs []Pair, indices []int, but int) (left []Pair) {
 	for _, i := range indices {
 		if i != but {

@@ -18,20 +18,19 @@ type Pull struct {
 	rms, most float64      // of the displacements at the points, mm
 }
 
-// What displacements must show before there is any pull at all (RATIONALE.md, Landmarks).
+// When displacements become a pull (RATIONALE.md, Landmarks).
 const (
-	improbable   = 6.0 // rise of the log-likelihood: of a few points the error alone explains much
-	foretold     = 0.8 // distance of a point from where the others put it, in parts of its displacement
-	certain      = 4.0 // displacement, in errors, that no error explains: it holds near its point whatever the others say
-	enoughCross  = 4   // points of which each is left out in turn
-	enoughSpread = 3   // points that show a reach; the displacement of fewer counts near them alone
-	nearby       = 8   // parts of the extent
+	improbable   = 6.0 // least rise of the log-likelihood: the error alone explains much of a few displacements
+	foretold     = 0.8 // most that the others may miss a point by, in parts of its displacement
+	certain      = 4.0 // displacement, in errors, that no error explains: it stands whatever the others say
+	enoughCross  = 4   // least number of points for leaving each out in turn
+	enoughSpread = 3   // least number of points that show a reach
+	nearby       = 8   // with fewer points the reach is at most this part of the extent
 )
 
-// NewPull returns what explains the displacements, LPS mm, measured at points with a known error: root mean square length, mm. Size and reach of
-// the displacement are the likeliest ones, the reach up to extent, the image's longest side. It is nil where the error alone explains them, or
-// might and the others foretell no point. The second value is the logarithm of the likelihood that was reached, for comparing displacements of the
-// same points.
+// NewPull returns the most likely smooth displacement for the displacements, LPS mm, measured at points with a known error (root mean square length,
+// mm). Its reach is at most extent, the image's longest side. It is nil where the error alone explains the displacements, or might and no point
+// is foretold by the others. The second value is the log-likelihood, for comparing displacements of the same points.
 func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float64) {
 	n := len(at)
 	noise := max(err*err/3, 1e-6) // of a component
@@ -88,8 +87,8 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 	return found, likeliest - improbable
 }
 
-// leftOut returns the root mean square distance of the points from where all others put them, by their covariances and the solution for their
-// displacements (Dubrule, Math. Geol. 1983).
+// leftOut returns the root mean square error of predicting each point's displacement from all others (leave-one-out), computed from the covariances
+// and the solution w (Dubrule, Math. Geol. 1983).
 func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
 	n, _ := w.Dims()
 	var inverse mat.SymDense
@@ -123,10 +122,10 @@ func (p *Pull) At(x [3]float64) (d [3]float64) {
 	return d
 }
 
-// Reach is over what distance one point's displacement counts, mm.
+// Reach is the distance, mm, over which one point's displacement counts.
 func (p *Pull) Reach() float64 { return p.reach }
 
-// Cross is the root mean square distance of the points from where the others alone put them, mm: of a few points no more than that of a guess.
+// Cross is the root mean square error, mm, of predicting each point's displacement from the others (leave-one-out).
 func (p *Pull) Cross() float64 { return p.cross }
 
 // Longest is the largest of the displacements that were given, mm.

@@ -111,7 +111,7 @@ func fallback(library string, cause error, cards []GPU) string {
 
 var essence = regexp.MustCompile(`(Failed to load library|CU[A-Z]+ failure)[^;\n]*`)
 
-// concise leaves away the C++ signatures that ONNX Runtime puts around what the CUDA libraries and the loader say.
+// concise returns the message of the CUDA libraries or the loader without the C++ signatures that ONNX Runtime puts around it.
 func concise(err error) error {
 	if text := essence.FindString(err.Error()); text != "" {
 		return errors.New(strings.TrimSpace(text))
@@ -156,9 +156,9 @@ func providerLibraries(library string) []string {
 	return append(glob(filepath.Dir(library), "libonnxruntime_providers_cuda.so"), glob(filepath.Dir(library), "libonnxruntime_providers_tensorrt.so")...)
 }
 
-// cudaLibraries lists what ONNX Runtime's GPU providers link to and the `nvidia-*` and TensorRT wheels beside the ONNX Runtime wheel
-// hold, every library behind those that it needs itself. Loaded in this order by path, they are there under their names (SONAME) when the
-// loader resolves the provider, and no LD_LIBRARY_PATH is needed. Other systems than Linux find theirs by other means.
+// cudaLibraries lists the libraries that ONNX Runtime's GPU providers link to and that lie in the `nvidia-*` and TensorRT wheels beside the ONNX
+// Runtime wheel, each after those it needs itself. Once they are loaded in this order by path, the loader finds them by name (SONAME) when it
+// resolves the provider, without LD_LIBRARY_PATH. Only Linux needs this.
 func cudaLibraries(library string) []string {
 	sitePackages := filepath.Join(filepath.Dir(library), "..", "..")
 	dirs := append(glob(sitePackages, "nvidia", "*", "lib"), glob(sitePackages, "tensorrt_libs")...)

@@ -64,7 +64,7 @@ type Source struct {
 	Credit  string `json:"credit"`
 }
 
-// parseManifest reads a manifest. Keys of another format are not looked at; of this one, all must be known.
+// parseManifest reads a manifest. It does not check the keys of another format; of this format all must be known.
 func parseManifest(text string) (m Manifest, err error) {
 	if err = json.Unmarshal([]byte(text), &m); err != nil {
 		return m, fmt.Errorf("the manifest is not readable: %w", err)
@@ -83,8 +83,7 @@ func parseManifest(text string) (m Manifest, err error) {
 	return m, m.check()
 }
 
-// unique sees that no object of a value, which is JSON, has a key twice: readers differ in which they take, and encoding/json takes
-// another case for the same.
+// unique reports a key that an object of a JSON value has twice, in any case: readers differ in which they take, and encoding/json ignores case.
 func unique(in *json.Decoder) error {
 	first, err := in.Token()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// onnxFile is what a look at a ModelProto tells without ONNX Runtime.
+// onnxFile is what a ModelProto tells without ONNX Runtime.
 type onnxFile struct {
 	graph           []byte // the raw payload of the graph
 	metadata        map[string]string
@@ -24,8 +24,8 @@ const (
 	maxOpset      = 1000 // likewise 26
 )
 
-// message is a message of onnx.proto: what it may hold. What is not here is refused, and so is a second value of what has one: readers
-// differ in what they make of these.
+// message lists the fields that a message of onnx.proto may have. Any other field is refused, and so is a second value of a field with one value:
+// readers treat these differently.
 type message struct {
 	name   string
 	fields map[uint64]fieldOf
@@ -35,7 +35,7 @@ type fieldOf struct {
 	name   string
 	wires  string // the wire types that it may have, as digits
 	many   bool
-	inside *message // of a message that is looked into
+	inside *message // kind of a message that is read, too; else nil
 }
 
 // Numbers and names are those of onnx.proto; the numbers are frozen by protobuf's rules.
@@ -88,7 +88,7 @@ var (
 		14: {name: "metadata_props", wires: "2", many: true, inside: entryMessage},
 	}}
 
-	// Of what is refused, that which has a name.
+	// Names, for the error, of fields that are refused.
 	refused = map[*message]map[uint64]string{
 		modelMessage:     {20: "training information", 25: "local functions; export it with functions inlined", 26: "a configuration of devices"},
 		graphMessage:     {15: "sparse initializers; store them as plain tensors"},
@@ -174,7 +174,7 @@ func scanONNX(data []byte) (*onnxFile, error) {
 	return o, nil
 }
 
-// look goes through a message of a kind, and those in it. depth counts the graphs around it.
+// look checks a message of a kind and those inside it. depth counts the graphs around it.
 func (o *onnxFile) look(data []byte, kind *message, depth int) error {
 	if depth > maxGraphDepth {
 		return errors.New("graphs are nested too deeply")
@@ -211,7 +211,7 @@ func (o *onnxFile) look(data []byte, kind *message, depth int) error {
 	return o.judge(one, kind)
 }
 
-// note keeps what a field of the outer messages says.
+// note keeps the fields of the outer messages that a bundle is judged by.
 func (o *onnxFile) note(f wireField, kind *message, depth int) error {
 	switch {
 	case kind == modelMessage && f.number == 7:
@@ -240,7 +240,7 @@ func (o *onnxFile) note(f wireField, kind *message, depth int) error {
 	return nil
 }
 
-// judge looks at a message by the fields of which it has one.
+// judge checks a message by its fields with one value.
 func (o *onnxFile) judge(one map[uint64]wireField, kind *message) error {
 	switch kind {
 	case modelMessage:
@@ -290,8 +290,8 @@ func pair(message []byte) (a, b []byte, err error) {
 	return a, b, err
 }
 
-// runnable returns the ModelProto that ONNX Runtime is given: the graph that was hashed, by the operators that were looked at, and nothing
-// else. Its beginning is ours, so that it cannot be taken for another format.
+// runnable returns the ModelProto that ONNX Runtime is given: the graph that was hashed, the operator version that was checked, and nothing else. We
+// write its first bytes, so that it cannot be taken for another format.
 func (m *Model) runnable() []byte {
 	var opset []byte
 	opset = binary.AppendUvarint(append(opset, 2<<3), m.opset)

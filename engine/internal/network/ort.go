@@ -41,8 +41,8 @@ func loadRuntime(explicit string) error {
 		return fault.New(fault.InvalidArgument,
 			"the ONNX Runtime library %s is asked for, but this process has loaded %s and can hold one: give that path or none, or start another process", explicit, library)
 	}
-	// ONNX Runtime reads this once, as it loads (with cgo, Setenv reaches C's getenv). The call that it has for the purpose comes too
-	// late: by then a device id is on the disk and an event on its way.
+	// ONNX Runtime reads this once, as it loads (with cgo, Setenv reaches C's getenv). Its own call for this comes too late: by then a device id is
+	// written to disk and an event is sent.
 	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
 		return fault.Wrap(fault.Internal, err, "ONNX Runtime's telemetry could not be switched off")
 	}
@@ -130,7 +130,7 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 		options.SetCpuMemArena(false),
 		// Idle threads must not spin: the engine's own loops run between the steps.
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
-		// Else it decides by the bytes, and could take another form of network for the one that was verified.
+		// Otherwise ONNX Runtime guesses the format from the bytes, and could read another model than the one that was verified.
 		options.AddSessionConfigEntry("session.load_model_format", "ONNX"),
 	}
 	if err := errors.Join(settings...); err != nil {
@@ -181,7 +181,7 @@ func appendProviders(options *ort.SessionOptions, device string) (name string, e
 		}
 		defer trt.Destroy()
 		if err := options.AppendExecutionProviderTensorRT(trt); err != nil {
-			for _, path := range providerLibraries(library) { // ONNX Runtime keeps the loader's words to its log
+			for _, path := range providerLibraries(library) { // ONNX Runtime writes the loader's error to its log alone
 				if _, cause := openLibrary(path); cause != nil {
 					err = cause
 				}

@@ -8,7 +8,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// channel is what the referee knows of a channel of the pair: a referee of its images, or two label maps.
+// channel is a channel of the pair: a referee of its images, or two label maps.
 type channel struct {
 	weight        float64
 	images        *Referee
@@ -29,7 +29,7 @@ func channelsOf(pair aligned.Pair, threads int) (out []channel) {
 	return out
 }
 
-// seen is a candidate as it shows in a channel.
+// seen is a candidate measured in a channel.
 type seen struct {
 	images State
 	apart  float64 // 1 less the mean of the labels' Jaccard indices
@@ -79,7 +79,7 @@ func (r *Referee) withChannels(m Margin, a, b State) Margin {
 		if c.images != nil {
 			other = c.images.Compare(a.channels[k].images, b.channels[k].images)
 		} else {
-			const floor = 0.01 // of two good maps that differ in single voxels
+			const floor = 0.01 // even good maps differ in single voxels
 			from, to := a.channels[k].apart, b.channels[k].apart
 			other = Margin{Distance: math.Log((from + floor) / (to + floor)), Correlation: from - to}
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Evidence is by how much the descriptors' mean distance grows, in proportion, when the candidate p -> initial(p + d(p)) is moved by three to
-// eight voxels of a coarse grid: the mean over three axes at right angles, of a slice two, both ways. Where it does not grow, nothing in the images speaks
-// for this place. reach is the longest of the moves, mm.
+// Evidence is the relative growth of the descriptors' mean distance when the candidate p -> initial(p + d(p)) is moved by three to eight voxels of a
+// coarse grid: the mean over both directions along three orthogonal axes (two for a slice). If it does not grow, nothing in the images supports
+// this position. reach is the longest of the moves, mm.
 func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, reach float64) {
 	const voxels, nearest, farthest = 30_000, 3, 8
 	coarse := r.coarse(voxels)

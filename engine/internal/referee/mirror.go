@@ -8,13 +8,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// beyond is how many coarse voxels of the moving image around the fixed one are looked at, so that it may be moved.
+// beyond is how many coarse voxels the moving image reaches beyond the fixed one, so that it can be shifted.
 const beyond = 6
 
-// Reflection is the mirror image of the moving image, as it lies under initial, that comes closest to the fixed one: along an axis of the
-// fixed grid, about the middle of what the moving image shows, moved by whole voxels of a coarse grid to where it fits best. gain is by
-// how much the descriptors' mean distance falls then, in logarithms, below that of the image as it is, which may move likewise. at maps the
-// fixed image's space to itself, LPS mm.
+// Reflection finds the mirror image of the moving image under initial that comes closest to the fixed one. It is mirrored along an axis of the fixed
+// grid, about the middle of its intensities, and shifted by whole voxels of a coarse grid to where it fits best. gain is the fall of the logarithm
+// of the descriptors' mean distance against the image as it is, which is shifted likewise. at is the reflection of the fixed image's space, LPS mm.
 func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at volume.Affine) {
 	const voxels = 12_000
 	coarse := r.coarse(voxels)
@@ -59,7 +58,7 @@ func (r *Referee) AcrossScales(other *Referee, a, b volume.Affine) (margins []Ma
 	return margins
 }
 
-// reflection maps the points of g to where reversed along an axis, and then moved by voxels, they came from.
+// reflection maps the points of an image on g that was reversed along an axis, and then shifted by voxels, to where they came from.
 func reflection(g volume.Geometry, axis int, moved [3]int) volume.Affine {
 	m := volume.IdentityAffine()
 	for a := range 3 {
@@ -87,7 +86,7 @@ func stride(g volume.Geometry, axis int) int {
 	return [3]int{1, g.Size[0], g.Size[0] * g.Size[1]}[axis]
 }
 
-// middle is the mean index along an axis of what v shows, weighted by its intensities.
+// middle is the mean index along an axis of v's known voxels, weighted by intensity.
 func middle(v, known *volume.Volume, axis int) float64 {
 	step, n := stride(v.Geometry, axis), v.Size[axis]
 	sum, weight := 0.0, 0.0
@@ -102,7 +101,7 @@ func middle(v, known *volume.Volume, axis int) float64 {
 	return sum / weight
 }
 
-// shifting compares the fixed image with another one, which has beyond voxels more on every side, moved by whole voxels.
+// shifting compares the fixed image with another one under shifts by whole voxels. The other has beyond voxels more on every side.
 type shifting struct {
 	coarse       *Referee
 	size         [3]int // of the other image
@@ -110,7 +109,7 @@ type shifting struct {
 	ours, theirs [][metric.MINDChannels]float32
 }
 
-// least returns the least distance that steps of two voxels, then of one, find from a place on, and where.
+// least returns the least distance that steps of two voxels, then of one, find from the shift at on, and its shift.
 func (s *shifting) least(at [3]int) (least float64, place [3]int) {
 	const steps = 6 // of each length, at most
 	least = s.distance(at)
@@ -131,8 +130,8 @@ func (s *shifting) least(at [3]int) (least float64, place [3]int) {
 	return least, at
 }
 
-// distance is the descriptors' mean distance where both images show something, weighted by the fixed one's structure; infinite where that is
-// less than half of it.
+// distance is the descriptors' mean distance where both images show something, weighted by the fixed one's structure. It is infinite where they
+// share less than half of that weight.
 func (s *shifting) distance(at [3]int) float64 {
 	sum, weight, all := 0.0, 0.0, 0.0
 	size := s.coarse.grid.Size

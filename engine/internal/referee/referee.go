@@ -14,8 +14,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// most is how many voxels are looked at, at most: every k-th of the fixed image's along an axis. Its own grid, for on cubes thick slices
-// are mostly interpolated, and an interpolation looks like a misfit.
+// most bounds the voxels that are compared: every k-th of the fixed image's own along each axis. They are not resampled to cubes, because thick
+// slices would be interpolated, and an interpolation looks like a misfit.
 const most = 250_000
 
 // radius is that of the descriptors' patches, and window that of the local correlation, in voxels of the referee's grid.
@@ -25,13 +25,13 @@ const (
 	window   = 2
 )
 
-// blurred is the standard deviation, voxels, by which both images are smoothed at least.
+// blurred is the least standard deviation, voxels, of the Gaussian on both images.
 const blurred = 0.8
 
-// same is a mean squared difference of descriptors below which images are one image: an image and itself differ by nothing, or by rounding.
+// same is the least mean squared difference of descriptors that counts: an image and itself differ by zero, or by rounding.
 const same = 1e-6
 
-// flat is a variance, of intensities in 0..1, below which a window shows nothing.
+// flat is the variance, of intensities in 0..1, below which a window has no structure.
 const flat = 1e-5
 
 // Referee holds what is the same for all candidates of a pair.
@@ -40,7 +40,7 @@ type Referee struct {
 	fixed       []float32 // intensities in 0..1
 	descriptors []float32 // of fixed
 	known       []float32 // 1 where the fixed image shows something, else 0
-	structure   []float32 // weight: local variance of fixed, up to 1 at its mean
+	structure   []float32 // weight: local variance of fixed over its mean, at most 1
 
 	moving, movingKnown *volume.Volume
 	channels            []channel
@@ -55,10 +55,10 @@ type State struct {
 	channels    []seen
 }
 
-// Unknown is whether nobody looked yet.
+// Unknown is whether the state is empty: no candidate was measured.
 func (s State) Unknown() bool { return s.known == nil }
 
-// New looks at a pair. The pair's initial transform is not read: every candidate brings its own.
+// New returns the referee of a pair. It does not read the pair's initial transform: every candidate has its own.
 func New(pair aligned.Pair, threads int) *Referee {
 	grid := thinned(pair.Fixed.Geometry, most)
 	r := on(grid, threads,
@@ -173,13 +173,13 @@ func (r *Referee) Compare(a, b State) Margin {
 	if square > 0 {
 		m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
 	}
-	if n := len(a.channels); n > 0 && n == len(b.channels) { // a mirrored pair has none
+	if n := len(a.channels); n > 0 && n == len(b.channels) { // a mirrored pair has no channels
 		m = r.withChannels(m, a, b)
 	}
 	return m
 }
 
-// thinned returns every k-th voxel of g along each axis, no more than most, the k such that voxels are as nearly cubes as they can be.
+// thinned returns every k-th voxel of g along each axis, at most most of them, the k chosen so that voxels are as nearly cubes as possible.
 func thinned(g volume.Geometry, most int) volume.Geometry {
 	k := [3]int{1, 1, 1}
 	for {
@@ -197,7 +197,7 @@ func thinned(g volume.Geometry, most int) volume.Geometry {
 	}
 }
 
-// across returns the spacing of grid along the axes of g: the blur of the one grid in terms of the other.
+// across returns the spacing of grid along the axes of g, so that an image on g can be smoothed for grid.
 func across(spacing [3]float64, grid, g volume.Geometry) (out [3]float64) {
 	for a := range 3 {
 		square := 0.0
@@ -213,8 +213,8 @@ func across(spacing [3]float64, grid, g volume.Geometry) (out [3]float64) {
 	return out
 }
 
-// smoothed returns v with intensities in 0..1, blurred to voxels of the given spacing along its axes, and by
-// blurred voxels at least: what an interpolation halfway between two of them blurs is little beside that.
+// smoothed returns v with intensities in 0..1, blurred to voxels of the given spacing along its axes, and by blurred voxels at least: beside that the
+// blur of an interpolation between two voxels is small.
 func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume {
 	lo, hi := aligned.Range(v)
 	v = v.Finite(lo)
@@ -287,7 +287,7 @@ func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
 	return out
 }
 
-// repeated reads v at x + u(x), with its border repeated beyond it: no descriptor sees an edge that is in no body.
+// repeated reads v at x + u(x), with its border repeated, so that descriptors have no edge at the end of the field of view.
 func repeated(u *field.Field, v *volume.Volume, threads int) []float32 {
 	out := make([]float32, u.Voxels())
 	s := v.Sampler(volume.Linear, 0)
@@ -309,7 +309,7 @@ func repeated(u *field.Field, v *volume.Volume, threads int) []float32 {
 	return out
 }
 
-// weigh returns the weights of the fixed image's voxels: its local variance, up to 1 at the mean of that.
+// weigh returns the weights of the fixed image's voxels: the local variance over its mean, at most 1.
 func (r *Referee) weigh() []float32 {
 	out := make([]float32, len(r.fixed))
 	r.moments(nil, r.known, func(i int, count, f, _, ff, _, _ float32) {

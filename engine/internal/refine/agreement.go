@@ -9,11 +9,10 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Agreement is how well two images agree once a smooth deformation has brought them together, at half the resolution, where noise has less of
-// a say. Means are over the voxels valid in both with all their window, weighted by the fixed image's structure: its local variance, up to
-// the mean of that.
+// Agreement is how well two images agree under a smooth deformation, at half the resolution, where noise counts less. Means are over the voxels
+// whose whole window is valid in both images, weighted by the fixed image's structure: its local variance, at most the mean of that.
 //
-// One body seen twice agrees up to noise and up to what is new or gone; two people do not, whatever smooth deformation is between them.
+// Two scans of one body agree up to noise and up to tissue that is new or gone. Two people's do not, under any smooth deformation.
 type Agreement struct {
 	Correlation float64 `json:"correlation"` // mean of the squared local correlation, whatever its sign: 0..1
 	Negative    float64 `json:"negative"`    // share of that where the local correlation is negative

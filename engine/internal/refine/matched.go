@@ -14,12 +14,12 @@ import (
 type Match struct {
 	Before    Agreement // under the field that descriptors found
 	Agreement           // after intensities have gone on from there
-	Apart     float64   // share of the fixed image's voxels, at half the resolution, that the two fields take more than a voxel apart
+	Apart     float64   // share of the fixed image's voxels, at half the resolution, at which the two fields differ by more than a voxel
 }
 
-// Matched maps the intensities of one image to the other's contrast by what Coarse has found, as the intensity correction of Guimond et al.
-// (IEEE Trans. Med. Imaging 2001) does, and refines the last coarse resolution again. The refinement returned compares intensities. Of the two
-// images it maps the one that agrees the better with the other then.
+// Matched maps the intensities of one image to the other's contrast, under the displacement that Coarse has found (the intensity correction of
+// Guimond et al., IEEE Trans. Med. Imaging 2001), and refines the last coarse resolution again. It maps that image of the two which then agrees
+// better with the other. The refinement returned compares intensities.
 //
 // Errors: Cancelled.
 func (r *Refinement) Matched(ctx context.Context, by Regularisation) (*Refinement, Match, error) {
@@ -42,14 +42,14 @@ func (r *Refinement) Matched(ctx context.Context, by Regularisation) (*Refinemen
 func (r *Refinement) inContrast(pair aligned.Pair) (*Refinement, Agreement) {
 	opt := r.opt
 	opt.Similarity = NCC
-	opt.Iterations = (3*opt.Iterations + 4) / 5 // it is nearly there
+	opt.Iterations = (3*opt.Iterations + 4) / 5 // three fifths: it starts near its end
 	m := New(pair, r.start, opt)
 	m.v, m.levels = r.v, r.levels
 	im := m.atHalf()
 	return m, agree(im.Through(m.start, opt.Threads), onto(im.Fixed.Geometry, m.v, opt.Threads), opt.Threads)
 }
 
-// apart returns the share of voxels that two fields take more than a voxel apart.
+// apart returns the share of voxels at which two fields differ by more than a voxel.
 func apart(a, b *field.Field, threads int) float64 {
 	if b == nil {
 		return 0
@@ -67,7 +67,7 @@ func apart(a, b *field.Field, threads int) float64 {
 	return float64(far) / float64(len(b.X))
 }
 
-// bins are what an intensity range has in a curve.
+// bins is how many bins a curve divides the intensities into.
 const bins = 64
 
 // curve maps intensities, 0..1, linearly between its values at the middles of bins.
@@ -76,7 +76,7 @@ type curve [bins]float64
 // bin returns the bin at or below an intensity, and how far the intensity is from its middle to the next one's.
 func bin(x float32) (k int, t float64) {
 	p := float64(float64(x)*bins) - 0.5
-	if !(p > 0) { // nor is what is no number
+	if !(p > 0) { // NaN, too
 		p = 0
 	}
 	p = min(p, bins-1)
@@ -100,8 +100,8 @@ func (c *curve) through(v *volume.Volume) *volume.Volume {
 	return out
 }
 
-// curves returns what the fixed image's intensities are in the moving one, and the moving one's in the fixed one, in the mean over the voxels
-// valid in both under what Coarse has found. They are read at the finest resolution: with its noise, a curve amplifies none.
+// curves returns the mean moving intensity for each fixed one and the reverse, over the voxels that are valid in both under the displacement that
+// Coarse has found. They are read at the finest resolution. Curves of less noisy images would amplify the noise there.
 func (r *Refinement) curves() (there, back curve) {
 	g := r.grids[len(r.grids)-1]
 	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)
@@ -134,7 +134,7 @@ func regression(x, y, valid []float32, threads int) (c curve) {
 		}
 		return a
 	})
-	const width, least = 1.5, 1e-9 // bins; the weight of far ones, which an empty neighbourhood has alone
+	const width, least = 1.5, 1e-9 // standard deviation of the smoothing, in bins; the weight of distant bins, which fill an empty neighbourhood
 	for k := range c {
 		n, sum := 0.0, 0.0
 		for j := range c {

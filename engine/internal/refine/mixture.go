@@ -8,20 +8,20 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// mixture is several similarities of one pair, the first of which is of the pair's own images. Each is the logarithm of a likelihood: correlations
-// window by window, differences (of descriptors, of label maps) by what they come to when the resolution begins. So a unit of weight is worth the
-// same whatever is compared, and where a channel shows nothing but noise it hardly pulls.
+// mixture is several similarities of one pair, the first being that of the pair's own images. Each is scaled to a log-likelihood: correlations
+// window by window, differences (of descriptors, of label maps) by their mean at the start of the resolution. So a weight means the same for all of
+// them, and a channel that shows only noise hardly counts.
 type mixture struct {
 	parts []part
 	g     *field.Field // of one part
 }
 
-// part is one similarity and what it counts.
+// part is one similarity and its weight.
 type part struct {
 	similarity
 	weight float64
-	least  float64 // that differences are taken to come to
-	scale  float64 // of its values and its force, once it has been measured
+	least  float64 // mean difference that it is scaled by at least
+	scale  float64 // of its values and its force; 0 before its first value
 }
 
 func mix(parts []part, g volume.Geometry) *mixture { return &mixture{parts: parts, g: field.New(g)} }
@@ -71,7 +71,7 @@ func (m *mixture) force(g, scratch, u *field.Field) float64 {
 	return total * n
 }
 
-// perValue is by what the force of a similarity is larger than the derivative of its value.
+// perValue is the factor by which the force of a similarity exceeds the derivative of its value.
 func perValue(s similarity) float64 {
 	if s, ok := s.(*ssd); ok {
 		return float64(s.channels)
@@ -79,10 +79,10 @@ func perValue(s similarity) float64 {
 	return 1
 }
 
-// leastLacking is what channels are taken to lack of a perfect match at least: one that matches perfectly is no reason to see no other.
+// leastLacking is how far from a perfect match a channel is taken to be at least: one that matches perfectly must not outweigh all others.
 const leastLacking = 0.02
 
-// drawn is what label maps are taken to lack at least, of what a map without structures would: nobody draws one to a part of a voxel.
+// drawn is the same for label maps, as a share of their difference from an empty map: contours are not drawn to a part of a voxel.
 const drawn = 0.2
 
 // channels returns the similarity of the pair with its channels: s itself where there are none.
@@ -129,7 +129,7 @@ func (o Options) of(c aligned.Channel) Similarity {
 	return NCC
 }
 
-// least is what the differences of a similarity are taken to come to at least.
+// least is the mean difference that a similarity is scaled by at least.
 func least(s similarity) float64 {
 	if s, ok := s.(*ssd); ok {
 		return leastLacking * s.content()
@@ -137,7 +137,7 @@ func least(s similarity) float64 {
 	return 0
 }
 
-// content is the mean square of the fixed image's channels about their means: what a constant image lacks.
+// content is the variance of the fixed image's channels: the mean squared difference from a constant image.
 func (s *ssd) content() float64 {
 	n := len(s.fixed) / s.channels
 	sum, square := make([]float64, s.channels), 0.0
@@ -151,7 +151,7 @@ func (s *ssd) content() float64 {
 	return max(square/float64(n*s.channels), 1e-9)
 }
 
-// bordering is the share of the voxels that differ from a neighbour: the others of a label map say nothing of where it belongs.
+// bordering is the share of the voxels that differ from a neighbour. The other voxels of a label map say nothing about how it lies.
 func (s *ssd) bordering() float64 {
 	const apart = 0.05
 	size, c, n := s.Fixed.Size, s.channels, 0
@@ -177,10 +177,10 @@ func (s *ssd) bordering() float64 {
 	return float64(n) * float64(c) / float64(len(s.fixed))
 }
 
-// newLabels compares label maps: minus the mean squared difference of what says, smoothly across their borders, where each label is.
+// newLabels compares label maps by minus the mean squared difference of their planes (aligned.Planes), which are smooth across the borders.
 func newLabels(pair aligned.Pair, g volume.Geometry, labels int, start *field.Field, threads int) *ssd {
 	im, fixed, moving := pair.LabelsAt(g, margin, labels, start, threads)
-	const channels = metric.MINDChannels // which the vectors are for
+	const channels = metric.MINDChannels // the number that the assembly is written for
 	interleaved := func(planes [][]float32, beyond int) []float32 {
 		out := make([]float32, (len(planes[0])+beyond)*channels)
 		for c, plane := range planes {
@@ -193,5 +193,5 @@ func newLabels(pair aligned.Pair, g volume.Geometry, labels int, start *field.Fi
 	return newSSD(im, channels, interleaved(fixed, 0), interleaved(moving, beyond(im.Moving.Size)), threads)
 }
 
-// beyond is how many voxels warpVector reads, with weight 0, after the last.
+// beyond is how many voxels after the last warpVector reads, with weight 0.
 func beyond(size [3]int) int { return 1 + size[0] + size[0]*size[1] }

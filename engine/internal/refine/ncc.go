@@ -18,8 +18,8 @@ type ncc struct {
 	aligned.Images
 	radius  int
 	threads int
-	// likely makes the value of a voxel minus the logarithm of what its correlation lacks of 1: a window that matches says more about where it
-	// belongs than one that noise fills, which matters where several channels pull at one voxel.
+	// likely makes the value of a voxel minus the logarithm of 1 less its correlation. So a window that matches counts more than a noisy one, which
+	// matters where several channels act on one voxel.
 	likely bool
 
 	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
@@ -113,8 +113,8 @@ func (s *ncc) moments(y, z int, rows [][]float32) {
 	}
 }
 
-// correlate writes what the derivative of a row's correlations sums over the windows, from the windows' moments, which are lost, to
-// sums, and notes how much the row correlates.
+// correlate writes, for a row, the three terms that the derivative sums over the windows to sums, and adds up the row's correlations. It computes
+// both from the windows' moments in rows, which it overwrites.
 func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
 	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]

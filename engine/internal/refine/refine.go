@@ -44,16 +44,16 @@ type Options struct {
 	Threads    int     // 0: every core; the result does not depend on it
 	Locked     [3]bool // axes of the grids (x, y, z) along which nothing moves
 
-	// Progress, if not nil, hears the fraction done.
+	// Progress is told the fraction done; it may be nil.
 	Progress func(fraction float64)
 }
 
 // Regularisation keeps the deformation smooth. Lengths are in voxels of the resolution at hand.
 type Regularisation struct {
 	Fluid   float64 // standard deviation of the Gaussian on the gradient: tissue within it moves together
-	Elastic float64 // of the one on the displacement after every step: it holds back the total motion
-	Fading  float64 // 0: every step is as long as the first; 1: steps shorten as the force does
-	Sharpen float64 // how much detail is added to the images (see aligned.Images.Sharpened)
+	Elastic float64 // standard deviation of the Gaussian on the displacement after every step: it holds back the total motion
+	Fading  float64 // 0: every step is as long as the first; 1: steps shorten with the force
+	Sharpen float64 // amount of detail added to the images (see aligned.Images.Sharpened)
 }
 
 // Level is how the refinement went at one resolution.
@@ -64,15 +64,15 @@ type Level struct {
 
 // The steps and the images, in voxels of the resolution at hand.
 const (
-	longest = 0.5 // displacement of one step, anywhere
+	longest = 0.5 // displacement of one step, at most
 	window  = 2   // radius of the correlation's window
-	window2 = 2   // of a slice's, in which fewer voxels lie
+	window2 = 2   // the same for slices
 
-	detail = 0.7 // standard deviation of what sharpening takes for blur
+	detail = 0.7 // standard deviation of the blur that sharpening takes away
 
 	margin      = 8    // how far a displacement may reach beyond the fixed volume
-	revalidate  = 10   // iterations between two looks at which voxels are valid in both volumes
-	minJacobian = 0.01 // Jacobian determinant that the result may have
+	revalidate  = 10   // iterations after which the voxels that are valid in both volumes are determined again
+	minJacobian = 0.01 // least Jacobian determinant of the result
 )
 
 // windowOf returns the radius of the correlation's window on a grid.
@@ -85,28 +85,28 @@ func windowOf(g volume.Geometry) int {
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
-	// validate notes which voxels are valid in both images under u.
+	// validate determines which voxels are valid in both images under u.
 	validate(u *field.Field)
-	// voxels is how many voxels the last validate found.
+	// voxels is how many voxels the last validate found valid.
 	voxels() int
 	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
 	// factor. It may write to scratch.
 	force(g, scratch, u *field.Field) float64
 }
 
-// Refinement is one under way: Coarse first, which tells how well the images agree, then Fine.
+// Refinement is a refinement under way: first Coarse, which tells how well the images agree, then Fine.
 type Refinement struct {
 	pair   aligned.Pair
 	start  *field.Field
 	opt    Options
 	grids  []volume.Geometry // coarse to fine
-	half   aligned.Images    // on the last but one of grids, not through start; made when first read
-	v      *field.Field      // so far, behind start
-	done   int               // how many of grids are
-	fluid  float64           // Gaussian that they had
+	half   aligned.Images    // on the last but one of grids, without start; made when first read
+	v      *field.Field      // the displacement so far: the result is start o (id + v)
+	done   int               // grids that are finished
+	fluid  float64           // Regularisation.Fluid of Coarse
 	levels []Level
-	work   float64 // done, in voxels times iterations
-	total  float64
+	work   float64 // done so far, in voxels times iterations
+	total  float64 // to be done, likewise
 }
 
 // New prepares the refinement of start, a field on any grid; nil is the identity.
@@ -118,7 +118,7 @@ func New(pair aligned.Pair, start *field.Field, opt Options) *Refinement {
 	return r
 }
 
-// iterations is how many resolution i has, at most.
+// iterations is the most iterations at resolution i.
 func (r *Refinement) iterations(i int) int { return r.opt.Iterations << (len(r.grids) - 1 - i) }
 
 func (r *Refinement) cost(i int) float64 {
@@ -128,9 +128,9 @@ func (r *Refinement) cost(i int) float64 {
 // Spacing is the voxel of the finest resolution, mm.
 func (r *Refinement) Spacing() float64 { return aligned.Spacing(r.grids[len(r.grids)-1]) }
 
-// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. Where there is one resolution
-// alone it measures them there, as they are. Brief is for a look: a third of the iterations shows how well the images agree, and within one
-// body is as good to go on from as all.
+// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. If there is only one resolution it
+// measures them there, unrefined. With brief it takes a third of the iterations, which show the agreement as well. Within one body that is also as
+// good a start for Fine as all of them.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) (Agreement, error) {
@@ -147,7 +147,7 @@ func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) 
 	return r.agreement(r.start, r.v), nil
 }
 
-// OfChannels measures the channels whose intensities are compared as Coarse and Detail do the pair's own images.
+// OfChannels returns, for every channel whose intensities are compared, what Coarse and Detail return for the pair's own images.
 func (r *Refinement) OfChannels() (all []Agreement) {
 	for _, c := range r.pair.Channels {
 		if c.Labels > 0 || !c.Intensities {
@@ -167,7 +167,7 @@ func (r *Refinement) agreement(start, v *field.Field) Agreement {
 	return agree(im.Through(start, r.opt.Threads), onto(im.Fixed.Geometry, v, r.opt.Threads), r.opt.Threads)
 }
 
-// Found returns what Coarse has found, behind start; nil before it.
+// Found returns the displacement v that Coarse has found, without start; nil before.
 func (r *Refinement) Found() *field.Field { return r.v }
 
 // Agreement measures the pair under u, a whole deformation on any grid (nil: none), as Coarse does.
@@ -176,8 +176,8 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 	return agree(im, onto(im.Fixed.Geometry, u, r.opt.Threads), r.opt.Threads)
 }
 
-// Detail returns how much of the squared local correlation at half the finest resolution is left at the finest, in the middle half of the
-// fixed image along each axis, under what Coarse has found. Where noise covers the images it is little.
+// Detail returns the ratio of the squared local correlation at the finest resolution to that at half of it, under the displacement that Coarse has
+// found, in the middle half of the fixed image along each axis. Noise makes it small.
 func (r *Refinement) Detail() float64 {
 	fine := r.grids[len(r.grids)-1].Middle(2)
 	half := r.atHalf().Fixed.Geometry.Middle(2)
@@ -199,8 +199,8 @@ func (r *Refinement) atHalf() aligned.Images {
 	return r.half
 }
 
-// Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. Where that is to be rougher than the coarser
-// resolutions were, these are done anew: what they smoothed away the finest does not find again.
+// Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. If the fluid Gaussian is narrower than in Coarse, the
+// coarser resolutions are refined again first: the finest one does not recover what they smoothed away.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field, []Level, error) {
@@ -258,7 +258,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 		return err
 	}
 	if r.v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
-		r.v = onto(g, before, r.opt.Threads) // it began at a maximum: steps, whose length does not fade there, only led away
+		r.v = onto(g, before, r.opt.Threads) // it began at a maximum, and steps that do not fade only led away
 	}
 	r.levels = append(r.levels, Level{aligned.Spacing(g), values})
 	r.work += work
@@ -266,7 +266,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	return nil
 }
 
-// sharpened returns a pair on g, the moving image seen through start.
+// sharpened returns a pair on g, sharpened, with the moving image resampled through start.
 func (r *Refinement) sharpened(pair aligned.Pair, g volume.Geometry, by Regularisation) aligned.Images {
 	im := pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads)
 	if by.Sharpen != 0 {
@@ -295,20 +295,20 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 	return v.Resample(g, threads)
 }
 
-// nativeSpacing is the voxel of an image, mm: its own where that is isotropic; of thick slices the geometric mean of the isotropic voxel of
-// the same volume and the least spacing.
+// nativeSpacing is an image's voxel size, mm: its spacing where that is isotropic. For thick slices it is the geometric mean of the least spacing
+// and of the isotropic voxel with the same volume.
 func nativeSpacing(v *volume.Volume) float64 {
-	return math.Sqrt(aligned.Spacing(v.Geometry) * slices.Min(v.Spacing[:])) // of a slice the third is their mean
+	return math.Sqrt(aligned.Spacing(v.Geometry) * slices.Min(v.Spacing[:])) // a single slice's third spacing is the mean of the others
 }
 
-// minSpacing is the finest grid's spacing, at least, in voxels of the fixed image, where the moving image is finer: on the fixed grid it would
-// lose detail (RATIONALE.md, Grids). A coarser moving image leaves the fixed one's edges as sharp.
+// minSpacing is the least spacing of the finest grid, in voxels of the fixed image, if the moving image is finer and so would lose detail on the
+// fixed grid (RATIONALE.md, Grids).
 const minSpacing = 0.8
 
-// finer is the share of the fixed image's voxel below which the moving image's counts as finer.
+// finer is the ratio of the moving image's voxel to the fixed one's below which the moving image counts as finer.
 const finer = 0.95
 
-// voxel returns the voxel that a pair is refined at, mm, if the grid may have as many as that makes.
+// voxel returns the voxel size, mm, at which a pair is refined, if the grid may have so many voxels.
 func voxel(pair aligned.Pair) float64 {
 	fixed, moving := nativeSpacing(pair.Fixed), nativeSpacing(pair.Moving)
 	if moving > finer*fixed {
@@ -317,8 +317,8 @@ func voxel(pair aligned.Pair) float64 {
 	return max(moving, minSpacing*fixed)
 }
 
-// Voxels is how many the finest level on a pair has: more than the fixed image where its slices are thick or the moving image is finer, but
-// no more than about maxVoxels.
+// Voxels is the number of voxels of a pair's finest level: more than the fixed image has where its slices are thick or the moving image is finer,
+// and about maxVoxels at most.
 func Voxels(pair aligned.Pair, maxVoxels int) int {
 	g, _ := finest(pair, maxVoxels)
 	return g.Voxels()
@@ -330,7 +330,7 @@ func Bytes(pair aligned.Pair, maxVoxels int) int64 {
 	return float * live * int64(Voxels(pair, maxVoxels))
 }
 
-// finest returns the grid of the finest level and its voxel, mm, larger ones where they would be more than about so many.
+// finest returns the grid of the finest level, of about maxVoxels at most, and its voxel size, mm.
 func finest(pair aligned.Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	spacing = voxel(pair)
 	n := pair.Grid(spacing).Voxels()
@@ -341,7 +341,7 @@ func finest(pair aligned.Pair, maxVoxels int) (g volume.Geometry, spacing float6
 		return pair.Grid(spacing), spacing
 	}
 	spacing *= pair.Fixed.Root(float64(n) / float64(maxVoxels))
-	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) { // a sheet, whose thickness has no fewer voxels
+	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) { // a thin volume: along its thickness a grid keeps the least size
 		spacing *= 1.1
 	}
 	return g, spacing
@@ -435,11 +435,11 @@ type ascent struct {
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its values: means over the voxels that are valid at first, of which one that
-// leaves the other's field of view counts as the first mean. Neither to leave nor to stay is a gain then.
+// run takes steps until the similarity stops rising, and returns its value before each. The value is a mean over the voxels that are valid at
+// first. One that leaves the other field of view counts as the first mean, so that leaving gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
-	step, farthest := longest, 0.0 // the longest vector of any gradient so far
+	step, farthest := longest, 0.0 // farthest: the longest vector of any gradient so far
 	var valid, mean float64        // at first
 	var values []float64
 	for it := range c.iterations {

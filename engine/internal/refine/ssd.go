@@ -25,8 +25,8 @@ func newMSE(im aligned.Images, threads int) *ssd {
 	return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
 }
 
-// dilation is how far MIND-SSC's patches lie from the voxel. Two contrasts of one person are described the better the closer they lie
-// (RATIONALE.md, MIND at a dilation of one voxel).
+// dilation is how far MIND-SSC's patches lie from the voxel. For two contrasts of one person near patches are best (RATIONALE.md, MIND at a
+// dilation of one voxel).
 const dilation = 1
 
 func newMIND(im aligned.Images, threads int) *ssd {

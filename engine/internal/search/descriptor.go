@@ -8,27 +8,26 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// A descriptor is a run of ones a quantity, so that the number of bits in which two of them differ is an L1 distance: twelve channels,
-// thresholds of intensity, and one bit for what is not known.
+// A descriptor has a run of ones for each quantity (unary code), so that the number of bits in which two of them differ is an L1 distance. The
+// quantities are MIND-SSC's twelve channels and the thresholds of intensity; one bit more marks what is not known.
 const (
 	bitsPerChannel = 5 // quantised to six values
-	thresholdCount = 3 // where there are any
+	thresholdCount = 3 // where intensities are compared
 	unknown        = 1 << 63
 )
 
-// thresholds are intensities, rising: a voxel's descriptor has a bit for each that it exceeds. None are what images of two modalities have in
-// common.
+// thresholds are ascending intensities: a voxel's descriptor has a bit for each that it exceeds. Images of two modalities have none.
 type thresholds []float32
 
-// thresholdsOf returns the thresholds of two images, on one grid each, whose intensities correspond. They have the same ranks where both are known,
-// so that neither image's scale matters.
+// thresholdsOf returns the thresholds of two images whose intensities correspond. They have the same ranks among the voxels known in both, so that
+// neither image's scale matters.
 //
-// Inside an organ, where MIND-SSC is noise, the intensity still tells it from its neighbours. More bits would mislead where organs take up
+// Inside an organ MIND-SSC is noise, and the intensity still tells the organ from its neighbours. More bits would mislead where organs take up
 // contrast in one scan and not in the other.
 func thresholdsOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m thresholds) {
 	const (
-		air        = 0.3     // of the normalised intensities: about what is below is not told apart
-		maxSamples = 1 << 17 // voxels looked at
+		air        = 0.3     // normalised intensity below which voxels are not told apart
+		maxSamples = 1 << 17 // voxels that are read
 	)
 	n := len(fixed.Data)
 	stride := 1 + n/maxSamples
@@ -59,8 +58,8 @@ func thresholdsOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m t
 	return f, m
 }
 
-// describe returns a descriptor a voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the thresholds. Its patches lie dilation voxels
-// from the voxel.
+// describe returns a descriptor for every voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the thresholds. MIND-SSC's patches lie
+// dilation voxels from the voxel.
 func describe(v, valid *volume.Volume, t thresholds, dilation, threads int) []uint64 {
 	n := len(v.Data)
 	channels := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, dilation, threads)
@@ -88,7 +87,7 @@ func describe(v, valid *volume.Volume, t thresholds, dilation, threads int) []ui
 	return codes
 }
 
-// codes returns a descriptor a voxel of a label map: of any two labels, the background among them, about half of the bits differ.
+// codes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ in about half of their bits.
 func codes(v, valid *volume.Volume) []uint64 {
 	known := map[float32]uint64{}
 	out := make([]uint64, len(v.Data))
@@ -107,7 +106,7 @@ func codes(v, valid *volume.Volume) []uint64 {
 	return out
 }
 
-// codeOf spreads a number over the bits below that of what is not known (the finaliser of SplitMix64, Steele et al., OOPSLA 2014).
+// codeOf hashes a label to the 63 bits below unknown (the finaliser of SplitMix64, Steele et al., OOPSLA 2014).
 func codeOf(label uint64) uint64 {
 	x := (label + 1) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

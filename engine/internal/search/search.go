@@ -25,8 +25,8 @@ type level struct {
 	spacing int // between control points
 	radius  int // displacements are quantum*(-radius..radius) along each axis
 	quantum int
-	// stiffness is the cost, in bits a descriptor, of a unit strain between neighbours: higher where the window is wide, for
-	// there is more in it to be mistaken for the match.
+	// stiffness is the cost, in bits a descriptor, of a unit strain between neighbours. It is higher where the window is wide, for a wide window
+	// holds more false matches.
 	stiffness float64
 }
 
@@ -41,34 +41,34 @@ const reachShare = 0.12
 // workingVoxels is about how many voxels the working grid has: 4 mm for a torso, 2 mm for a head.
 const workingVoxels = 850e3
 
-// workingPixels is that of a slice: as many along a side, so that the levels reach as far.
+// workingPixels is about how many a slice's has: with the same number along a side the levels reach as far.
 const workingPixels = 16e3
 
-// Dilations of the descriptors, voxels. Two contrasts of one person are described the better by the nearer one; one contrast, beside its intensities, by the
-// wider.
+// Dilations of the descriptors, voxels: near suits two contrasts, wide one contrast whose intensities are compared too (RATIONALE.md, MIND at a
+// dilation of one voxel).
 const near, wide = 1, 2
 
 const (
 	smoothing   = 0.5 // standard deviation, in control spacings, of the Gaussian on a level's field
-	minJacobian = 0.1 // Jacobian determinant that a level's own step and the result may have
+	minJacobian = 0.1 // least Jacobian determinant of a level's own step and of the result
 )
 
 // Options of a search.
 type Options struct {
-	// Passes is how often every level is searched, each time from where the pass before led and with the two maps reconciled; 0:
-	// once. What a first pass put right helps its neighbours in a second; a third finds nothing more.
+	// Passes is how often every level is searched, each pass from the result of the one before; 0: once. What the first pass corrects helps
+	// neighbours in the second. A third finds nothing more.
 	Passes int
 
-	// Trees is over how many spanning trees of the control grid the messages pass, their min-marginals summed; 0: one. Where two places match
-	// nearly as well, the tree decides which it is, and with four of them the result depends less on chance.
+	// Trees is the number of spanning trees of the control grid over which the min-marginals are averaged; 0: one. Where two displacements match
+	// nearly alike the choice depends on the tree, so that several trees leave less to chance.
 	Trees int
 
-	// Stiffness multiplies what neighbours pay for moving apart; 0: 1.
+	// Stiffness multiplies the cost of neighbours that move differently; 0: 1.
 	Stiffness float64
 
 	Locked [3]bool // axes of the grid (x, y, z) along which nothing moves
 
-	// Intensities says that those of the two images correspond: they are compared, too.
+	// Intensities is set where the intensities of the two images correspond: they are then compared, too.
 	Intensities bool
 
 	Threads  int                    // 0: every core; the result does not depend on it
@@ -156,9 +156,9 @@ type direction struct {
 	moving   thresholds   // of the moving image
 	dilation int          // of the descriptors
 	labels   bool         // the images are label maps
-	channels []*direction // further images, with a weight each beside the 1 of these
-	weight   float32      // of a channel
-	u        *field.Field // what has been found; nil before the first level
+	channels []*direction // further images
+	weight   float32      // of a channel; the pair's own images have 1
+	u        *field.Field // the displacement so far; nil before the first level
 }
 
 // bothDirections returns the searches from the fixed image to the moving one and back.
@@ -186,7 +186,7 @@ func newDirection(im aligned.Images, fixed, moving thresholds, dilation int, opt
 	return &direction{images: im, fixed: describe(im.Fixed, im.FixedValid, fixed, dilation, opt.Threads), moving: moving, dilation: dilation}
 }
 
-// advance searches at a level from where the ones before led.
+// advance searches at a level, from the displacement of the levels before.
 func (d *direction) advance(l level, margin int, opt Options) {
 	threads := opt.Threads
 	s := d.step(l, d.u, margin, threads)
@@ -200,12 +200,12 @@ func (d *direction) advance(l level, margin int, opt Options) {
 	g = g.Smoothed(nil, smoothing*float64(l.spacing), threads)
 	g.Unfold(minJacobian, threads)
 	if d.u != nil {
-		g = field.Compose(nil, d.u, g, threads) // the little that folds here is opened in the end
+		g = field.Compose(nil, d.u, g, threads) // the few folds that this makes are opened at the end
 	}
 	d.u = g
 }
 
-// step returns the search at a level from where the ones before led.
+// step returns the search at a level, from the displacement u of the levels before.
 func (d *direction) step(l level, u *field.Field, margin, threads int) *step {
 	if !d.labels {
 		return newStep(l, d.images.Through(u, threads), d.fixed, d.moving, d.dilation, u, margin, threads)

@@ -15,16 +15,16 @@ type step struct {
 	level
 	grid          volume.Geometry // of the fixed descriptors; the moving ones have margin voxels more on every side
 	margin        int
-	locked        [3]bool // axes along which no label leads
+	locked        [3]bool // axes along which nothing moves
 	threads       int
 	fixed, moving []uint64
 	image         []float32    // fixed intensities, for the tree
-	total         *field.Field // what the levels before have found; nil: nothing
+	total         *field.Field // the displacement of the levels before; nil: none
 	channels      []*step      // further descriptors on the same grids
-	weight        float32      // of a channel's costs, beside the 1 of these
+	weight        float32      // of a channel's costs; the pair's own images have 1
 }
 
-// found returns what the levels before have found, in labels, at the points of the control grid.
+// found returns the displacement of the levels before at the points of the control grid, in steps of this level's labels.
 func (s *step) found(control volume.Geometry) (u [3][]float32) {
 	if s.total == nil {
 		return u
@@ -37,7 +37,7 @@ func (s *step) found(control volume.Geometry) (u [3][]float32) {
 	return [3][]float32{at.X, at.Y, at.Z}
 }
 
-// across is margin along z, which slices have none of.
+// across is the margin along z: 0 for slices.
 func (s *step) across() int {
 	if s.grid.Flat() {
 		return 0
@@ -45,7 +45,7 @@ func (s *step) across() int {
 	return s.margin
 }
 
-// labels returns how many labels a point has, and how many of them it has along z: slices have one.
+// labels returns how many labels (displacements) a point has, and how many of them lie along z: one for slices.
 func (s *step) labels() (all, deep int) {
 	width := 2*s.radius + 1
 	if deep = width; s.grid.Flat() {
@@ -54,8 +54,8 @@ func (s *step) labels() (all, deep int) {
 	return width * width * deep, deep
 }
 
-// newStep returns the search at l between images whose moving one has a margin in voxels and these thresholds, fixed being the descriptors of the
-// fixed one, and total the displacement through which the moving one is seen already; nil is none.
+// newStep returns the search at level l. The moving image of im has a margin in voxels and is resampled through total already (nil: none); fixed
+// are the descriptors of the fixed image, moving the thresholds of the moving one.
 func newStep(l level, im aligned.Images, fixed []uint64, moving thresholds, dilation int, total *field.Field, margin, threads int) *step {
 	return &step{
 		level: l, total: total, grid: im.Fixed.Geometry, margin: margin, threads: threads,
@@ -68,8 +68,8 @@ func (s *step) control() volume.Geometry {
 	return s.grid.Blocks([3]int{s.spacing, s.spacing, s.spacing})
 }
 
-// minMarginals returns the level's control grid and the min-marginals of its labels, point by point and up to a constant a point: their
-// mean over so many spanning trees.
+// minMarginals returns the level's control grid and the min-marginals of its labels, point by point, as means over so many spanning trees. A
+// constant may be missing from those of a point.
 func (s *step) minMarginals(trees int) (control volume.Geometry, marginals []float32) {
 	control = s.control()
 	width := 2*s.radius + 1
@@ -181,14 +181,14 @@ type patch struct {
 	phased []uint64  // byPhase
 	stride int       // between samples of a block, voxels
 	codes  []uint64  // the fixed samples
-	at     []int     // and where they lie among the moving descriptors
-	first  int       // the least of those places
-	last   int       // and the greatest
-	missed []int32   // samples unknown in the moving volume, by label
+	at     []int     // their indices in phased under a displacement of zero
+	first  int       // the least of these indices
+	last   int       // the greatest
+	missed []int32   // by label, how many samples are unknown in the moving volume
 	others []*patch  // of the channels
-	costly []float32 // what one of them says
+	costly []float32 // costs by one of these
 
-	// Of the labels of a row along x: the distances' sum, and the number of valid samples.
+	// For each label of a row along x: the sum of the distances, and the number of valid samples.
 	sums, valid [mostLabels]uint64
 }
 
@@ -196,10 +196,10 @@ func newPatch(s *step, phased []uint64) *patch {
 	return &patch{step: s, phased: phased, stride: 1 + s.spacing/5}
 }
 
-// never is what a label costs that leads along a locked axis: more than any match and any tension.
+// never is the cost of a label that moves along a locked axis: more than that of any match and any tension.
 const never = 1e6
 
-// costs writes to dst what every displacement of the point costs.
+// costs writes the cost of every label of the point to dst.
 func (p *patch) costs(dst []float32, size [3]int, node int) {
 	p.compare(dst, size, node)
 	p.mix(dst, size, node)
@@ -213,7 +213,7 @@ func (p *patch) costs(dst []float32, size [3]int, node int) {
 	}
 }
 
-// mix makes costs the mean of them and of the channels' by their weights.
+// mix replaces the costs in dst by the weighted mean of these and the channels'.
 func (p *patch) mix(dst []float32, size [3]int, node int) {
 	if len(p.others) == 0 {
 		return
@@ -234,7 +234,7 @@ func (p *patch) mix(dst []float32, size [3]int, node int) {
 	}
 }
 
-// leads says whether a label leads along a locked axis.
+// leads says whether a label moves along a locked axis.
 func (p *patch) leads(label int) bool {
 	for _, locked := range p.locked[:p.grid.Axes()] {
 		if locked && label%(2*p.radius+1) != p.radius {

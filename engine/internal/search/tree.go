@@ -17,8 +17,8 @@ type tree struct {
 }
 
 // spanningTree returns a minimum spanning tree of the 6-connected grid under the absolute differences of value (Kruskal), rooted at the
-// grid's centre: the tree runs within organs rather than across their borders. The first one is that; each other has noise of its own, up
-// to the mean difference, on the edges, so that it takes another way where several are as good.
+// grid's centre: it runs within organs rather than across their borders. With an index above 0 every edge gets random noise, up to the mean
+// difference, so that the trees differ where several edges are nearly as good.
 func spanningTree(size [3]int, value []float32, index int) *tree {
 	n := len(value)
 	type edge struct {
@@ -90,13 +90,13 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 	return t
 }
 
-// tension is what neighbours pay for moving apart: weight times the squared difference, in labels, between their total displacements, each
-// the label plus what the levels before have found.
+// tension is the cost of neighbours that move differently: weight times the squared difference of their total displacements, in labels. A total
+// displacement is the label plus the displacement of the levels before.
 type tension struct {
 	width  int
 	deep   int // labels along z
 	weight float32
-	found  [3][]float32 // along x, y and z, by node; nil: nothing yet
+	found  [3][]float32 // displacement of the levels before, along x, y and z, by node; nil: none
 }
 
 // between sets p to the penalties of a message from one node to another.
@@ -169,7 +169,7 @@ func argmin(x []float32) int {
 	return best
 }
 
-// leastOf returns the least of x, several labels long: four at a time, for each comparison waits for the one before.
+// leastOf returns the least of x by four independent chains: in a single one each comparison waits for the one before.
 func leastOf(x []float32) float32 {
 	a, b, c, d := x[0], x[0], x[0], x[0]
 	i := 0
@@ -185,8 +185,8 @@ func leastOf(x []float32) float32 {
 // vectorPad is how many floats a vector may read or write beyond a line.
 const vectorPad = 16
 
-// penalties are what a message adds to the labels of the node that it comes from, by the distance d to the label of the one that it goes to,
-// from 1-width to width-1 labels. Along x entry k is of d = k-width+1 labels beyond the one that it comes from, along y and z before it.
+// penalties are the costs that a message adds, by d: the label of the node that it goes to less that of the node that it comes from, from 1-width
+// to width-1. Along x entry k is that of d = k-width+1, along y and z that of d = width-1-k.
 type penalties struct {
 	width int
 	deep  int // labels along z: width, or one
@@ -201,7 +201,7 @@ func newPenalties(width int) *penalties {
 	return p
 }
 
-// set makes the penalties weight*(d-apart)^2, apart being how many labels the node that a message comes from is ahead already.
+// set makes the penalties weight*(d-apart)^2. apart is by how many labels the node that a message comes from is displaced further already.
 func (p *penalties) set(width, deep int, weight float32, apart [3]float32) {
 	p.deep = deep
 	for axis, table := range p.axis {

@@ -11,24 +11,22 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// around is the level at which Uncertainty looks about the result: three voxels of the working grid each way.
+// around is the level at which Uncertainty compares displacements around the result: up to three voxels of the working grid each way.
 var around = level{4, 3, 1, 8}
 
-// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): the temperature, and the stiffness of
-// around, so that the uncertainty ranks the errors and grows as they do; then the factor, so that it is of their size (Laves et
-// al., MIDL 2020).
+// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): first the temperature and the stiffness of
+// around, so that the uncertainty ranks the errors; then the dispersion, so that it has their size (Laves et al., MIDL 2020).
 const (
 	temperature = 1    // bits a descriptor
-	dispersion  = 1.05 // min-marginals in a window are too sure of themselves
+	dispersion  = 1.05 // factor: min-marginals in a window alone understate the errors
 )
 
 // Uncertainty returns the standard deviation of the displacement in mm, on a grid of control points that covers the fixed volume,
 // of a registration that ended in u: a field as Run's, on any grid and from any stage; nil is the identity.
 //
-// It gives every control point the cost of all displacements in a window about the result, and their min-marginals m over the
-// tree, as Run does. Under the Gibbs distribution exp(-m/T) the root mean square length of the displacement from the result is
-// what is returned, up to one factor. So it is small where any other displacement matches worse, and large along edges, in
-// tissue without structure, and where another displacement matches as well or better.
+// It computes, for every control point, the min-marginals m of all displacements in a window around the result, as Run does. What it returns is,
+// up to one factor, the root mean square length of a displacement from the result under the Gibbs distribution exp(-m/T). So it is small where
+// any other displacement matches worse, and large along edges, in tissue without structure, and where another displacement matches as well.
 //
 // Errors: Cancelled.
 func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Options) (*volume.Volume, error) {

@@ -53,7 +53,7 @@ type Snapshot struct {
 	Key         string         // what a cache asks for it by; may be empty
 }
 
-// planes are what follows the header.
+// planes are the arrays that follow the header.
 func (s *Snapshot) planes() [][]float32 {
 	planes := [][]float32{s.Field.Data, s.Warped.Data}
 	if s.Uncertainty != nil {
@@ -77,9 +77,9 @@ const Temporary = ".snapshot-"
 // Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
 // snapshot. Errors: OutputUnwritable, DiskFull.
 func Save(path string, s *Snapshot) (err error) {
-	mode := fs.FileMode(0o666) // os.CreateTemp would keep what a user saves to its owner, whatever the umask
+	mode := fs.FileMode(0o666) // less the umask; os.CreateTemp would use 0o600
 	if s.Key != "" {
-		mode = 0o600 // of a cache: nobody asked for a copy of a patient's image there
+		mode = 0o600 // in a cache: nobody asked for a copy of a patient's image there
 	}
 	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%016x", Temporary, rand.Uint64()))
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
