@@ -158,7 +158,7 @@ func splitOff(f *field.Field) volume.Affine {
 	for b := range 3 {
 		fit.T[b] = s.u[b] / n
 		by += float64(s.u[b]*s.u[b]) / n
-		for a := range 3 {
+		for a := range f.Axes() {
 			slope := s.cu[b][a] / s.c2[a]
 			fit.M[3*b+a] += slope
 			fit.T[b] -= float64(slope * middle[a])

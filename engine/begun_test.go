@@ -52,6 +52,31 @@ func TestContinueInParts(t *testing.T) {
 	}
 }
 
+// The affine part of a deformation is found in a volume and in a slice, which has no slope along its third axis.
+func TestSplitOff(t *testing.T) {
+	for _, size := range [][3]int{{20, 18, 16}, {20, 18, 1}} {
+		turn := volume.Affine{M: [9]float64{0.96, -0.2, 0, 0.2, 0.97, 0, 0, 0, 1}, T: [3]float64{3, -2, 0}}
+		f := field.New(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range f.X {
+			x := f.Point(i)
+			y := turn.Apply(x)
+			f.X[i], f.Y[i], f.Z[i] = float32(y[0]-x[0]), float32(y[1]-x[1]), float32(y[2]-x[2])
+		}
+		found := splitOff(f)
+		for k := range 9 {
+			if math.Abs(found.M[k]-turn.M[k]) > 1e-6 {
+				t.Errorf("%v: the affine part is %v", size, found)
+				break
+			}
+		}
+		for i := range f.X {
+			if math.Hypot(float64(f.X[i]), float64(f.Y[i])) > 1e-5 || f.Z[i] != 0 {
+				t.Fatalf("%v: (%g, %g, %g) is left at voxel %d", size, f.X[i], f.Y[i], f.Z[i], i)
+			}
+		}
+	}
+}
+
 // A deformation that was given is the result where no stage is to change it, on whichever grid it comes and with or without an affine map
 // apart from it.
 func TestDeformationAlone(t *testing.T) {
